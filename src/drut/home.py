@@ -1,0 +1,16 @@
+"""Where this user's models and measurements live."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def home(environ: Mapping[str, str] | None = None) -> Path:
+    """The folder of models and measurements: DRUT_HOME, else XDG_CACHE_HOME/drut, else ~/.cache/drut. Not created."""
+    environ = os.environ if environ is None else environ
+    if environ.get("DRUT_HOME"):
+        return Path(environ["DRUT_HOME"]).expanduser().absolute()
+    cache = environ.get("XDG_CACHE_HOME", "")
+    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "drut"
