@@ -1,0 +1,116 @@
+"""Tiny random checkpoints in the Hugging Face layout, the same bits from every run, written without torch.
+
+A checkpoint is a committed `configs/NAME.json` and weights that a seed gives, so no weights are committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F32 = NDArray[np.float32]
+HERE = Path(__file__).parent
+NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
+
+# Gains over 1/sqrt(fan in). Query and key gains make attention scores spread by about 2, so that attention is far
+# from uniform; the head's make logits spread by about 3, so that greedy choices are clear.
+GAIN = {"q_proj": 1.5, "k_proj": 1.5, "lm_head": 3.0}
+
+
+def config(name: str) -> dict[str, Any]:
+    """The checkpoint's config.json."""
+    loaded: dict[str, Any] = json.loads((HERE / "configs" / f"{name}.json").read_text())
+    return loaded
+
+
+def raw_stream(name: str, purpose: str) -> np.random.PCG64:
+    """A bit generator of its own for each (checkpoint, purpose)."""
+    digest = hashlib.sha256(f"{name}/{purpose}".encode()).digest()
+    return np.random.PCG64(int.from_bytes(digest[:8], "little"))
+
+
+def token_ids(name: str, purpose: str, count: int) -> list[int]:
+    """`count` random token ids below the checkpoint's vocabulary size."""
+    raw = raw_stream(name, purpose).random_raw(count)
+    return [int(r >> np.uint64(11)) % config(name)["vocab_size"] for r in raw]
+
+
+def shapes(cfg: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes (outermost first) of a Llama-like checkpoint's tensors."""
+    hidden, ffn, vocab = cfg["hidden_size"], cfg["intermediate_size"], cfg["vocab_size"]
+    head = cfg.get("head_dim") or hidden // cfg["num_attention_heads"]
+    q, kv = cfg["num_attention_heads"] * head, cfg["num_key_value_heads"] * head
+    yield "model.embed_tokens.weight", (vocab, hidden)
+    for i in range(cfg["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        yield layer + "input_layernorm.weight", (hidden,)
+        yield layer + "self_attn.q_proj.weight", (q, hidden)
+        yield layer + "self_attn.k_proj.weight", (kv, hidden)
+        yield layer + "self_attn.v_proj.weight", (kv, hidden)
+        yield layer + "self_attn.o_proj.weight", (hidden, q)
+        yield layer + "post_attention_layernorm.weight", (hidden,)
+        yield layer + "mlp.gate_proj.weight", (ffn, hidden)
+        yield layer + "mlp.up_proj.weight", (ffn, hidden)
+        yield layer + "mlp.down_proj.weight", (hidden, ffn)
+    yield "model.norm.weight", (hidden,)
+    if not cfg["tie_word_embeddings"]:
+        yield "lm_head.weight", (vocab, hidden)
+
+
+def tensors(name: str) -> Iterator[tuple[str, F32]]:
+    """The checkpoint's tensors, fp32, the same bits wherever this runs."""
+    cfg = config(name)
+    for tensor, shape in shapes(cfg):
+        # NumPy promises the raw stream of a bit generator for ever, but not what its distributions make of it:
+        # a uniform from 24 bits is exact in fp32, a normal is not.
+        raw = raw_stream(name, tensor).random_raw(math.prod(shape)) >> np.uint64(40)
+        uniform = (raw.astype(np.float32) * np.float32(2.0**-23) - np.float32(1)).reshape(shape)
+        if len(shape) == 1:
+            yield tensor, np.float32(1) + uniform * np.float32(0.25)
+            continue
+        part = tensor.split(".")[-2]
+        std = GAIN.get(part, 1.0) / math.sqrt(shape[1])
+        if part == "embed_tokens":
+            std = GAIN["lm_head"] / math.sqrt(shape[1]) if cfg["tie_word_embeddings"] else 1.0
+        yield tensor, uniform * np.float32(std * math.sqrt(3))
+
+
+def write_safetensors(path: Path, items: Iterable[tuple[str, F32]]) -> None:
+    """A safetensors file of fp32 tensors, all held in memory."""
+    held = [(name, np.ascontiguousarray(array, np.float32)) for name, array in items]
+    header, end = {}, 0
+    for name, array in held:
+        header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
+        end += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, array in held:
+            file.write(array.data)
+
+
+def write_checkpoint(name: str, directory: Path) -> Path:
+    """config.json, generation_config.json and model.safetensors of checkpoint `name` in `directory`."""
+    cfg = config(name)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(cfg, indent=1))
+    ids = {key: cfg[key] for key in ("bos_token_id", "eos_token_id")}
+    (directory / "generation_config.json").write_text(json.dumps(ids, indent=1))
+    write_safetensors(directory / "model.safetensors", tensors(name))
+    return directory
+
+
+def digest(name: str) -> str:
+    """SHA-256 over names and bytes of the checkpoint's tensors."""
+    sha = hashlib.sha256()
+    for tensor, array in tensors(name):
+        sha.update(tensor.encode() + array.tobytes())
+    return sha.hexdigest()
