@@ -1,0 +1,211 @@
+"""Safetensors files, one or a set of shards behind an index. Source: the safetensors format's description.
+
+Layout: header length (u64), header (a JSON object: name -> dtype, shape, data_offsets), the tensors' bytes
+without gaps, in the order of their offsets, up to the end of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NoReturn, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.errors import ModelFileError
+from drut.model.weights.json_file import parse_json, read_json
+from drut.model.weights.mapping import MappedFile, quote
+from drut.model.weights.source import TensorInfo, TensorSource
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+MAX_HEADER_BYTES = 100_000_000
+MAX_DIMS = 8
+MAX_ELEMENTS = 1 << 40
+MAX_SHARDS = 1000
+
+# Bits of one element. F32, F16 and BF16 are encodings Drut computes with; the rest can only be listed.
+DTYPE_BITS: dict[str, int] = {
+    "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "C64": 64,
+    "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8,
+    "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+    "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
+}  # fmt: skip
+
+
+class SafetensorsFile:
+    """An open safetensors file: its tensors, and the strings of its `__metadata__`.
+
+    Raises ModelFileError, naming file and tensor, where dtypes, shapes and offsets do not describe the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = MappedFile(path)
+        self.path = self._file.path
+        try:
+            header, start = self._read_header()
+            notes = header.pop("__metadata__", {})
+            if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
+                self._fail("__metadata__ is not a table of strings")
+            self.metadata: Mapping[str, object] = MappingProxyType(notes)
+            self._tensors = MappingProxyType(self._table(header, start))
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Tensors by name, in the order of their bytes."""
+        return self._tensors
+
+    def raw(self, name: str) -> NDArray[np.uint8]:
+        """The tensor's bytes, read-only, shape (nbytes,). ModelFileError if it is missing or cut off."""
+        info = self._info(name)
+        return self._file.view(info.offset, info.nbytes)
+
+    def release(self, name: str) -> None:
+        """Let the tensor's pages leave memory."""
+        info = self._info(name)
+        self._file.release(info.offset, info.nbytes)
+
+    def close(self) -> None:
+        """End the mapping; arrays from `raw` stay valid."""
+        self._file.close()
+
+    def _info(self, name: str) -> TensorInfo:
+        try:
+            return self._tensors[name]
+        except KeyError:
+            raise ModelFileError(f"{self.path}: tensor {name!r} is missing") from None
+
+    def _read_header(self) -> tuple[dict[str, object], int]:
+        """The header and the offset of the first byte after it."""
+        data, size = self._file.buffer, self._file.size
+        if size < 8:
+            self._fail("too short for a safetensors file (truncated?)")
+        length = int.from_bytes(data[:8], "little")
+        if length > MAX_HEADER_BYTES:
+            self._fail(f"not a safetensors file, or its header of {length} bytes is past {MAX_HEADER_BYTES}")
+        if length > size - 8:
+            self._fail(f"a header of {length} bytes in a file of {size} (truncated?)")
+        raw = data[8 : 8 + length]
+        if not raw.startswith(b"{"):
+            self._fail("not a safetensors file (the header is not a JSON object)")
+        return parse_json(raw, self.path, "the header"), 8 + length
+
+    def _table(self, header: dict[str, object], start: int) -> dict[str, TensorInfo]:
+        infos = [self._tensor(name, entry, start) for name, entry in header.items()]
+        infos.sort(key=lambda t: (t.offset, t.nbytes))
+        end = start
+        for info in infos:
+            if info.offset != end:
+                self._fail(f"tensor {quote(info.name)} starts at byte {info.offset}, not at {end}")
+            end += info.nbytes
+        if end != self._file.size:
+            self._fail(f"the tensors end at byte {end} but the file has {self._file.size} (truncated?)")
+        return {info.name: info for info in infos}
+
+    def _tensor(self, name: str, entry: object, start: int) -> TensorInfo:
+        what = f"tensor {quote(name)}"
+        if not isinstance(entry, dict):
+            self._fail(f"{what} is not described by a JSON object")
+        dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+        if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
+            self._fail(f"{what} has unknown dtype {quote(str(dtype))}")
+        if not _is_counts(shape) or len(shape) > MAX_DIMS:
+            self._fail(f"{what} has no valid shape")
+        if not _is_counts(span) or len(span) != 2:
+            self._fail(f"{what} has no valid data_offsets")
+        elements = 1
+        for dim in shape:
+            elements *= dim
+            if elements > MAX_ELEMENTS:
+                self._fail(f"{what} has more than {MAX_ELEMENTS} elements")
+        begin, end = span
+        bits = elements * DTYPE_BITS[dtype]
+        if bits % 8 or end - begin != bits // 8:
+            self._fail(f"{what} takes {bits / 8:g} bytes by shape and dtype, {end - begin} by its offsets")
+        return TensorInfo(name, tuple(shape), dtype, start + begin, end - begin)
+
+    def _fail(self, message: str) -> NoReturn:
+        raise ModelFileError(f"{self.path}: {message}")
+
+
+class ShardedSafetensors:
+    """Several safetensors files seen as one, by the table `weight_map` (tensor -> file) of an index."""
+
+    def __init__(self, shards: Mapping[str, SafetensorsFile], weight_map: Mapping[str, str]) -> None:
+        self._shards, self._where = shards, weight_map
+        self._tensors = MappingProxyType({name: shards[at].tensors[name] for name, at in weight_map.items()})
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Tensors by name; each offset counts in the tensor's own shard."""
+        return self._tensors
+
+    def raw(self, name: str) -> NDArray[np.uint8]:
+        """As `SafetensorsFile.raw`."""
+        return self._shard(name).raw(name)
+
+    def release(self, name: str) -> None:
+        """As `SafetensorsFile.release`."""
+        self._shard(name).release(name)
+
+    def close(self) -> None:
+        """Close every shard."""
+        for shard in self._shards.values():
+            shard.close()
+
+    def _shard(self, name: str) -> SafetensorsFile:
+        if name not in self._where:
+            raise ModelFileError(f"tensor {name!r} is in no shard of the model")
+        return self._shards[self._where[name]]
+
+
+def open_safetensors(directory: str | os.PathLike[str]) -> TensorSource:
+    """The weights of an HF-style directory: `model.safetensors`, else the shards its index names.
+
+    Raises ModelFileError where neither is there, or the index names files outside the directory, missing
+    files, or tensors that are not in the shard it gives.
+    """
+    folder = Path(directory)
+    if (folder / SINGLE).is_file():
+        return SafetensorsFile(folder / SINGLE)
+    index = folder / INDEX
+    if not index.is_file():
+        raise ModelFileError(f"{folder}: holds neither {SINGLE} nor {INDEX}")
+    weight_map = _read_index(index)
+    shards: dict[str, SafetensorsFile] = {}
+    try:
+        for name, file in weight_map.items():
+            if file not in shards:
+                shards[file] = SafetensorsFile(folder / file)
+            if name not in shards[file].tensors:
+                raise ModelFileError(f"{index}: tensor {quote(name)} is not in the shard {file!r}")
+        return ShardedSafetensors(shards, weight_map)
+    except BaseException:
+        for shard in shards.values():
+            shard.close()
+        raise
+
+
+def _read_index(index: Path) -> dict[str, str]:
+    """Tensor -> shard, each shard a plain name of a safetensors file beside the index."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ModelFileError(f"{index}: weight_map is missing or no table of tensors")
+    table: dict[str, str] = {}
+    for name, file in weight_map.items():
+        plain = isinstance(file, str) and file.endswith(".safetensors") and file == os.path.basename(file)
+        if not plain or "\0" in file:
+            raise ModelFileError(f"{index}: tensor {quote(name)} is not in a file beside the index")
+        table[name] = file
+    if len(set(table.values())) > MAX_SHARDS:
+        raise ModelFileError(f"{index}: names more than {MAX_SHARDS} shards")
+    return table
+
+
+def _is_counts(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(v) is int and v >= 0 for v in value)
