@@ -19,8 +19,8 @@ F32 = NDArray[np.float32]
 HERE = Path(__file__).parent
 NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
 
-# Gains over 1/sqrt(fan in). Query and key gains make attention scores spread by about 2, so that attention is far
-# from uniform; the head's make logits spread by about 3, so that greedy choices are clear.
+# Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is far
+# from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
 GAIN = {"q_proj": 1.5, "k_proj": 1.5, "lm_head": 3.0}
 
 
@@ -68,8 +68,8 @@ def tensors(name: str) -> Iterator[tuple[str, F32]]:
     """The checkpoint's tensors, fp32, the same bits wherever this runs."""
     cfg = config(name)
     for tensor, shape in shapes(cfg):
-        # NumPy promises the raw stream of a bit generator for ever, but not what its distributions make of it:
-        # a uniform from 24 bits is exact in fp32, a normal is not.
+        # NumPy promises the raw stream of a bit generator for ever, but not what distributions make of
+        # it: a uniform from 24 bits is exact in fp32, a normal is not.
         raw = raw_stream(name, tensor).random_raw(math.prod(shape)) >> np.uint64(40)
         uniform = (raw.astype(np.float32) * np.float32(2.0**-23) - np.float32(1)).reshape(shape)
         if len(shape) == 1:
