@@ -42,7 +42,7 @@ class GGUFFile:
     """An open GGUF file: `metadata` by key (int, float, bool, str, or a list of one of them) and its tensors.
 
     A tensor of a ggml type that Drut does not compute with is listed under that type's name.
-    Raises ModelFileError, naming file and item, for a damaged file; UnsupportedError for a part of a split model.
+    Raises ModelFileError, naming file and item, for a damaged file; UnsupportedError for a split model.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -176,7 +176,7 @@ def open_safetensors(directory: str | os.PathLike[str]) -> TensorSource:
     index = folder / INDEX
     if not index.is_file():
         raise ModelFileError(f"{folder}: holds neither {SINGLE} nor {INDEX}")
-    weight_map = _read_index(index)
+    weight_map = read_index(index)
     shards: dict[str, SafetensorsFile] = {}
     try:
         for name, file in weight_map.items():
@@ -191,7 +191,7 @@ def open_safetensors(directory: str | os.PathLike[str]) -> TensorSource:
         raise
 
 
-def _read_index(index: Path) -> dict[str, str]:
+def read_index(index: Path) -> dict[str, str]:
     """Tensor -> shard, each shard a plain name of a safetensors file beside the index."""
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:

@@ -1,0 +1,78 @@
+"""The command line: `drut COMMAND`, each command a module that is imported only when chosen."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from drut import __version__
+from drut.errors import DrutError, RequestError
+
+COMMANDS = (
+    ("pull", "fetch a model and say where it lies"),
+    ("generate", "answer prompts"),
+    ("chat", "talk with a model"),
+    ("inspect", "say what a model is, without reading its weights"),
+    ("roof", "measure what this machine can do at most"),
+)
+USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 2, 130, 141
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line, like every other error of the user's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{message} (see {self.prog} --help)")
+
+
+def build_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser of `drut`; only `command`'s own module is imported and adds its arguments."""
+    parser = Parser(prog="drut", description="LLM inference: exact, explained, fast.")
+    parser.add_argument("--version", action="version", version=f"drut {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    for name, text in COMMANDS:
+        subparser = commands.add_parser(name, help=text)
+        if name == command:
+            module = importlib.import_module(f"drut.cli.{name}")
+            subparser.description = module.HELP
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line. Returns the exit code: a user's error is one line on standard error and 2."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        try:
+            command = next((word for word in argv if not word.startswith("-")), None)
+            args = build_parser(command).parse_args(argv)
+            return int(args.run(args))
+        finally:
+            print(end="", flush=True)  # a closed pipe shows here, not when the interpreter ends
+    except DrutError as error:
+        print(f"drut: error: {one_line(str(error))}", file=sys.stderr)
+        return USAGE_EXIT
+    except KeyboardInterrupt:
+        return INTERRUPT_EXIT
+    except BrokenPipeError:
+        # What is still buffered must not fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE_EXIT
+
+
+def one_line(text: str) -> str:
+    """`text` with line ends and other control characters escaped: names in it may come from hostile files."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def entry() -> NoReturn:
+    """The console script. Characters that the terminal's encoding lacks are escaped, not an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Files that appear whole or not at all, and the lock under which they are made."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from drut.errors import DownloadError
+from drut.model.store.progress import Progress, Report
+
+CHUNK = 1 << 20
+
+
+@contextlib.contextmanager
+def locked(folder: Path, progress: Progress) -> Iterator[None]:
+    """Make `folder` and hold its lock; other processes wait. DownloadError if it cannot be written."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _acquire(lock, folder, progress)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def scratch_in(folder: Path) -> Iterator[Path]:
+    """An empty folder inside `folder`, gone afterwards, as is one a killed process left. Needs the lock."""
+    scratch = folder / ".partial"
+    shutil.rmtree(scratch, ignore_errors=True)
+    with writing(folder):
+        scratch.mkdir()
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _acquire(lock: int, folder: Path, progress: Progress) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        with progress(f"waiting for another process that is fetching into {folder}", None):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure of the file system into one DownloadError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise DownloadError(f"cannot write {path}: {why} (DRUT_HOME sets another place)") from None
+
+
+def sha256_of(file: IO[bytes], report: Report, out: IO[bytes] | None = None) -> str:
+    """SHA-256 of what is left of `file`, in hex, copied to `out` on the way."""
+    digest, done = hashlib.sha256(), 0
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+        if out is not None:
+            out.write(chunk)
+        done += len(chunk)
+        report(done)
+    return digest.hexdigest()
+
+
+def publish(finished: Path, target: Path) -> None:
+    """Give a finished file or folder its final name, durably: the bytes reach the disk before the name."""
+    for path in [finished, *finished.rglob("*")] if finished.is_dir() else [finished]:
+        _sync(path)
+    os.replace(finished, target)
+    _sync(target.parent)
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """Replace the file `target` by one that holds `text`; readers see the old one or the new one."""
+    finished = target.with_name(f".{target.name}.{os.getpid()}")
+    finished.write_text(text, encoding="utf-8")
+    publish(finished, target)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

