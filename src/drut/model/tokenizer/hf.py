@@ -1,0 +1,160 @@
+"""A tokenizer from a HF-style directory: `tokenizer.json` and the small files beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import tokenizers
+
+from drut.errors import ModelFileError, UnsupportedError
+from drut.model.tokenizer.pieces import pieces_of
+from drut.model.tokenizer.tokenizer import TextRules, Tokenizer
+from drut.model.weights.metadata import optional
+
+_MAX_VOCABULARY_BYTES = 256 << 20
+_MAX_CONFIG_BYTES = 16 << 20
+
+
+def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
+    """The tokenizer of a model directory.
+
+    Reads `tokenizer.json`, and where they are there `tokenizer_config.json`, `special_tokens_map.json`,
+    `generation_config.json` (further ids that end an answer) and `chat_template.jinja`. Raises ModelFileError
+    naming the file that is missing or damaged, UnsupportedError naming a decoder that is not known.
+    """
+    directory = Path(directory)
+    backend = _backend(directory / "tokenizer.json")
+    decoder = None if backend.decoder is None else json.loads(_state_of(backend.decoder))
+    pieces = pieces_of(decoder, str(directory / "tokenizer.json"))
+    added = sorted(backend.get_added_tokens_decoder().items())
+    return Tokenizer(backend, added, pieces, _rules(directory, backend), str(directory))
+
+
+def _backend(path: Path) -> tokenizers.Tokenizer:
+    text = _read(path, _MAX_VOCABULARY_BYTES)
+    if text is None:
+        raise ModelFileError(f"{path}: no such file")
+    try:
+        backend = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelFileError(f"{path}: {' '.join(str(error).split())[:120]}") from None
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _rules(directory: Path, backend: tokenizers.Tokenizer) -> TextRules:
+    config_path = directory / "tokenizer_config.json"
+    config = _read_object(config_path)
+    names = _read_object(directory / "special_tokens_map.json") | config
+    bos_id, eos_id = (_token_id(names, key, backend, config_path) for key in ("bos_token", "eos_token"))
+    eos_ids = _generation_eos(directory / "generation_config.json")
+    prefix, suffix = _surroundings(backend)
+    add_bos = optional(config, "add_bos_token", bool, config_path)
+    add_eos = optional(config, "add_eos_token", bool, config_path)
+    return TextRules(
+        bos_id=bos_id,
+        eos_id=eos_id,
+        eos_ids=eos_ids if eos_id is None else eos_ids | {eos_id},
+        prefix=_switched(prefix, bos_id, add_bos),
+        suffix=_switched(suffix, eos_id, add_eos),
+        chat_template=_chat_template(directory, config, config_path),
+    )
+
+
+def _surroundings(backend: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids that the post-processor puts before and after a text."""
+    bare = backend.encode("a", add_special_tokens=False).ids
+    full = backend.encode("a", add_special_tokens=True).ids
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return tuple(full[:start]), tuple(full[start + len(bare) :])
+    return (), ()
+
+
+def _switched(ids: tuple[int, ...], token_id: int | None, wanted: bool | None) -> tuple[int, ...]:
+    """`ids` with `token_id` put in or taken out where the configuration says so in words."""
+    if token_id is None or wanted is None or wanted == (token_id in ids):
+        return ids
+    return (token_id, *ids) if wanted else tuple(i for i in ids if i != token_id)
+
+
+def _token_id(
+    names: Mapping[str, object], key: str, backend: tokenizers.Tokenizer, path: Path
+) -> int | None:
+    """The id of the token that `key` names, in words or as an object with `content`."""
+    token = names.get(key)
+    if isinstance(token, dict):
+        token = token.get("content")
+    if token is None:
+        return None
+    if not isinstance(token, str):
+        raise ModelFileError(f"{path}: {key} must be a string, not {type(token).__name__}")
+    token_id: int | None = backend.token_to_id(token)
+    if token_id is None:
+        raise ModelFileError(f"{path}: {key} {token[:40]!r} is not in the vocabulary")
+    return token_id
+
+
+def _generation_eos(path: Path) -> frozenset[int]:
+    value = _read_object(path).get("eos_token_id")
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(type(i) is int for i in ids):
+        raise ModelFileError(f"{path}: eos_token_id must be an integer or a list of integers")
+    return frozenset(ids)
+
+
+def _chat_template(directory: Path, config: Mapping[str, object], config_path: Path) -> str | None:
+    """The template file if there is one, else the configuration's (of several, the one called `default`)."""
+    text = _read(directory / "chat_template.jinja", _MAX_CONFIG_BYTES)
+    if text is not None:
+        return text
+    value = config.get("chat_template")
+    if isinstance(value, list):
+        named = [entry for entry in value if isinstance(entry, dict) and entry.get("name") == "default"]
+        if not named:
+            raise UnsupportedError(f"{config_path}: chat_template has no entry called 'default'")
+        value = named[0].get("template")
+    if value is not None and not isinstance(value, str):
+        raise ModelFileError(f"{config_path}: chat_template must be a string, not {type(value).__name__}")
+    return value
+
+
+def _read(path: Path, limit: int) -> str | None:
+    """The text of a file, or None where there is none."""
+    try:
+        if not path.exists():
+            return None
+        if not path.is_file():
+            raise ModelFileError(f"{path}: not a regular file")
+        size = path.stat().st_size
+        if size > limit:
+            raise ModelFileError(f"{path}: {size} bytes is more than the {limit} that are read")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ModelFileError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{path}: not UTF-8 text") from None
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    """The JSON object in a file; empty where there is no such file."""
+    text = _read(path, _MAX_CONFIG_BYTES)
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ModelFileError(f"{path}: not valid JSON") from None
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{path}: must be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _state_of(decoder: tokenizers.decoders.Decoder) -> bytes:
+    """The decoder's part of `tokenizer.json`; pickling state is where the library gives it out."""
+    state: bytes = decoder.__getstate__()
+    return state

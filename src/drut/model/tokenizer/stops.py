@@ -1,0 +1,100 @@
+"""Stop strings in a stream of text: an Aho-Corasick automaton, one step a character, however many strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drut.errors import RequestError
+
+MAX_STOP_CHARS = 16384
+
+
+class StopChecker:
+    """Releases text up to the first stop string, which is never released itself.
+
+    The match that ends first wins; of those that end together, the string first in the list. What is held
+    back is the longest end of the text that begins a stop string, and nothing more. RequestError for stop strings
+    that are empty, or longer than MAX_STOP_CHARS in all.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._automaton = _Automaton(_checked(stops))
+        self._node = 0
+        self._held = ""
+        self.stopped = False
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """The text that may go out now, and whether a stop string has ended it."""
+        if self.stopped or not text:
+            return "", self.stopped
+        automaton = self._automaton
+        if automaton.is_empty:
+            return text, False
+        node = self._node
+        text = self._held + text
+        for end in range(len(self._held), len(text)):
+            node = automaton.step(node, text[end])
+            if matched := automaton.matched[node]:
+                self.stopped, self._held = True, ""
+                return text[: end + 1 - matched], True
+        self._node = node
+        released = len(text) - automaton.depth[node]
+        self._held = text[released:]
+        return text[:released], False
+
+    def flush(self) -> str:
+        """The end of the text: what was held back and did not become a stop string."""
+        held, self._held, self._node = self._held, "", 0
+        return held
+
+
+class _Automaton:
+    """A node is a beginning of a stop string; being at it means that it is the longest that ends the text.
+
+    `depth[node]` is its length, `matched[node]` that of the stop string that ends there, or 0.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.is_empty = not stops
+        self.depth = [0]
+        self.matched = [0]
+        self._next: list[dict[str, int]] = [{}]
+        self._fail = [0]
+        rank = [len(stops)]  # of the string matched at the node, in the list
+        for index, stop in enumerate(stops):
+            node = 0
+            for char in stop:
+                if char not in self._next[node]:
+                    self._next[node][char] = len(self.depth)
+                    self.depth.append(self.depth[node] + 1)
+                    self.matched.append(0)
+                    self._next.append({})
+                    self._fail.append(0)
+                    rank.append(len(stops))
+                node = self._next[node][char]
+            if index < rank[node]:
+                rank[node], self.matched[node] = index, len(stop)
+        queue = list(self._next[0].values())
+        for node in queue:  # breadth first: a node's fallback is shorter, so done before it
+            for char, child in self._next[node].items():
+                fallback = self._fail[child] = self.step(self._fail[node], char)
+                if rank[fallback] < rank[child]:
+                    rank[child], self.matched[child] = rank[fallback], self.matched[fallback]
+                queue.append(child)
+
+    def step(self, node: int, char: str) -> int:
+        """The node after one more character."""
+        while node and char not in self._next[node]:
+            node = self._fail[node]
+        return self._next[node].get(char, 0)
+
+
+def _checked(stops: Sequence[str]) -> Sequence[str]:
+    if isinstance(stops, str):
+        raise RequestError("stop must be a list of strings, not one string")
+    for i, stop in enumerate(stops):
+        if not isinstance(stop, str) or not stop:
+            raise RequestError(f"stop[{i}] must be a string with at least one character")
+    if sum(map(len, stops)) > MAX_STOP_CHARS:
+        raise RequestError(f"stop: more than {MAX_STOP_CHARS} characters in all")
+    return stops

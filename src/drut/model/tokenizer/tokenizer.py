@@ -1,0 +1,154 @@
+"""Text to token ids and back, whatever file the vocabulary came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import tokenizers
+from tokenizers import AddedToken
+
+from drut.errors import ModelFileError, RequestError
+from drut.model.tokenizer.detokenize import Detokenizer
+from drut.model.tokenizer.pieces import Pieces
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """What a model file says about its text beyond the vocabulary.
+
+    `prefix` and `suffix` are the ids put around a text with `add_special`: BOS and EOS, mostly.
+    """
+
+    bos_id: int | None = None
+    eos_ids: frozenset[int] = frozenset()
+    eos_id: int | None = None  # the one a chat template calls `eos_token`
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    chat_template: str | None = None
+
+
+class Tokenizer:
+    """A vocabulary with its rules. Safe to use from several threads.
+
+    `name` is the model's, for messages. `added` are the tokens matched in text before anything else, in order
+    of id. Raises ModelFileError where the vocabulary and `added` or `rules` do not fit.
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        added: Iterable[tuple[int, AddedToken]],
+        pieces: Pieces,
+        rules: TextRules,
+        name: str,
+    ) -> None:
+        added = list(added)
+        self.name = name
+        self.rules = rules
+        self.special_ids = frozenset(i for i, token in added if token.special)
+        self.strips_first_space = pieces.strips_first_space
+        self._backend = backend
+        self._literal = _literal_twin(backend, added, name)
+        self._pieces = pieces
+        self._bytes = {i: token.content.encode() for i, token in added}
+        self.vocab_size = max([backend.get_vocab_size(with_added_tokens=True), *(i + 1 for i, _ in added)])
+        for token_id in (rules.bos_id, rules.eos_id, *rules.eos_ids, *rules.prefix, *rules.suffix):
+            if token_id is not None and not 0 <= token_id < self.vocab_size:
+                raise ModelFileError(f"{name}: special token id {token_id} is outside the vocabulary")
+
+    @property
+    def bos_id(self) -> int | None:
+        return self.rules.bos_id
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Every id that ends an answer."""
+        return self.rules.eos_ids
+
+    @property
+    def add_bos(self) -> bool:
+        """Whether `encode` puts BOS in front of a text by itself."""
+        return self.rules.bos_id is not None and self.rules.bos_id in self.rules.prefix
+
+    @property
+    def chat_template(self) -> str | None:
+        return self.rules.chat_template
+
+    @property
+    def bos_token(self) -> str:
+        """The text of BOS; empty where there is none."""
+        return self._text_of(self.rules.bos_id)
+
+    @property
+    def eos_token(self) -> str:
+        """The text of the main EOS; empty where there is none."""
+        return self._text_of(self.rules.eos_id)
+
+    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Ids of `text`. RequestError where it is no valid Unicode.
+
+        `add_special` puts BOS and the like around it where the model's file says so. With `parse_special`
+        off, a special token spelled in the text is ordinary text.
+        """
+        _check_text(text)
+        backend = self._backend if parse_special else self._literal
+        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        return [*self.rules.prefix, *ids, *self.rules.suffix] if add_special else ids
+
+    def encode_chat(self, rendered: str) -> list[int]:
+        """Ids of a rendered chat prompt: one BOS, whether or not the template writes it, and no EOS added."""
+        ids = self.encode(rendered, add_special=False)
+        written = self.bos_token and rendered.startswith(self.bos_token)
+        return ids if written else [*self.rules.prefix, *ids]
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
+        """The text of a whole sequence: what a Detokenizer at the start of a text gives, all at once."""
+        stream = Detokenizer(self, skip_special=skip_special, at_start=True)
+        return stream.push(ids) + stream.flush()
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes a token adds to the text; none for an id outside the vocabulary."""
+        found = self._bytes.get(token_id)
+        if found is None:
+            piece = self._backend.id_to_token(token_id) if 0 <= token_id < self.vocab_size else None
+            if piece is None:
+                return b""
+            found = self._bytes[token_id] = self._pieces.to_bytes(piece)
+        return found
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a vocabulary entry as it is spelled in the file; None where there is none."""
+        found: int | None = self._backend.token_to_id(token)
+        return found
+
+    def _text_of(self, token_id: int | None) -> str:
+        return "" if token_id is None else self.token_bytes(token_id).decode(errors="replace")
+
+
+def _check_text(text: str) -> None:
+    if not isinstance(text, str):
+        raise RequestError(f"text must be a string, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise RequestError(f"text holds a lone surrogate, U+{code:04X}, at character {error.start}") from None
+
+
+def _literal_twin(
+    backend: tokenizers.Tokenizer, added: list[tuple[int, AddedToken]], name: str
+) -> tokenizers.Tokenizer:
+    """The same vocabulary (shared, not copied) that takes special tokens in a text for ordinary text.
+
+    The library has this as a property of the tokenizer, and two threads may want it both ways at once.
+    """
+    twin = tokenizers.Tokenizer(backend.model)
+    twin.normalizer = backend.normalizer
+    twin.pre_tokenizer = backend.pre_tokenizer
+    twin.add_tokens([token for _, token in added])
+    twin.encode_special_tokens = True
+    for token_id, token in added:
+        if not backend.token_to_id(token.content) == twin.token_to_id(token.content) == token_id:
+            raise ModelFileError(f"{name}: added token {token.content[:40]!r} cannot have the id {token_id}")
+    return twin
