@@ -1,0 +1,58 @@
+"""`drut roof`: what this machine can do at most."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rich.console import Console
+from rich.table import Table
+
+from drut.home import home
+from drut.kernels.native.library import load
+from drut.plan.probe import measure
+from drut.plan.roof import Roof, keep
+
+HELP = """Measure, in about a second, how fast this machine reads memory and multiplies, by number of threads.
+The best of all runs is kept and shown."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The one flag."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, merge with what was seen before, print."""
+    roof = keep(measure(load()), home() / "roof.json")
+    if args.json:
+        print(json.dumps(roof.to_json()))
+    else:
+        Console().print(table(roof))
+        if roof.int8_gmac_per_s is None:
+            print("Read by NumPy. The multiply peaks need the native library, which is not built.")
+    return 0
+
+
+def table(roof: Roof) -> Table:
+    """A row for each measured thing, a column for each number of threads."""
+    counts = sorted(roof.read_gb_per_s)
+    result = Table(title=f"{roof.cpu} ({roof.isa}), best seen", title_justify="left")
+    result.add_column("")
+    for count in counts:
+        result.add_column(f"{count} thread{'s' if count > 1 else ''}", justify="right")
+    for size in sorted({size for figures in roof.read_gb_per_s.values() for size in figures}):
+        cells = [roof.read_gb_per_s[count].get(size) for count in counts]
+        result.add_row(f"read of {_bytes(size)}, GB/s", *map(_cell, cells))
+    for name, figures in (("int8", roof.int8_gmac_per_s), ("bf16", roof.bf16_gmac_per_s)):
+        if figures is not None:
+            result.add_row(f"{name} multiply, GMAC/s", *(_cell(figures.get(count)) for count in counts))
+    return result
+
+
+def _bytes(size: int) -> str:
+    return f"{size >> 20} MB" if size >> 20 else f"{size >> 10} kB"
+
+
+def _cell(figure: float | None) -> str:
+    return "" if figure is None else f"{figure:.1f}"

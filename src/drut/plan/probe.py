@@ -1,0 +1,132 @@
+"""Measures the roof: with the native library's loops where it is built, else what NumPy can honestly tell."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from drut.errors import DrutError
+from drut.machine import cpu_model, usable_cpus
+from drut.plan.roof import Roof
+
+WORKING_SETS = (1 << 18, 1 << 20, 1 << 23, 1 << 26, 1 << 28)
+"""Bytes: within L2, its size, within L3, its size, past it, as caches are today."""
+
+SECONDS = 0.6  # of a whole measurement, the first touch of the memory apart
+_NUMPY_SMALLEST = 1 << 23  # below, the cost of calling NumPy shows in the figure
+ISA_BITS = {"avx2": 1, "avxvnni": 2, "avx512": 4, "avx512vnni": 8, "avx512bf16": 16}  # as in csrc/roof.cpp
+
+
+def measure(
+    library: ctypes.CDLL | None, cpus: Sequence[int] | None = None, seconds: float = SECONDS
+) -> Roof:
+    """Measure this machine for 1, 2, 4, ... and all `cpus` (default: those this process may use).
+
+    `library` is the native library, None where it is missing. Takes about `seconds`, and 256 MB of memory.
+    Raises DrutError where a thread cannot be had.
+    """
+    cpus = usable_cpus() if cpus is None else cpus
+    counts = thread_counts(len(cpus))
+    if library is None:
+        return _measure_numpy(cpus, counts, seconds)
+    return _measure_native(library, cpus, counts, seconds)
+
+
+def thread_counts(cpus: int) -> list[int]:
+    """Powers of two below `cpus`, and `cpus`."""
+    return [*(1 << bit for bit in range(cpus.bit_length()) if 1 << bit < cpus), cpus]
+
+
+def _measure_native(library: ctypes.CDLL, cpus: Sequence[int], counts: Sequence[int], seconds: float) -> Roof:
+    probe = NativeProbe(library, cpus)
+    each = seconds / (len(counts) * (len(WORKING_SETS) + 2))
+    buffer = aligned(max(WORKING_SETS))
+    probe.touch(buffer)
+    read = {n: {size: probe.read(buffer[:size], n, each) for size in WORKING_SETS} for n in counts}
+    int8 = {n: probe.int8(n, each) for n in counts}
+    bf16 = {n: probe.bf16(n, each) for n in counts}
+    return Roof(cpu_model(), probe.isa, read, int8, bf16)
+
+
+class NativeProbe:
+    """The native library's measuring functions, on given CPUs, with no instruction sets but the masked.
+
+    Each raises DrutError where its threads cannot be had.
+    """
+
+    def __init__(self, library: ctypes.CDLL, cpus: Sequence[int], isa_mask: int = -1) -> None:
+        self._cpus = (ctypes.c_int * len(cpus))(*cpus)
+        self._mask = isa_mask & int(library.drut_roof_isa())
+        self._library = library
+        memory, cpu_list = (ctypes.c_void_p, ctypes.c_size_t), (ctypes.POINTER(ctypes.c_int), ctypes.c_int)
+        library.drut_roof_touch.argtypes = (*memory, *cpu_list)
+        library.drut_roof_touch.restype = None
+        library.drut_roof_read.argtypes = (*memory, ctypes.c_int, *cpu_list, ctypes.c_double)
+        library.drut_roof_int8.argtypes = (ctypes.c_int, *cpu_list, ctypes.c_double)
+        library.drut_roof_bf16.argtypes = (ctypes.c_int, *cpu_list, ctypes.c_double)
+        for function in (library.drut_roof_read, library.drut_roof_int8, library.drut_roof_bf16):
+            function.restype = ctypes.c_double
+
+    @property
+    def isa(self) -> str:
+        """The instruction sets on offer, joined by `+`."""
+        return "+".join(name for name, bit in ISA_BITS.items() if self._mask & bit) or "portable"
+
+    def touch(self, buffer: npt.NDArray[np.uint8]) -> None:
+        """Write to the whole buffer, with all CPUs."""
+        self._library.drut_roof_touch(buffer.ctypes.data, buffer.nbytes, self._cpus, len(self._cpus))
+
+    def read(self, buffer: npt.NDArray[np.uint8], threads: int, seconds: float) -> float:
+        """GB/s of reading the buffer, a multiple of 256 bytes at a multiple of 64, for `seconds`."""
+        figure = self._library.drut_roof_read(
+            buffer.ctypes.data, buffer.nbytes, self._mask, self._cpus, threads, seconds)
+        return _checked(figure, threads)
+
+    def int8(self, threads: int, seconds: float) -> float:
+        """GMAC/s of int8."""
+        return _checked(self._library.drut_roof_int8(self._mask, self._cpus, threads, seconds), threads)
+
+    def bf16(self, threads: int, seconds: float) -> float:
+        """GMAC/s of bf16."""
+        return _checked(self._library.drut_roof_bf16(self._mask, self._cpus, threads, seconds), threads)
+
+
+def _measure_numpy(cpus: Sequence[int], counts: Sequence[int], seconds: float) -> Roof:
+    sizes = [size for size in WORKING_SETS if size >= _NUMPY_SMALLEST]
+    each = seconds / (len(counts) * len(sizes))
+    buffer = aligned(max(sizes)).view(np.int32)
+    buffer.fill(1)
+    read = {n: {size: _numpy_read(buffer[: size // 4], cpus[:n], each) for size in sizes} for n in counts}
+    return Roof(cpu_model(), "numpy", read, None, None)
+
+
+def _numpy_read(buffer: npt.NDArray[np.int32], cpus: Sequence[int], seconds: float) -> float:
+    """GB/s of finding the greatest element, a slice to each thread: the fastest NumPy reads."""
+    waiting = list(cpus)
+    with ThreadPoolExecutor(len(cpus), initializer=lambda: os.sched_setaffinity(0, {waiting.pop()})) as pool:
+        slices = np.array_split(buffer, len(cpus))
+        best, end = 0.0, time.perf_counter() + seconds
+        while not best or time.perf_counter() < end:
+            start = time.perf_counter()
+            list(pool.map(np.max, slices))
+            best = max(best, buffer.nbytes * 1e-9 / (time.perf_counter() - start))
+    return round(best, 2)
+
+
+def aligned(size: int) -> npt.NDArray[np.uint8]:
+    """`size` bytes at a multiple of 4096, untouched."""
+    raw = np.empty(size + 4096, np.uint8)
+    start = -raw.ctypes.data % 4096
+    return raw[start : start + size]
+
+
+def _checked(figure: float, threads: int) -> float:
+    if figure <= 0:
+        raise DrutError(f"cannot start {threads} threads")
+    return round(figure, 2)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drut.errors import DrutError
+from drut.kernels.native.library import load
+from drut.machine import usable_cpus
+from drut.plan.probe import ISA_BITS, WORKING_SETS, NativeProbe, aligned, measure, thread_counts
+from drut.plan.roof import Roof, keep
+
+figure = st.floats(0.01, 1e6)
+figures = st.dictionaries(st.integers(1, 64), figure, min_size=1)
+by_threads = st.dictionaries(st.integers(1, 64), figures, min_size=1)
+roofs = st.builds(Roof, st.just("cpu"), st.just("isa"), by_threads, st.none() | figures, st.none() | figures)
+
+
+def through_json(roof: Roof) -> Roof:
+    return Roof.from_json(json.loads(json.dumps(roof.to_json())))
+
+
+@given(roofs)
+def test_json_keeps_all(roof: Roof) -> None:
+    assert through_json(roof) == roof
+
+
+@given(roofs, roofs)
+def test_best_takes_the_greater_of_each_figure(one: Roof, other: Roof) -> None:
+    best = one.best(other)
+    assert best == other.best(one)
+    assert best.best(one) == best
+    for threads, by_set in one.read_gb_per_s.items():
+        for size, value in by_set.items():
+            assert best.read_gb_per_s[threads][size] >= value
+    for name in ("int8_gmac_per_s", "bf16_gmac_per_s"):
+        merged = getattr(best, name) or {}
+        assert all(merged[key] >= value for key, value in (getattr(one, name) or {}).items())
+
+
+def roof(read: float, cpu: str = "cpu") -> Roof:
+    return Roof(cpu, "isa", {1: {256: read}}, None, {1: 10 / read})
+
+
+def test_keep_merges_the_same_machine_and_leaves_others(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "roof.json"
+    keep(roof(5.0, "other"), path)
+    assert keep(roof(2.0), path) == roof(2.0)
+    best = keep(roof(4.0), path)
+    assert best == Roof("cpu", "isa", {1: {256: 4.0}}, None, {1: 5.0})
+    assert keep(roof(1.0, "other"), path).read_gb_per_s == {1: {256: 5.0}}
+    assert [p.name for p in path.parent.iterdir()] == ["roof.json"]
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "null", "{", "[" * 100_000, '{"a": 1}', '{"a": {"cpu": "cpu"}}',
+    json.dumps({"a": {**roof(9.0).to_json(), "read_gb_per_s": {}}}),
+    json.dumps({"a": {**roof(9.0).to_json(), "read_gb_per_s": {"1": {"256": -1}}}}),
+    json.dumps({"a": {**roof(9.0).to_json(), "bf16_gmac_per_s": {"1": float("inf")}}}),
+    json.dumps({"a": {**roof(9.0).to_json(), "bf16_gmac_per_s": {"one": 1.0}}}),
+])
+def test_a_damaged_file_is_replaced(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "roof.json"
+    path.write_text(text)
+    assert keep(roof(3.0), path) == roof(3.0)
+    assert keep(roof(2.0), path).read_gb_per_s == {1: {256: 3.0}}
+
+
+def test_where_nothing_can_be_written_the_error_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DrutError, match=r"file.roof\.json"):
+        keep(roof(1.0), tmp_path / "file" / "roof.json")
+
+
+@pytest.mark.parametrize(("cpus", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
+def test_thread_counts(cpus: int, counts: list[int]) -> None:
+    assert thread_counts(cpus) == counts
+
+
+def test_numpy_tells_only_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drut.plan.probe.WORKING_SETS", WORKING_SETS[:3])
+    measured = measure(None, seconds=0.01)
+    assert (measured.isa, measured.int8_gmac_per_s, measured.bf16_gmac_per_s) == ("numpy", None, None)
+    assert all(list(by_set) == [WORKING_SETS[2]] for by_set in measured.read_gb_per_s.values())
+
+
+native = pytest.mark.skipif(load() is None, reason="the native library is not built")
+
+
+@native
+def test_native_measures_all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drut.plan.probe.WORKING_SETS", WORKING_SETS[:2])
+    measured = through_json(measure(load(), seconds=0.1))
+    for by_set in measured.read_gb_per_s.values():
+        assert set(by_set) == set(WORKING_SETS[:2])
+        # A loop that the compiler removed would read at no cost; no core reads 10 TB/s.
+        assert all(0.1 < value < 10_000 for value in by_set.values())
+    for peaks in (measured.int8_gmac_per_s, measured.bf16_gmac_per_s):
+        assert peaks is not None
+        assert all(0.1 < value < 4096 * threads for threads, value in peaks.items())
+
+
+@native
+@pytest.mark.parametrize("mask", [0, *ISA_BITS.values(), -1])
+def test_every_instruction_set_measures(mask: int) -> None:
+    library = load()
+    assert library is not None
+    probe = NativeProbe(library, usable_cpus()[:1], mask)
+    buffer = aligned(1 << 16)
+    buffer.fill(1)
+    assert probe.read(buffer, 1, 0.002) > 0
+    assert probe.int8(1, 0.002) > 0
+    assert probe.bf16(1, 0.002) > 0
