@@ -181,9 +181,11 @@ def _download(
 
 
 def _verify(model: HubModel, file: HubFile, path: Path, progress: Progress) -> None:
+    """A file that is not what the hub described is removed, or the next pull would take it for done."""
     size = path.stat().st_size if path.is_file() else 0
     if not path.is_file() or (file.size is not None and size != file.size):
-        raise DownloadError(f"{model}: {file.name} is cut: {size} bytes of {file.size}; pull again to go on")
+        path.unlink(missing_ok=True)
+        raise DownloadError(f"{model}: {file.name} arrived with {size} bytes of {file.size}; pull again")
     if file.sha256 is None:
         return
     with path.open("rb") as opened, progress(f"verifying {file.name}", size) as report:

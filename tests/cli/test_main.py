@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from drut import __version__
+from drut.cli.main import COMMANDS, main
+from drut.errors import ModelFileError
+from tests.model.gguf_writer import gguf
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Replace the module of `drut roof` by one whose `run` is given."""
+
+    def replace(run):
+        module = ModuleType("drut.cli.roof")
+        module.HELP = "help"
+        module.add_arguments = lambda parser: parser.add_argument("--n", type=int)
+        module.run = run
+        monkeypatch.setitem(sys.modules, "drut.cli.roof", module)
+
+    return replace
+
+
+def python(*args: str, **kwargs) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, check=False, **kwargs)
+
+
+def test_help_lists_the_commands_and_stays_light():
+    check = "import sys; from drut.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    done = python("-c", check + "assert 'numpy' not in sys.modules and 'rich' not in sys.modules")
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, text in COMMANDS:
+        assert name in done.stdout
+        assert text in done.stdout
+
+
+def test_python_m_drut_gives_version_and_exit_code():
+    done = python("-m", "drut", "--version")
+    assert (done.returncode, done.stdout) == (0, f"drut {__version__}\n")
+    done = python("-m", "drut", "pull", "gone")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("drut: error: no model 'gone'")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "COMMAND"),
+        (["dance"], "invalid choice: 'dance'"),
+        (["pull"], "required: MODEL (see drut pull --help)"),
+        (["roof", "--n", "x"], "argument --n: invalid int value: 'x'"),
+        (["pull", "hf:nothing"], "hf:nothing"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_2(command, capsys, argv, words):
+    command(lambda args: 0)
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("drut: error: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_a_command_s_exit_code_is_returned(command):
+    command(lambda args: args.n)
+    assert main(["roof", "--n", "3"]) == 3
+
+
+def test_names_out_of_hostile_files_cannot_break_the_line(command, capsys):
+    def run(args):
+        raise ModelFileError("file\n\x1b[2J: 'ह' \udcff")
+
+    command(run)
+    assert main(["roof"]) == 2
+    assert capsys.readouterr().err == "drut: error: file\\n\\x1b[2J: 'ह' \\udcff\n"
+
+
+def test_an_interrupt_leaves_no_traceback(command, capsys):
+    def run(args):
+        raise KeyboardInterrupt
+
+    command(run)
+    assert main(["roof"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_went_away_is_no_error(tmp_path, unbuffered):
+    (tmp_path / "m.gguf").write_bytes(gguf())
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "drut", "pull", str(tmp_path / "m.gguf")],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    writer.stdout.close()
+    assert writer.stderr.read() == b""
+    writer.stderr.close()
+    assert writer.wait() == 141
+
+
+def test_pull_prints_the_path_alone(tmp_path, capsys):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf())
+    assert main(["pull", str(path)]) == 0
+    assert capsys.readouterr() == (f"{path}\n", "")
