@@ -1,0 +1,59 @@
+# All happens in .venv. Needed beforehand: python3 with venv and, for the fast kernels, a C++17 compiler.
+PYTHON ?= python3
+MODEL  ?= smollm2-135m-instruct
+PROMPT ?= What is the tempo drut in Hindustani music? Answer in one sentence.
+ARGS   ?=
+
+BIN    := .venv/bin
+NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
+
+.PHONY: help run setup test check lint clean
+.DELETE_ON_ERROR:
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+run: setup ## fetch the default model, answer a question, then chat
+	@$(BIN)/drut pull $(MODEL) > /dev/null
+	$(BIN)/drut generate $(MODEL) --chat --prompt "$(PROMPT)"
+	@if [ -t 0 ]; then $(BIN)/drut chat $(MODEL); fi
+
+setup: .venv/.installed ## make .venv with drut in it; Python sources are used in place
+
+test: .venv/.test ## run all tests (ARGS="tests/cli -k pull" chooses)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint .venv/.test ## lint and the fast tests: no model, no download
+	$(BIN)/python -m pytest -m "not model and not slow" $(ARGS)
+
+lint: .venv/.lint ## style, types, and which layer may import which
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## remove all that was built or installed here
+	rm -rf .venv .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -f src/drut/kernels/native/*.so
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# Each stamp is written last, so that what was cut off is done again.
+.venv/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'make: needs Python 3.11 or newer; name one with make PYTHON=...' >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || \
+	  { echo 'make: this Python lacks venv; on Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+# Build tools that stay, instead of isolated ones that go, make rebuilding quick.
+.venv/.tools: .venv/.created
+	$(BIN)/pip install --quiet 'scikit-build-core>=0.10' cmake ninja
+	@touch $@
+
+.venv/.installed: .venv/.tools $(NATIVE)
+	$(BIN)/pip install --quiet --no-build-isolation --editable .
+	@touch $@
+
+.venv/.test .venv/.lint: .venv/.%: .venv/.installed
+	$(BIN)/pip install --quiet 'drut[$*]'
+	@touch $@
