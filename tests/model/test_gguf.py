@@ -171,6 +171,15 @@ def test_every_cut_is_noticed(tmp_path):
                 GGUFFile(path)
 
 
+def test_header_and_arrays_are_bounded(tmp_path, monkeypatch):
+    raw = gguf({"a": [1, 2], "b": [3, 4]}, [A])
+    with monkeypatch.context() as smaller:
+        smaller.setattr("drut.model.weights.gguf.MAX_HEADER_BYTES", 64)
+        refused(tmp_path, raw, "the name of key 1 lies past the first 64 bytes")
+    monkeypatch.setattr("drut.model.weights.gguf.MAX_ARRAY_ITEMS", 3)  # over all arrays together
+    refused(tmp_path, raw, "array length of key 'b' of 2")
+
+
 def test_a_part_of_a_split_model_is_refused(tmp_path):
     refused(tmp_path, gguf({"split.count": Typed(2, 3)}), "split model", error=UnsupportedError)
 
