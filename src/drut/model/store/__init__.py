@@ -2,6 +2,6 @@
 
 from drut.model.store.digest import model_digest
 from drut.model.store.progress import Progress, show, silent
-from drut.model.store.resolve import pull, resolve
+from drut.model.store.locate import pull, resolve
 
 __all__ = ["Progress", "model_digest", "pull", "resolve", "show", "silent"]
