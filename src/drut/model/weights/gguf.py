@@ -103,7 +103,7 @@ class _Reader:
             if key == "general.alignment":
                 alignment = self.alignment(kind, metadata[key])
         if metadata.get("split.count", 1) not in (0, 1):
-            raise UnsupportedError(f"{self.path}: a part of a split model; merge the parts into one file first")
+            raise UnsupportedError(f"{self.path}: a part of a split model; merge the parts into one file")
         return metadata, self.tensor_table(n_tensors, alignment)
 
     def preamble(self) -> tuple[int, int]:
