@@ -2,4 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drut.engine.llm import LLM as LLM
+    from drut.engine.output import Chunk as Chunk
+    from drut.engine.output import Completion as Completion
+    from drut.engine.params import SamplingParams as SamplingParams
+
 __version__ = "0.1.0"
+__all__ = ["LLM", "Chunk", "Completion", "SamplingParams"]
+
+_HOME = {"LLM": "drut.engine.llm", "Chunk": "drut.engine.output", "Completion": "drut.engine.output",
+         "SamplingParams": "drut.engine.params"}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the public classes on first use, so that `drut --help` starts fast."""
+    if name in _HOME:
+        from importlib import import_module
+
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'drut' has no attribute {name!r}")

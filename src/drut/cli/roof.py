@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(roof.to_json()))
     else:
+        print(f"{roof.cpu} ({roof.isa}), best seen:")
         Console().print(table(roof))
         if roof.int8_gmac_per_s is None:
             print("Read by NumPy. The multiply peaks need the native library, which is not built.")
@@ -37,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
 def table(roof: Roof) -> Table:
     """A row for each measured thing, a column for each number of threads."""
     counts = sorted(roof.read_gb_per_s)
-    result = Table(title=f"{roof.cpu} ({roof.isa}), best seen", title_justify="left")
-    result.add_column("")
+    result = Table("")
     for count in counts:
         result.add_column(f"{count} thread{'s' if count > 1 else ''}", justify="right")
     for size in sorted({size for figures in roof.read_gb_per_s.values() for size in figures}):

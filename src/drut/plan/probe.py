@@ -18,7 +18,7 @@ from drut.plan.roof import Roof
 WORKING_SETS = (1 << 18, 1 << 20, 1 << 23, 1 << 26, 1 << 28)
 """Bytes: within L2, its size, within L3, its size, past it, as caches are today."""
 
-SECONDS = 0.6  # of a whole measurement, the first touch of the memory apart
+SECONDS = 0.5  # of a whole measurement, the first touch of the memory apart
 _NUMPY_SMALLEST = 1 << 23  # below, the cost of calling NumPy shows in the figure
 ISA_BITS = {"avx2": 1, "avxvnni": 2, "avx512": 4, "avx512vnni": 8, "avx512bf16": 16}  # as in csrc/roof.cpp
 

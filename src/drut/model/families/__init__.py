@@ -1,0 +1,46 @@
+"""Families: one file each turns a file's metadata into a spec and says which stored tensor plays which role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from drut.errors import UnsupportedError
+from drut.model.families import llama
+from drut.model.families.table import Stored
+from drut.model.spec import ModelSpec
+from drut.model.weights.source import TensorSource
+
+
+class Family(Protocol):
+    """What a family module offers."""
+
+    NAME: str
+    HF_ARCHITECTURES: tuple[str, ...]
+    GGUF_ARCHITECTURES: tuple[str, ...]
+
+    def from_hf(self, config: Mapping[str, object], path: str) -> ModelSpec: ...
+    def from_gguf(self, metadata: Mapping[str, object], source: TensorSource, path: str) -> ModelSpec: ...
+    def hf_table(self, spec: ModelSpec) -> dict[str, Stored]: ...
+    def gguf_table(self, spec: ModelSpec) -> dict[str, Stored]: ...
+
+
+FAMILIES: tuple[Family, ...] = (llama,)
+
+
+def family_of_hf(architecture: str) -> Family:
+    """The family of a `config.json` architecture; UnsupportedError names it."""
+    for family in FAMILIES:
+        if architecture in family.HF_ARCHITECTURES:
+            return family
+    known = ", ".join(name for family in FAMILIES for name in family.HF_ARCHITECTURES)
+    raise UnsupportedError(f"architecture {architecture!r} is not supported (supported: {known})")
+
+
+def family_of_gguf(architecture: str) -> Family:
+    """The family of a `general.architecture`; UnsupportedError names it."""
+    for family in FAMILIES:
+        if architecture in family.GGUF_ARCHITECTURES:
+            return family
+    known = ", ".join(name for family in FAMILIES for name in family.GGUF_ARCHITECTURES)
+    raise UnsupportedError(f"architecture {architecture!r} is not supported (supported: {known})")

@@ -6,16 +6,21 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tokenizers
+from tokenizers.decoders import Decoder
+from tokenizers.normalizers import Normalizer
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model.tokenizer.pieces import pieces_of
-from drut.model.tokenizer.tokenizer import TextRules, Tokenizer
+from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, encode
 from drut.model.weights.metadata import optional
 
 _MAX_VOCABULARY_BYTES = 256 << 20
 _MAX_CONFIG_BYTES = 16 << 20
+_MAX_GROWTH = 64
+_GROWTH = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "Strip": 1, "StripAccents": 1}
 
 
 def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
@@ -27,8 +32,9 @@ def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
     """
     directory = Path(directory)
     backend = _backend(directory / "tokenizer.json")
-    decoder = None if backend.decoder is None else json.loads(_state_of(backend.decoder))
-    pieces = pieces_of(decoder, str(directory / "tokenizer.json"))
+    path = str(directory / "tokenizer.json")
+    _check_growth(_state(backend.normalizer), path)
+    pieces = pieces_of(_state(backend.decoder), path)
     added = sorted(backend.get_added_tokens_decoder().items())
     return Tokenizer(backend, added, pieces, _rules(directory, backend), str(directory))
 
@@ -52,7 +58,7 @@ def _rules(directory: Path, backend: tokenizers.Tokenizer) -> TextRules:
     names = _read_object(directory / "special_tokens_map.json") | config
     bos_id, eos_id = (_token_id(names, key, backend, config_path) for key in ("bos_token", "eos_token"))
     eos_ids = _generation_eos(directory / "generation_config.json")
-    prefix, suffix = _surroundings(backend)
+    prefix, suffix = _surroundings(backend, str(directory / "tokenizer.json"))
     add_bos = optional(config, "add_bos_token", bool, config_path)
     add_eos = optional(config, "add_eos_token", bool, config_path)
     return TextRules(
@@ -65,10 +71,10 @@ def _rules(directory: Path, backend: tokenizers.Tokenizer) -> TextRules:
     )
 
 
-def _surroundings(backend: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _surroundings(backend: tokenizers.Tokenizer, path: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that the post-processor puts before and after a text."""
-    bare = backend.encode("a", add_special_tokens=False).ids
-    full = backend.encode("a", add_special_tokens=True).ids
+    bare = encode(backend, "a", path)
+    full = encode(backend, "a", path, add_special_tokens=True)
     for start in range(len(full) - len(bare) + 1):
         if full[start : start + len(bare)] == bare:
             return tuple(full[:start]), tuple(full[start + len(bare) :])
@@ -154,7 +160,33 @@ def _read_object(path: Path) -> dict[str, object]:
     return value
 
 
-def _state_of(decoder: tokenizers.decoders.Decoder) -> bytes:
-    """The decoder's part of `tokenizer.json`; pickling state is where the library gives it out."""
-    state: bytes = decoder.__getstate__()
+def _state(part: Normalizer | Decoder | None) -> dict[str, Any] | None:
+    """A part of `tokenizer.json` as the library understood it; as a pickle's state is how it gives it out."""
+    if part is None:
+        return None
+    state: dict[str, Any] = json.loads(part.__getstate__())
     return state
+
+
+def _check_growth(normalizer: dict[str, Any] | None, name: str) -> None:
+    """UnsupportedError for a normalizer that is not known, or that could make a text many times longer.
+
+    Ten replacements in a row, of one letter by ten, would turn a short prompt into more than memory holds.
+    """
+    growth, steps = 1, [normalizer] if normalizer else []
+    for step in steps:
+        if step["type"] == "Sequence":
+            steps.extend(step["normalizers"])
+        else:
+            growth *= _growth(step)
+        if growth > _MAX_GROWTH:
+            raise UnsupportedError(f"{name}: tokenizer normalizer {step['type']} is not supported as it is there")
+
+
+def _growth(step: dict[str, Any]) -> int:
+    """How many times longer a step of a normalizer can make a text."""
+    if step["type"] == "Replace":
+        return 1 + len(step["content"]) // max(1, len(step["pattern"].get("String", "")))
+    if step["type"] == "Prepend":
+        return 1 + len(step["prepend"])
+    return _GROWTH.get(step["type"], _MAX_GROWTH + 1)

@@ -13,8 +13,8 @@ class StopChecker:
     """Releases text up to the first stop string, which is never released itself.
 
     The match that ends first wins; of those that end together, the string first in the list. What is held
-    back is the longest end of the text that begins a stop string, and nothing more. RequestError for stop strings
-    that are empty, or longer than MAX_STOP_CHARS in all.
+    back is the longest end of the text that begins a stop string, and nothing more. RequestError for stop
+    strings that are empty, or longer than MAX_STOP_CHARS in all.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:

@@ -93,7 +93,7 @@ class Tokenizer:
         """
         _check_text(text)
         backend = self._backend if parse_special else self._literal
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        ids = encode(backend, text, self.name)
         return [*self.rules.prefix, *ids, *self.rules.suffix] if add_special else ids
 
     def encode_chat(self, rendered: str) -> list[int]:
@@ -111,7 +111,7 @@ class Tokenizer:
         """The bytes a token adds to the text; none for an id outside the vocabulary."""
         found = self._bytes.get(token_id)
         if found is None:
-            piece = self._backend.id_to_token(token_id) if 0 <= token_id < self.vocab_size else None
+            piece = self._backend.id_to_token(token_id) if 0 <= token_id < 1 << 32 else None
             if piece is None:
                 return b""
             found = self._bytes[token_id] = self._pieces.to_bytes(piece)
@@ -124,6 +124,21 @@ class Tokenizer:
 
     def _text_of(self, token_id: int | None) -> str:
         return "" if token_id is None else self.token_bytes(token_id).decode(errors="replace")
+
+
+def encode(
+    backend: tokenizers.Tokenizer, text: str, name: str, *, add_special_tokens: bool = False
+) -> list[int]:
+    """Ids from the library. ModelFileError where the vocabulary's own rules make it fail."""
+    try:
+        ids: list[int] = backend.encode(text, add_special_tokens=add_special_tokens).ids
+        return ids
+    except BaseException as error:
+        # A panic of the library, as for a regular expression that backtracks for ever, is no Exception.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            reason = " ".join(str(error).split())[:120]
+            raise ModelFileError(f"{name}: the tokenizer cannot encode this text: {reason}") from None
+        raise
 
 
 def _check_text(text: str) -> None:

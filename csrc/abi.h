@@ -1,0 +1,154 @@
+// The C ABI: plain structs that Python mirrors with ctypes (src/drut/kernels/native/abi.py). Sizes are checked at load.
+#pragma once
+#include <cstdint>
+
+constexpr int32_t kAbiVersion = 1;
+constexpr int32_t kStepVersion = 1;
+constexpr int kPage = 16;       // tokens of a KV page
+constexpr int kChunk = 256;     // tokens of an attention chunk
+constexpr int kPanel = 32;      // outputs of a weight panel
+constexpr int kGroup = 32;      // elements of an activation group
+
+enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0 };
+enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop };
+enum DrutKv : int32_t { kKvBf16, kKvFp32 };
+
+extern "C" {
+
+// A packed weight: n rows in panels of 32, k columns padded to a multiple of 32.
+struct DrutMatrix {
+  const uint8_t* data;
+  const float* bias;  // n floats, padded to whole panels, or null
+  int32_t kind, n, k, reserved;
+};
+
+struct DrutOp { int32_t code, layer; };
+
+struct DrutEmbed {
+  DrutOp op;
+  const DrutMatrix* table;
+  float* x;  // (rows, stride)
+  int32_t stride, reserved;
+};
+
+struct DrutRopeTable {
+  DrutOp op;
+  const double* inv_freq;  // (half)
+  float* table;            // (rows, 2*half): cosines, then sines
+  int32_t half;
+  float scale;
+};
+
+struct DrutQkv {
+  DrutOp op;
+  const float* x;
+  const float* norm;
+  const DrutMatrix* q_proj;
+  const DrutMatrix* k_proj;
+  const DrutMatrix* v_proj;
+  const float* rope;    // (rows, 2*half)
+  const float* q_norm;  // (head_dim) or null
+  const float* k_norm;
+  float* q;  // (rows, q_stride)
+  float* k;  // (rows, kv_stride)
+  float* v;
+  int32_t width, stride, q_stride, kv_stride, heads, kv_heads, head_dim, rope_half, kv_dtype;
+  float eps;
+  int64_t layer_offset;  // bytes of this layer inside a page
+};
+
+struct DrutAttention {
+  DrutOp op;
+  const float* q;
+  float* out;  // (rows, out_stride)
+  int32_t q_stride, out_stride, heads, kv_heads, head_dim, kv_dtype;
+  float scale;
+  int32_t reserved;
+  int64_t layer_offset;
+};
+
+struct DrutProject {  // x += in . W
+  DrutOp op;
+  const float* in;
+  const DrutMatrix* weight;
+  float* x;
+  int32_t in_stride, stride;
+};
+
+struct DrutGateUp {  // out = silu(norm(x) . gate) * (norm(x) . up)
+  DrutOp op;
+  const float* x;
+  const float* norm;
+  const DrutMatrix* gate;
+  const DrutMatrix* up;
+  float* out;
+  int32_t width, stride, out_stride;
+  float eps;
+};
+
+struct DrutHead {  // logits of the sampled rows
+  DrutOp op;
+  const float* x;
+  const float* norm;
+  const DrutMatrix* weight;
+  float* logits;  // (samples, logits_stride)
+  int32_t width, stride, logits_stride;
+  float eps;
+};
+
+struct DrutSample {
+  DrutOp op;
+  const float* logits;
+  int32_t logits_stride, vocab;
+};
+
+// What one run reads and writes beside the operations' own buffers.
+struct DrutContext {
+  const int32_t* step;     // the step descriptor
+  uint8_t* kv;             // page pool
+  int64_t page_bytes;
+  uint8_t* acts;           // shared activations, acts_bytes
+  int64_t acts_bytes;
+  uint8_t* scratch;        // one block of scratch_bytes a worker
+  int64_t scratch_bytes;
+  int32_t* tokens;         // sampled ids, by sample
+  int32_t* status;         // 0, or 1 where the row's logits are not finite
+  int32_t* relay;          // last sampled id, by sequence slot
+  int64_t* op_ns;          // time of each operation, or null
+};
+
+// Header of the step descriptor; capacities fix where the arrays lie (src/drut/kernels/descriptor.py).
+struct DrutStepHeader {
+  int32_t version, rows, seqs, samples, cap_rows, cap_seqs, cap_samples, cap_blocks;
+};
+}
+
+namespace {
+
+// The descriptor's arrays, all int32.
+struct Step {
+  int rows, seqs, samples;
+  const int32_t *seq, *position, *slot, *token, *flags, *adapter;                // by row
+  const int32_t *first_row, *row_count, *length, *table, *relay_slot;            // by sequence
+  const int32_t *sample_row, *seed_lo, *seed_hi, *choice, *top_k;                // by sample
+  const float *temperature, *top_p, *min_p;
+  const int32_t* blocks;
+  explicit Step(const int32_t* p) {
+    const DrutStepHeader* h = reinterpret_cast<const DrutStepHeader*>(p);
+    rows = h->rows; seqs = h->seqs; samples = h->samples;
+    p += sizeof(DrutStepHeader) / 4;
+    auto take = [&p](int n) { const int32_t* r = p; p += n; return r; };
+    seq = take(h->cap_rows); position = take(h->cap_rows); slot = take(h->cap_rows);
+    token = take(h->cap_rows); flags = take(h->cap_rows); adapter = take(h->cap_rows);
+    first_row = take(h->cap_seqs); row_count = take(h->cap_seqs); length = take(h->cap_seqs);
+    table = take(h->cap_seqs); relay_slot = take(h->cap_seqs);
+    sample_row = take(h->cap_samples); seed_lo = take(h->cap_samples); seed_hi = take(h->cap_samples);
+    choice = take(h->cap_samples); top_k = take(h->cap_samples);
+    temperature = reinterpret_cast<const float*>(take(h->cap_samples));
+    top_p = reinterpret_cast<const float*>(take(h->cap_samples));
+    min_p = reinterpret_cast<const float*>(take(h->cap_samples));
+    blocks = take(h->cap_blocks);
+  }
+};
+
+}  // namespace

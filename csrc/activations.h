@@ -1,0 +1,99 @@
+// Rows on their way into a matrix: normalised, and in the forms the weights' kinds take.
+#pragma once
+#include "abi.h"
+#include "pool.h"
+#include "simd.h"
+
+namespace {
+
+// 32 activations as int8 with what the kernels fold in: scale, scale * sum, and the zero points' share of the dot.
+struct ActGroup {
+  int8_t q[32];
+  float scale, scaled_sum;
+  int32_t zero8, zero128;  // -8 * sum, -128 * sum
+};
+
+enum Form : int { kInt8 = 1, kFloat = 2, kBrain = 4 };
+
+inline int form_of(const DrutMatrix* m) {
+  return m->kind == kF32 || m->kind == kF16 ? kFloat : m->kind == kBF16 ? kBrain : kInt8;
+}
+
+// Rows of k (a multiple of 32) activations. A form not asked for is null.
+struct Acts {
+  const ActGroup* groups;  // (rows, k/32)
+  const float* floats;     // (rows, float_stride)
+  const float* brains;     // (rows, k): rounded to bf16
+  int k, float_stride;
+};
+
+inline int64_t act_row_bytes(int k) { return int64_t(k / kGroup) * sizeof(ActGroup) + int64_t(k) * 8; }
+
+inline void quantize_group(const float* x, ActGroup* out) {
+  V a = vload(x), b = vload(x + 16);
+  float amax = num::from_bits(uint32_t(imaximum(imax(as_int(vabs(a)), as_int(vabs(b))))));  // a NaN is the largest
+  float inverse = amax > 0 ? 127.0f / amax : 0.0f;
+  store_int8(out->q, vmul(a, vset(inverse)));
+  store_int8(out->q + 16, vmul(b, vset(inverse)));
+  int sum = 0;
+  for (int i = 0; i < 32; ++i) sum += out->q[i];
+  out->scale = amax * (1.0f / 127.0f);
+  out->scaled_sum = float(sum) * out->scale;
+  out->zero8 = -8 * sum;
+  out->zero128 = -128 * sum;
+}
+
+// out = x / rms(x) * weight over `width` elements; the padding to k stays zero because weight is zero there.
+inline void rms_norm(const float* x, const float* weight, int width, int k, float eps, float* out) {
+  V sum = vset(0.0f);
+  for (int i = 0; i < k; i += 16) sum = vfma(vload(x + i), vload(x + i), sum);
+  V inverse = vset(1.0f / __builtin_sqrtf(vsum(sum) / float(width) + eps));
+  for (int i = 0; i < k; i += 16) vstore(out + i, vmul(vmul(vload(x + i), inverse), vload(weight + i)));
+}
+
+// One prepared row, written to `row` of the buffers behind a.
+inline void prepare_row(const Acts& a, int forms, const float* x, const float* norm, int width, float eps, int row) {
+  const float* y = x;
+  if (norm) {
+    float* out = const_cast<float*>(a.floats) + int64_t(row) * a.float_stride;
+    rms_norm(x, norm, width, a.k, eps, out);
+    y = out;
+  }
+  if (forms & kInt8) {
+    ActGroup* g = const_cast<ActGroup*>(a.groups) + int64_t(row) * (a.k / kGroup);
+    for (int i = 0; i < a.k; i += kGroup) quantize_group(y + i, g + i / kGroup);
+  }
+  if (forms & kBrain) {
+    float* b = const_cast<float*>(a.brains) + int64_t(row) * a.k;
+    for (int i = 0; i < a.k; i += 16) brain_store(b, i, vround_bf16(vload(y + i)));
+  }
+}
+
+// Few rows: each worker prepares them for itself, which is cheaper than meeting the others.
+constexpr int kPrivateRows = 4;
+
+// Rows of x (row_of(i) says which) as activations in `forms`; norm may be null. Ends in sync() where rows are shared.
+template <class RowOf>
+Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int stride, int k, const float* norm, int width,
+             float eps, int rows, RowOf row_of) {
+  bool own = rows <= kPrivateRows;
+  uint8_t* base = own ? w.scratch : c.acts;
+  Acts a;
+  a.k = k;
+  a.groups = reinterpret_cast<const ActGroup*>(base);
+  base += int64_t(rows) * (k / kGroup) * sizeof(ActGroup);
+  a.brains = reinterpret_cast<const float*>(base);
+  base += int64_t(rows) * k * 4;
+  a.floats = norm ? reinterpret_cast<const float*>(base) : x;
+  a.float_stride = norm ? k : stride;
+  auto one = [&](int i) { prepare_row(a, forms, x + int64_t(row_of(i)) * stride, norm, width, eps, i); };
+  if (own) {
+    for (int i = 0; i < rows; ++i) one(i);
+  } else {
+    w.share(rows, one);
+    w.sync();
+  }
+  return a;
+}
+
+}  // namespace

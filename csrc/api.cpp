@@ -1,0 +1,107 @@
+// The C ABI: instruction-set choice, an engine's pool, running a list of operations.
+#include "common.h"
+#include "pool.h"
+#include "numerics.h"
+
+#include <time.h>
+#include <cstring>
+
+#define DRUT_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+#if defined(__x86_64__)
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c") &&
+         __builtin_cpu_supports("fma");
+}
+bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+#endif
+bool always() { return true; }
+
+struct Choice {
+  const DrutIsa* isa;
+  bool (*supported)();
+};
+// Best first.
+const Choice kChoices[] = {
+#if defined(__x86_64__)
+    {&kIsaAvx512Bf16, has_avx512bf16},
+    {&kIsaAvx512, has_avx512},
+#endif
+    {&kIsaPortable, always},
+};
+
+struct Run {
+  const DrutIsa* isa;
+  const DrutOp* const* ops;
+  int32_t count;
+  const DrutContext* context;
+};
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+void walk(void* data, Worker& w) {
+  const Run& run = *static_cast<const Run*>(data);
+  const DrutContext& c = *run.context;
+  bool timed = c.op_ns && w.id == 0;
+  int64_t before = timed ? now_ns() : 0;
+  for (int i = 0; i < run.count; ++i) {
+    run.isa->run_op(run.ops[i], c, w);
+    if (timed) {
+      int64_t now = now_ns();
+      c.op_ns[i] = now - before;
+      before = now;
+    }
+  }
+}
+
+}  // namespace
+
+DRUT_API int32_t drut_abi_version() { return kAbiVersion; }
+
+// Bytes of each struct that crosses the boundary, in the order of abi.h; returns how many.
+DRUT_API int32_t drut_abi_sizes(int32_t* out, int32_t room) {
+  const int32_t sizes[] = {sizeof(DrutMatrix), sizeof(DrutEmbed), sizeof(DrutRopeTable), sizeof(DrutQkv), sizeof(DrutAttention),
+                           sizeof(DrutProject), sizeof(DrutGateUp), sizeof(DrutHead), sizeof(DrutSample), sizeof(DrutContext)};
+  int32_t n = sizeof(sizes) / sizeof(sizes[0]);
+  for (int i = 0; i < n && i < room; ++i) out[i] = sizes[i];
+  return n;
+}
+
+// The i-th instruction set this build holds, best first, or null past the end; *supported: whether this CPU has it.
+DRUT_API const char* drut_isa_name(int32_t i, int32_t* supported) {
+  if (i < 0 || i >= int32_t(sizeof(kChoices) / sizeof(kChoices[0]))) return nullptr;
+  *supported = kChoices[i].supported();
+  return kChoices[i].isa->name;
+}
+
+DRUT_API const DrutIsa* drut_isa(const char* name) {
+  for (const Choice& c : kChoices)
+    if (!strcmp(c.isa->name, name) && c.supported()) return c.isa;
+  return nullptr;
+}
+
+DRUT_API Pool* drut_pool_create(int32_t threads) { return pool_create(threads); }
+DRUT_API void drut_pool_destroy(Pool* p) { pool_destroy(p); }
+
+DRUT_API int64_t drut_scratch_bytes(const DrutIsa* isa, int32_t k, int32_t vocab) { return isa->scratch_bytes(k, vocab); }
+DRUT_API int64_t drut_act_row_bytes(const DrutIsa* isa, int32_t k) { return isa->act_row_bytes(k); }
+
+DRUT_API void drut_run(Pool* pool, const DrutIsa* isa, const DrutOp* const* ops, int32_t count, const DrutContext* c) {
+  Run run{isa, ops, count, c};
+  pool_run(pool, walk, &run, c->scratch, c->scratch_bytes);
+}
+
+DRUT_API float drut_gumbel(uint64_t seed, uint32_t position, uint32_t choice, uint32_t token, uint32_t purpose) {
+  return num::gumbel(seed, position, choice, token, purpose);
+}
+DRUT_API void drut_philox(uint32_t k0, uint32_t k1, uint32_t* counter) { num::philox(k0, k1, counter); }
+DRUT_API float drut_soft_fma(float a, float b, float c) { return num::soft_fma(a, b, c); }
+DRUT_API float drut_log(float x) { return num::log(x); }
+DRUT_API void drut_sincos(double x, double* s, double* c) { num::sincos(x, s, c); }

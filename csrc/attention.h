@@ -1,0 +1,199 @@
+// Paged attention. K and V are read from the page in its stored format; keys are reduced in chunks of 256 positions
+// aligned to absolute position (chunk-local maximum, sum and accumulator), merged in ascending order. A row's result
+// depends on its own length only: not on the rows computed beside it, and never on slots at or past its length.
+//
+// A page of one layer and KV head: K then V, 16 tokens each.
+//   bf16  K [d/2][16 tokens][2]   V [8 pairs of tokens][d][2]
+//   fp32  K [d][16 tokens]        V [16 tokens][d]
+#pragma once
+#include "abi.h"
+#include "pool.h"
+#include "simd.h"
+
+namespace {
+
+constexpr int kTile = 8;          // (row, head) pairs that share a load of K or V
+constexpr int kMaxCombos = 64;    // (row, head) pairs of one unit of work
+constexpr int kMaxHeadDim = 256;
+
+// A KV format: how a page is read (pairs of adjacent elements) and written, and how the other operand is kept.
+struct KvBf16 {
+  using Element = uint16_t;
+  using Pair = Brain2;
+  static V round(V x) { return vround_bf16(x); }
+  static void store(float* row, int i, V rounded) { brain_store(row, i, rounded); }
+  static V dot(V acc, Pair p, const float* row, int pair) { return brain2_dot(acc, p, row, pair); }
+  static Pair even(Pair p) { return brain2_even(p); }
+  static Pair keys(const Element* k, int pair) { return brain2_load(k + pair * 32); }
+  static Pair values(const Element* v, int head_dim, int pair, int d) { return brain2_load(v + (pair * head_dim + d) * 2); }
+  static void write(Element* k, Element* v, int head_dim, int token, const float* key, const float* value) {
+    for (int d = 0; d < head_dim; ++d) {
+      k[(d / 2) * 32 + token * 2 + (d & 1)] = num::float_to_bf16(key[d]);
+      v[((token / 2) * head_dim + d) * 2 + (token & 1)] = num::float_to_bf16(value[d]);
+    }
+  }
+};
+
+struct KvFp32 {
+  using Element = float;
+  struct Pair { V odd, even; };
+  static V round(V x) { return x; }
+  static void store(float* row, int i, V x) { vstore(row + i, x); }
+  static V dot(V acc, Pair p, const float* row, int pair) {
+    return vfma(vset(row[2 * pair]), p.even, vfma(vset(row[2 * pair + 1]), p.odd, acc));
+  }
+  static Pair even(Pair p) { return {vset(0.0f), p.even}; }
+  static Pair keys(const Element* k, int pair) { return {vload(k + (2 * pair + 1) * 16), vload(k + 2 * pair * 16)}; }
+  static Pair values(const Element* v, int head_dim, int pair, int d) {
+    return {vload(v + (2 * pair + 1) * head_dim + d), vload(v + 2 * pair * head_dim + d)};
+  }
+  static void write(Element* k, Element* v, int head_dim, int token, const float* key, const float* value) {
+    for (int d = 0; d < head_dim; ++d) k[d * 16 + token] = key[d];
+    memcpy(v + token * head_dim, value, size_t(head_dim) * 4);
+  }
+};
+
+// One (row, head): its query, how many positions it sees, and its running softmax.
+struct Combo {
+  const float* q;
+  float* out;
+  int length;
+  float maximum, sum;
+  float acc[kMaxHeadDim];
+};
+
+template <class Kv> struct Heads {  // where one KV head's pages lie
+  const uint8_t* pool;
+  int64_t page_bytes, offset;
+  const int32_t* blocks;
+  int head_dim;
+  const typename Kv::Element* keys(int page) const {
+    return reinterpret_cast<const typename Kv::Element*>(pool + blocks[page] * page_bytes + offset);
+  }
+  const typename Kv::Element* values(int page) const { return keys(page) + kPage * head_dim; }
+};
+
+// scores[r][t] = scale * (q_r . k_t) for the chunk's pages; -inf at and past the row's length.
+template <class Kv, int R>
+void chunk_scores(const Heads<Kv>& h, int first_page, int page_count, float scale, const Combo* c, float (*scores)[kChunk]) {
+  for (int p = 0; p < page_count; ++p) {
+    const typename Kv::Element* k = h.keys(first_page + p);
+    V acc[R];
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) acc[r] = vset(0.0f);
+    for (int i = 0; i < h.head_dim / 2; ++i) {
+      typename Kv::Pair key = Kv::keys(k, i);
+DRUT_UNROLL
+      for (int r = 0; r < R; ++r) acc[r] = Kv::dot(acc[r], key, c[r].q, i);
+    }
+    const V hidden = vset(-__builtin_inff());
+    int start = (first_page + p) * kPage;
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) vstore(&scores[r][p * kPage], vselect_first(c[r].length - start, vmul(acc[r], vset(scale)), hidden));
+  }
+}
+
+// scores become weights exp(s - maximum), rounded as the KV format takes them; returns maximum and sum.
+template <class Kv> void chunk_softmax(float* s, int page_count, float* maximum, float* sum) {
+  V m = vload(s);
+  for (int p = 1; p < page_count; ++p) m = vmax(vload(s + p * kPage), m);
+  *maximum = vmaximum(m);
+  V shift = vset(*maximum), total = vset(0.0f);
+  for (int p = 0; p < page_count; ++p) {
+    V w = Kv::round(vexp(vsub(vload(s + p * kPage), shift)));
+    Kv::store(s, p * kPage, w);
+    total = vadd(total, w);
+  }
+  *sum = vsum(total);
+}
+
+// out[r][d..d+16] += sum over tokens of weight * value: pairs of tokens ascending, in a pair the odd one first.
+template <class Kv, int R>
+void chunk_values(const Heads<Kv>& h, int first_page, const int* tokens, int shared_pairs, const float (*w)[kChunk], int d, V* acc) {
+DRUT_UNROLL
+  for (int r = 0; r < R; ++r) acc[r] = vset(0.0f);
+  for (int t = 0; t < shared_pairs; ++t) {
+    typename Kv::Pair value = Kv::values(h.values(first_page + t / 8), h.head_dim, t % 8, d);
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) acc[r] = Kv::dot(acc[r], value, w[r], t);
+  }
+  // What each row sees beyond the shared pairs, alone: slots past its length are not touched.
+  for (int r = 0; r < R; ++r) {
+    for (int t = shared_pairs; 2 * t < tokens[r]; ++t) {
+      typename Kv::Pair value = Kv::values(h.values(first_page + t / 8), h.head_dim, t % 8, d);
+      if (2 * t + 1 == tokens[r]) value = Kv::even(value);
+      acc[r] = Kv::dot(acc[r], value, w[r], t);
+    }
+  }
+}
+
+// One chunk for R rows that all see some of it, merged into their running state.
+template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, float scale, Combo* c) {
+  alignas(64) float s[kTile][kChunk];
+  int start = chunk * kChunk, tokens[kTile], longest = 0, shortest = kChunk;
+  for (int r = 0; r < R; ++r) {
+    int left = c[r].length - start;
+    tokens[r] = left < kChunk ? left : kChunk;
+    longest = tokens[r] > longest ? tokens[r] : longest;
+    shortest = tokens[r] < shortest ? tokens[r] : shortest;
+  }
+  int first_page = start / kPage, page_count = (longest + kPage - 1) / kPage;
+  chunk_scores<Kv, R>(h, first_page, page_count, scale, c, s);
+  V old_share[R], new_share[R];
+  for (int r = 0; r < R; ++r) {
+    float maximum, sum;
+    chunk_softmax<Kv>(s[r], (tokens[r] + kPage - 1) / kPage, &maximum, &sum);
+    if (chunk == 0) {
+      c[r].maximum = maximum;
+      c[r].sum = sum;
+      continue;
+    }
+    float top = c[r].maximum > maximum ? c[r].maximum : maximum;
+    float a = sexp(c[r].maximum - top), b = sexp(maximum - top);
+    c[r].maximum = top;
+    c[r].sum = num::fma(c[r].sum, a, sum * b);
+    old_share[r] = vset(a);
+    new_share[r] = vset(b);
+  }
+  for (int d = 0; d < h.head_dim; d += 16) {
+    V acc[R];
+    chunk_values<Kv, R>(h, first_page, tokens, shortest / 2, s, d, acc);
+    for (int r = 0; r < R; ++r) {
+      if (chunk) acc[r] = vfma(vload(c[r].acc + d), old_share[r], vmul(acc[r], new_share[r]));
+      vstore(c[r].acc + d, acc[r]);
+    }
+  }
+}
+
+template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale, Combo* c, int count) {
+  switch (count) {
+    case 1: return attend_chunk<Kv, 1>(h, chunk, scale, c);
+    case 2: return attend_chunk<Kv, 2>(h, chunk, scale, c);
+    case 3: return attend_chunk<Kv, 3>(h, chunk, scale, c);
+    case 4: return attend_chunk<Kv, 4>(h, chunk, scale, c);
+    case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c);
+    case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c);
+    case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c);
+    default: return attend_chunk<Kv, 8>(h, chunk, scale, c);
+  }
+}
+
+// `count` (row, head) pairs of one sequence and KV head, lengths ascending.
+template <class Kv> void attend(const Heads<Kv>& h, float scale, Combo* c, int count) {
+  int longest = c[count - 1].length;
+  for (int chunk = 0; chunk * kChunk < longest; ++chunk) {
+    int first = 0;
+    while (c[first].length <= chunk * kChunk) ++first;
+    for (int left = count - first, tiles = (left + kTile - 1) / kTile; left > 0; --tiles) {
+      int rows = (left + tiles - 1) / tiles;
+      attend_tile<Kv>(h, chunk, scale, c + count - left, rows);
+      left -= rows;
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    V inverse = vset(1.0f / c[i].sum);
+    for (int d = 0; d < h.head_dim; d += 16) vstore(c[i].out + d, vmul(vload(c[i].acc + d), inverse));
+  }
+}
+
+}  // namespace

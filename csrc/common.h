@@ -1,0 +1,30 @@
+// What the instruction-set units share with the rest of the library: one table of functions each, and helpers that
+// need the C++ library, which those units must not instantiate (a weak symbol built for AVX-512 could win at link time).
+#pragma once
+#include "abi.h"
+
+struct Worker;
+
+struct DrutIsa {
+  const char* name;
+  // Runs one operation on this worker; every worker calls it and each ends it with a sync.
+  void (*run_op)(const DrutOp* op, const DrutContext& context, Worker& worker);
+  // Bytes of scratch a worker needs for matrices of at most k columns and a vocabulary of `vocab`.
+  int64_t (*scratch_bytes)(int k, int vocab);
+  int64_t (*act_row_bytes)(int k);
+};
+
+extern const DrutIsa kIsaPortable;
+#if defined(__x86_64__)
+extern const DrutIsa kIsaAvx512;
+extern const DrutIsa kIsaAvx512Bf16;
+#endif
+
+struct DrutCandidate {
+  float value, weight;
+  int32_t id;
+};
+// By value descending, then id ascending.
+void drut_sort_candidates(DrutCandidate* c, int n);
+// The k-th largest of z (1 <= k <= n); copy has room for n floats.
+float drut_kth_largest(const float* z, int n, int k, float* copy);

@@ -1,0 +1,214 @@
+// The operations of a plan. Each is walked by every worker and ends with a sync.
+#pragma once
+#include "attention.h"
+#include "common.h"
+#include "gemm.h"
+#include "sampling.h"
+
+namespace {
+
+constexpr int kRowBlock = 96;  // rows of one unit of matrix work: their activations stay in the second-level cache
+inline int row_blocks(int rows) { return (rows + kRowBlock - 1) / kRowBlock; }
+
+// Calls body(panel, begin, end) over panels and row blocks, a panel's blocks side by side.
+template <class Body> void share_matrix(Worker& w, int panel_count, int rows, Body body) {
+  int blocks = row_blocks(rows);
+  w.share(panel_count * blocks, [&](int unit) {
+    int begin = unit % blocks * kRowBlock, end = begin + kRowBlock < rows ? begin + kRowBlock : rows;
+    body(unit / blocks, begin, end);
+  });
+}
+
+inline int identity(int i) { return i; }
+
+void embed(const DrutEmbed& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  w.share(s.rows, [&](int r) {
+    int token = s.token[r] >= 0 ? s.token[r] : c.relay[s.relay_slot[s.seq[r]]];
+    unpack_row(*o.table, token, o.x + int64_t(r) * o.stride);
+  });
+  w.sync();
+}
+
+void rope_table(const DrutRopeTable& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  w.share(s.rows, [&](int r) {
+    float* t = o.table + int64_t(r) * 2 * o.half;
+    for (int i = 0; i < o.half; ++i) {
+      double sine, cosine;
+      num::sincos(double(s.position[r]) * o.inv_freq[i], &sine, &cosine);
+      t[i] = float(cosine) * o.scale;
+      t[o.half + i] = float(sine) * o.scale;
+    }
+  });
+  w.sync();
+}
+
+// Pairs (i, i + half) of a head turn by the row's angle; elements past 2*half stay.
+inline void rotate(float* x, const float* table, int half) {
+  for (int i = 0; i < half; ++i) {
+    float a = x[i], b = x[half + i], cosine = table[i], sine = table[half + i];
+    x[i] = num::fma(a, cosine, -(b * sine));
+    x[half + i] = num::fma(b, cosine, a * sine);
+  }
+}
+
+template <class Kv> void finish_heads(const DrutQkv& o, const DrutContext& c, const Step& s, int row, int head) {
+  bool is_query = head < o.heads;
+  int kv_head = head - o.heads;
+  float* x = is_query ? o.q + int64_t(row) * o.q_stride + head * o.head_dim
+                      : o.k + int64_t(row) * o.kv_stride + kv_head * o.head_dim;
+  const float* norm = is_query ? o.q_norm : o.k_norm;
+  if (norm) rms_norm(x, norm, o.head_dim, o.head_dim, o.eps, x);
+  rotate(x, o.rope + int64_t(row) * 2 * o.rope_half, o.rope_half);
+  if (is_query) {
+    for (int d = 0; d < o.head_dim; d += 16) Kv::store(x, d, Kv::round(vload(x + d)));
+    return;
+  }
+  using Element = typename Kv::Element;
+  int slot = s.slot[row], head_elements = 2 * kPage * o.head_dim;
+  Element* k = reinterpret_cast<Element*>(c.kv + int64_t(slot / kPage) * c.page_bytes + o.layer_offset) + int64_t(kv_head) * head_elements;
+  Kv::write(k, k + kPage * o.head_dim, o.head_dim, slot % kPage, x, o.v + int64_t(row) * o.kv_stride + kv_head * o.head_dim);
+}
+
+void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  const DrutMatrix* parts[3] = {o.q_proj, o.k_proj, o.v_proj};
+  float* outs[3] = {o.q, o.k, o.v};
+  int strides[3] = {o.q_stride, o.kv_stride, o.kv_stride};
+  int ends[3] = {panels(*parts[0]), panels(*parts[0]) + panels(*parts[1]), 0};
+  ends[2] = ends[1] + panels(*parts[2]);
+  int forms = form_of(parts[0]) | form_of(parts[1]) | form_of(parts[2]);
+  Acts a = prepare(w, c, forms, o.x, o.stride, parts[0]->k, o.norm, o.width, o.eps, s.rows, identity);
+  share_matrix(w, ends[2], s.rows, [&](int unit, int begin, int end) {
+    int part = unit < ends[0] ? 0 : unit < ends[1] ? 1 : 2, p = unit - (part ? ends[part - 1] : 0);
+    float* out = outs[part] + p * kPanel;
+    multiply(*parts[part], p, a, begin, end, [&](int row, int rows, const float* tile) {
+      for (int r = 0; r < rows; ++r) memcpy(out + int64_t(row + r) * strides[part], tile + r * kPanel, kPanel * 4);
+    });
+  });
+  w.sync();
+  int heads = o.heads + o.kv_heads;
+  w.share(s.rows * heads, [&](int unit) {
+    if (o.kv_dtype == kKvBf16) finish_heads<KvBf16>(o, c, s, unit / heads, unit % heads);
+    else finish_heads<KvFp32>(o, c, s, unit / heads, unit % heads);
+  });
+  w.sync();
+}
+
+// Rows of one sequence that share a unit: enough (row, head) pairs to reuse each load of K and V.
+inline int unit_rows(int group) { return group >= kMaxCombos / 2 ? 1 : kMaxCombos / 2 / group; }
+
+template <class Kv> void attend_unit(const DrutAttention& o, const DrutContext& c, const Step& s, int seq, int first, int rows, int kv_head, Combo* combos) {
+  int group = o.heads / o.kv_heads;
+  Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + int64_t(kv_head) * 2 * kPage * o.head_dim * int64_t(sizeof(typename Kv::Element)),
+              s.blocks + s.table[seq], o.head_dim};
+  for (int i = 0; i < rows * group; ++i) {
+    int row = first + i / group, head = kv_head * group + i % group;
+    combos[i].q = o.q + int64_t(row) * o.q_stride + head * o.head_dim;
+    combos[i].out = o.out + int64_t(row) * o.out_stride + head * o.head_dim;
+    combos[i].length = s.position[row] + 1;
+  }
+  attend<Kv>(h, o.scale, combos, rows * group);
+}
+
+void attention(const DrutAttention& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  int block = unit_rows(o.heads / o.kv_heads), units = 0;
+  for (int q = 0; q < s.seqs; ++q) units += (s.row_count[q] + block - 1) / block;
+  Combo* combos = reinterpret_cast<Combo*>(w.scratch);
+  int seq = 0, before = 0;  // units of a worker ascend, so the search goes on from the last one
+  w.share(units * o.kv_heads, [&](int unit) {
+    int u = unit / o.kv_heads, kv_head = unit % o.kv_heads;
+    for (int n; u - before >= (n = (s.row_count[seq] + block - 1) / block); ++seq) before += n;
+    int first = s.first_row[seq] + (u - before) * block, end = s.first_row[seq] + s.row_count[seq];
+    int rows = end - first < block ? end - first : block;
+    if (o.kv_dtype == kKvBf16) attend_unit<KvBf16>(o, c, s, seq, first, rows, kv_head, combos);
+    else attend_unit<KvFp32>(o, c, s, seq, first, rows, kv_head, combos);
+  });
+  w.sync();
+}
+
+void project(const DrutProject& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  Acts a = prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, nullptr, 0, 0, s.rows, identity);
+  share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end) {
+    multiply(*o.weight, p, a, begin, end, [&](int row, int rows, const float* tile) {
+      for (int r = 0; r < rows; ++r) {
+        float* x = o.x + int64_t(row + r) * o.stride + p * kPanel;
+        for (int n = 0; n < kPanel; n += 16) vstore(x + n, vadd(vload(x + n), vload(tile + r * kPanel + n)));
+      }
+    });
+  });
+  w.sync();
+}
+
+void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  Acts a = prepare(w, c, form_of(o.gate) | form_of(o.up), o.x, o.stride, o.gate->k, o.norm, o.width, o.eps, s.rows, identity);
+  share_matrix(w, panels(*o.gate), s.rows, [&](int p, int begin, int end) {
+    float* out = o.out + p * kPanel;
+    multiply(*o.gate, p, a, begin, end, [&](int row, int rows, const float* tile) {
+      for (int r = 0; r < rows; ++r)
+        for (int n = 0; n < kPanel; n += 16) vstore(out + int64_t(row + r) * o.out_stride + n, vsilu(vload(tile + r * kPanel + n)));
+    });
+    multiply(*o.up, p, a, begin, end, [&](int row, int rows, const float* tile) {
+      for (int r = 0; r < rows; ++r) {
+        float* y = out + int64_t(row + r) * o.out_stride;
+        for (int n = 0; n < kPanel; n += 16) vstore(y + n, vmul(vload(y + n), vload(tile + r * kPanel + n)));
+      }
+    });
+  });
+  w.sync();
+}
+
+void head(const DrutHead& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.eps, s.samples,
+                   [&](int i) { return s.sample_row[i]; });
+  share_matrix(w, panels(*o.weight), s.samples, [&](int p, int begin, int end) {
+    multiply(*o.weight, p, a, begin, end, [&](int row, int rows, const float* tile) {
+      for (int r = 0; r < rows; ++r) memcpy(o.logits + int64_t(row + r) * o.logits_stride + p * kPanel, tile + r * kPanel, kPanel * 4);
+    });
+  });
+  w.sync();
+}
+
+void sample(const DrutSample& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  w.share(s.samples, [&](int i) {
+    int row = s.sample_row[i];
+    SampleParams p{s.temperature[i], s.top_p[i], s.min_p[i], s.top_k[i],
+                   uint64_t(uint32_t(s.seed_hi[i])) << 32 | uint32_t(s.seed_lo[i]),
+                   uint32_t(s.position[row] + 1), uint32_t(s.choice[i])};
+    c.tokens[i] = sample_row(o.logits + int64_t(i) * o.logits_stride, o.vocab, p, w.scratch, &c.status[i]);
+    c.relay[s.relay_slot[s.seq[row]]] = c.tokens[i];
+  });
+  w.sync();
+}
+
+void run_op(const DrutOp* op, const DrutContext& c, Worker& w) {
+  switch (op->code) {
+    case kEmbed: return embed(*reinterpret_cast<const DrutEmbed*>(op), c, w);
+    case kRopeTable: return rope_table(*reinterpret_cast<const DrutRopeTable*>(op), c, w);
+    case kQkv: return qkv(*reinterpret_cast<const DrutQkv*>(op), c, w);
+    case kAttention: return attention(*reinterpret_cast<const DrutAttention*>(op), c, w);
+    case kProject: return project(*reinterpret_cast<const DrutProject*>(op), c, w);
+    case kGateUp: return gate_up(*reinterpret_cast<const DrutGateUp*>(op), c, w);
+    case kHead: return head(*reinterpret_cast<const DrutHead*>(op), c, w);
+    case kSample: return sample(*reinterpret_cast<const DrutSample*>(op), c, w);
+    default: return w.sync();
+  }
+}
+
+int64_t worker_scratch_bytes(int k, int vocab) {
+  int64_t acts = kPrivateRows * act_row_bytes(k) + kPrivateRows * int64_t(k) * 4;
+  int64_t combos = kMaxCombos * int64_t(sizeof(Combo)), picks = sample_scratch_bytes(vocab), most = acts;
+  if (combos > most) most = combos;
+  if (picks > most) most = picks;
+  return (most + 4095) & ~int64_t(4095);
+}
+
+int64_t shared_act_row_bytes(int k) { return act_row_bytes(k) + int64_t(k) * 4; }
+
+}  // namespace

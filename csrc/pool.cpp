@@ -1,0 +1,154 @@
+#include "pool.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <new>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0); }
+
+// Subnormal operands and results are zero while a plan runs; the caller gets its own mode back.
+struct FlushSubnormals {
+#if defined(__x86_64__)
+  unsigned saved = _mm_getcsr();
+  FlushSubnormals() { _mm_setcsr((saved & ~0x6000u) | 0x8040u); }  // round to nearest, FTZ, DAZ
+  ~FlushSubnormals() { _mm_setcsr(saved); }
+#elif defined(__aarch64__)
+  uint64_t saved;
+  FlushSubnormals() {
+    asm volatile("mrs %0, fpcr" : "=r"(saved));
+    asm volatile("msr fpcr, %0" ::"r"(uint64_t(1) << 24));
+  }
+  ~FlushSubnormals() { asm volatile("msr fpcr, %0" ::"r"(saved)); }
+#endif
+};
+
+constexpr int64_t kSpinNs = 60000;  // longer than the host's work between two steps, short against a time slice
+
+}  // namespace
+
+struct Pool {
+  Shared shared;
+  alignas(64) std::atomic<uint32_t> job{0};
+  alignas(64) std::atomic<int> sleepers{0};
+  alignas(64) std::atomic<int> finished{0};
+  std::atomic<bool> stop{false};
+  Task task = nullptr;
+  void* data = nullptr;
+  uint8_t* scratch = nullptr;
+  int64_t scratch_bytes = 0;
+  int count = 1;
+  std::vector<std::thread> threads;
+
+  void work(int id) {
+    FlushSubnormals mode;
+    Worker w{this, id, count, shared.phase.load(std::memory_order_relaxed), scratch + id * scratch_bytes};
+    task(data, w);
+  }
+
+  void serve(int id) {
+    uint32_t seen = 0;
+    for (;;) {
+      await(seen);
+      seen = job.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_relaxed)) return;
+      work(id);
+      finished.fetch_add(1, std::memory_order_release);
+    }
+  }
+
+  void await(uint32_t seen) {
+    int64_t deadline = now_ns() + kSpinNs;
+    for (int i = 0; job.load(std::memory_order_acquire) == seen; ++i) {
+      relax();
+      if ((i & 63) == 63 && now_ns() > deadline) {
+        sleepers.fetch_add(1);
+        while (job.load() == seen) futex_wait(&job, seen);
+        sleepers.fetch_sub(1);
+        return;
+      }
+    }
+  }
+
+  void publish() {
+    job.fetch_add(1);
+    if (sleepers.load()) futex_wake(&job);
+  }
+};
+
+void Worker::sync() {
+  if (count == 1) return;
+  Shared& s = pool_shared(pool);
+  uint32_t mine = phase++;
+  if (s.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
+    s.next.store(0, std::memory_order_relaxed);
+    s.arrived.store(0, std::memory_order_relaxed);
+    s.phase.store(mine + 1, std::memory_order_release);
+    return;
+  }
+  // A worker whose CPU was taken away holds the others up; after a while give it ours.
+  for (int i = 0; s.phase.load(std::memory_order_acquire) == mine; ++i) {
+    if (i < 4096) relax();
+    else { sched_yield(); i = 2048; }
+  }
+}
+
+Pool* pool_create(int threads) {
+  Pool* p = new (std::nothrow) Pool;
+  if (!p) return nullptr;
+  p->count = threads < 1 ? 1 : threads;
+  for (int id = 1; id < p->count; ++id) p->threads.emplace_back([p, id] { p->serve(id); });
+  return p;
+}
+
+void pool_destroy(Pool* p) {
+  p->stop.store(true);
+  p->publish();
+  for (std::thread& t : p->threads) t.join();
+  delete p;
+}
+
+int pool_threads(const Pool* p) { return p->count; }
+Shared& pool_shared(Pool* p) { return p->shared; }
+
+void pool_run(Pool* p, Task task, void* data, uint8_t* scratch, int64_t scratch_bytes) {
+  p->task = task;
+  p->data = data;
+  p->scratch = scratch;
+  p->scratch_bytes = scratch_bytes;
+  p->shared.next.store(0, std::memory_order_relaxed);
+  p->finished.store(0, std::memory_order_relaxed);
+  p->publish();
+  p->work(0);
+  for (int i = 0; p->finished.load(std::memory_order_acquire) != p->count - 1; ++i) {
+    if (i < 4096) relax();
+    else { sched_yield(); i = 2048; }
+  }
+}

@@ -1,0 +1,49 @@
+// Threads of one engine: the caller is worker 0, the others spin briefly for work and then sleep.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+struct Pool;
+
+// A worker's view while a plan runs. Every worker walks the same operations and meets the others at each sync().
+struct Worker {
+  Pool* pool;
+  int id, count;
+  uint32_t phase;
+  uint8_t* scratch;
+  void sync();
+  // Calls body(i) for this worker's share of 0..units-1; shares shrink as the work runs out. Ends without a sync.
+  template <class Body> void share(int units, Body body);
+};
+
+struct alignas(64) Shared {
+  alignas(64) std::atomic<int> next{0};
+  alignas(64) std::atomic<int> arrived{0};
+  alignas(64) std::atomic<uint32_t> phase{0};
+};
+
+using Task = void (*)(void* data, Worker& worker);
+
+Pool* pool_create(int threads);
+void pool_destroy(Pool*);
+int pool_threads(const Pool*);
+Shared& pool_shared(Pool*);
+// Runs task on every worker; scratch + id * scratch_bytes is the worker's own memory. Returns when all are done.
+void pool_run(Pool*, Task task, void* data, uint8_t* scratch, int64_t scratch_bytes);
+
+template <class Body> void Worker::share(int units, Body body) {
+  if (count == 1) {
+    for (int i = 0; i < units; ++i) body(i);
+    return;
+  }
+  std::atomic<int>& next = pool_shared(pool).next;
+  for (;;) {
+    int begin = next.load(std::memory_order_relaxed), take;
+    do {
+      if (begin >= units) return;
+      take = (units - begin) / (2 * count);
+      if (take < 1) take = 1;
+    } while (!next.compare_exchange_weak(begin, begin + take, std::memory_order_relaxed));
+    for (int i = begin; i < begin + take; ++i) body(i);
+  }
+}

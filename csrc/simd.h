@@ -1,0 +1,74 @@
+// What every instruction set derives from its lanes: reductions in one written order, exp, silu, bf16 rounding.
+#pragma once
+
+namespace {
+
+// Lane n + lane n+8, then +4, +2, +1.
+inline float vsum(V a) {
+  float f[16];
+  vstore(f, a);
+  for (int w = 8; w; w /= 2)
+    for (int n = 0; n < w; ++n) f[n] = f[n] + f[n + w];
+  return f[0];
+}
+
+inline float vmaximum(V a) {
+  float f[16];
+  vstore(f, a);
+  for (int w = 8; w; w /= 2)
+    for (int n = 0; n < w; ++n) f[n] = f[n] > f[n + w] ? f[n] : f[n + w];
+  return f[0];
+}
+
+// exp; 0 below -87, saturated above 88, NaN stays NaN.
+inline V vexp(V x0) {
+  V lo = vset(num::kExpMin), x = vmin(vset(num::kExpMax), vmax(lo, x0));
+  V t = vfma(x, vset(num::kLog2e), vset(num::kRound)), n = vsub(t, vset(num::kRound));
+  V r = vfma(n, vset(-num::kLn2Hi), x);
+  r = vfma(n, vset(-num::kLn2Lo), r);
+  V y = vset(num::kExp[0]);
+  for (int i = 1; i < 6; ++i) y = vfma(y, r, vset(num::kExp[i]));
+  y = vadd(vfma(y, vmul(r, r), r), vset(1.0f));
+  y = as_float(iadd(as_int(y), ishl<23>(as_int(t))));
+  y = vselect_lt(x0, lo, vset(0.0f), y);
+  return vselect_nan(x0, x0, y);
+}
+
+inline float sexp(float x) {
+  float f[16];
+  vstore(f, vexp(vset(x)));
+  return f[0];
+}
+
+inline V vsilu(V x) { return vdiv(x, vadd(vset(1.0f), vexp(vsub(vset(0.0f), x)))); }
+
+// Nearest bf16, ties to even, as a float whose low 16 bits are zero; NaN stays a NaN.
+inline V vround_bf16(V x) {
+  I u = as_int(x), odd = iand(ishr<16>(u), iset(1));
+  I r = iand(iadd(iadd(u, iset(0x7fff)), odd), iset(int32_t(0xffff0000)));
+  return vselect_nan(x, as_float(iset(0x7fc00000)), as_float(r));
+}
+
+// A 32-bit lane holds the bf16 of an even element (low half) and of the odd one after it (high half). The dot of such
+// pairs is fma(odd), then fma(even): what VDPBF16PS computes with FTZ and DAZ. A row of the other operand is kept as
+// the instruction set takes it: floats rounded to bf16, or packed pairs, in the same room.
+#if defined(DRUT_NATIVE_BF16)
+struct Brain2 { I pair; };
+inline Brain2 brain2_load(const void* p) { return {iload(p)}; }
+inline Brain2 brain2_even(Brain2 b) { return {iand(b.pair, iset(0xffff))}; }
+inline V brain2_dot(V acc, Brain2 b, const float* row, int pair) { return vdot_bf16(acc, b.pair, row + pair); }
+inline void brain_store(float* row, int i, V rounded) { vstore_bf16(reinterpret_cast<uint16_t*>(row) + i, rounded); }
+#else
+struct Brain2 { V odd, even; };
+inline Brain2 brain2_load(const void* p) {
+  I pair = iload(p);
+  return {as_float(iand(pair, iset(int32_t(0xffff0000)))), as_float(ishl<16>(pair))};
+}
+inline Brain2 brain2_even(Brain2 b) { return {vset(0.0f), b.even}; }
+inline V brain2_dot(V acc, Brain2 b, const float* row, int pair) {
+  return vfma(vset(row[2 * pair]), b.even, vfma(vset(row[2 * pair + 1]), b.odd, acc));
+}
+inline void brain_store(float* row, int i, V rounded) { vstore(row + i, rounded); }
+#endif
+
+}  // namespace

@@ -1,0 +1,60 @@
+// The 16 logical lanes as one AVX-512 register.
+#pragma once
+#include <immintrin.h>
+#include "numerics.h"
+
+#define DRUT_UNROLL _Pragma("GCC unroll 8")
+
+namespace {
+
+struct V { __m512 v; };
+struct I { __m512i v; };
+
+inline V vset(float x) { return {_mm512_set1_ps(x)}; }
+inline V vload(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void vstore(float* p, V a) { _mm512_storeu_ps(p, a.v); }
+inline V vadd(V a, V b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline V vsub(V a, V b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline V vmul(V a, V b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline V vdiv(V a, V b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline V vfma(V a, V b, V c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline V vmax(V a, V b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline V vmin(V a, V b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline V vabs(V a) { return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x7fffffff)))}; }
+inline V vselect_lt(V a, V b, V yes, V no) { return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)}; }
+inline V vselect_nan(V a, V yes, V no) { return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), no.v, yes.v)}; }
+inline V vselect_first(int count, V yes, V no) {
+  __mmask16 m = count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : __mmask16((1u << count) - 1);
+  return {_mm512_mask_blend_ps(m, no.v, yes.v)};
+}
+inline V vload_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+
+inline I iset(int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline I iload(const void* p) { return {_mm512_loadu_si512(p)}; }
+inline I iand(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline I iadd(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
+inline I imax(I a, I b) { return {_mm512_max_epi32(a.v, b.v)}; }
+inline int32_t imaximum(I a) { return _mm512_reduce_max_epi32(a.v); }
+template <int S> inline I ishl(I a) { return {_mm512_slli_epi32(a.v, S)}; }
+template <int S> inline I ishr(I a) { return {_mm512_srli_epi32(a.v, S)}; }
+inline V as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
+inline I as_int(V a) { return {_mm512_castps_si512(a.v)}; }
+inline V to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
+inline void store_int8(int8_t* p, V a) {
+  __m512 x = _mm512_min_ps(_mm512_max_ps(a.v, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
+}
+inline I idot(I acc, I u8, int32_t four) { return {_mm512_dpbusd_epi32(acc.v, u8.v, _mm512_set1_epi32(four))}; }
+#if defined(DRUT_NATIVE_BF16)
+inline void vstore_bf16(uint16_t* p, V rounded) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(rounded.v), 16)));
+}
+// The pair at `two` against every lane of b.
+inline V vdot_bf16(V acc, I b, const float* two) {
+  int32_t pair;
+  memcpy(&pair, two, 4);
+  return {_mm512_dpbf16_ps(acc.v, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)b.v)};
+}
+#endif
+
+}  // namespace

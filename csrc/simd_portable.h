@@ -1,0 +1,72 @@
+// The 16 logical lanes in plain C++: the definition the other instruction sets must match bit for bit.
+#pragma once
+#include "numerics.h"
+
+#define DRUT_UNROLL  // lanes are loops already
+
+namespace {
+
+struct V { float f[16]; };
+struct I { int32_t i[16]; };
+
+#define LANES for (int n = 0; n < 16; ++n)
+#define V_MAP(expr) V r; LANES r.f[n] = (expr); return r
+#define I_MAP(expr) I r; LANES r.i[n] = int32_t(expr); return r
+
+inline V vset(float x) { V_MAP(x); }
+inline V vload(const float* p) { V r; memcpy(&r, p, 64); return r; }
+inline void vstore(float* p, V a) { memcpy(p, &a, 64); }
+inline V vadd(V a, V b) { V_MAP(a.f[n] + b.f[n]); }
+inline V vsub(V a, V b) { V_MAP(a.f[n] - b.f[n]); }
+inline V vmul(V a, V b) { V_MAP(a.f[n] * b.f[n]); }
+inline V vdiv(V a, V b) { V_MAP(a.f[n] / b.f[n]); }
+inline V vfma(V a, V b, V c) { V_MAP(num::fma(a.f[n], b.f[n], c.f[n])); }
+// The second operand where either is NaN, as x86 does.
+inline V vmax(V a, V b) { V_MAP(a.f[n] > b.f[n] ? a.f[n] : b.f[n]); }
+inline V vmin(V a, V b) { V_MAP(a.f[n] < b.f[n] ? a.f[n] : b.f[n]); }
+inline V vabs(V a) { V_MAP(num::from_bits(num::bits(a.f[n]) & 0x7fffffff)); }
+// yes where a < b, else no; vselect_nan: yes where a is NaN.
+inline V vselect_lt(V a, V b, V yes, V no) { V_MAP(a.f[n] < b.f[n] ? yes.f[n] : no.f[n]); }
+inline V vselect_nan(V a, V yes, V no) { V_MAP(a.f[n] != a.f[n] ? yes.f[n] : no.f[n]); }
+inline V vselect_first(int count, V yes, V no) { V_MAP(n < count ? yes.f[n] : no.f[n]); }
+inline V vload_half(const uint16_t* p) { V_MAP(num::half_to_float(p[n])); }
+
+inline I iset(int32_t x) { I_MAP(x); }
+inline I iload(const void* p) { I r; memcpy(&r, p, 64); return r; }
+inline I iand(I a, I b) { I_MAP(a.i[n] & b.i[n]); }
+inline I iadd(I a, I b) { I_MAP(uint32_t(a.i[n]) + uint32_t(b.i[n])); }
+inline I imax(I a, I b) { I_MAP(a.i[n] > b.i[n] ? a.i[n] : b.i[n]); }
+inline int32_t imaximum(I a) {
+  int32_t m = a.i[0];
+  LANES m = a.i[n] > m ? a.i[n] : m;
+  return m;
+}
+template <int S> inline I ishl(I a) { I_MAP(uint32_t(a.i[n]) << S); }
+template <int S> inline I ishr(I a) { I_MAP(uint32_t(a.i[n]) >> S); }
+inline V as_float(I a) { V r; memcpy(&r, &a, 64); return r; }
+inline I as_int(V a) { I r; memcpy(&r, &a, 64); return r; }
+inline V to_float(I a) { V_MAP(float(a.i[n])); }
+// Round to nearest even, then the nearest of -127..127.
+inline void store_int8(int8_t* p, V a) {
+  LANES {
+    float x = a.f[n] > -127.0f ? a.f[n] : -127.0f;  // NaN becomes -127
+    x = x < 127.0f ? x : 127.0f;
+    p[n] = int8_t(int((x + num::kRound) - num::kRound));
+  }
+}
+// acc + the dot of four unsigned bytes of each lane with the four signed bytes of `four`.
+inline I idot(I acc, I u8, int32_t four) {
+  int8_t s[4];
+  memcpy(s, &four, 4);
+  LANES {
+    uint8_t u[4];
+    memcpy(u, &u8.i[n], 4);
+    acc.i[n] += u[0] * s[0] + u[1] * s[1] + u[2] * s[2] + u[3] * s[3];
+  }
+  return acc;
+}
+
+#undef V_MAP
+#undef I_MAP
+#undef LANES
+}  // namespace

@@ -1,0 +1,88 @@
+"""From settings and a model's files to a running engine."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from pathlib import Path
+
+from drut.cache.pool import PagePool
+from drut.config import EngineConfig
+from drut.engine.engine import Engine
+from drut.engine.runner import Runner
+from drut.errors import RequestError, UnsupportedError
+from drut.kernels.backend import Backend
+from drut.kernels.kv import PAGE_TOKENS, KvLayout
+from drut.kernels.native import library
+from drut.machine import usable_cpus
+from drut.model import decoder
+from drut.model.model import ModelFiles
+from drut.model.spec import ModelSpec
+from drut.model.store import model_digest
+
+NUMERICS_VERSION = 1
+STEP_ROWS = 512  # most tokens of one step
+DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
+FREE_SHARE = 0.5  # of the free memory, for a cache sized by default
+
+NO_NATIVE = (
+    "drut: computing with NumPy, many times slower than the native kernels. To get them: install a C++17 compiler "
+    "(Debian, Ubuntu: apt install g++), then install drut again."
+)
+
+
+def choose_backend(config: EngineConfig) -> Backend:
+    """The backend the settings ask for. One warning where NumPy has to stand in for native kernels."""
+    threads = config.threads or len(usable_cpus())
+    if config.backend != "numpy":
+        if library.load() is not None:
+            from drut.kernels.native.backend import NativeBackend
+
+            return NativeBackend(threads, config.isa, config.execution)
+        if config.backend == "native":
+            raise UnsupportedError("backend native: the package was built without a C++ compiler")
+        warnings.warn(NO_NATIVE, stacklevel=2)
+    from drut.kernels.numpy.backend import NumpyBackend
+
+    return NumpyBackend()
+
+
+def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_ids: frozenset[int]) -> Engine:
+    """Loads the weights and makes the page pool."""
+    weights = files.load(backend)
+    spec = files.spec
+    layout = decoder.kv_layout(spec, config.kv_dtype)
+    pages = pool_pages(layout, spec, config)
+    pool = PagePool(backend.pool(layout, pages), debug=config.debug_kv)
+    plan = decoder.record(spec, weights, layout)
+    runner = Runner(backend, plan, pool, rows=STEP_ROWS, context=spec.context)
+    return Engine(runner, pool, vocab=spec.vocab, context=spec.context, eos_ids=eos_ids)
+
+
+def pool_pages(layout: KvLayout, spec: ModelSpec, config: EngineConfig) -> int:
+    """Pages of the cache: what the settings cap it to, else what a few full sequences need and free memory allows."""
+    if config.kv_cache_gb is not None:
+        pages = int(config.kv_cache_gb * 1e9) // layout.page_bytes
+        if pages < 1:
+            raise RequestError(f"kv_cache_gb {config.kv_cache_gb} does not hold one page of {layout.page_bytes} bytes")
+        return pages
+    wanted = DEFAULT_SEQUENCES * -(-spec.context // PAGE_TOKENS)
+    return max(1, min(wanted, int(free_memory() * FREE_SHARE) // layout.page_bytes))
+
+
+def free_memory() -> int:
+    """Bytes a process may take without swapping; 4 GB where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 4_000_000_000
+
+
+def numerics_id(files: ModelFiles, backend: Backend, kv_dtype: str) -> str:
+    """The same id promises the same bits: numerics version, model file, encodings, KV format, backend class, parallelism."""
+    encodings = sorted({t.encoding for t in files.source.tensors.values()})
+    parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, kv_dtype, backend.name, "tp1"]
+    return "drut-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,106 @@
+"""The structs of csrc/abi.h as ctypes, checked against the library's own sizes when it is loaded."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_void_p
+
+ABI_VERSION = 1
+
+KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5}
+EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP = range(9)
+KV_DTYPES = {"bf16": 0, "fp32": 1}
+
+
+class Matrix(Structure):
+    _fields_ = [("data", c_void_p), ("bias", c_void_p), ("kind", c_int32), ("n", c_int32), ("k", c_int32),
+                ("reserved", c_int32)]
+
+
+class Op(Structure):
+    _fields_ = [("code", c_int32), ("layer", c_int32)]
+
+
+class Embed(Structure):
+    _fields_ = [("op", Op), ("table", c_void_p), ("x", c_void_p), ("stride", c_int32), ("reserved", c_int32)]
+
+
+class RopeTable(Structure):
+    _fields_ = [("op", Op), ("inv_freq", c_void_p), ("table", c_void_p), ("half", c_int32), ("scale", c_float)]
+
+
+class Qkv(Structure):
+    _fields_ = [("op", Op),
+                *[(name, c_void_p) for name in ("x", "norm", "q_proj", "k_proj", "v_proj", "rope", "q_norm", "k_norm",
+                                                "q", "k", "v")],
+                *[(name, c_int32) for name in ("width", "stride", "q_stride", "kv_stride", "heads", "kv_heads",
+                                               "head_dim", "rope_half", "kv_dtype")],
+                ("eps", c_float), ("layer_offset", c_int64)]
+
+
+class Attention(Structure):
+    _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p),
+                *[(name, c_int32) for name in ("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype")],
+                ("scale", c_float), ("reserved", c_int32), ("layer_offset", c_int64)]
+
+
+class Project(Structure):
+    _fields_ = [("op", Op), ("source", c_void_p), ("weight", c_void_p), ("x", c_void_p), ("in_stride", c_int32),
+                ("stride", c_int32)]
+
+
+class GateUp(Structure):
+    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "gate", "up", "out")],
+                ("width", c_int32), ("stride", c_int32), ("out_stride", c_int32), ("eps", c_float)]
+
+
+class Head(Structure):
+    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "weight", "logits")],
+                ("width", c_int32), ("stride", c_int32), ("logits_stride", c_int32), ("eps", c_float)]
+
+
+class Sample(Structure):
+    _fields_ = [("op", Op), ("logits", c_void_p), ("logits_stride", c_int32), ("vocab", c_int32)]
+
+
+class Context(Structure):
+    _fields_ = [("step", c_void_p), ("kv", c_void_p), ("page_bytes", c_int64), ("acts", c_void_p),
+                ("acts_bytes", c_int64), ("scratch", c_void_p), ("scratch_bytes", c_int64), ("tokens", c_void_p),
+                ("status", c_void_p), ("relay", c_void_p), ("op_ns", c_void_p)]
+
+
+STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context)
+
+
+def declare(library: ctypes.CDLL) -> None:
+    """Sets argument and result types of every function. Raises OSError where the library is of another version."""
+    p, i, q = c_void_p, c_int32, c_int64
+    signatures: dict[str, tuple[type | None, list[type]]] = {
+        "drut_abi_version": (i, []),
+        "drut_abi_sizes": (i, [p, i]),
+        "drut_isa_name": (ctypes.c_char_p, [i, p]),
+        "drut_isa": (p, [ctypes.c_char_p]),
+        "drut_pool_create": (p, [i]),
+        "drut_pool_destroy": (None, [p]),
+        "drut_scratch_bytes": (q, [p, i, i]),
+        "drut_act_row_bytes": (q, [p, i]),
+        "drut_run": (None, [p, p, p, i, p]),
+        "drut_packed_bytes": (q, [i, i, i]),
+        "drut_pack": (None, [p, i, i, i, p, p, p]),
+        "drut_gumbel": (c_float, [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]),
+        "drut_philox": (None, [ctypes.c_uint32, ctypes.c_uint32, p]),
+        "drut_soft_fma": (c_float, [c_float, c_float, c_float]),
+        "drut_log": (c_float, [c_float]),
+        "drut_sincos": (None, [c_double, p, p]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    sizes = (c_int32 * 64)()
+    count = library.drut_abi_sizes(sizes, 64)
+    expected = [ctypes.sizeof(s) for s in STRUCTS]
+    if library.drut_abi_version() != ABI_VERSION or list(sizes[:count]) != expected:
+        raise OSError("the native library was built from another version of the sources; install again")
+
+
+Bytes = c_uint8

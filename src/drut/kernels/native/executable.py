@@ -1,0 +1,148 @@
+"""A plan compiled to native operations. Replay hands each segment to one call; eager makes one call an operation."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.kernels import ops
+from drut.kernels.backend import Executable, Limits, StepOutput
+from drut.kernels.descriptor import StepDescriptor
+from drut.kernels.native import abi
+from drut.kernels.native.memory import reserve
+from drut.kernels.ops import F32, Buffer
+from drut.kernels.plan import Plan
+from drut.kernels.weight import padded
+
+if TYPE_CHECKING:
+    from drut.kernels.native.backend import NativeBackend
+
+
+class NativeExecutable(Executable):
+    """Holds the activations, the compiled operations and the context the native side reads."""
+
+    def __init__(self, backend: NativeBackend, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> None:
+        self._backend, self._limits, self._pool = backend, limits, pool
+        self._buffers: dict[str, F32] = {}
+        self._keep: list[Any] = [plan]  # the compiled operations point into its weights
+        head, widest = _measure(plan)
+        self._vocab = head.weight.n
+        self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)
+        self._tokens = np.zeros(limits.samples, np.int32)
+        self._status = np.zeros(limits.samples, np.int32)
+        self._relay = np.zeros(limits.relay_slots, np.int32)
+        self._context = self._make_context(widest)
+        self.op_ns = np.zeros(len(plan.ops), np.int64)
+        compiled = [self._compile(op) for op in plan.ops]
+        addresses = [ctypes.addressof(op) for op in compiled]
+        self._keep.append(compiled)
+        size = len(addresses)
+        self._all = (ctypes.c_void_p * size)(*addresses)
+        step = 1 if backend.execution == "eager" else size
+        self._calls = [(ctypes.addressof(self._all) + 8 * i, min(step, size - i)) for i in range(0, size, step)]
+
+    def _make_context(self, widest: int) -> abi.Context:
+        backend, limits = self._backend, self._limits
+        lib = backend.library
+        acts = reserve(limits.rows * lib.drut_act_row_bytes(backend.isa_handle, widest))
+        scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab)
+        scratch = reserve(backend.threads * scratch_bytes)
+        self._keep += [acts, scratch]
+        return abi.Context(None, self._pool.ctypes.data, self._pool.shape[1], acts.ctypes.data, acts.nbytes,
+                           scratch.ctypes.data, scratch_bytes, self._tokens.ctypes.data, self._status.ctypes.data,
+                           self._relay.ctypes.data, None)
+
+    def time_operations(self, on: bool) -> None:
+        """Fills `op_ns` with each operation's nanoseconds on every run. Replay only."""
+        self._context.op_ns = self.op_ns.ctypes.data if on else None
+
+    def run(self, step: StepDescriptor) -> StepOutput:
+        self._context.step = step.buffer.ctypes.data
+        context, backend = ctypes.byref(self._context), self._backend
+        for address, count in self._calls:
+            backend.library.drut_run(backend.workers, backend.isa_handle, address, count, context)
+        n = step.samples
+        return StepOutput(self._tokens[:n], self._status[:n] == 0)
+
+    def logits(self, count: int) -> F32:
+        return self._logits[:count, : self._vocab]
+
+    def _buffer(self, buffer: Buffer) -> tuple[int, int]:
+        """Address and stride in floats."""
+        width = padded(buffer.width)
+        if buffer.name not in self._buffers:
+            self._buffers[buffer.name] = reserve(self._limits.rows * width * 4).view(np.float32).reshape(-1, width)
+        array = self._buffers[buffer.name]
+        assert array.shape[1] == width, f"buffer {buffer.name} has one width"
+        return array.ctypes.data, width
+
+    def _compile(self, op: ops.Op) -> ctypes.Structure:
+        match op:
+            case ops.Embed():
+                x, stride = self._buffer(op.x)
+                return abi.Embed(abi.Op(abi.EMBED, 0), _address(op.table), x, stride)
+            case ops.RopeTable():
+                freq = np.array(op.inv_freq, np.float64)
+                self._keep.append(freq)
+                rope, _ = self._rope(op.rope)
+                return abi.RopeTable(abi.Op(abi.ROPE_TABLE, 0), freq.ctypes.data, rope, len(freq), op.scale)
+            case ops.Qkv():
+                return self._compile_qkv(op)
+            case ops.Attention():
+                q, q_stride = self._buffer(op.q)
+                out, out_stride = self._buffer(op.out)
+                return abi.Attention(abi.Op(abi.ATTENTION, op.layer), q, out, q_stride, out_stride, op.heads,
+                                     op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale, 0,
+                                     op.layer * op.kv.layer_bytes)
+            case ops.Project():
+                source, in_stride = self._buffer(op.source)
+                x, stride = self._buffer(op.x)
+                return abi.Project(abi.Op(abi.PROJECT, op.layer), source, _address(op.weight), x, in_stride, stride)
+            case ops.GateUp():
+                x, stride = self._buffer(op.x)
+                out, out_stride = self._buffer(op.out)
+                return abi.GateUp(abi.Op(abi.GATE_UP, op.layer), x, _address(op.norm), _address(op.gate),
+                                  _address(op.up), out, op.x.width, stride, out_stride, op.eps)
+            case ops.Head():
+                x, stride = self._buffer(op.x)
+                return abi.Head(abi.Op(abi.HEAD, 0), x, _address(op.norm), _address(op.weight),
+                                self._logits.ctypes.data, op.x.width, stride, self._logits.shape[1], op.eps)
+            case ops.Sample():
+                return abi.Sample(abi.Op(abi.SAMPLE, 0), self._logits.ctypes.data, self._logits.shape[1], op.vocab)
+
+    def _compile_qkv(self, op: ops.Qkv) -> ctypes.Structure:
+        x, stride = self._buffer(op.x)
+        q, q_stride = self._buffer(op.q)
+        k, kv_stride = self._buffer(op.k)
+        v, _ = self._buffer(op.v)
+        rope, half = self._rope(op.rope)
+        return abi.Qkv(abi.Op(abi.QKV, op.layer), x, _address(op.norm), _address(op.q_proj), _address(op.k_proj),
+                       _address(op.v_proj), rope, _address(op.q_norm), _address(op.k_norm), q, k, v, op.x.width, stride,
+                       q_stride, kv_stride, op.heads, op.kv.kv_heads, op.kv.head_dim, half, abi.KV_DTYPES[op.kv.dtype],
+                       op.eps, op.layer * op.kv.layer_bytes)
+
+    def _rope(self, buffer: Buffer) -> tuple[int, int]:
+        """Address of the rows' table, unpadded, and half its width."""
+        address, _ = self._buffer(buffer)
+        return address, buffer.width // 2
+
+
+def _address(item: Any) -> int | None:
+    return None if item is None else item.address  # type: ignore[no-any-return]
+
+
+def _measure(plan: Plan) -> tuple[ops.Head, int]:
+    """The plan's head, and the widest input any of its matrices takes."""
+    head: ops.Head | None = None
+    widest = 0
+    for op in plan.ops:
+        if isinstance(op, ops.Head):
+            head = op
+        for value in vars(op).values():
+            if hasattr(value, "encoding"):
+                widest = max(widest, padded(value.k))
+    assert head is not None, "every plan ends in a head"
+    return head, widest

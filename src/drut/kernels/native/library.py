@@ -1,0 +1,49 @@
+"""Finds and loads the native library, and says which instruction sets it holds."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from drut.errors import UnsupportedError
+from drut.kernels.native import abi
+
+
+class Isa(NamedTuple):
+    name: str
+    supported: bool
+
+
+@cache
+def load() -> ctypes.CDLL | None:
+    """The library beside this file, or None where the package was built without a compiler."""
+    path = Path(__file__).with_name("libdrut_native.so")
+    if not path.exists():
+        return None
+    library = ctypes.CDLL(str(path))
+    abi.declare(library)
+    return library
+
+
+def isas(library: ctypes.CDLL) -> list[Isa]:
+    """The instruction sets this build holds, best first."""
+    found: list[Isa] = []
+    supported = ctypes.c_int32()
+    while (name := library.drut_isa_name(len(found), ctypes.byref(supported))) is not None:
+        found.append(Isa(name.decode(), bool(supported.value)))
+    return found
+
+
+def choose_isa(library: ctypes.CDLL, wanted: str) -> str:
+    """The best instruction set of this CPU, or `wanted` if the CPU has it."""
+    known = isas(library)
+    usable = [isa.name for isa in known if isa.supported]
+    if wanted == "auto":
+        return usable[0]
+    if wanted in usable:
+        return wanted
+    if wanted in {isa.name for isa in known}:
+        raise UnsupportedError(f"instruction set {wanted!r} is not on this CPU (usable: {', '.join(usable)})")
+    raise UnsupportedError(f"instruction set {wanted!r} is unknown (usable: {', '.join(usable)})")

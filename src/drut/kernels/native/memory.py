@@ -1,0 +1,37 @@
+"""Memory for weights, pages and activations: mapped, zero, touched on first use, huge pages where the kernel has them."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIGN = 64
+HUGE = 2 << 20
+
+
+def reserve(nbytes: int, *, huge: bool = False) -> NDArray[np.uint8]:
+    """`nbytes` zero bytes on page boundaries. Physical memory is taken where it is first written."""
+    region = mmap.mmap(-1, max(nbytes, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
+        region.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(region, np.uint8, nbytes)
+
+
+class Arena:
+    """Packed weights side by side in large mappings, so that huge pages serve them."""
+
+    def __init__(self, chunk: int = 64 << 20) -> None:
+        self._chunk = chunk
+        self._region = reserve(0)
+        self._used = 0
+
+    def take(self, nbytes: int) -> NDArray[np.uint8]:
+        """`nbytes` zero bytes, aligned to a cache line."""
+        if self._used + nbytes > self._region.nbytes:
+            self._region = reserve(max(self._chunk, nbytes), huge=True)
+            self._used = 0
+        out = self._region[self._used : self._used + nbytes]
+        self._used += -(-nbytes // ALIGN) * ALIGN
+        return out

@@ -1,0 +1,167 @@
+"""The operations model code may use, as data: what each reads and writes, and what it costs.
+
+A backend turns an operation into its own call. `cost` is the one definition the ledger, the profiler and the planner
+use. Buffers are named; a backend gives each room for the most rows a step may have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.kernels.kv import KV_BYTES, KvLayout
+from drut.kernels.weight import Matrix, Vector
+
+
+class StepShape(NamedTuple):
+    """What of a step its cost depends on."""
+
+    rows: int
+    samples: int
+    kv_tokens: int  # sum over sequences of the length their rows read
+    row_tokens: int  # sum over rows of the length each sees
+
+
+class Cost(NamedTuple):
+    """Bytes read from and written to memory beside the cache-resident activations, and multiply-adds."""
+
+    bytes: int
+    macs: int
+
+    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
+        return Cost(self.bytes + other.bytes, self.macs + other.macs)
+
+
+def _matmul(rows: int, *weights: Matrix) -> Cost:
+    return Cost(sum(w.nbytes for w in weights), sum(rows * w.n * w.k for w in weights))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Activations: `width` float32 a row. The padding past `width` stays zero."""
+
+    name: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Embed:
+    """x[row] = table[token of row]."""
+
+    table: Matrix
+    x: Buffer
+
+    def cost(self, s: StepShape) -> Cost:
+        return Cost(s.rows * self.table.nbytes // self.table.n, 0)
+
+
+@dataclass(frozen=True)
+class RopeTable:
+    """rope[row] = cos(position * inv_freq), then sin, in float64 rounded once; times `scale`."""
+
+    inv_freq: tuple[float, ...]
+    rope: Buffer
+    scale: float = 1.0
+
+    def cost(self, s: StepShape) -> Cost:
+        return Cost(0, 0)
+
+
+@dataclass(frozen=True)
+class Qkv:
+    """q, k, v = projections of norm(x); heads normed where a norm is given, turned by rope; k and v go to their page."""
+
+    layer: int
+    x: Buffer
+    norm: Vector
+    eps: float
+    q_proj: Matrix
+    k_proj: Matrix
+    v_proj: Matrix
+    rope: Buffer
+    q: Buffer
+    k: Buffer
+    v: Buffer
+    heads: int
+    kv: KvLayout
+    q_norm: Vector | None = None
+    k_norm: Vector | None = None
+
+    def cost(self, s: StepShape) -> Cost:
+        written = s.rows * 2 * self.kv.kv_heads * self.kv.head_dim * KV_BYTES[self.kv.dtype]
+        return _matmul(s.rows, self.q_proj, self.k_proj, self.v_proj) + Cost(written, 0)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages."""
+
+    layer: int
+    q: Buffer
+    out: Buffer
+    heads: int
+    kv: KvLayout
+    scale: float
+
+    def cost(self, s: StepShape) -> Cost:
+        read = s.kv_tokens * 2 * self.kv.kv_heads * self.kv.head_dim * KV_BYTES[self.kv.dtype]
+        return Cost(read, s.row_tokens * 2 * self.heads * self.kv.head_dim)
+
+
+@dataclass(frozen=True)
+class Project:
+    """x += source . weight."""
+
+    layer: int
+    source: Buffer
+    weight: Matrix
+    x: Buffer
+
+    def cost(self, s: StepShape) -> Cost:
+        return _matmul(s.rows, self.weight)
+
+
+@dataclass(frozen=True)
+class GateUp:
+    """out = silu(norm(x) . gate) * (norm(x) . up)."""
+
+    layer: int
+    x: Buffer
+    norm: Vector
+    eps: float
+    gate: Matrix
+    up: Matrix
+    out: Buffer
+
+    def cost(self, s: StepShape) -> Cost:
+        return _matmul(s.rows, self.gate, self.up)
+
+
+@dataclass(frozen=True)
+class Head:
+    """logits = norm(x) . weight, for the sampled rows only."""
+
+    x: Buffer
+    norm: Vector
+    eps: float
+    weight: Matrix
+
+    def cost(self, s: StepShape) -> Cost:
+        return _matmul(s.samples, self.weight)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One token id for each sample, written to the outputs and to the sequence's relay slot."""
+
+    vocab: int
+
+    def cost(self, s: StepShape) -> Cost:
+        return Cost(0, 0)
+
+
+Op = Embed | RopeTable | Qkv | Attention | Project | GateUp | Head | Sample
+F32 = NDArray[np.float32]

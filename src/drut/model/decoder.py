@@ -1,0 +1,37 @@
+"""The decoder: one loop over layers, recorded once as a plan."""
+
+from __future__ import annotations
+
+from drut.kernels.kv import KvLayout
+from drut.kernels.ops import Buffer, Embed, GateUp, Head, Project, RopeTable, Sample
+from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
+from drut.model.mixers import MIXERS
+from drut.model.mixers.attention import rope_buffer
+from drut.model.spec import ModelSpec
+from drut.model.weights.loader import Weights
+
+
+def kv_layout(spec: ModelSpec, dtype: str) -> KvLayout:
+    """Pages of the model's one group of layers."""
+    m = spec.layers[0].mixer
+    return KvLayout(dtype, len(spec.layers), m.kv_heads, m.head_dim)
+
+
+def record(spec: ModelSpec, weights: Weights, kv: KvLayout) -> Plan:
+    """The operations of a step: embed, the layers, head, sample."""
+    r = Recorder()
+    x = Buffer("x", spec.hidden)
+    r.add(Embed(weights.matrix("embed"), x))
+    for rope in dict.fromkeys(layer.mixer.rope for layer in spec.layers):
+        r.add(RopeTable(rope.inv_freq, rope_buffer(2 * len(rope.inv_freq)), rope.scale))
+    for i, layer in enumerate(spec.layers):
+        MIXERS[layer.mixer.kind](r, spec, layer, i, weights, x, kv)
+        w, inner = weights.layer(i), Buffer("inner", layer.ffn.width)
+        r.add(GateUp(i, x, w.vector("ffn_norm"), spec.norm_eps, w.matrix("gate"), w.matrix("up"), inner))
+        r.add(Project(i, inner, w.matrix("down"), x))
+    r.stop(BEFORE_HEAD)
+    head = weights.matrix("embed" if spec.tied_head else "head")
+    r.add(Head(x, weights.vector("final_norm"), spec.norm_eps, head))
+    r.stop(BEFORE_SAMPLE)
+    r.add(Sample(spec.vocab))
+    return r.finish()

@@ -1,0 +1,85 @@
+"""A model on disk: its spec, where its tensors are, and its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from drut.errors import ModelFileError, UnsupportedError
+from drut.kernels.backend import Backend
+from drut.model.families import Family, family_of_gguf, family_of_hf
+from drut.model.families.table import Stored
+from drut.model.spec import ModelSpec
+from drut.model.tokenizer import Tokenizer, from_gguf, from_hf
+from drut.model.weights.gguf import GGUFFile
+from drut.model.weights.json_file import read_json
+from drut.model.weights.loader import Report, Weights, check_tensors, load_weights
+from drut.model.weights.metadata import require, require_list
+from drut.model.weights.safetensors import open_safetensors
+from drut.model.weights.source import TensorSource
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """An open model. Weights are not read until `load`."""
+
+    path: Path
+    spec: ModelSpec
+    source: TensorSource
+    table: Mapping[str, Stored]
+    metadata: Mapping[str, object]  # GGUF keys, or the config
+    is_gguf: bool
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's tokenizer; None for a directory without one."""
+        if self.is_gguf:
+            return from_gguf(self.metadata, self.path.name)
+        if not (self.path / "tokenizer.json").exists():
+            return None
+        return from_hf(self.path)
+
+    def check(self) -> None:
+        """Every tensor is there, with its shape, in a supported encoding."""
+        check_tensors(self.spec, self.source, self.table, self.path.name)
+
+    def load(self, backend: Backend, report: Report | None = None) -> Weights:
+        """Packs the weights into `backend`."""
+        return load_weights(self.spec, self.source, self.table, backend, self.path.name, report)
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def open_model(path: str | Path) -> ModelFiles:
+    """A `.gguf` file or a HF-style directory. Errors name file and item; an unknown architecture is named."""
+    path = Path(path)
+    if path.is_dir():
+        return _open_directory(path)
+    if not path.exists():
+        raise ModelFileError(f"{path}: no such file or directory")
+    return _open_gguf(path)
+
+
+def _open_gguf(path: Path) -> ModelFiles:
+    file = GGUFFile(path)
+    family = family_of_gguf(require(file.metadata, "general.architecture", str, path.name))
+    spec = family.from_gguf(file.metadata, file, path.name)
+    return ModelFiles(path, spec, file, family.gguf_table(spec), file.metadata, True)
+
+
+def _open_directory(path: Path) -> ModelFiles:
+    config_path = path / "config.json"
+    if not config_path.exists():
+        raise ModelFileError(f"{path}: no config.json; not a model directory")
+    config = read_json(config_path)
+    where = f"{path.name}/config.json"
+    architectures = require_list(config, "architectures", str, where)
+    if not architectures:
+        raise ModelFileError(f"{where}: key 'architectures' is empty")
+    if "quantization_config" in config:
+        raise UnsupportedError(f"{where}: quantization_config is not supported (float checkpoints and GGUF files are)")
+    family: Family = family_of_hf(architectures[0])
+    spec = family.from_hf(config, where)
+    source = open_safetensors(path)
+    return ModelFiles(path, spec, source, family.hf_table(spec), config, False)

@@ -1,0 +1,236 @@
+"""A Jinja environment for templates nobody has vetted: bounded in time and memory, inside this process.
+
+Jinja's own sandbox keeps a template from Python's internals, not from looping for ever or filling the memory.
+Two rules add that. Every value a template makes has a bounded size: checked before it is made where an
+operation can multiply (`a * n`, `replace`, `join`), after it is made elsewhere. And every operation on values, and every
+turn of a loop, looks at the clock. So no single step takes long, and no sequence of steps outlives the limit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeGuard
+
+from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.runtime import Context, LoopContext, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Cycler, Joiner, Namespace
+from jinja2.visitor import NodeTransformer
+
+from drut.model import sandbox_filters
+from drut.model.sandbox_filters import MAX_CHARS, LimitError, check_chars, check_items
+
+MAX_CHARS_MADE = 8 * MAX_CHARS  # by all operations of one rendering
+MAX_DEPTH = 64  # of lists in lists
+MAX_BITS = 4096  # of an integer
+
+
+class _Meter:
+    """What one rendering has left."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.deadline = time.monotonic() + seconds
+        self.chars_left = MAX_CHARS_MADE
+
+    def tick(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise LimitError(f"ran longer than {self.seconds:g} s")
+
+    def charge(self, chars: int) -> None:
+        self.chars_left -= chars
+        if self.chars_left < 0:
+            raise LimitError(f"made more than {MAX_CHARS_MADE} characters of text")
+
+
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """Use inside `metered`. Safe to use from several threads."""
+
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            optimized=False,  # an operation on constants is measured as well
+            finalize=self._finalize,
+            extensions=("jinja2.ext.loopcontrols", _Generation),
+        )
+        self.code_generator_class = _BoundedCode
+        self.globals = {name: self.globals[name] for name in ("range", "dict", "cycler", "joiner")}
+        self.globals["namespace"] = _Namespace
+        self.filters = sandbox_filters.filters(self)
+        self.filters |= {"=bounded": self.bounded, "=concat": self.concat, "=listed": sandbox_filters.listed}
+
+    @contextmanager
+    def metered(self, seconds: float) -> Iterator[None]:
+        """Bounds, from now on and in this thread, what templates of this environment may use."""
+        self._thread.meter = _Meter(seconds)
+        try:
+            yield
+        finally:
+            del self._thread.meter
+
+    def bounded(self, value: Any) -> Any:
+        """`value` itself, if there is time left and it is not too large; an iterator comes back watched."""
+        meter: _Meter = self._thread.meter
+        meter.tick()
+        if isinstance(value, str):
+            check_chars(len(value))
+            meter.charge(len(value))
+        elif isinstance(value, (list, tuple, dict)):
+            _check_tree(value)
+            meter.charge(len(value))
+        elif isinstance(value, int):
+            _check_integer(value)
+        elif isinstance(value, Iterator) and not isinstance(value, LoopContext):
+            return self._watched(value)
+        return value
+
+    def concat(self, parts: Iterable[Any]) -> str:
+        """The parts as one string: what `~`, macros and block assignments come down to."""
+        return str(self.bounded(sandbox_filters.joined("", parts)))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "**":
+            if isinstance(left, int) and isinstance(right, int):
+                _check_bits(left.bit_length() * right)
+        elif operator == "*":
+            for sequence, count in ((left, right), (right, left)):
+                if isinstance(sequence, (str, list, tuple)) and isinstance(count, int):
+                    check = check_chars if isinstance(sequence, str) else check_items
+                    check(len(sequence) * count)
+        elif operator == "%" and isinstance(left, str):
+            sandbox_filters.check_percent(left, right)
+        return self.bounded(super().call_binop(context, operator, left, right))
+
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        owner = getattr(obj, "__self__", None)
+        if isinstance(owner, str):
+            args = sandbox_filters.check_method(owner, obj.__name__, args, kwargs)
+        return self.bounded(super().call(context, obj, *args, **kwargs))
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        if isinstance(obj, (LoopContext, Macro, Namespace, Cycler, Joiner)):
+            return super().is_safe_attribute(obj, attr, value)
+        return any(isinstance(obj, kind) and attr in names for kind, names in sandbox_filters.METHODS.items())
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        return None  # so that it is an attribute like any other, and not among METHODS
+
+    def _watched(self, values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            self._thread.meter.tick()
+            yield value
+
+    def _finalize(self, value: Any) -> Any:
+        self._thread.meter.tick()
+        return value
+
+
+class _Namespace(Namespace):
+    """Its text does not spell its attributes: their sizes are bounded one by one, not together."""
+
+    def __repr__(self) -> str:
+        return "<Namespace>"
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks what training looks at; for rendering it is a scope."""
+
+    tags = {"generation"}  # noqa: RUF012 (Jinja's interface)
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+class _BoundedCode(CodeGenerator):
+    def visit_Template(self, node: nodes.Template, frame: Frame | None = None) -> None:  # noqa: N802
+        guarded = _Guarding().visit(node)
+        guarded.set_environment(self.environment)
+        super().visit_Template(guarded, frame)
+
+
+class _Guarding(NodeTransformer):
+    """Sends the result of each operation through `bounded`, and puts a look at the clock into each loop."""
+
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
+        super().generic_visit(node, *args, **kwargs)
+        if isinstance(node, nodes.For):
+            node.body.insert(0, nodes.ExprStmt(_passed(nodes.Const(None)), lineno=node.lineno))
+            if node.test is not None:
+                node.test = nodes.And(_passed(nodes.Const(True)), node.test)
+        elif isinstance(node, (nodes.Call, nodes.Filter, nodes.Test)) and node.dyn_args is not None:
+            node.dyn_args = _passed(node.dyn_args, "=listed")
+        if isinstance(node, nodes.Concat):
+            return _passed(nodes.List(node.nodes), "=concat")
+        return _passed(node) if _makes_value(node) else node
+
+
+def _makes_value(node: nodes.Node) -> TypeGuard[nodes.Expr]:
+    """Whether `node` is an operation that neither `call` nor `call_binop` sees, and that is not O(1)."""
+    match node:
+        case nodes.List() | nodes.Dict() | nodes.Compare() | nodes.Test():
+            return True
+        case nodes.Tuple(ctx="load") | nodes.Getitem(arg=nodes.Slice()):
+            return True
+        case nodes.Filter():
+            return not _is_of_block(node)
+    return False
+
+
+def _is_of_block(node: nodes.Node | None) -> bool:
+    """Whether a chain of filters is that of a block, which starts from no node and must stay a chain."""
+    while isinstance(node, nodes.Filter):
+        node = node.node
+    return node is None
+
+
+def _passed(node: nodes.Expr, name: str = "=bounded") -> nodes.Filter:
+    """`node` through a filter whose name no template can spell."""
+    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+
+
+def _check_integer(value: int) -> None:
+    _check_bits(value.bit_length())
+
+
+def _check_bits(bits: int) -> None:
+    if bits > MAX_BITS:
+        raise LimitError(f"made a number of more than {MAX_BITS} bits")
+
+
+def _check_tree(value: Any) -> None:
+    """LimitError where a list or dict holds, through all its levels, more than a value may.
+
+    Counts what is shared each time it is met, as printing, comparing or hashing the value would.
+    """
+    items, chars, level = 0, 0, [value]
+    for _ in range(MAX_DEPTH):
+        items += len(level)
+        below: list[Any] = []
+        for node in level:
+            if isinstance(node, str):
+                chars += len(node)
+            elif isinstance(node, (list, tuple, dict)):
+                check_items(items + len(below) + 2 * len(node))
+                below.extend(node)
+                if isinstance(node, dict):
+                    below.extend(node.values())
+            elif isinstance(node, int):
+                _check_integer(node)
+        if chars > MAX_CHARS:
+            raise LimitError(f"made a list of more than {MAX_CHARS} characters")
+        if not below:
+            return
+        level = below
+    raise LimitError(f"made a list of more than {MAX_DEPTH} levels")

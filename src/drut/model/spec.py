@@ -1,0 +1,116 @@
+"""What a transformer is, as data. A family file fills this in; the decoder loop reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from drut.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary positions: the angle of pair i at position p is p * inv_freq[i]; the cosines and sines times `scale`."""
+
+    inv_freq: tuple[float, ...]
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class AttentionMixer:
+    """Grouped-query attention over the whole context. Head h reads key/value head h // (heads / kv_heads)."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope: Rope
+    scale: float  # of q . k
+    qkv_bias: bool = False
+    qk_norm: bool = False
+
+    kind = "attention"
+
+    @property
+    def q_width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+
+@dataclass(frozen=True)
+class GatedFfn:
+    """down(silu(gate(x)) * up(x))."""
+
+    width: int
+
+    kind = "gated"
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """x += mixer(norm(x)); x += ffn(norm(x)), both norms root-mean-square."""
+
+    mixer: AttentionMixer
+    ffn: GatedFfn
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A decoder-only transformer."""
+
+    architecture: str  # as the file names it
+    family: str
+    vocab: int
+    hidden: int
+    layers: tuple[LayerSpec, ...]
+    norm_eps: float
+    context: int  # tokens the model was made for
+    tied_head: bool
+
+    def parameters(self) -> int:
+        """Weights of all roles; a tied head counts once."""
+        from drut.model.roles import expected_shapes
+
+        total = 0
+        for shape in expected_shapes(self).values():
+            size = 1
+            for dim in shape:
+                size *= dim
+            total += size
+        return total
+
+
+LIMITS = {
+    "vocab": 1 << 22, "hidden": 1 << 17, "layers": 1 << 12, "heads": 1 << 12, "head_dim": 256, "ffn width": 1 << 19,
+    "context": 1 << 27,
+}
+
+
+def check(spec: ModelSpec, where: str) -> ModelSpec:
+    """`spec` if the engine can run it. UnsupportedError names what it cannot."""
+
+    def demand(ok: bool, what: str) -> None:
+        if not ok:
+            raise UnsupportedError(f"{where}: {what}")
+
+    def bounded(name: str, value: Any) -> None:
+        demand(1 <= value <= LIMITS[name], f"{name} {value} is outside 1..{LIMITS[name]}")
+
+    bounded("vocab", spec.vocab)
+    bounded("hidden", spec.hidden)
+    bounded("layers", len(spec.layers))
+    bounded("context", spec.context)
+    demand(0 < spec.norm_eps < 1, f"norm epsilon {spec.norm_eps} is not between 0 and 1")
+    for layer in spec.layers:
+        m = layer.mixer
+        bounded("heads", m.heads)
+        bounded("heads", m.kv_heads)
+        bounded("head_dim", m.head_dim)
+        bounded("ffn width", layer.ffn.width)
+        demand(m.heads % m.kv_heads == 0, f"{m.heads} heads do not divide among {m.kv_heads} key/value heads")
+        demand(m.heads // m.kv_heads <= 64, f"{m.heads // m.kv_heads} heads share one key/value head; at most 64 may")
+        demand(m.head_dim % 16 == 0, f"head size {m.head_dim} is not a multiple of 16")
+        demand(2 * len(m.rope.inv_freq) <= m.head_dim, "rope turns more elements than a head has")
+    return spec

@@ -1,0 +1,123 @@
+"""Chat templates: messages to the one prompt text a model was trained on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NoReturn
+
+from jinja2 import TemplateError, TemplateSyntaxError
+
+from drut.errors import ModelFileError, RequestError, UnsupportedError
+from drut.model.sandbox import BoundedEnvironment
+from drut.model.tokenizer import Tokenizer
+
+MAX_SOURCE_CHARS = 128 << 10  # some seconds of compiling, at worst; real ones have up to 40,000
+COMPILE_LIMIT_S = 10.0
+# What render itself defines, and what a caller may not smuggle in under the name of a variable.
+_RESERVED = frozenset((
+    "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "chat_template",
+    "tokenize", "conversation",
+))  # fmt: skip
+_STRFTIME = re.compile(r"(?:[^%]|%-?[A-Za-z%])*")
+
+
+class ChatTemplate:
+    """A compiled Jinja template. Safe to use from several threads.
+
+    The source may come from anybody: it runs in a sandbox, for `time_limit_s` seconds at most. ModelFileError
+    where it is no template or too long.
+    """
+
+    def __init__(
+        self, source: str, *, bos_token: str = "", eos_token: str = "", time_limit_s: float = 1.0
+    ) -> None:
+        if len(source) > MAX_SOURCE_CHARS:
+            raise ModelFileError(f"chat template: longer than {MAX_SOURCE_CHARS} characters")
+        self._knows_developer = "developer" in source
+        self._time_limit_s = time_limit_s
+        self._environment = environment = BoundedEnvironment()
+        environment.globals |= {
+            "bos_token": bos_token,
+            "eos_token": eos_token,
+            "tools": None,
+            "documents": None,
+            "raise_exception": _raise_exception,
+            "strftime_now": _strftime_now,
+        }
+        try:
+            with environment.metered(COMPILE_LIMIT_S):
+                self._template = environment.from_string(source)
+        except TemplateSyntaxError as error:
+            raise ModelFileError(f"chat template: line {error.lineno}: {_line(error)}") from None
+        except Exception as error:  # what Python's compiler says of too deep a nesting, for one
+            raise ModelFileError(f"chat template: {_line(error)}") from None
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> ChatTemplate:
+        """The template of a tokenizer's model. UnsupportedError where it has none."""
+        if tokenizer.chat_template is None:
+            raise UnsupportedError(f"{tokenizer.name} has no chat template, so it can continue text only")
+        return cls(tokenizer.chat_template, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, object] | None = None,
+    ) -> str:
+        """The prompt of a conversation, each message a mapping with strings `role` and `content`.
+
+        `variables` are further names the template may look at, such as `enable_thinking`. Role `developer`
+        becomes `system` where the template does not know it. Raises RequestError naming the message or
+        variable that is not acceptable, and for all that goes wrong in the template, its limits included.
+        """
+        for name in variables or ():
+            if name in _RESERVED or name in self._environment.globals:
+                raise RequestError(f"chat template variable {name[:40]!r} cannot be set")
+        values = {**(variables or {}), "messages": self._checked(messages)}
+        environment, template = self._environment, self._template
+        try:
+            with environment.metered(self._time_limit_s):
+                for value in values.values():
+                    environment.bounded(value)
+                context = template.new_context(values | {"add_generation_prompt": add_generation_prompt})
+                return environment.concat(template.root_render_func(context))
+        except Exception as error:  # a template can raise whatever Python can
+            raise RequestError(f"chat template: {_line(error)}") from None
+
+    def _checked(self, messages: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+        if not isinstance(messages, (list, tuple)) or not messages:
+            raise RequestError("messages must be a list of at least one message")
+        return [self._message(i, message) for i, message in enumerate(messages)]
+
+    def _message(self, index: int, message: Mapping[str, object]) -> dict[str, object]:
+        if not isinstance(message, Mapping):
+            raise RequestError(f"messages[{index}] must be an object, not {type(message).__name__}")
+        for key in ("role", "content"):
+            if not isinstance(message.get(key), str):
+                raise RequestError(f"messages[{index}].{key} must be a string")
+        for key, value in message.items():
+            if key not in ("role", "content", "name") or not isinstance(value, str):
+                raise RequestError(f"messages[{index}].{str(key)[:40]} is not supported")
+        if message["role"] == "developer" and not self._knows_developer:
+            return {**message, "role": "system"}
+        return dict(message)
+
+
+def _raise_exception(message: object) -> NoReturn:
+    raise TemplateError(str(message))
+
+
+def _strftime_now(form: str) -> str:
+    if len(form) > 256 or not _STRFTIME.fullmatch(form):
+        raise TemplateError("strftime_now: not a date format")
+    return datetime.now().strftime(form)
+
+
+def _line(error: Exception) -> str:
+    """An error as a short line."""
+    text = " ".join(str(error).split())[:200]
+    return text if isinstance(error, TemplateError) and text else f"{type(error).__name__}: {text}"

@@ -1,0 +1,113 @@
+"""Puts a model's tensors into a backend: role by role, checked against the spec, the file's pages let go after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.errors import ModelFileError
+from drut.formats.decode import F32, decode
+from drut.formats.encoding import encoding
+from drut.kernels.backend import Backend
+from drut.kernels.weight import Matrix, Vector
+from drut.model.families.table import Stored
+from drut.model.roles import expected_shapes, layer_role
+from drut.model.spec import ModelSpec
+from drut.model.weights.source import TensorInfo, TensorSource
+
+BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias"}
+Report = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Packed weights by role."""
+
+    matrices: Mapping[str, Matrix]
+    vectors: Mapping[str, Vector]
+    prefix: str = ""
+
+    def layer(self, index: int) -> Weights:
+        """The same, with roles of layer `index` by their short names."""
+        return Weights(self.matrices, self.vectors, layer_role(index, ""))
+
+    def matrix(self, role: str) -> Matrix:
+        return self.matrices[self.prefix + role]
+
+    def vector(self, role: str) -> Vector:
+        return self.vectors[self.prefix + role]
+
+    @property
+    def nbytes(self) -> int:
+        """Packed bytes of all matrices."""
+        return sum(m.nbytes for m in self.matrices.values())
+
+
+def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], where: str) -> None:
+    """Every role of `spec` is stored, with its shape and an encoding that is supported; the error names the tensor."""
+    for role, shape in expected_shapes(spec).items():
+        _info(source, table[role], shape, where)
+
+
+def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], backend: Backend, where: str,
+                 report: Report | None = None) -> Weights:
+    """Packs every role of `spec`. `report` is told the bytes of each tensor done."""
+    check_tensors(spec, source, table, where)
+    shapes = expected_shapes(spec)
+    matrices: dict[str, Matrix] = {}
+    vectors: dict[str, Vector] = {}
+    for role, shape in shapes.items():
+        stored = table[role]
+        info = source.tensors[stored.name]
+        if len(shape) == 1:
+            if role.rsplit(".", 1)[-1] not in BIASES.values():
+                vectors[role] = backend.vector(_vector(source, info, where))
+        else:
+            bias_role = _bias_role(role)
+            bias = None
+            if bias_role in shapes:
+                bias = _vector(source, source.tensors[table[bias_role].name], where)
+                order = table[bias_role].row_order(len(bias))
+                bias = bias if order is None else bias[order]
+            matrices[role] = _matrix(source, info, stored, shape, backend, bias)
+        source.release(stored.name)
+        if report:
+            report(info.nbytes)
+    return Weights(matrices, vectors)
+
+
+def _bias_role(role: str) -> str:
+    prefix, _, short = role.rpartition(".")
+    return f"{prefix}.{BIASES[short]}" if short in BIASES else ""
+
+
+def _matrix(source: TensorSource, info: TensorInfo, stored: Stored, shape: tuple[int, ...], backend: Backend,
+            bias: F32 | None) -> Matrix:
+    n, k = shape
+    return backend.matrix(encoding(info.encoding), source.raw(info.name), n, k, rows=stored.row_order(n), bias=bias)
+
+
+def _vector(source: TensorSource, info: TensorInfo, where: str) -> F32:
+    enc = encoding(info.encoding)
+    if not enc.is_float:
+        raise ModelFileError(f"{where}: tensor {info.name!r} is {info.encoding}; a vector must be of floats")
+    raw: NDArray[np.uint8] = source.raw(info.name)
+    return decode(enc, raw, info.shape[0])[0]
+
+
+def _info(source: TensorSource, stored: Stored, shape: tuple[int, ...], where: str) -> TensorInfo:
+    info = source.tensors.get(stored.name)
+    if info is None:
+        raise ModelFileError(f"{where}: tensor {stored.name!r} is missing")
+    if info.shape != shape:
+        raise ModelFileError(f"{where}: tensor {stored.name!r} has shape {list(info.shape)}, expected {list(shape)}")
+    try:
+        enc = encoding(info.encoding)
+    except Exception as error:
+        raise type(error)(f"{where}: tensor {stored.name!r}: {error}") from None
+    if len(shape) == 2 and shape[1] % enc.block:
+        raise ModelFileError(f"{where}: tensor {stored.name!r}: rows of {shape[1]} are not whole blocks of {enc.name}")
+    return info
