@@ -180,7 +180,7 @@ def _check_growth(normalizer: dict[str, Any] | None, name: str) -> None:
         else:
             growth *= _growth(step)
         if growth > _MAX_GROWTH:
-            raise UnsupportedError(f"{name}: tokenizer normalizer {step['type']} is not supported as it is there")
+            raise UnsupportedError(f"{name}: tokenizer normalizer {step['type']} is not supported this way")
 
 
 def _growth(step: dict[str, Any]) -> int:
