@@ -23,8 +23,9 @@ setup: .venv/.installed ## make .venv with drut in it; Python sources are used i
 test: .venv/.test ## run all tests (ARGS="tests/cli -k pull" chooses)
 	$(BIN)/python -m pytest $(ARGS)
 
-check: lint .venv/.test ## lint and the fast tests: no model, no download
+check: .venv/.test ## the fast tests, without model or download, and lint
 	$(BIN)/python -m pytest -m "not model and not slow" $(ARGS)
+	@$(MAKE) --no-print-directory lint
 
 lint: .venv/.lint ## style, types, and which layer may import which
 	$(BIN)/ruff check
@@ -49,6 +50,13 @@ clean: ## remove all that was built or installed here
 .venv/.tools: .venv/.created
 	$(BIN)/pip install --quiet 'scikit-build-core>=0.10' cmake ninja
 	@touch $@
+
+# A compiler that came after the first set-up is used by the next.
+ifeq ($(wildcard src/drut/kernels/native/libdrut_native.so),)
+ifneq ($(shell command -v $${CXX:-c++}),)
+.PHONY: .venv/.installed
+endif
+endif
 
 .venv/.installed: .venv/.tools $(NATIVE)
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
