@@ -1,6 +1,6 @@
 """A llama-architecture GGUF as an fp32 checkpoint in the Hugging Face layout, by the `gguf` package.
 
-Independent of the code under test: the package's own decoding, the row order undone here, the tokenizer rebuilt here.
+Independent of the code under test: that package decodes; row order and tokenizer are restored here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def config(reader: gguf.GGUFReader) -> dict[str, Any]:
 
 
 def tensors(reader: gguf.GGUFReader, cfg: dict[str, Any]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """(Hugging Face name, fp32 values) of every tensor; query and key rows back in half-split rotary order."""
+    """(Hugging Face name, fp32 values) of every tensor; query and key rows in half-split rotary order."""
     heads = {"attn_q": cfg["num_attention_heads"], "attn_k": cfg["num_key_value_heads"]}
     for tensor in reader.tensors:
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
@@ -77,7 +77,7 @@ def tensors(reader: gguf.GGUFReader, cfg: dict[str, Any]) -> Iterator[tuple[str,
 
 
 def tokenizer(reader: gguf.GGUFReader) -> tokenizers.Tokenizer:
-    """The byte-level BPE tokenizer of a file whose pre-tokenizer is `smollm`: digits alone, then GPT-2's split."""
+    """The byte-level BPE of a file whose pre-tokenizer is `smollm`: digits one by one, then GPT-2's split."""
     if (pre := field(reader, "tokenizer.ggml.pre")) != "smollm":
         raise SystemExit(f"tokenizer.ggml.pre is {pre!r}; this rebuilds 'smollm' only")
     tokens = field(reader, "tokenizer.ggml.tokens")
@@ -93,7 +93,7 @@ def tokenizer(reader: gguf.GGUFReader) -> tokenizers.Tokenizer:
 
 
 def dequantize(path: Path, directory: Path) -> Path:
-    """Write config.json, tokenizer.json and model.safetensors (fp32) of the GGUF file `path` in `directory`."""
+    """Write config.json, tokenizer.json and fp32 model.safetensors of the GGUF file `path` in `directory`."""
     reader = gguf.GGUFReader(path)
     cfg = config(reader)
     directory.mkdir(parents=True, exist_ok=True)

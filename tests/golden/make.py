@@ -1,7 +1,7 @@
 """Golden logits of the tiny checkpoints, computed by `transformers` in fp32.
 
     python tests/golden/make.py --write   write NAME.npz beside this file
-    python tests/golden/make.py --check   recompute, compare with what is committed; exit code 1 if they differ
+    python tests/golden/make.py --check   recompute and compare with the committed; exit code 1 if they differ
 
 Needs torch and transformers; what it writes is read without either.
 """
@@ -18,7 +18,7 @@ import torch
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.golden.weights import HERE, NAMES, config, digest, token_ids, write_checkpoint  # noqa: E402
+from tests.golden.weights import HERE, NAMES, config, digest, token_ids, write_checkpoint
 
 PROMPTS = {"short": (41, 41), "long": (300, 8)}  # name: (tokens, trailing positions whose logits are kept)
 NEW_TOKENS = 8
@@ -43,7 +43,7 @@ def logits(model: torch.nn.Module, ids: list[int]) -> np.ndarray:
 
 
 def greedy(model: torch.nn.Module, prompt: list[int]) -> tuple[list[int], np.ndarray]:
-    """Continuation ids and the logits (NEW_TOKENS, vocab) they were chosen from, each from a pass of its own."""
+    """Continuation ids and the logits (NEW_TOKENS, vocab) they were chosen from, a pass for each."""
     ids, rows = list(prompt), []
     for _ in range(NEW_TOKENS):
         rows.append(logits(model, ids)[-1])

@@ -1,10 +1,10 @@
 """References for smollm2-135m-instruct, computed by `transformers` in fp32 on the dequantized weights.
 
-    python tests/golden/make_smollm2.py MODEL.gguf --write   write smollm2.npz and smollm2_nll.json beside this file
+    python tests/golden/make_smollm2.py MODEL.gguf --write   write the two files below
     python tests/golden/make_smollm2.py MODEL.gguf --check   recompute, compare; exit code 1 if they differ
 
-smollm2.npz       a 64-token prompt: the best id at every position, and fp32 logits of the last four at fixed columns
-smollm2_nll.json  mean negative log-likelihood (nats a token) of each of 16 windows of 512 WikiText-2 test tokens
+smollm2.npz       a 64-token prompt: the best id at each position, fp32 logits of the last four at some columns
+smollm2_nll.json  mean negative log-likelihood (nats a token) of each of 16 windows of 512 WikiText-2 tokens
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import torch
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.golden.dequantize import dequantize  # noqa: E402
-from tests.golden.make import differences, load, logits  # noqa: E402
-from tests.golden.weights import HERE, raw_stream  # noqa: E402
-from tests.golden.windows import ids_digest, mean_nll, windows  # noqa: E402
+from tests.golden.dequantize import dequantize
+from tests.golden.make import differences, load, logits
+from tests.golden.weights import HERE, raw_stream
+from tests.golden.windows import ids_digest, mean_nll, windows
 
 COLUMNS = 2048
 PROMPT_WINDOW, PROMPT_TOKENS, KEPT = 7, 64, 4

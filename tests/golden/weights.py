@@ -19,8 +19,8 @@ F32 = NDArray[np.float32]
 HERE = Path(__file__).parent
 NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
 
-# Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is far
-# from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
+# Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is
+# far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
 GAIN = {"q_proj": 1.5, "k_proj": 1.5, "lm_head": 3.0}
 
 

@@ -27,7 +27,7 @@ def ids_digest(rows: Sequence[Sequence[int]]) -> str:
 
 
 def mean_nll(logits: NDArray[np.float32], ids: Sequence[int]) -> float:
-    """Mean of -log p(ids[t] | ids[:t]) over t >= 1, in nats, from logits (len(ids), vocab); summed in double."""
+    """Mean of -log p(ids[t] | ids[:t]) over t >= 1, in nats, from logits (len(ids), vocab), in double."""
     rows = logits[:-1].astype(np.float64)
     rows -= rows.max(axis=1, keepdims=True)
     chosen = np.take_along_axis(rows, np.array(ids[1:])[:, None], axis=1)[:, 0]
