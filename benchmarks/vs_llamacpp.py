@@ -2,11 +2,11 @@
 
     python benchmarks/vs_llamacpp.py [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
-MODEL is a known name or a GGUF file; a Q4_0 file is made of it by llama.cpp's quantizer. llama.cpp is compiled for
-this machine into an environment of its own under build/ on the first run (minutes). Each engine lives in a
-process of its own; rounds are interleaved, the engines take turns at going first, and the ratio is taken within a
-round. What other processes took meanwhile is told: on a loaded machine an engine's threads wait for each other and
-the figures mean little. Exit code 1 where Drut decodes slower than llama.cpp.
+MODEL is a known name or a GGUF file; a Q4_0 file is made of it by llama.cpp's quantizer. llama.cpp is
+compiled for this machine into an environment of its own under build/ on the first run (minutes). Each engine
+lives in a process of its own; rounds are interleaved, the engines take turns at going first, and the ratio is
+taken within a round. What other processes took meanwhile is told: on a loaded machine an engine's threads
+wait for each other and the figures mean little. Exit code 1 where Drut decodes slower than llama.cpp.
 """
 
 from __future__ import annotations

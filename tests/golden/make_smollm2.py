@@ -3,7 +3,7 @@
     python tests/golden/make_smollm2.py MODEL.gguf --write   write the two files below
     python tests/golden/make_smollm2.py MODEL.gguf --check   recompute, compare; exit code 1 if they differ
 
-smollm2.npz       a 64-token prompt: the best id at each position, fp32 logits of the last four at some columns
+smollm2.npz       a 64-token prompt: the best id at each position, fp32 logits of the last four (2048 ids)
 smollm2_nll.json  mean negative log-likelihood (nats a token) of each of 16 windows of 512 WikiText-2 tokens
 """
 
@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import tokenizers
 import torch
 import transformers
 
@@ -67,7 +68,8 @@ def main() -> int:
     npz, nll = HERE / "smollm2.npz", HERE / "smollm2_nll.json"
     with tempfile.TemporaryDirectory() as scratch:
         directory = dequantize(args.model, Path(scratch) / "smollm2")
-        model, rows = load(directory), windows(directory / "tokenizer.json")
+        encoder = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+        model, rows = load(directory), windows(lambda text: encoder.encode(text).ids)
         entry = prompt_reference(model, rows[PROMPT_WINDOW][:PROMPT_TOKENS])
         record = nll_reference(model, rows)
     print(f"perplexity {np.exp(np.mean(record['nll'])):.4f}")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import tokenizers
 from numpy.typing import NDArray
 
 TEXT = Path(__file__).parents[2] / "benchmarks" / "data" / "wikitext2_test_head.txt"
 COUNT, LENGTH = 16, 512
 
 
-def windows(tokenizer_json: Path) -> list[list[int]]:
-    """The text's first COUNT * LENGTH token ids in COUNT consecutive windows; no special token is added."""
-    encoder = tokenizers.Tokenizer.from_file(str(tokenizer_json))
-    ids = encoder.encode(TEXT.read_text(encoding="utf-8"), add_special_tokens=False).ids
+def windows(encode: Callable[[str], list[int]]) -> list[list[int]]:
+    """The text's first COUNT * LENGTH token ids in consecutive windows; `encode` must add no special token."""
+    ids = encode(TEXT.read_text(encoding="utf-8"))
     return [ids[start : start + LENGTH] for start in range(0, COUNT * LENGTH, LENGTH)]
 
 
