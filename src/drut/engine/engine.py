@@ -27,10 +27,15 @@ class Engine:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
 
+    @property
+    def room(self) -> int:
+        """Tokens that a request may have in all: what the model's context and the whole pool hold."""
+        return min(self.context, self.pool.total * PAGE_TOKENS)
+
     def submit(self, tokens: Sequence[int], params: SamplingParams) -> Request:
         """Queues a prompt. RequestError if it is empty, has an id outside the vocabulary, or can never fit."""
         self._check(tokens)
-        room = min(self.context, self.pool.total * PAGE_TOKENS)
+        room = self.room
         if len(tokens) >= room:
             where = "context" if room == self.context else "KV cache"
             raise RequestError(f"the prompt has {len(tokens)} tokens; the {where} of {room} leaves no room for an answer")

@@ -59,6 +59,11 @@ class LLM:
         """Two runs with the same id give the same bits."""
         return numerics_id(self.files, self.backend, self.config.kv_dtype)
 
+    @property
+    def room(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+        return self.engine.room
+
     def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:
         """Answers each prompt, a text or a list of token ids; one prompt alone gives a list of one."""
         if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
@@ -80,16 +85,17 @@ class LLM:
         return self.generate([self.encode_chat(messages)], params)[0]
 
     def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Iterator[Chunk]:
-        """The answer to a prompt or a conversation, piece by piece. Closing the iterator aborts the request."""
+        """The answer to a prompt or a conversation, a piece a step: those before the first token are empty.
+
+        Closing the iterator aborts the request.
+        """
         answer = self._submit(self._encode(prompt), params or SamplingParams())
         try:
             while not answer.done:
                 self._step({answer.request: answer})
                 if answer.done:
                     break
-                text, ids = answer.take()
-                if text or ids:
-                    yield Chunk(text, ids)
+                yield Chunk(*answer.take())
             text, ids = answer.take()
             yield Chunk(text, ids, answer.completion())
         finally:

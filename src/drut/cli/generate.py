@@ -1,0 +1,87 @@
+"""`drut generate`: answers to prompts, as text or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from drut.cli import sampling
+from drut.cli.opening import add_model, open_llm, speed
+from drut.cli.terminal import Writer, note
+from drut.config import add_flags, from_flags
+from drut.engine.llm import LLM, Prompt
+from drut.engine.output import Completion
+from drut.engine.params import SamplingParams
+from drut.errors import RequestError
+
+HELP = "Continue each prompt, or answer it as a chat message."
+MAX_STDIN_BYTES = 16 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, the prompts, then the flags of sampling and engine."""
+    add_model(parser)
+    parser.add_argument("--prompt", action="append", required=True, metavar="TEXT",
+                        help="what to continue; '-' is standard input without its last line end; several prompts "
+                             "are answered in one batch")
+    parser.add_argument("--chat", action="store_true", help="each prompt is a message in the model's chat template")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a prompt, one on a line")
+    sampling.add_flags(parser, SamplingParams())
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answers on standard output; what computed and how fast on standard error."""
+    params, config = sampling.from_flags(args), from_flags(args)
+    texts = [_standard_input() if text == "-" else text for text in args.prompt]
+    with open_llm(args.model, config) as llm:
+        prompts: list[Prompt] = list(texts)
+        if args.chat:
+            prompts = [llm.encode_chat([{"role": "user", "content": text}]) for text in texts]
+        if args.json:
+            for answer in llm.generate(prompts, params):
+                print(json.dumps(answer.to_json()))
+        elif len(prompts) == 1:
+            note(_stream(llm, prompts[0], params))
+        else:
+            note(_batch(llm, texts, prompts, params))
+    return 0
+
+
+def _stream(llm: LLM, prompt: Prompt, params: SamplingParams) -> str:
+    """Shows the answer as it comes; returns the closing line."""
+    out, answer = Writer(), None
+    try:
+        for chunk in llm.stream(prompt, params):
+            out.write(chunk.text)
+            answer = chunk.completion
+    finally:
+        out.end_line()
+    assert answer is not None, "the last chunk of a stream carries the completion"
+    return f"{speed(answer)} (ended by {answer.finish_reason})"
+
+
+def _batch(llm: LLM, texts: Sequence[str], prompts: Sequence[Prompt], params: SamplingParams) -> str:
+    """Shows the answers in the order of the prompts; returns the closing line."""
+    started = time.monotonic()
+    answers: list[Completion] = llm.generate(prompts, params)
+    seconds = time.monotonic() - started
+    out = Writer()
+    for i, (text, answer) in enumerate(zip(texts, answers, strict=True), 1):
+        out.write(f"{'' if i == 1 else chr(10)}[{i}] {' '.join(text.split())[:100]}\n{answer.text}")
+        out.end_line()
+    total = sum(answer.completion_tokens for answer in answers)
+    return f"{len(answers)} answers, {total} tokens in {seconds:.2f} s, {total / seconds:.1f} tokens/s"
+
+
+def _standard_input() -> str:
+    raw = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(raw) > MAX_STDIN_BYTES:
+        raise RequestError(f"--prompt -: standard input is longer than {MAX_STDIN_BYTES} bytes")
+    try:
+        return raw.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"--prompt -: standard input is not UTF-8 text (byte {error.start})") from None

@@ -1,0 +1,36 @@
+"""A model made ready for a command, and the line that says what answers."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+
+from drut.cli.terminal import note
+from drut.config import EngineConfig
+from drut.engine.llm import LLM
+from drut.engine.output import Completion
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The argument MODEL."""
+    parser.add_argument("model", metavar="MODEL", help="a known name, hf:ORG/REPO, a .gguf file or a directory")
+
+
+def open_llm(model: str, config: EngineConfig) -> LLM:
+    """Loads `model`. Warnings, and who computes under which numerics id, are notes of a line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        llm = LLM(model, config=config)
+    for warning in caught:
+        note(str(warning.message))
+    note(f"{llm.files.path.name}: {llm.backend.describe()}, numerics {llm.numerics_id}")
+    return llm
+
+
+def speed(answer: Completion) -> str:
+    """Tokens, time to the first, and the rate of the others."""
+    text = f"{answer.completion_tokens} token{'s' * (answer.completion_tokens != 1)}"
+    if "ttft_s" in answer.timings:
+        text += f", the first after {answer.timings['ttft_s']:.2f} s"
+    if answer.timings.get("decode_tokens_per_s"):
+        text += f", then {answer.timings['decode_tokens_per_s']:.1f} tokens/s"
+    return text

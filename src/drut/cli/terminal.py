@@ -1,0 +1,41 @@
+"""Text to people: answers as they come on standard output, notes on standard error."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+# Line ends and tabs are text. Of a model's words nothing else may steer a terminal.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Writer:
+    """An answer on standard output, piece by piece: byte for byte into a pipe, without control characters on
+    a terminal."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._line_open = False
+
+    def write(self, text: str) -> None:
+        """Shows `text` at once."""
+        if self._terminal:
+            text = _CONTROLS.sub("", text)
+        if text:
+            self._line_open = not text.endswith("\n")
+            print(text, end="", flush=True)
+
+    def end_line(self) -> None:
+        """Ends the last line where the text did not."""
+        if self._line_open:
+            self.write("\n")
+
+
+def note(text: str) -> None:
+    """A line about the work, not part of it: on standard error, dim on a terminal."""
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, style="dim", markup=False, emoji=False)
