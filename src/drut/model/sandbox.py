@@ -1,10 +1,10 @@
 """A Jinja environment for templates nobody has vetted: bounded in time and memory, inside this process.
 
-Jinja's own sandbox keeps a template from Python's internals, not from looping for ever or filling the memory.
-Two rules add that. Every value a template makes has a bounded size: checked before it is made where an
-operation can multiply (`a * n`, `replace`, `join`), after it is made elsewhere. And every operation on values,
-and every turn of a loop, looks at the clock. So no single step takes long, and no sequence of steps outlives
-the limit.
+Jinja's own sandbox keeps a template from Python's internals, not from looping for ever or filling the
+memory. Two rules add that. Every value a template makes has a bounded size: checked before it is made where
+an operation can multiply (`a * n`, `replace`, `join`), after it is made elsewhere. And every operation on
+values, and every turn of a loop, looks at the clock. So no single step takes long, and no sequence of steps
+outlives the limit.
 """
 
 from __future__ import annotations
