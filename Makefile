@@ -28,7 +28,7 @@ check: .venv/.test ## the fast tests, without model or download, and lint
 	@$(MAKE) --no-print-directory lint
 
 lint: .venv/.lint ## style, types, and which layer may import which
-	$(BIN)/ruff check
+	$(BIN)/ruff check --output-format concise
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
