@@ -1,0 +1,50 @@
+"""What has been said, kept within what the model can read at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Message = dict[str, str]
+
+
+class Reader(Protocol):
+    """Of a model, what a conversation must fit."""
+
+    @property
+    def room(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+        ...
+
+    def encode_chat(self, messages: list[Message]) -> list[int]: ...
+
+
+@dataclass
+class Conversation:
+    """A system message, if any, and turns of a question with its answer."""
+
+    system: str | None = None
+    turns: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, question: str, answer: str) -> None:
+        """Notes a turn. One without an answer is as if it had not been asked: templates want roles to alternate."""
+        if answer:
+            self.turns.append((question, answer))
+
+    def messages(self, question: str) -> list[Message]:
+        """All that was said, then `question`."""
+        said = [{"role": "system", "content": self.system}] if self.system is not None else []
+        for asked, answered in self.turns:
+            said += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
+        return [*said, {"role": "user", "content": question}]
+
+    def fit(self, question: str, reader: Reader, answer_tokens: int) -> int:
+        """Forgets the oldest turns until `question` and an answer fit; returns how many were forgotten.
+
+        The answer may have `answer_tokens`, but claims no more than a quarter of the room.
+        """
+        most = reader.room - min(answer_tokens, reader.room // 4)
+        before = len(self.turns)
+        while self.turns and len(reader.encode_chat(self.messages(question))) > most:
+            del self.turns[0]
+        return before - len(self.turns)

@@ -1,0 +1,51 @@
+"""The NumPy backend: every operation in plain arrays. The oracle of the kernels, and the stand-in where none are built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.formats.encoding import Encoding
+from drut.kernels.backend import Backend, Executable, Limits
+from drut.kernels.kv import KvLayout
+from drut.kernels.numpy.matmul import NumpyMatrix, make_matrix
+from drut.kernels.ops import F32
+from drut.kernels.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class NumpyVector:
+    data: F32
+
+    @property
+    def size(self) -> int:
+        return self.data.size
+
+
+class NumpyBackend(Backend):
+    """Replay and eager are the same here."""
+
+    name = "numpy"
+
+    def describe(self) -> str:
+        return "NumPy kernels"
+
+    def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
+               bias: F32 | None = None) -> NumpyMatrix:
+        return make_matrix(enc, raw, n, k, rows, bias)
+
+    def vector(self, values: F32) -> NumpyVector:
+        return NumpyVector(values.copy())
+
+    def pool(self, layout: KvLayout, pages: int) -> NDArray[np.uint8]:
+        return np.zeros((pages, layout.page_bytes), np.uint8)
+
+    def load(self, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> Executable:
+        from drut.kernels.numpy.executable import NumpyExecutable
+
+        return NumpyExecutable(plan, pool, limits)
+
+    def close(self) -> None:
+        """Nothing to end."""

@@ -1,0 +1,56 @@
+"""Rounding and row functions of the NumPy oracle. Each row's result depends on that row alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.kernels.ops import F32
+
+GROUP = 32
+
+
+def to_bf16(x: F32) -> NDArray[np.uint16]:
+    """Nearest bf16, ties to even, as its bits; NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(x), np.uint64(0x7FC0), rounded).astype(np.uint16)
+
+
+def from_bf16(bits: NDArray[np.uint16]) -> F32:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def round_bf16(x: F32) -> F32:
+    return from_bf16(to_bf16(x))
+
+
+def rms_norm(x: F32, weight: F32, eps: float) -> F32:
+    """x / rms(x) * weight over the last axis."""
+    mean = (x * x).sum(axis=-1, dtype=np.float32, keepdims=True) / np.float32(x.shape[-1])
+    return x * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * weight
+
+
+def silu(x: F32) -> F32:
+    with np.errstate(over="ignore"):
+        return x / (np.float32(1) + np.exp(-x))
+
+
+def rotate(x: F32, table: F32) -> F32:
+    """Heads (rows, heads, head_dim) turned by their row's (2*half) cosines and sines; what lies past 2*half stays."""
+    half = table.shape[-1] // 2
+    cosine, sine = table[:, None, :half], table[:, None, half:]
+    a, b = x[..., :half], x[..., half : 2 * half]
+    return np.concatenate([a * cosine - b * sine, b * cosine + a * sine, x[..., 2 * half :]], axis=-1)
+
+
+def quantize(x: F32) -> tuple[F32, F32, F32]:
+    """Rows as int8 in groups of 32 (kept as float32, exact): codes (rows, groups, 32), scales and scaled sums."""
+    groups = x.reshape(len(x), -1, GROUP)
+    top = np.abs(groups).max(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.where(top > 0, np.float32(127) / top, np.float32(0))
+        codes = np.clip(np.rint(groups * inverse[..., None]), -127, 127).astype(np.float32)
+    codes = np.where(np.isnan(codes), np.float32(-127), codes)
+    scale = top * np.float32(1 / 127)
+    return codes, scale, codes.sum(axis=-1) * scale
