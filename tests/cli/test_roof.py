@@ -38,7 +38,8 @@ def test_table_shows_each_figure_and_what_is_missing(
 ) -> None:
     run(monkeypatch, tmp_path, MEASURED)
     out = capsys.readouterr().out
-    assert all(text in out for text in ("Some CPU", "8 MB", "2 threads", "12.5", "20.0", "need the native library"))
+    shown = ("Some CPU", "8 MB", "2 threads", "12.5", "20.0", "need the native library")
+    assert all(text in out for text in shown)
     native = Roof("Some CPU", "avx2", {1: {1 << 18: 99.9}}, {1: 321.5}, {1: 80.25})
     run(monkeypatch, tmp_path, native)
     out = capsys.readouterr().out
