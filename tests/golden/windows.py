@@ -14,7 +14,7 @@ COUNT, LENGTH = 16, 512
 
 
 def windows(encode: Callable[[str], list[int]]) -> list[list[int]]:
-    """The text's first COUNT * LENGTH token ids in consecutive windows; `encode` must add no special token."""
+    """The text's first COUNT * LENGTH ids in consecutive windows; `encode` adds no special token."""
     ids = encode(TEXT.read_text(encoding="utf-8"))
     return [ids[start : start + LENGTH] for start in range(0, COUNT * LENGTH, LENGTH)]
 
