@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from drut.cli import sampling
 from drut.cli.conversation import Conversation
-from drut.cli.interrupt import deferred
+from drut.cli.interrupt import Interrupt, deferred
 from drut.cli.opening import add_model, open_llm, speed
-from drut.cli.terminal import Writer, note
+from drut.cli.terminal import Writer, note, one_line
 from drut.config import add_flags, from_flags
 from drut.engine.llm import LLM
 from drut.engine.output import Completion
@@ -20,7 +20,8 @@ from drut.engine.params import SamplingParams
 from drut.errors import DrutError, RequestError
 from drut.home import home
 
-HELP = "Talk with a model. Each line is a message; /help lists the commands."
+HELP = """Talk with a model. Each line is a message; /help lists the commands. What is typed at a terminal
+can be recalled later: it is kept in DRUT_HOME/chat_history."""
 DEFAULTS = SamplingParams(max_tokens=1024, temperature=0.7, top_p=0.9)
 COMMANDS = """\
 /reset        forget what was said (the system message stays)
@@ -55,28 +56,29 @@ class Chat:
     """A conversation with a model, a line at a time."""
 
     def __init__(self, llm: LLM, params: SamplingParams, system: str | None, *, people: bool) -> None:
-        """`people`: at a terminal, where errors and speeds are told and the chat goes on.
+        """`people`: at a terminal, where speeds are told, Ctrl-C stops an answer, and errors end nothing.
 
         UnsupportedError or RequestError at once where the model cannot chat, or not with a system message.
         """
         self._llm, self._params, self._people = llm, params, people
-        self.conversation = Conversation(system)
-        llm.encode_chat(self.conversation.messages("?"))
+        self.conversation = Conversation()
+        self._instruct(system)
         if people:
             note("/help lists the commands")
 
     def handle(self, line: str) -> bool:
         """A command or a message; False where it was the last."""
         command = re.fullmatch(r"/([a-z]+)(?:\s+(.*))?", line.strip(), re.DOTALL)
-        try:
-            if command:
-                return self._command(command[1], command[2])
-            if line.strip():
-                self._answer(line)
-        except DrutError as error:
-            if not self._people:
-                raise
-            note(f"error: {error}")
+        with deferred() if self._people else contextlib.nullcontext(Interrupt()) as interrupt:
+            try:
+                if command:
+                    return self._command(command[1], command[2])
+                if line.strip():
+                    self._answer(line, interrupt)
+            except DrutError as error:
+                if not self._people:
+                    raise
+                note(f"error: {one_line(str(error))}")
         return True
 
     def _command(self, name: str, text: str | None) -> bool:
@@ -84,7 +86,7 @@ class Chat:
             case "reset":
                 self.conversation.turns.clear()
             case "system":
-                self.conversation.system = text
+                self._instruct(text)
             case "help":
                 note(COMMANDS)
             case "quit":
@@ -93,36 +95,33 @@ class Chat:
                 raise RequestError(f"unknown command /{name} (/help lists them)")
         return True
 
-    def _answer(self, question: str) -> None:
+    def _instruct(self, system: str | None) -> None:
+        """Sets the system message, unless the chat template does not take it."""
+        self._llm.encode_chat(Conversation(system).messages("?"))
+        self.conversation.system = system
+
+    def _answer(self, question: str, interrupt: Interrupt) -> None:
         forgotten = self.conversation.fit(question, self._llm, self._params.max_tokens)
         if forgotten:
             turns = "turn is" if forgotten == 1 else f"{forgotten} turns are"
             note(f"the oldest {turns} forgotten: the conversation no longer fits {self._llm.room} tokens")
         said: list[str] = []
-        try:
-            done = self._stream(question, said)
-        finally:
-            self.conversation.add(question, "".join(said))
+        done = self._stream(question, said, interrupt)
+        self.conversation.add(question, "".join(said))
         if done is not None and self._people:
-            ended = " (cut at --max-tokens or the end of the context)" if done.finish_reason == "length" else ""
-            note(speed(done) + ended)
+            cut = " (cut at --max-tokens or the end of the context)" if done.finish_reason == "length" else ""
+            note(speed(done) + cut)
 
-    def _stream(self, question: str, said: list[str]) -> Completion | None:
-        """Shows the answer and collects its pieces in `said`; None where Ctrl-C stopped it."""
-        out = Writer()
-        chunks = self._llm.stream(self.conversation.messages(question), self._params)
-        with deferred() as interrupt, contextlib.closing(chunks):
-            try:
-                for chunk in chunks:
-                    said.append(chunk.text)
-                    out.write(chunk.text)
-                    if chunk.completion is not None:
-                        return chunk.completion
-                    if interrupt.wanted:
-                        return None
-            finally:
-                out.end_line()
-        return None
+    def _stream(self, question: str, said: list[str], interrupt: Interrupt) -> Completion | None:
+        """Shows the answer and collects its pieces in `said`; None where an interrupt stopped it."""
+        stream = self._llm.stream(self.conversation.messages(question), self._params)
+        with Writer() as out, contextlib.closing(stream) as chunks:
+            for chunk in chunks:
+                said.append(chunk.text)
+                out.write(chunk.text)
+                if chunk.completion is not None or interrupt.wanted:
+                    break
+        return chunk.completion
 
 
 def _piped_lines() -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from drut.errors import RequestError
+
 Message = dict[str, str]
 
 
@@ -27,7 +29,7 @@ class Conversation:
     turns: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, question: str, answer: str) -> None:
-        """Notes a turn. One without an answer is as if it had not been asked: templates want roles to alternate."""
+        """Notes a turn. Without an answer it never was: templates want roles to alternate."""
         if answer:
             self.turns.append((question, answer))
 
@@ -41,10 +43,17 @@ class Conversation:
     def fit(self, question: str, reader: Reader, answer_tokens: int) -> int:
         """Forgets the oldest turns until `question` and an answer fit; returns how many were forgotten.
 
-        The answer may have `answer_tokens`, but claims no more than a quarter of the room.
+        The answer may have `answer_tokens`, but claims no more than a quarter of the room. RequestError, and
+        nothing forgotten, where `question` does not fit even alone.
         """
         most = reader.room - min(answer_tokens, reader.room // 4)
-        before = len(self.turns)
-        while self.turns and len(reader.encode_chat(self.messages(question))) > most:
-            del self.turns[0]
-        return before - len(self.turns)
+        for forgotten in range(len(self.turns) + 1):
+            shorter = Conversation(self.system, self.turns[forgotten:])
+            tokens = len(reader.encode_chat(shorter.messages(question)))
+            if tokens <= most:
+                break
+        if tokens >= reader.room:
+            room = f"the {reader.room} that fit leave no room for an answer"
+            raise RequestError(f"the message comes to {tokens} tokens; {room}")
+        self.turns = shorter.turns
+        return forgotten

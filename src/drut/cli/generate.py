@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the prompts, then the flags of sampling and engine."""
     add_model(parser)
     parser.add_argument("--prompt", action="append", required=True, metavar="TEXT",
-                        help="what to continue; '-' is standard input without its last line end; several prompts "
-                             "are answered in one batch")
-    parser.add_argument("--chat", action="store_true", help="each prompt is a message in the model's chat template")
+                        help="what to continue; '-' is standard input without its last line end; several are "
+                             "answered in one batch")
+    parser.add_argument("--chat", action="store_true", help="put each prompt into the model's chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object a prompt, one on a line")
     sampling.add_flags(parser, SamplingParams())
     add_flags(parser)
@@ -53,13 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _stream(llm: LLM, prompt: Prompt, params: SamplingParams) -> str:
     """Shows the answer as it comes; returns the closing line."""
-    out, answer = Writer(), None
-    try:
+    answer = None
+    with Writer() as out:
         for chunk in llm.stream(prompt, params):
             out.write(chunk.text)
             answer = chunk.completion
-    finally:
-        out.end_line()
     assert answer is not None, "the last chunk of a stream carries the completion"
     return f"{speed(answer)} (ended by {answer.finish_reason})"
 
@@ -69,10 +67,10 @@ def _batch(llm: LLM, texts: Sequence[str], prompts: Sequence[Prompt], params: Sa
     started = time.monotonic()
     answers: list[Completion] = llm.generate(prompts, params)
     seconds = time.monotonic() - started
-    out = Writer()
     for i, (text, answer) in enumerate(zip(texts, answers, strict=True), 1):
-        out.write(f"{'' if i == 1 else chr(10)}[{i}] {' '.join(text.split())[:100]}\n{answer.text}")
-        out.end_line()
+        with Writer() as out:
+            out.write("\n" if i > 1 else "")
+            out.write(f"[{i}] {' '.join(text.split())[:100]}\n{answer.text}")
     total = sum(answer.completion_tokens for answer in answers)
     return f"{len(answers)} answers, {total} tokens in {seconds:.2f} s, {total / seconds:.1f} tokens/s"
 

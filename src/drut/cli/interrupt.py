@@ -18,12 +18,10 @@ class Interrupt:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[Interrupt]:
-    """Inside, the first Ctrl-C only sets `wanted`; a second one interrupts as usual. For the main thread."""
+    """Inside, Ctrl-C only sets `wanted`. For the main thread."""
     interrupt = Interrupt()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if interrupt.wanted:
-            raise KeyboardInterrupt
         interrupt.wanted = True
 
     before = signal.signal(signal.SIGINT, on_signal)

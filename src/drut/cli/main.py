@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from drut import __version__
+from drut.cli.terminal import one_line
 from drut.errors import DrutError, RequestError
 
 COMMANDS = (
@@ -64,11 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What is still buffered must not fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE_EXIT
-
-
-def one_line(text: str) -> str:
-    """`text` with line ends and other control characters escaped: names in it may come from hostile files."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def entry() -> NoReturn:

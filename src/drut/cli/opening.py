@@ -13,7 +13,7 @@ from drut.engine.output import Completion
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The argument MODEL."""
-    parser.add_argument("model", metavar="MODEL", help="a known name, hf:ORG/REPO, a .gguf file or a directory")
+    parser.add_argument("model", metavar="MODEL", help="a known name, hf:ORG/REPO or a path (see drut pull)")
 
 
 def open_llm(model: str, config: EngineConfig) -> LLM:

@@ -10,8 +10,10 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Writer:
-    """An answer on standard output, piece by piece: byte for byte into a pipe, without control characters on
-    a terminal."""
+    """Text on standard output, piece by piece: to a pipe as it is, to a terminal without control characters.
+
+    Leaving the `with` block ends the last line where the text did not.
+    """
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -25,8 +27,10 @@ class Writer:
             self._line_open = not text.endswith("\n")
             print(text, end="", flush=True)
 
-    def end_line(self) -> None:
-        """Ends the last line where the text did not."""
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._line_open:
             self.write("\n")
 
@@ -39,3 +43,8 @@ def note(text: str) -> None:
     from rich.console import Console
 
     Console(stderr=True, highlight=False, soft_wrap=True).print(text, style="dim", markup=False, emoji=False)
+
+
+def one_line(text: str) -> str:
+    """`text` with line ends and other control characters escaped: names in it may come from hostile files."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,11 @@ class LLM:
         """Answers a conversation: messages of `role` and `content`, through the model's chat template."""
         return self.generate([self.encode_chat(messages)], params)[0]
 
-    def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Iterator[Chunk]:
+    def stream(self, prompt: Prompt | Messages,
+               params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
         """The answer to a prompt or a conversation, a piece a step: those before the first token are empty.
 
-        Closing the iterator aborts the request.
+        Closing the generator aborts the request.
         """
         answer = self._submit(self._encode(prompt), params or SamplingParams())
         try:
