@@ -1,7 +1,7 @@
 # All happens in .venv. Needed beforehand: python3 with venv and, for the fast kernels, a C++17 compiler.
 PYTHON ?= python3
 MODEL  ?= smollm2-135m-instruct
-PROMPT ?= What is the tempo drut in Hindustani music? Answer in one sentence.
+PROMPT ?= Why is the sky blue? Answer in two sentences.
 ARGS   ?=
 
 BIN    := .venv/bin
