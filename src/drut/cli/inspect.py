@@ -1,0 +1,97 @@
+"""`drut inspect`: what a model is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+
+from drut.cli.opening import add_model
+from drut.cli.terminal import one_line
+from drut.model.describe import Description, TokenizerUse, describe
+from drut.model.model import open_model
+from drut.model.store import resolve
+
+HELP = "Say what a model is and whether it runs here, without reading its weights."
+TEMPLATE_LINES, LINE_CHARS, NAMES = 3, 100, 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, and how to print."""
+    add_model(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe and print. A model that is not supported in part is described, and the part named."""
+    files = open_model(resolve(args.model))
+    try:
+        description = describe(files)
+    finally:
+        files.close()
+    if args.json:
+        print(json.dumps(description.to_json()))
+    else:
+        for label, text in _rows(description):
+            print(f"{label:<14} {one_line(text)}")
+    return 0
+
+
+def _rows(d: Description) -> Iterator[tuple[str, str]]:
+    """Label and text of each line. What comes from the file is made safe where it is printed."""
+    yield "model", d.path
+    yield "name", d.name or "not said"
+    yield "licence", d.licence or "not said"
+    yield "architecture", f"{d.architecture} (family {d.family})"
+    yield "parameters", f"{d.parameters:,}"
+    yield "file", f"{_size(d.file_bytes)}, {d.tensors} tensors, {d.bits_per_weight:.2f} bits a weight"
+    yield "quantization", d.quantization
+    for use in d.encodings:
+        tensors = f"{use.tensors} tensor{'s' * (use.tensors != 1)}"
+        supported = "" if use.supported else ", not supported"
+        yield f"  {use.encoding}", f"{_size(use.nbytes)}, {tensors}, {use.weights:,} weights{supported}"
+    yield "hidden", str(d.hidden)
+    for run in d.layer_runs:
+        heads = f"{run.heads} query and {run.kv_heads} key/value heads of {run.head_dim}"
+        yield "layers", f"{run.layers}: {run.mixer}, {heads}; {run.ffn} feed-forward of {run.ffn_width}"
+    yield "rope", f"base {d.rope.base:g}, {d.rope.elements} elements a head, scaling: {d.rope.scaling}"
+    yield "head", "tied to the embedding" if d.tied_head else "of its own"
+    yield "context", f"{d.context:,} tokens"
+    each = (f"{count:,} bytes a token in {dtype}" for dtype, count in d.kv_bytes_per_token.items())
+    yield "KV cache", ", ".join(each)
+    yield "vocabulary", f"{d.vocabulary:,}"
+    yield "tokenizer", "none" if d.tokenizer is None else _tokenizer(d.tokenizer)
+    yield from _template(d.chat_template)
+    if d.unsupported_tensors:
+        more = len(d.unsupported_tensors) - NAMES
+        names = ", ".join(d.unsupported_tensors[:NAMES]) + (f" and {more} more" if more > 0 else "")
+        yield "not supported", f"the encodings of {names}"
+    for problem in d.problems:
+        yield "cannot run", problem
+
+
+def _tokenizer(use: TokenizerUse) -> str:
+    kind = use.kind + (f", pre {use.pre}" if use.pre else "")
+    if use.tokens is None:
+        return f"{kind} (not supported)"
+    bos = f"BOS {use.bos.id} {use.bos.text}" if use.bos else "no BOS"
+    put = " (put first)" if use.adds_bos else ""
+    eos = "EOS " + ", ".join(f"{token.id} {token.text}" for token in use.eos) if use.eos else "no EOS"
+    return f"{kind}, {use.tokens:,} tokens, {bos}{put}, {eos}"
+
+
+def _template(template: str | None) -> Iterator[tuple[str, str]]:
+    """The size and the first lines of a chat template."""
+    if template is None:
+        yield "chat template", "none"
+        return
+    lines = template.splitlines()
+    yield "chat template", f"{len(template):,} characters, {len(lines)} lines"
+    for line in lines[:TEMPLATE_LINES]:
+        yield "", line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1] + "…"
+    if len(lines) > TEMPLATE_LINES:
+        yield "", "…"
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes:,} bytes" if nbytes < 1_000_000 else f"{nbytes / 1e6:,.1f} MB"

@@ -1,0 +1,218 @@
+"""What a model is, out of its headers: no weight is read, and what is not supported is listed, not refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from drut.errors import UnsupportedError
+from drut.formats.encoding import ENCODINGS
+from drut.kernels.kv import KV_BYTES
+from drut.model.decoder import kv_layout
+from drut.model.model import ModelFiles
+from drut.model.tokenizer import Tokenizer
+from drut.model.weights.json_file import read_json
+from drut.model.weights.metadata import optional
+from drut.model.weights.safetensors import INDEX, SINGLE, read_index
+
+
+@dataclass(frozen=True)
+class EncodingUse:
+    """The tensors stored in one encoding."""
+
+    encoding: str
+    supported: bool
+    tensors: int
+    weights: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """Consecutive layers that are alike."""
+
+    layers: int
+    mixer: str
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: str
+    ffn_width: int
+
+
+@dataclass(frozen=True)
+class RopeUse:
+    """Rotary positions: `elements` of each head are turned."""
+
+    base: float
+    elements: int
+    scaling: str  # "none", "factors" (stored, one a pair of elements), or the file's word
+
+
+@dataclass(frozen=True)
+class SpecialToken:
+    id: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TokenizerUse:
+    """`kind` and `pre` as the file names them; the rest is only there if the tokenizer is supported."""
+
+    kind: str
+    pre: str | None
+    tokens: int | None
+    bos: SpecialToken | None
+    adds_bos: bool
+    eos: tuple[SpecialToken, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model on disk. Sizes in bytes, context in tokens; KV bytes of a token over all layers, by format."""
+
+    path: str
+    name: str | None
+    licence: str | None
+    architecture: str
+    family: str
+    parameters: int
+    quantization: str  # the encoding of most weights
+    file_bytes: int
+    bits_per_weight: float
+    tensors: int
+    encodings: tuple[EncodingUse, ...]  # most bytes first
+    unsupported_tensors: tuple[str, ...]
+    hidden: int
+    layers: int
+    layer_runs: tuple[LayerRun, ...]
+    rope: RopeUse
+    tied_head: bool
+    vocabulary: int
+    context: int
+    kv_bytes_per_token: dict[str, int]
+    tokenizer: TokenizerUse | None
+    chat_template: str | None
+    problems: tuple[str, ...]  # why it cannot run here, a line each
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def describe(files: ModelFiles) -> Description:
+    """What `files` say. ModelFileError if they are damaged; what is not supported is told in `problems`."""
+    spec, path = files.spec, files.path
+    tokenizer, problems = _usable(files)
+    uses = _encodings(files)
+    names = [stored.name for stored in files.table.values() if stored.name in files.source.tensors]
+    return Description(
+        path=str(path),
+        name=_text(files, "general.name", "name"),
+        licence=_text(files, "general.license", "license"),
+        architecture=spec.architecture,
+        family=spec.family,
+        parameters=spec.parameters(),
+        quantization=max(uses, key=lambda use: use.weights).encoding,
+        file_bytes=sum(file.stat().st_size for file in _weight_files(path)),
+        bits_per_weight=8 * sum(use.nbytes for use in uses) / sum(use.weights for use in uses),
+        tensors=len(files.source.tensors),
+        encodings=uses,
+        unsupported_tensors=tuple(n for n in names if files.source.tensors[n].encoding not in ENCODINGS),
+        hidden=spec.hidden,
+        layers=len(spec.layers),
+        layer_runs=_layer_runs(files),
+        rope=_rope(files),
+        tied_head=spec.tied_head,
+        vocabulary=spec.vocab,
+        context=spec.context,
+        kv_bytes_per_token={dtype: kv_layout(spec, dtype).token_bytes for dtype in KV_BYTES},
+        tokenizer=_tokenizer(files, tokenizer),
+        chat_template=tokenizer.chat_template if tokenizer else _text(files, "tokenizer.chat_template", ""),
+        problems=problems,
+    )
+
+
+def _usable(files: ModelFiles) -> tuple[Tokenizer | None, tuple[str, ...]]:
+    """The tokenizer, if there is one that is supported, and all that is not supported."""
+    tokenizer, problems = None, []
+    try:
+        tokenizer = files.tokenizer()
+    except UnsupportedError as error:
+        problems.append(str(error))
+    try:
+        files.check()
+    except UnsupportedError as error:
+        problems.append(str(error))
+    return tokenizer, tuple(problems)
+
+
+def _weight_files(path: Path) -> Sequence[Path]:
+    if not path.is_dir():
+        return [path]
+    if (path / SINGLE).is_file():
+        return [path / SINGLE]
+    return [path / name for name in sorted(set(read_index(path / INDEX).values()))]
+
+
+def _encodings(files: ModelFiles) -> tuple[EncodingUse, ...]:
+    tensors = sorted(files.source.tensors.values(), key=lambda t: t.encoding)
+    uses = []
+    for name, group in itertools.groupby(tensors, key=lambda t: t.encoding):
+        held = list(group)
+        weights = sum(math.prod(t.shape) for t in held)
+        uses.append(EncodingUse(name, name in ENCODINGS, len(held), weights, sum(t.nbytes for t in held)))
+    return tuple(sorted(uses, key=lambda use: -use.nbytes))
+
+
+def _layer_runs(files: ModelFiles) -> tuple[LayerRun, ...]:
+    runs = []
+    for layer, group in itertools.groupby(files.spec.layers):
+        m, ffn = layer.mixer, layer.ffn
+        runs.append(LayerRun(len(list(group)), m.kind, m.heads, m.kv_heads, m.head_dim, ffn.kind, ffn.width))
+    return tuple(runs)
+
+
+def _rope(files: ModelFiles) -> RopeUse:
+    elements = 2 * len(files.spec.layers[0].mixer.rope.inv_freq)
+    where, metadata = files.path.name, files.metadata
+    if files.is_gguf:
+        key = f"{files.spec.architecture}.rope"
+        base = optional(metadata, f"{key}.freq_base", float, where, 10000.0)
+        factors = "factors" if "rope_freqs.weight" in files.source.tensors else "none"
+        return RopeUse(base, elements, optional(metadata, f"{key}.scaling.type", str, where, factors))
+    scaling = metadata.get("rope_parameters") or metadata.get("rope_scaling")
+    table = scaling if isinstance(scaling, dict) else {}
+    base = optional(table, "rope_theta", float, where, optional(metadata, "rope_theta", float, where, 10000.0))
+    kind = optional(table, "rope_type", str, where) or optional(table, "type", str, where, "default")
+    return RopeUse(base, elements, "none" if kind == "default" else kind)
+
+
+def _tokenizer(files: ModelFiles, tokenizer: Tokenizer | None) -> TokenizerUse | None:
+    pre = _text(files, "tokenizer.ggml.pre", "")
+    if files.is_gguf:
+        kind = _text(files, "tokenizer.ggml.model", "")
+    elif tokenizer:
+        model = read_json(files.path / "tokenizer.json").get("model")
+        kind = str(model.get("type")) if isinstance(model, dict) else None
+    else:
+        kind = None
+    if kind is None:
+        return None
+    if tokenizer is None:
+        return TokenizerUse(kind, pre, None, None, False, ())
+
+    def special(token_id: int) -> SpecialToken:
+        return SpecialToken(token_id, tokenizer.token_bytes(token_id).decode(errors="replace"))
+
+    bos = None if tokenizer.bos_id is None else special(tokenizer.bos_id)
+    eos = tuple(special(i) for i in sorted(tokenizer.eos_ids))
+    return TokenizerUse(kind, pre, tokenizer.vocab_size, bos, tokenizer.add_bos, eos)
+
+
+def _text(files: ModelFiles, gguf_key: str, config_key: str) -> str | None:
+    """A string of the metadata; None where there is none."""
+    value = files.metadata.get(gguf_key if files.is_gguf else config_key)
+    return value if isinstance(value, str) else None
