@@ -59,7 +59,8 @@ class Worker:
         line = self.process.stdout.readline()
         if not line:
             tail = self.log.read_text(errors="replace").strip().splitlines()[-8:]
-            raise SystemExit("\n".join([f"the worker ended while asked to {do}; see {self.log}:", *tail]))
+            status = self.process.wait()
+            raise SystemExit("\n".join([f"worker ended ({status}) in {do}; {self.log}:", *tail]))
         return json.loads(line)
 
     def close(self) -> None:
