@@ -44,7 +44,7 @@ class Conversation:
         """Forgets the oldest turns until `question` and an answer fit; returns how many were forgotten.
 
         The answer may have `answer_tokens`, but claims no more than a quarter of the room. RequestError, and
-        nothing forgotten, where `question` does not fit even alone.
+        nothing forgotten, where `question` does not fit even without them.
         """
         most = reader.room - min(answer_tokens, reader.room // 4)
         for forgotten in range(len(self.turns) + 1):
@@ -52,6 +52,7 @@ class Conversation:
             tokens = len(reader.encode_chat(shorter.messages(question)))
             if tokens <= most:
                 break
+            most = reader.room // 2  # once it must forget, it makes room for several turns to come
         if tokens >= reader.room:
             room = f"the {reader.room} that fit leave no room for an answer"
             raise RequestError(f"the message comes to {tokens} tokens; {room}")

@@ -1,4 +1,4 @@
-"""What a model is, out of its headers: no weight is read, and what is not supported is listed, not refused."""
+"""What a model is, out of its headers: no weight is read, and what is not supported is told, not refused."""
 
 from __future__ import annotations
 
@@ -185,7 +185,8 @@ def _rope(files: ModelFiles) -> RopeUse:
         return RopeUse(base, elements, optional(metadata, f"{key}.scaling.type", str, where, factors))
     scaling = metadata.get("rope_parameters") or metadata.get("rope_scaling")
     table = scaling if isinstance(scaling, dict) else {}
-    base = optional(table, "rope_theta", float, where, optional(metadata, "rope_theta", float, where, 10000.0))
+    older = optional(metadata, "rope_theta", float, where, 10000.0)
+    base = optional(table, "rope_theta", float, where, older)
     kind = optional(table, "rope_type", str, where) or optional(table, "type", str, where, "default")
     return RopeUse(base, elements, "none" if kind == "default" else kind)
 
