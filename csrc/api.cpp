@@ -16,6 +16,7 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c") &&
          __builtin_cpu_supports("fma");
 }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
 bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 bool always() { return true; }
@@ -29,6 +30,7 @@ const Choice kChoices[] = {
 #if defined(__x86_64__)
     {&kIsaAvx512Bf16, has_avx512bf16},
     {&kIsaAvx512, has_avx512},
+    {&kIsaAvx2, has_avx2},
 #endif
     {&kIsaPortable, always},
 };
@@ -87,7 +89,7 @@ DRUT_API const DrutIsa* drut_isa(const char* name) {
   return nullptr;
 }
 
-DRUT_API Pool* drut_pool_create(int32_t threads) { return pool_create(threads); }
+DRUT_API Pool* drut_pool_create(int32_t threads, const int32_t* cpus, int32_t cpu_count) { return pool_create(threads, cpus, cpu_count); }
 DRUT_API void drut_pool_destroy(Pool* p) { pool_destroy(p); }
 
 DRUT_API int64_t drut_scratch_bytes(const DrutIsa* isa, int32_t k, int32_t vocab) { return isa->scratch_bytes(k, vocab); }

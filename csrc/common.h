@@ -16,6 +16,7 @@ struct DrutIsa {
 
 extern const DrutIsa kIsaPortable;
 #if defined(__x86_64__)
+extern const DrutIsa kIsaAvx2;
 extern const DrutIsa kIsaAvx512;
 extern const DrutIsa kIsaAvx512Bf16;
 #endif

@@ -33,8 +33,8 @@ DRUT_UNROLL
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           int32_t x = quad(act[r * groups], j);
-          sum[r][0] = idot(sum[r][0], w0, x);
-          sum[r][1] = idot(sum[r][1], w1, x);
+          sum[r][0] = idot8(sum[r][0], w0, x);
+          sum[r][1] = idot8(sum[r][1], w1, x);
         }
       }
     } else {
@@ -46,16 +46,16 @@ DRUT_UNROLL
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           int32_t x = quad(act[r * groups], 2 * j);
-          sum[r][0] = idot(sum[r][0], w0, x);
-          sum[r][1] = idot(sum[r][1], w1, x);
+          sum[r][0] = idot7(sum[r][0], w0, x);
+          sum[r][1] = idot7(sum[r][1], w1, x);
         }
         w0 = iand(ishr<4>(b0), low);
         w1 = iand(ishr<4>(b1), low);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           int32_t x = quad(act[r * groups], 2 * j + 1);
-          sum[r][0] = idot(sum[r][0], w0, x);
-          sum[r][1] = idot(sum[r][1], w1, x);
+          sum[r][0] = idot7(sum[r][0], w0, x);
+          sum[r][1] = idot7(sum[r][1], w1, x);
         }
       }
     }

@@ -1,12 +1,13 @@
 #include "pool.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <new>
-#include <thread>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -65,7 +66,8 @@ struct Pool {
   uint8_t* scratch = nullptr;
   int64_t scratch_bytes = 0;
   int count = 1;
-  std::vector<std::thread> threads;
+  std::vector<pthread_t> threads;
+  std::vector<int32_t> cpus;
 
   void work(int id) {
     FlushSubnormals mode;
@@ -120,18 +122,64 @@ void Worker::sync() {
   }
 }
 
-Pool* pool_create(int threads) {
+namespace {
+
+struct Start { Pool* pool; int id; };
+
+void bind(pthread_t thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
+void* serve(void* argument) {
+  Start start = *static_cast<Start*>(argument);
+  delete static_cast<Start*>(argument);
+  start.pool->serve(start.id);
+  return nullptr;
+}
+
+// A worker has its CPU to itself only if the caller is not there: move it away, then let it be free again.
+void leave_worker_cpus(const Pool* p) {
+  int here = sched_getcpu();
+  for (int id = 1; id < p->count; ++id) {
+    if (p->cpus.empty() || p->cpus[id % p->cpus.size()] != here) continue;
+    cpu_set_t before;
+    if (pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0 && CPU_ISSET(p->cpus[0], &before)) {
+      bind(pthread_self(), p->cpus[0]);
+      pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+Pool* pool_create(int threads, const int32_t* cpus, int cpu_count) {
   Pool* p = new (std::nothrow) Pool;
   if (!p) return nullptr;
+  p->cpus.assign(cpus, cpus + cpu_count);
   p->count = threads < 1 ? 1 : threads;
-  for (int id = 1; id < p->count; ++id) p->threads.emplace_back([p, id] { p->serve(id); });
+  for (int id = 1; id < p->count; ++id) {
+    pthread_t thread;
+    Start* start = new (std::nothrow) Start{p, id};
+    if (!start || pthread_create(&thread, nullptr, serve, start)) {
+      delete start;
+      pool_destroy(p);
+      return nullptr;
+    }
+    p->threads.push_back(thread);
+    // A new thread stays on its creator's CPU for long, where the two would only take turns.
+    if (cpu_count > 1) bind(thread, cpus[id % cpu_count]);
+  }
   return p;
 }
 
 void pool_destroy(Pool* p) {
   p->stop.store(true);
   p->publish();
-  for (std::thread& t : p->threads) t.join();
+  for (pthread_t t : p->threads) pthread_join(t, nullptr);
   delete p;
 }
 
@@ -145,6 +193,7 @@ void pool_run(Pool* p, Task task, void* data, uint8_t* scratch, int64_t scratch_
   p->scratch_bytes = scratch_bytes;
   p->shared.next.store(0, std::memory_order_relaxed);
   p->finished.store(0, std::memory_order_relaxed);
+  leave_worker_cpus(p);
   p->publish();
   p->work(0);
   for (int i = 0; p->finished.load(std::memory_order_acquire) != p->count - 1; ++i) {

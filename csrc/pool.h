@@ -24,7 +24,8 @@ struct alignas(64) Shared {
 
 using Task = void (*)(void* data, Worker& worker);
 
-Pool* pool_create(int threads);
+// Worker i runs on cpus[i % cpu_count] (none given: anywhere). Null where a thread cannot start.
+Pool* pool_create(int threads, const int32_t* cpus, int cpu_count);
 void pool_destroy(Pool*);
 int pool_threads(const Pool*);
 Shared& pool_shared(Pool*);

@@ -36,7 +36,7 @@ struct PinnedPool {
   Pool* pool;
   PinnedPool(Job& job, int threads) {
     sched_getaffinity(0, sizeof before, &before);
-    pool = pool_create(threads);
+    pool = pool_create(threads, nullptr, 0);
     if (pool) pool_run(pool, pin_task, &job, nullptr, 0);
   }
   ~PinnedPool() {

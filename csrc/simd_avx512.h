@@ -44,7 +44,8 @@ inline void store_int8(int8_t* p, V a) {
   __m512 x = _mm512_min_ps(_mm512_max_ps(a.v, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
   _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
 }
-inline I idot(I acc, I u8, int32_t four) { return {_mm512_dpbusd_epi32(acc.v, u8.v, _mm512_set1_epi32(four))}; }
+inline I idot8(I acc, I u8, int32_t four) { return {_mm512_dpbusd_epi32(acc.v, u8.v, _mm512_set1_epi32(four))}; }
+inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }
 #if defined(DRUT_NATIVE_BF16)
 inline void vstore_bf16(uint16_t* p, V rounded) {
   _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(rounded.v), 16)));

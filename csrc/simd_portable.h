@@ -55,7 +55,7 @@ inline void store_int8(int8_t* p, V a) {
   }
 }
 // acc + the dot of four unsigned bytes of each lane with the four signed bytes of `four`.
-inline I idot(I acc, I u8, int32_t four) {
+inline I idot8(I acc, I u8, int32_t four) {
   int8_t s[4];
   memcpy(s, &four, 4);
   LANES {
@@ -65,6 +65,7 @@ inline I idot(I acc, I u8, int32_t four) {
   }
   return acc;
 }
+inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }  // codes of at most 7 bits
 
 #undef V_MAP
 #undef I_MAP

@@ -80,7 +80,7 @@ def declare(library: ctypes.CDLL) -> None:
         "drut_abi_sizes": (i, [p, i]),
         "drut_isa_name": (ctypes.c_char_p, [i, p]),
         "drut_isa": (p, [ctypes.c_char_p]),
-        "drut_pool_create": (p, [i]),
+        "drut_pool_create": (p, [i, p, i]),
         "drut_pool_destroy": (None, [p]),
         "drut_scratch_bytes": (q, [p, i, i]),
         "drut_act_row_bytes": (q, [p, i]),

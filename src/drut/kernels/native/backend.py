@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.errors import UnsupportedError
 from drut.formats.encoding import Encoding
 from drut.kernels.backend import Backend, Executable, Limits
 from drut.kernels.kv import KvLayout
@@ -16,6 +17,7 @@ from drut.kernels.native.memory import Arena, reserve
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
 from drut.kernels.weight import padded
+from drut.machine import usable_cpus
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,10 @@ class NativeBackend(Backend):
         self.isa_handle = loaded.drut_isa(self.isa.encode())
         self.threads = threads
         self.execution = execution
-        self.workers: int | None = loaded.drut_pool_create(threads)
+        cpus = np.array(usable_cpus(), np.int32)
+        self.workers: int | None = loaded.drut_pool_create(threads, cpus.ctypes.data, len(cpus))
+        if self.workers is None:
+            raise UnsupportedError(f"{threads} threads cannot be started on this machine")
         self._arena = Arena()
 
     def describe(self) -> str:

@@ -1,0 +1,85 @@
+// The 16 logical lanes as two AVX2 registers of 8.
+#pragma once
+#include <immintrin.h>
+#include "numerics.h"
+
+#define DRUT_UNROLL _Pragma("GCC unroll 8")
+
+namespace {
+
+struct V { __m256 a, b; };
+struct I { __m256i a, b; };
+
+
+inline V vset(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline V vload(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void vstore(float* p, V x) { _mm256_storeu_ps(p, x.a); _mm256_storeu_ps(p + 8, x.b); }
+inline V vadd(V x, V y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+inline V vsub(V x, V y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+inline V vmul(V x, V y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+inline V vdiv(V x, V y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+inline V vfma(V x, V y, V z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+inline V vmax(V x, V y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+inline V vmin(V x, V y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+inline V vabs(V x) {
+  const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(x.a, mask), _mm256_and_ps(x.b, mask)};
+}
+inline V vselect_lt(V x, V y, V yes, V no) {
+  return {_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)),
+          _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))};
+}
+inline V vselect_nan(V x, V yes, V no) {
+  return {_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q)),
+          _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q))};
+}
+inline V vselect_first(int count, V yes, V no) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane);
+  __m256i high = _mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8), lane);
+  return {_mm256_blendv_ps(no.a, yes.a, _mm256_castsi256_ps(low)), _mm256_blendv_ps(no.b, yes.b, _mm256_castsi256_ps(high))};
+}
+inline V vload_half(const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
+}
+
+inline I iset(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I iload(const void* p) {
+  return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)};
+}
+inline I iand(I x, I y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+inline I iadd(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+inline I imax(I x, I y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
+inline int32_t imaximum(I x) {
+  __m256i m = _mm256_max_epi32(x.a, x.b);
+  __m128i h = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+  h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4e));
+  h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xb1));
+  return _mm_cvtsi128_si32(h);
+}
+template <int S> inline I ishl(I x) { return {_mm256_slli_epi32(x.a, S), _mm256_slli_epi32(x.b, S)}; }
+template <int S> inline I ishr(I x) { return {_mm256_srli_epi32(x.a, S), _mm256_srli_epi32(x.b, S)}; }
+inline V as_float(I x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+inline I as_int(V x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+inline V to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+inline void store_int8(int8_t* p, V x) {
+  V c = vmin(vmax(x, vset(-127.0f)), vset(127.0f));
+  __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(c.a), _mm256_cvtps_epi32(c.b));
+  words = _mm256_permute4x64_epi64(words, 0xd8);  // the pack works in 128-bit halves
+  _mm_storeu_si128((__m128i*)p, _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u8, s8), _mm256_set1_epi16(1)));
+}
+// Codes of at most 7 bits: a pair of products stays within 16 bits (2 * 127 * 127).
+inline I idot7(I acc, I u8, int32_t four) {
+  __m256i s = _mm256_set1_epi32(four);
+  return {dot_bytes(acc.a, u8.a, s), dot_bytes(acc.b, u8.b, s)};
+}
+// Codes of 8 bits, the top bit apart: a pair of 255 * 127 would saturate.
+inline I idot8(I acc, I u8, int32_t four) {
+  const I low = iset(0x7f7f7f7f), top = iset(int32_t(0x80808080));
+  return idot7(idot7(acc, iand(u8, low), four), iand(u8, top), four);
+}
+
+}  // namespace
