@@ -139,12 +139,8 @@ def test_what_no_longer_fits_is_forgotten_oldest_first_with_one_notice(capsys):
         chat.handle(letter * 10)
     assert capsys.readouterr().err == ""
     chat.handle("e" * 10)
-    assert capsys.readouterr().err == (
-        "the oldest 3 turns are forgotten: the conversation no longer fits 90 tokens\n"
-    )
-    assert model.heard[-1] == say(
-        ("user", "d" * 10), ("assistant", "x" * 10), ("user", "e" * 10), system="s" * 5
-    )
+    assert capsys.readouterr().err == ("the oldest 3 turns are forgotten: the conversation no longer fits 90 tokens\n")
+    assert model.heard[-1] == say(("user", "d" * 10), ("assistant", "x" * 10), ("user", "e" * 10), system="s" * 5)
     chat.handle("f" * 10)
     assert capsys.readouterr().err == ""
 
@@ -196,7 +192,7 @@ def test_a_piped_talk_is_its_answers_a_line_each(tiny, capsys, monkeypatch):
 
 def test_a_long_talk_and_a_message_that_never_fits(tiny, capsys, monkeypatch):
     pipe_in(monkeypatch, ("y" * 40 + "\n") * 4 + "z" * CONTEXT + "\n")
-    assert main(["chat", tiny, "--max-tokens", "20"]) == 2
+    assert main(["chat", tiny, "--max-tokens", "20", "--temperature", "0"]) == 2
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 4
     assert f"forgotten: the conversation no longer fits {CONTEXT} tokens\n" in err
@@ -257,18 +253,22 @@ class Terminal:
         os.close(side)
         self.seen = ""
 
-    def until(self, words: str) -> str:
-        """What is shown up to `words`."""
+    def until(self, words: str) -> None:
+        """Waits until `words` are shown, and drops what is shown up to them."""
         deadline = time.monotonic() + 30
         while words not in self.seen:
             assert time.monotonic() < deadline, self.seen
             if select.select([self.fd], [], [], 0.2)[0]:
                 self.seen += os.read(self.fd, 4096).decode(errors="replace")
-        before, _, self.seen = self.seen.partition(words)
-        return before
+        self.seen = self.seen.partition(words)[2]
 
-    def type(self, text: str) -> None:
+    def type(self, text: str, end: str) -> None:
+        """Types `text`, then `end` once readline has shown that it waits for keys: what it does not wait for, be
+        it a line end that follows too fast or an interrupt, it may look at only when the next key comes."""
         os.write(self.fd, text.encode())
+        self.until(text)
+        time.sleep(0.1)
+        os.write(self.fd, end.encode())
 
 
 def test_at_a_terminal(tiny, tmp_path):
@@ -276,13 +276,13 @@ def test_at_a_terminal(tiny, tmp_path):
     terminal = Terminal("chat", tiny, "--max-tokens", "12")
     try:
         terminal.until(">>> ")
-        terminal.type("hello\r")
+        terminal.type("hello", "\r")
         terminal.until("12 tokens, the first after ")
         terminal.until(">>> ")
-        terminal.type("\x03")
+        terminal.type("half a mess", "\x03")
         terminal.until("Ctrl-C again or Ctrl-D leaves")
         terminal.until(">>> ")
-        terminal.type("/quit\r")
+        terminal.type("/quit", "\r")
         assert terminal.process.wait(10) == 0
     finally:
         terminal.process.kill()
