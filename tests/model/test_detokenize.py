@@ -129,6 +129,7 @@ def test_the_match_that_ends_first_wins_and_then_the_order_of_the_list():
     assert StopChecker(["abcd", "bc"]).push("xabcd") == ("xa", True)
     assert StopChecker(["ab", "b"]).push("xab") == ("x", True)
     assert StopChecker(["b", "ab"]).push("xab") == ("xa", True)
+    assert StopChecker(["ab", "b", "ab"]).push("xab") == ("x", True)
 
 
 def test_nothing_follows_a_stop():

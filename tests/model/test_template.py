@@ -236,79 +236,117 @@ def test_no_way_out_of_the_sandbox(source):
         render(source)
 
 
-A_LOT = "'a' * 8000000"
+A_LOT = "{% set a = 'a' * 8000000 %}"
+R = "{% set r = range(99999) %}"
+LISTS = "{% set a = range(49999) | list %}{% set b = range(49999) | list %}"
 DOUBLING = "{{% set ns = namespace(x={start}) %}}{{% for i in range(99) %}}{step}{{% endfor %}}{{{{ ns.x }}}}"
+DOUBLE = {
+    "+": "{% set ns.x = ns.x + ns.x %}",
+    "*": "{% set ns.x = ns.x * ns.x %}",
+    "~": "{% set ns.x = ns.x ~ ns.x %}",
+    "%": "{% set ns.x = '%s%s' % (ns.x, ns.x) %}",
+    "set": "{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}",
+    "join": "{% set ns.x = [ns.x, ns.x] | join %}",
+    "replace": "{% set ns.x = ns.x.replace('a', 'aa') %}",
+    "list": "{% set ns.x = [ns.x, ns.x] %}",
+    "dict": "{% set ns.x = {1: ns.x, 2: ns.x} %}",
+    "tuple": "{% set ns.x = (ns.x,) %}",
+}
 HOSTILE = {
-    "nested loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-    "filtered loop": "{% for a in range(99999) %}{% for b in range(99999) if 0 %}{% endfor %}{% endfor %}",
-    "loop with else": "{% for a in range(99999) recursive %}{{ loop(range(9)) if a == 0 }}{% endfor %}" * 99,
-    "long range": "{% for a in range(10 ** 9) %}{% endfor %}",
-    "branching macro": "{% macro f(n) %}.{{ f(n-1) ~ f(n-1) if n }}{% endmacro %}{{ f(40) }}",
-    "branching loop": "{% for x in [1, 2] recursive %}{{ loop([1, 2]) }}{% endfor %}",
-    "text times": "{{ 'a' * 10 ** 9 }}",
-    "list times": "{{ [0] * 10 ** 9 }}",
-    "list times turned": "{{ 10 ** 9 * (0,) }}",
-    "power": "{{ 10 ** (10 ** 10) }}",
-    "big number": DOUBLING.format(start=10, step="{% set ns.x = ns.x * ns.x %}"),
-    "text doubling by +": DOUBLING.format(start="'aa'", step="{% set ns.x = ns.x + ns.x %}"),
-    "text doubling by ~": DOUBLING.format(start="'aa'", step="{% set ns.x = ns.x ~ ns.x %}"),
-    "text doubling by %": DOUBLING.format(start="'aa'", step="{% set ns.x = '%s%s' % (ns.x, ns.x) %}"),
-    "text doubling by set": DOUBLING.format(
-        start="'aa'", step="{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}"
-    ),
-    "text doubling by join": DOUBLING.format(start="'aa'", step="{% set ns.x = [ns.x, ns.x] | join %}"),
-    "text doubling by replace": DOUBLING.format(start="'a'", step="{% set ns.x = ns.x.replace('a', 'aa') %}"),
-    "list doubling": DOUBLING.format(start="[1]", step="{% set ns.x = ns.x + ns.x %}"),
-    "tree": DOUBLING.format(start="[1]", step="{% set ns.x = [ns.x, ns.x] %}"),
-    "tree of dicts": DOUBLING.format(start="{}", step="{% set ns.x = {1: ns.x, 2: ns.x} %}"),
-    "tree by filter": DOUBLING.format(start="[1]", step="{% set ns.x = [ns.x] | map('list') | list * 2 %}"),
-    "deep": DOUBLING.format(start="(1,)", step="{% set ns.x = (ns.x,) %}"),
-    "replace": "{{ ('a' * 99999) | replace('a', 'b' * 99999) }}",
-    "replace nothing": "{{ ('a' * 99999).replace('', 'b' * 99999) }}",
-    "join": "{{ range(99999) | join('b' * 99999) }}",
-    "join of a text": "{{ ('b' * 99999).join(range(99999) | map('string')) }}",
-    "width": "{{ '%1000000000d' % 1 }}",
-    "width from the values": "{{ '%*d' % (1000000000, 1) }}",
-    "width after a nested name": "{{ '%((a))99999999d' % {'(a)': 1} }}",
-    "many widths": "{{ '%999d' * 99999 % 1 }}",
-    "format filter": "{{ '%1000000000d' | format(1) }}",
-    "indent": "{{ 'a' | indent(1000000000, true) }}",
-    "indent of lines": "{{ ('\n' * 4000000) | indent(60, true, true) }}",
-    "json indent": "{{ [1] | tojson(indent=1000000000) }}",
-    "round": "{{ 5 | round(-1000000000) }}",
-    "strip": "{% set a = " + A_LOT + " %}{{ a.strip('b' * 8000000 ~ 'a') }}",
-    "trim": "{% set a = " + A_LOT + " %}{{ a | trim('b' * 8000000 ~ 'a') }}",
-    "rfind": "{{ ('b' ~ 'a' * 4000000).rfind('a' * 2000000) }}",
-    "split": "{{ ('a ' * 4000000).split() }}",
-    "split by": "{{ ('a' * 8000000).split('a') }}",
-    "lines": "{{ ('\n' * 8000000).splitlines() }}",
-    "letters": "{{ ('é' * 8000000) | list }}",
-    "sorted letters": "{{ (" + A_LOT + ") | sort }}",
-    "selected letters": "{{ (" + A_LOT + ") | select('none') | list }}",
-    "titles": "{{ ('a ' * 4000000) | title }}",
-    "arguments": "{{ cycler(*('é' * 8000000)) }}",
-    "block filter": "{% filter replace('a', 'b' * 4000000 ~ 'b') %}aaaa{% endfilter %}",
-    "many comparisons": "{% set a = range(49999) | list %}" + "{% set b = a[:] == a[:] %}" * 500,
-    "many copies": "{% set a = " + A_LOT + " %}" + "{% set b = a[1:] %}" * 20,
-    "many texts": "{% macro m(a) %}" + "{{ a }}" * 200 + "{% endmacro %}{{ m(range(40000) | list) }}",
-    "long output": "{% for i in range(99999) %}{{ 'a' * 999 }}{% endfor %}",
-    "large output": "{% set a = " + A_LOT + " %}{{ a }}{{ a }}",
-}  # fmt: skip
+    "ran longer": {
+        "loops": R + "{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}",
+        "filtered loop": R + "{% for a in r if " + "r.x or " * 150 + "0 %}{% endfor %}",
+        "recursive loop": R + "{% for a in [r] recursive %}{{ loop(r) if a is iterable }}{% endfor %}" * 99,
+        "branching macro": "{% macro f(n) %}.{{ f(n-1) ~ f(n-1) if n }}{% endmacro %}{{ f(40) }}",
+        "comparisons": LISTS + "{% set c = 'x' in a %}" * 1200,
+        "tests": LISTS + "{% set c = a is eq b %}" * 500,
+        "filters": LISTS + "{% set c = a | sort %}" * 300,
+        "chain of filters": "{{ range(99999)" + " | map('string')" * 60 + " | list }}",
+        "texts": LISTS + "{% macro m() %}" + "{{ a }}" * 200 + "{% endmacro %}{{ m() }}",
+    },
+    "made a text": {
+        "*": "{{ 'a' * 10 ** 9 }}",
+        "doubling by +": DOUBLING.format(start="'aa'", step=DOUBLE["+"]),
+        "doubling by ~": DOUBLING.format(start="'aa'", step=DOUBLE["~"]),
+        "doubling by %": DOUBLING.format(start="'aa'", step=DOUBLE["%"]),
+        "doubling by set": DOUBLING.format(start="'aa'", step=DOUBLE["set"]),
+        "doubling by replace": DOUBLING.format(start="'a'", step=DOUBLE["replace"]),
+        "~": A_LOT + "{{ " + "a ~ " * 200 + "a }}",
+        "replace": "{{ ('a' * 99999) | replace('a', 'b' * 99999) }}",
+        "replace nothing": "{{ ('a' * 99999).replace('', 'b' * 99999) }}",
+        "join": "{{ range(99999) | join('b' * 99999) }}",
+        "join of a text": "{{ ('b' * 99999).join(range(9999) | map('string')) }}",
+        "many widths": "{{ '%999d' * 99999 % 1 }}",
+        "indent of lines": "{% set a = ('\n' * 99990) | indent(60, true, true) %}{{ a ~ a }}",
+        "block filter": "{% filter replace('a', 'b' * 4000000 ~ 'b') %}aaaa{% endfilter %}",
+        "many outputs": "{% for i in range(99999) %}{{ 'a' * 999 }}{% endfor %}",
+        "large outputs": A_LOT + "{{ a }}{{ a }}",
+    },
+    "made more than": {"copies": A_LOT + "{% set b = a[1:] %}" * 20},
+    "made a list": {
+        "*": "{{ [0] * 10 ** 9 }}",
+        "* turned": "{{ 10 ** 9 * (0,) }}",
+        "doubling by +": DOUBLING.format(start="[1]", step=DOUBLE["+"]),
+        "doubling by join": DOUBLING.format(start="'aa'", step=DOUBLE["join"]),
+        "tree of lists": DOUBLING.format(start="[1]", step=DOUBLE["list"]),
+        "tree of dicts": DOUBLING.format(start="{}", step=DOUBLE["dict"]),
+        "deep": DOUBLING.format(start="(1,)", step=DOUBLE["tuple"]),
+        "texts": "{% set a = 'a' * 4000000 %}{% set b = [a, a, a] %}",
+        "split": "{{ ('a ' * 4000000).split() }}",
+        "split by": "{{ ('a' * 8000000).split('a') }}",
+        "lines": "{{ ('\n' * 8000000).splitlines() }}",
+        "letters": "{{ ('é' * 8000000) | list }}",
+        "sorted letters": A_LOT + "{{ a | sort }}",
+        "selected letters": A_LOT + "{{ a | select('none') | list }}",
+        "joined letters": A_LOT + "{{ a | join }}",
+        "titles": "{{ ('a ' * 4000000) | title }}",
+        "arguments": "{{ cycler(*('é' * 8000000)) }}",
+    },
+    "made a number": {
+        "**": "{{ 10 ** (10 ** 10) }}",
+        "doubling by *": DOUBLING.format(start=10, step=DOUBLE["*"]),
+    },
+    "searched": {
+        "strip": A_LOT + "{{ a.strip('b' * 8000000 ~ 'a') }}",
+        "trim": A_LOT + "{{ a | trim('b' * 8000000 ~ 'a') }}",
+        "rfind": "{{ ('b' ~ 'a' * 4000000).rfind('a' * 2000000) }}",
+    },
+    "conversion": {
+        "width": "{{ '%1000000000d' % 1 }}",
+        "width by filter": "{{ '%1000000000d' | format(1) }}",
+        "width from the values": "{{ '%*d' % (1000000000, 1) }}",
+        "width after a nested name": "{{ '%((a))99999999d' % {'(a)': 1} }}",
+    },
+    "more than 64": {
+        "indent": "{{ 'a' | indent(1000000000, true) }}",
+        "json": "{{ [1] | tojson(indent=1000000000) }}",
+        "round": "{{ 5 | round(-1000000000) }}",
+    },
+    "Range too big": {"range": "{% for a in range(10 ** 9) %}{% endfor %}"},
+    "RecursionError": {"loop": "{% for x in [1, 2] recursive %}{{ loop([1, 2]) }}{% endfor %}"},
+}
+CASES = [(said, source) for said, sources in HOSTILE.items() for source in sources.values()]
+NAMES = [f"{said}: {name}" for said, sources in HOSTILE.items() for name in sources]
 
 
-@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_template_ends_soon_with_one_line(source):
-    template = ChatTemplate(source, time_limit_s=0.1)
+@pytest.mark.parametrize(("said", "source"), CASES, ids=NAMES)
+def test_a_hostile_template_ends_soon_with_one_line(said, source):
+    template = ChatTemplate(source, time_limit_s=0.1 if said == "ran longer" else 5)
     start = time.thread_time()
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(RequestError, match=said) as caught:
         template.render(HELLO)
     assert time.thread_time() - start < 1
     assert one_line(caught)
 
 
+def test_a_namespace_does_not_spell_what_it_holds():
+    assert render("{{ namespace(x='a' * 99) }}") == "<Namespace>"
+
+
 def test_the_limit_holds_in_several_threads_at_once():
     template = ChatTemplate(
-        "{% if messages[0].content == 'loop' %}" + HOSTILE["nested loops"] + "{% endif %}ok", time_limit_s=0.3
+        "{% if messages[0].content == 'loop' %}" + HOSTILE["ran longer"]["loops"] + "{% endif %}ok",
+        time_limit_s=0.3,
     )
     results = {}
 

@@ -25,7 +25,7 @@ def train(pre):
     trainer = trainers.BpeTrainer(
         vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    trainee.train_from_iterator(TEXTS, trainer)
+    trainee.train_from_iterator((*TEXTS, *TEXTS), trainer)
     model = json.loads(trainee.to_str())["model"]
     return model["vocab"], [tuple(merge) for merge in model["merges"]]
 
