@@ -258,7 +258,7 @@ HOSTILE = {
         "filtered loop": R + "{% for a in r if " + "r.x or " * 150 + "0 %}{% endfor %}",
         "recursive loop": R + "{% for a in [r] recursive %}{{ loop(r) if a is iterable }}{% endfor %}" * 99,
         "branching macro": "{% macro f(n) %}.{{ f(n-1) ~ f(n-1) if n }}{% endmacro %}{{ f(40) }}",
-        "comparisons": LISTS + "{% set c = 'x' in a %}" * 1200,
+        "comparisons": LISTS + "{% set c = 'x' in a or 'x' in b or 'x' in a or 'x' in b %}" * 700,
         "tests": LISTS + "{% set c = a is eq b %}" * 500,
         "filters": LISTS + "{% set c = a | sort %}" * 300,
         "chain of filters": "{{ range(99999)" + " | map('string')" * 60 + " | list }}",
