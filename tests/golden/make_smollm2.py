@@ -5,6 +5,8 @@
 
 smollm2.npz       a 64-token prompt: the best id at each position, fp32 logits of the last four (2048 ids)
 smollm2_nll.json  mean negative log-likelihood (nats a token) of each of 16 windows of 512 WikiText-2 tokens
+
+Needs torch, transformers and gguf; what it writes is read without them.
 """
 
 from __future__ import annotations
