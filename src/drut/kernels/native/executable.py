@@ -47,7 +47,8 @@ class NativeExecutable(Executable):
     def _make_context(self, widest: int) -> abi.Context:
         backend, limits = self._backend, self._limits
         lib = backend.library
-        acts = reserve(limits.rows * lib.drut_act_row_bytes(backend.isa_handle, widest))
+        most = max(limits.rows, limits.samples)  # a row may be sampled more than once
+        acts = reserve(most * lib.drut_act_row_bytes(backend.isa_handle, widest))
         scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab)
         scratch = reserve(backend.threads * scratch_bytes)
         self._keep += [acts, scratch]
