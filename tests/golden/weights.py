@@ -21,7 +21,7 @@ NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
 
 # Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is
 # far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
-GAIN = {"q_proj": 1.5, "k_proj": 1.5, "lm_head": 3.0}
+GAIN = {"q_proj": 1.5, "k_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0}
 
 
 def config(name: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def token_ids(name: str, purpose: str, count: int) -> list[int]:
 
 
 def shapes(cfg: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes (outermost first) of a Llama-like checkpoint's tensors."""
+    """Names and shapes (outermost first) of a checkpoint's tensors: Llama's, and those Qwen adds to them."""
     hidden, ffn, vocab = cfg["hidden_size"], cfg["intermediate_size"], cfg["vocab_size"]
     head = cfg.get("head_dim") or hidden // cfg["num_attention_heads"]
     q, kv = cfg["num_attention_heads"] * head, cfg["num_key_value_heads"] * head
@@ -54,6 +54,13 @@ def shapes(cfg: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield layer + "self_attn.q_proj.weight", (q, hidden)
         yield layer + "self_attn.k_proj.weight", (kv, hidden)
         yield layer + "self_attn.v_proj.weight", (kv, hidden)
+        if cfg["model_type"] == "qwen2":
+            yield layer + "self_attn.q_proj.bias", (q,)
+            yield layer + "self_attn.k_proj.bias", (kv,)
+            yield layer + "self_attn.v_proj.bias", (kv,)
+        if cfg["model_type"] == "qwen3":
+            yield layer + "self_attn.q_norm.weight", (head,)
+            yield layer + "self_attn.k_norm.weight", (head,)
         yield layer + "self_attn.o_proj.weight", (hidden, q)
         yield layer + "post_attention_layernorm.weight", (hidden,)
         yield layer + "mlp.gate_proj.weight", (ffn, hidden)
@@ -72,10 +79,13 @@ def tensors(name: str) -> Iterator[tuple[str, F32]]:
         # it: a uniform from 24 bits is exact in fp32, a normal is not.
         raw = raw_stream(name, tensor).random_raw(math.prod(shape)) >> np.uint64(40)
         uniform = (raw.astype(np.float32) * np.float32(2.0**-23) - np.float32(1)).reshape(shape)
-        if len(shape) == 1:
-            yield tensor, np.float32(1) + uniform * np.float32(0.25)
-            continue
         part = tensor.split(".")[-2]
+        if tensor.endswith(".bias"):
+            yield tensor, uniform
+            continue
+        if len(shape) == 1:
+            yield tensor, np.float32(GAIN.get(part, 1.0)) * (np.float32(1) + uniform * np.float32(0.25))
+            continue
         std = GAIN.get(part, 1.0) / math.sqrt(shape[1])
         if part == "embed_tokens":
             std = GAIN["lm_head"] / math.sqrt(shape[1]) if cfg["tie_word_embeddings"] else 1.0

@@ -1,0 +1,220 @@
+"""From metadata to a spec, and from roles to tensors; what a family cannot run is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drut.errors import DrutError, ModelFileError, UnsupportedError
+from drut.model.families import family_of_gguf, family_of_hf
+from drut.model.families.table import Stored
+from drut.model.roles import expected_shapes
+from drut.model.spec import ModelSpec
+from drut.model.weights.loader import check_tensors
+from drut.model.weights.source import TensorInfo
+from tests.golden import as_gguf
+from tests.golden.weights import NAMES, config, tensors
+
+PLAIN = [name for name in NAMES if name != "llama3_gqa"]  # whose rope a GGUF file keeps in its keys
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclasses.dataclass
+class Source:
+    """A weight file of fp32 tensors."""
+
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        return {name: TensorInfo(name, a.shape, "F32", 0, a.nbytes) for name, a in self.arrays.items()}
+
+    def raw(self, name: str) -> np.ndarray:
+        return self.arrays[name].reshape(-1).view(np.uint8)
+
+    def release(self, name: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def hf(cfg: dict[str, object]) -> ModelSpec:
+    return family_of_hf(cfg["architectures"][0]).from_hf(cfg, "tiny")
+
+
+def gguf(
+    name: str, changes: Mapping[str, object] = NOTHING, extra: Mapping[str, np.ndarray] = NOTHING
+) -> ModelSpec:
+    metadata = as_gguf.metadata(name) | changes
+    source = Source(dict(as_gguf.stored(name)) | extra)
+    return family_of_gguf(metadata["general.architecture"]).from_gguf(metadata, source, "tiny")
+
+
+def test_qwen2_has_biases_and_qwen3_norms() -> None:
+    two, three = hf(config("qwen2_tied")).layers[0].mixer, hf(config("qwen3_gqa")).layers[0].mixer
+    assert (two.qkv_bias, two.qk_norm, two.head_dim) == (True, False, 16)
+    assert (three.qkv_bias, three.qk_norm, three.head_dim) == (False, True, 48)
+
+
+def test_heads_of_a_qwen3_config_without_their_size_have_128_elements() -> None:
+    cfg = config("qwen3_gqa")
+    del cfg["head_dim"]
+    assert hf(cfg).layers[0].mixer.head_dim == 128
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_both_containers_tell_the_same_spec(name: str) -> None:
+    ours, theirs = hf(config(name)), gguf(name)
+    assert dataclasses.replace(ours, architecture=theirs.architecture) == theirs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_tensor_has_its_role(name: str) -> None:
+    spec = hf(config(name))
+    family = family_of_hf(spec.architecture)
+    for table, stored in (
+        (family.hf_table(spec), tensors(name)),
+        (family.gguf_table(spec), as_gguf.stored(name)),
+    ):
+        arrays = {tensor: array for tensor, array in stored if tensor != "rope_freqs.weight"}
+        assert table.keys() == expected_shapes(spec).keys()
+        assert sorted(s.name for s in table.values()) == sorted(arrays)
+        check_tensors(spec, Source(arrays), table, "tiny")
+
+
+@given(heads=st.integers(1, 5), half=st.integers(1, 6), width=st.integers(1, 3))
+def test_interleaved_rows_come_back_in_order(heads: int, half: int, width: int) -> None:
+    rows = np.arange(heads * 2 * half * width).reshape(-1, width)
+    stored = rows.reshape(heads, 2, half, width).swapaxes(1, 2).reshape(rows.shape)
+    order = Stored("q", interleaved_heads=heads).row_order(len(rows))
+    assert order is not None
+    assert np.array_equal(stored[order], rows)
+
+
+def test_only_llama_files_interleave_rows() -> None:
+    llama, qwen = hf(config("llama3_gqa")), hf(config("qwen2_tied"))
+    interleaved = {r: s.interleaved_heads for r, s in family_of_gguf("llama").gguf_table(llama).items()}
+    assert {r: n for r, n in interleaved.items() if n} == {
+        f"layers.{i}.{role}": heads for i in range(2) for role, heads in (("q", 4), ("k", 2))
+    }
+    assert not any(s.interleaved_heads for s in family_of_gguf("qwen2").gguf_table(qwen).values())
+
+
+WINDOWED = {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 2}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        WINDOWED,
+        WINDOWED | {"max_window_layers": 0, "use_sliding_window": False},
+        WINDOWED | {"max_window_layers": 0, "sliding_window": 1024},
+        WINDOWED | {"max_window_layers": 0, "sliding_window": None},
+        WINDOWED | {"max_window_layers": 0, "layer_types": ["full_attention"] * 2},
+    ],
+    ids=["past the last layer", "unused", "as wide as the context", "none", "types say full"],
+)
+def test_windows_that_no_layer_has_are_accepted(changes: dict[str, object]) -> None:
+    assert hf(config("qwen2_tied") | changes) == hf(config("qwen2_tied"))
+
+
+REFUSED_HF = [
+    ("qwen2_tied", WINDOWED | {"max_window_layers": 1}, "use_sliding_window with max_window_layers 1 of 2"),
+    ("qwen3_gqa", WINDOWED | {"max_window_layers": 0, "layer_types": None}, "use_sliding_window"),
+    ("qwen3_gqa", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types: 'sliding_attention'"),
+    ("qwen3_gqa", {"attention_bias": True}, "attention_bias"),
+    ("qwen3_gqa", {"architectures": ["Qwen3MoeForCausalLM"]}, "Qwen3MoeForCausalLM"),
+    ("qwen2_tied", {"rope_scaling": {"type": "yarn", "factor": 4.0}}, "'yarn'"),
+    ("qwen3_gqa", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0}}, "'yarn'"),
+    ("qwen2_tied", {"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
+    ("qwen2_tied", {"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+    ("mistral_mqa", {"sliding_window": 64}, "sliding_window 64"),
+    ("llama_tied", {"attention_bias": True}, "attention_bias"),
+    ("llama_tied", {"mlp_bias": True}, "mlp_bias"),
+]
+REFUSED_GGUF = [
+    ("qwen2_tied", {"qwen2.rope.scaling.type": "yarn"}, "'yarn'"),
+    ("qwen3_gqa", {"qwen3.attention.sliding_window": 64}, "qwen3.attention.sliding_window 64"),
+    ("qwen3_gqa", {"qwen3.expert_count": 8}, "qwen3.expert_count"),
+    ("qwen3_gqa", {"qwen3.attention.value_length": 64}, "qwen3.attention.value_length"),
+    ("qwen2_tied", {"general.architecture": "qwen2moe"}, "'qwen2moe'"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "said"), REFUSED_HF, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_config_is_refused_by_name(name: str, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        hf(config(name) | changes)
+
+
+@pytest.mark.parametrize(("name", "changes", "said"), REFUSED_GGUF, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_gguf_file_is_refused_by_name(name: str, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        gguf(name, changes)
+
+
+def test_a_model_without_heads_is_damaged() -> None:
+    with pytest.raises(ModelFileError, match="num_attention_heads is 0"):
+        hf(config("qwen2_tied") | {"num_attention_heads": 0})
+    with pytest.raises(ModelFileError, match=r"qwen2\.attention\.head_count is 0"):
+        gguf("qwen2_tied", {"qwen2.attention.head_count": 0})
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"), [("qwen3_gqa", "blk.0.attn_q.bias"), ("qwen2_tied", "blk.1.attn_output.bias"),
+                         ("llama_tied", "blk.0.attn_q.bias")]
+)
+def test_a_bias_the_family_would_leave_out_is_refused(name: str, tensor: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"tensor '{tensor}'"):
+        gguf(name, extra={tensor: np.zeros(96, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"), [("qwen2_tied", "blk.1.attn_k.bias"), ("qwen3_gqa", "blk.0.attn_q_norm.weight")]
+)
+def test_a_missing_bias_or_norm_is_named(name: str, tensor: str) -> None:
+    spec, arrays = gguf(name), dict(as_gguf.stored(name))
+    del arrays[tensor]
+    with pytest.raises(ModelFileError, match=f"tensor '{tensor}' is missing"):
+        check_tensors(spec, Source(arrays), family_of_gguf(spec.architecture).gguf_table(spec), "tiny")
+
+
+WORDS = st.text("ab\n\0é", max_size=3)
+NUMBERS = st.one_of(st.integers(-3, 3), st.integers(-(2**70), 2**70), st.floats())
+ROPE = st.dictionaries(st.sampled_from(["rope_type", "rope_theta", "factor"]), st.one_of(NUMBERS, WORDS))
+JUNK = st.one_of(st.none(), st.booleans(), NUMBERS, WORDS, st.lists(st.one_of(NUMBERS, WORDS), max_size=2), ROPE)
+
+
+def complaint(make: Callable[[], object]) -> str:
+    """What `make` says against its metadata; nothing if it takes it. Any other error passes through."""
+    try:
+        make()
+    except DrutError as error:
+        return str(error)
+    return "tiny: "
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), name=st.sampled_from(["qwen2_tied", "qwen3_gqa", "llama3_gqa"]), junk=JUNK)
+def test_junk_in_a_config_is_a_spec_or_one_line(data: st.DataObject, name: str, junk: object) -> None:
+    keys = config(name).keys() | {"head_dim", "layer_types", "rope_scaling", "rope_parameters"}
+    key = data.draw(st.sampled_from(sorted(keys - {"architectures"})))
+    said = complaint(lambda: hf(config(name) | {key: junk}))
+    assert said.startswith("tiny: ")
+    assert "\n" not in said
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data(), junk=JUNK)
+def test_junk_in_gguf_keys_is_a_spec_or_one_line(data: st.DataObject, junk: object) -> None:
+    keys = [key for key in as_gguf.metadata("qwen3_gqa") if key.startswith("qwen3.")]
+    key = data.draw(st.sampled_from(keys))
+    said = complaint(lambda: gguf("qwen3_gqa", {key: junk}))
+    assert said.startswith("tiny: ")
+    assert "\n" not in said
