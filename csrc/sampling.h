@@ -117,10 +117,13 @@ inline int sample_row(const float* logits, int vocab, const SampleParams& s, uin
   *status = finite ? 0 : 1;
   if (!finite) return 0;
   if (s.temperature == 0.0f) return first_equal(logits, vocab, top);
+  float scaled = top / s.temperature;
+  // Past the largest float all differences dwarf the noise: greedy.
+  if (!(scaled - scaled == 0.0f)) return first_equal(logits, vocab, top);
+  top = scaled;
   int padded = (vocab + 15) & ~15;
   float* z = reinterpret_cast<float*>(scratch);
   for (int i = 0; i < vocab; ++i) z[i] = logits[i] / s.temperature;
-  top = top / s.temperature;
   auto score = [&](float value, int id) {
     return value + num::gumbel(s.seed, s.position, s.choice, uint32_t(id), 0);
   };

@@ -1,12 +1,13 @@
 """Plans of a few operations on any backend: arbitrary matrices and activations in, buffers out.
 
 Activations are the rows of an F32 embedding table, so that they arrive exactly; arbitrary logits come out of a head
-whose norm and product are exact (`LogitsRig`).
+whose norm and product are exact (`Sampler`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from drut.kernels.native import library
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.numpy.numbers import to_bf16
-from drut.kernels.ops import Buffer, Embed, GateUp, Head, Op, Project
+from drut.kernels.ops import Buffer, Embed, GateUp, Head, Op, Project, Sample
 from drut.kernels.plan import Plan, Recorder
 from drut.kernels.weight import Matrix
 
@@ -188,3 +189,45 @@ def assert_same_bits(actual: F32, expected: F32, what: str = "") -> None:
         at = tuple(int(i) for i in np.argwhere(differ)[0])
         raise AssertionError(f"{what}: {int(differ.sum())} of {differ.size} differ, first at {at}: "
                              f"{actual[at]!r} for {expected[at]!r}")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How one token is drawn from row `row` of the logits, which stands at position `row`."""
+
+    row: int = 0
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    choice: int = 0
+
+
+class Sampler:
+    """Draws from given logits: the head multiplies rows of a unit matrix, exactly, by the logits as its weights."""
+
+    def __init__(self, backend: Backend, logits: F32, samples: int) -> None:
+        """`logits` (1, vocab), which may be anything, or (4, vocab) or (16, vocab) of finite numbers."""
+        rows, vocab = logits.shape
+        assert rows in (1, 4, 16), "the norm of a unit row is exact for powers of four"
+        norm = np.full(rows, rows**-0.5, np.float32)
+        plan = head_plan(backend, np.eye(rows), norm, 0.0, floats(logits.T), Sample(vocab))
+        self._rows, self._ran = rows, Ran(backend, plan, rows=rows, samples=samples)
+
+    def draw(self, draws: Sequence[Draw]) -> StepOutput:
+        step = self._ran.step
+        step.clear()
+        step.add_sequence(range(self._rows), 0, [0], 0)
+        for d in draws:
+            step.add_sample(d.row, d, d.seed, d.choice)
+        tokens, finite = self._ran.executable.run(step)
+        return StepOutput(tokens.copy(), finite.copy())
+
+    def ids(self, draws: Sequence[Draw]) -> list[int]:
+        tokens, finite = self.draw(draws)
+        assert finite.all()
+        return tokens.tolist()
+
+    def logits(self, count: int) -> F32:
+        return self._ran.executable.logits(count).copy()

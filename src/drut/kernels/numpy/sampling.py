@@ -49,8 +49,10 @@ def kept_ids(z: F32, top_k: int, top_p: float, min_p: float) -> NDArray[np.int64
 def sample(logits: F32, *, temperature: float, top_k: int, top_p: float, min_p: float, seed: int, position: int,
            choice: int) -> int:
     """One id; the lowest of equals. The logits must be finite."""
-    if temperature == 0.0:
+    if temperature < np.finfo(np.float32).tiny:  # zero, or a subnormal, which kernels take as zero
         return int(logits.argmax())
     z = logits / np.float32(temperature)
+    if not np.isfinite(z.max()):  # past the largest float all differences dwarf the noise
+        return int(logits.argmax())
     ids = np.sort(kept_ids(z, top_k, top_p, min_p))
     return int(ids[(z[ids] + gumbel(seed, position, choice, ids)).argmax()])

@@ -1,0 +1,260 @@
+"""Paged attention: against the oracle and plain softmax, between instruction sets, in chunks, over poisoned pages.
+
+Queries, keys and values come out of 8-bit projections of rows of +-1, which both sides compute to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drut.kernels.backend import Backend
+from drut.kernels.kv import KvLayout
+from drut.kernels.numpy.numbers import round_bf16
+from drut.kernels.ops import Attention, Buffer, Embed, Op, Qkv, RopeTable
+from drut.kernels.weight import Matrix
+from tests.kernels.conftest import Native
+from tests.kernels.rig import (
+    F32,
+    Ran,
+    Stored,
+    assert_same_bits,
+    blocks,
+    filler_head,
+    floats,
+    oracle,
+    recorded,
+    usable_isas,
+)
+
+WIDTH, TOKENS = 32, 64
+ROWS = 300  # of the largest step
+KV_HEADS, LAYERS, LAYER = 2, 2, 1
+LENGTHS = (1, 2, 15, 16, 17, 255, 256, 257, 511, 513)
+SHAPES = [(16, 1), (16, 9), (16, 64), (32, 8), (48, 2), (64, 3), (64, 7), (80, 4), (128, 5), (256, 6)]
+POISON, ZERO = 0xFF, 0
+
+
+@dataclass(frozen=True)
+class Shape:
+    head_dim: int
+    group: int
+    dtype: str
+    sharpness: float = 1.0  # of the softmax, over the usual 1 / sqrt(head_dim)
+
+    @property
+    def heads(self) -> int:
+        return KV_HEADS * self.group
+
+    @property
+    def scale(self) -> float:
+        return self.sharpness * self.head_dim**-0.5
+
+    @property
+    def kv(self) -> KvLayout:
+        return KvLayout(self.dtype, LAYERS, KV_HEADS, self.head_dim)
+
+    def projections(self) -> list[Stored]:
+        """q, k and v; scores spread by about 1.5."""
+        rng = np.random.default_rng([self.head_dim, self.group])
+        return [blocks("Q8_0", rng.integers(-16, 17, (heads * self.head_dim, WIDTH)), scale)
+                for heads, scale in ((self.heads, 2.0**-5), (KV_HEADS, 2.0**-6), (KV_HEADS, 2.0**-5))]
+
+    def activations(self) -> F32:
+        return np.random.default_rng(9).choice([-1, 1], (TOKENS, WIDTH)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Sequence_:
+    tokens: list[int]
+    pages: list[int]
+    slot: int
+
+
+class Attending:
+    """One pool with two plans over it: one that only writes keys and values, and one that also attends."""
+
+    def __init__(self, backend: Backend, shape: Shape, *, pages: int, fill: int = POISON) -> None:
+        self.out = Buffer("out", shape.heads * shape.head_dim)
+        pool = backend.pool(shape.kv, pages)
+        pool[:] = fill
+        q, k, v = (p.on(backend) for p in shape.projections())
+        few, every = _write(backend, shape, k, k, v), _write(backend, shape, q, k, v)
+        attention = Attention(LAYER, Buffer("q", q.n), self.out, shape.heads, shape.kv, shape.scale)
+        self.writer, self.attender = (
+            Ran(backend, recorded(*ops), rows=ROWS, kv=shape.kv, pages=pages, pool=pool)
+            for ops in (few, [*every, attention]))
+
+    def write(self, s: Sequence_, count: int) -> None:
+        """Keys and values of the first `count` tokens."""
+        for start in range(0, count, ROWS):
+            self.writer.run(s.tokens[start : min(count, start + ROWS)], start, s.pages)
+
+    def attend(self, parts: Sequence[tuple[Sequence_, int, int]]) -> F32:
+        """One step: of each (sequence, start, end) the rows of tokens start..end."""
+        step = self.attender.step
+        step.clear()
+        for s, start, end in parts:
+            step.add_sequence(s.tokens[start:end], start, s.pages, s.slot)
+        self.attender.executable.run(step)
+        return self.attender.read(self.out)
+
+
+def _write(backend: Backend, shape: Shape, q: Matrix, k: Matrix, v: Matrix) -> list[Op]:
+    """Rows to queries, keys and values, all at angle zero."""
+    x, rope = Buffer("x", WIDTH), Buffer("rope", shape.head_dim)
+    norm = backend.vector(np.ones(WIDTH, np.float32))
+    return [Embed(floats(shape.activations()).on(backend), x), RopeTable((0.0,) * (shape.head_dim // 2), rope),
+            Qkv(LAYER, x, norm, 0.0, q, k, v, rope, Buffer("q", q.n), Buffer("k", k.n), Buffer("v", v.n),
+                q.n // shape.head_dim, shape.kv),
+            filler_head(backend, x)]
+
+
+def sequences(rng: np.random.Generator, lengths: Sequence[int]) -> list[Sequence_]:
+    """Random tokens over shuffled pages."""
+    counts = [-(-length // 16) for length in lengths]
+    pages = np.split(rng.permutation(sum(counts)), np.cumsum(counts)[:-1])
+    return [Sequence_(rng.integers(0, TOKENS, length).tolist(), p.tolist(), slot)
+            for slot, (length, p) in enumerate(zip(lengths, pages, strict=True))]
+
+
+def ragged_decode(backend: Backend, shape: Shape, fill: int = POISON) -> F32:
+    """The last rows, one to four, of a sequence of each length, in one step."""
+    batch = sequences(np.random.default_rng(8), LENGTHS)
+    run = Attending(backend, shape, pages=sum(len(s.pages) for s in batch), fill=fill)
+    parts = [(s, max(0, len(s.tokens) - 1 - i % 4), len(s.tokens)) for i, s in enumerate(batch)]
+    for s, start, _ in parts:
+        run.write(s, start)
+    return run.attend(parts)
+
+
+def plain_softmax(shape: Shape) -> np.ndarray:
+    """What `ragged_decode` should give, in float64 over the values as the KV format keeps them."""
+    rows = []
+    y = shape.activations()
+    kept = round_bf16 if shape.dtype == "bf16" else np.asarray
+    scale = np.float32(127) * np.float32(1 / 127)
+    q, k, v = (kept((y * 127 @ w.values().T / 127 * scale).astype(np.float32)).astype(np.float64).reshape(TOKENS, -1, shape.head_dim)
+               for w in shape.projections())
+    for i, s in enumerate(sequences(np.random.default_rng(8), LENGTHS)):
+        for position in range(max(0, len(s.tokens) - 1 - i % 4), len(s.tokens)):
+            seen = s.tokens[: position + 1]
+            keys, values = (np.repeat(x[seen], shape.group, axis=1) for x in (k, v))
+            scores = np.einsum("hd,thd->ht", q[s.tokens[position]], keys) * shape.scale
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            rows.append((np.einsum("ht,thd->hd", weights, values) / weights.sum(axis=1)[:, None]).reshape(-1))
+    return np.stack(rows)
+
+
+@pytest.fixture(scope="module", params=[(*s, d) for s in SHAPES for d in ("bf16", "fp32")],
+                ids=lambda s: f"{s[0]}x{s[1]}-{s[2]}")
+def shape(request: pytest.FixtureRequest) -> Shape:
+    return Shape(*request.param)
+
+
+@pytest.fixture(scope="module")
+def decoded(native: Native, shape: Shape) -> dict[str, F32]:
+    """Ragged decode over poisoned pages, by instruction set."""
+    return {isa: ragged_decode(native(isa), shape) for isa in usable_isas()}
+
+
+def tolerance(shape: Shape) -> float:
+    """Of values of about 2: exp to 2 units, sums of 513 weights; in bf16 each weight is rounded to 8 bits, so
+    that one of another exp may fall to the other side."""
+    return 5e-6 if shape.dtype == "fp32" else 1e-3
+
+
+def test_close_to_the_oracle(decoded: dict[str, F32], shape: Shape) -> None:
+    expected = ragged_decode(oracle(), shape)
+    np.testing.assert_allclose(decoded[usable_isas()[0]], expected, rtol=0, atol=tolerance(shape))
+
+
+def test_close_to_plain_softmax(decoded: dict[str, F32], shape: Shape) -> None:
+    # bf16 keeps weights to 2^-9 of themselves; errors of many tokens mostly cancel.
+    limit = 1e-5 if shape.dtype == "fp32" else 1e-2
+    np.testing.assert_allclose(decoded[usable_isas()[0]], plain_softmax(shape), rtol=0, atol=limit)
+
+
+def test_every_instruction_set_gives_the_same_bits(decoded: dict[str, F32]) -> None:
+    reference, *others = decoded.values()
+    for isa, result in zip(usable_isas()[1:], others, strict=True):
+        assert_same_bits(result, reference, isa)
+
+
+def test_slots_past_the_length_do_not_matter(native: Native, shape: Shape, decoded: dict[str, F32]) -> None:
+    for isa, over_poison in decoded.items():
+        assert np.isfinite(over_poison).all()
+        assert_same_bits(over_poison, ragged_decode(native(isa), shape, fill=ZERO), isa)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("sharpness", [0.0, 60.0, -60.0, 1e20])
+def test_extreme_scores(native: Native, isa: str, dtype: str, sharpness: float) -> None:
+    """All scores equal; all but a few weights vanishing, whichever chunk holds the largest score."""
+    shape = Shape(32, 2, dtype, sharpness)
+    actual = ragged_decode(native(isa), shape)
+    # A score of hundreds is off by its own rounding, and its weight by as much.
+    np.testing.assert_allclose(actual, ragged_decode(oracle(), shape), rtol=0, atol=2e-3)
+    assert_same_bits(actual, ragged_decode(native("portable"), shape), isa)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize(("head_dim", "group"), [(32, 3), (64, 1), (16, 17)])
+def test_chunks_and_neighbours_change_nothing(native: Native, isa: str, dtype: str, head_dim: int, group: int) -> None:
+    """A prompt of 290 tokens whole, in uneven chunks, token by token, and among other sequences."""
+    shape = Shape(head_dim, group, dtype)
+    one, other, third = sequences(np.random.default_rng(7), (290, 40, 273))
+    pages = sum(len(s.pages) for s in (one, other, third))
+    run = Attending(native(isa), shape, pages=pages)
+    whole = run.attend([(one, 0, 290)])
+    for chunk in (1, 7, 100):
+        again = Attending(native(isa), shape, pages=pages)
+        starts = range(0, 290, chunk) if chunk > 1 else range(250, 262)  # across the end of the first 256
+        again.write(one, starts[0])
+        for start in starts:
+            end = min(290, start + chunk)
+            assert_same_bits(again.attend([(one, start, end)]), whole[start:end], f"chunks of {chunk}")
+    run.write(third, 270)
+    among = run.attend([(other, 0, 33), (one, 240, 290), (third, 270, 273)])
+    assert_same_bits(among[33:83], whole[240:], "among others")
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_any_schedule_gives_the_same_rows(native: Native, data: st.DataObject) -> None:
+    """Sequences of any length, computed in any interleaving of any chunks, in pages in any order."""
+    shape = Shape(16, 3, data.draw(st.sampled_from(["bf16", "fp32"])))
+    lengths = data.draw(st.lists(st.integers(1, 300), min_size=1, max_size=3))
+    batch = sequences(np.random.default_rng(data.draw(st.integers(0, 99))), lengths)
+    pages = sum(len(s.pages) for s in batch)
+    alone = [Attending(native(), shape, pages=pages).attend([(s, 0, len(s.tokens))]) for s in batch]
+    run = Attending(native(threads=3), shape, pages=pages)
+    done = [0] * len(batch)
+    while any(at < n for at, n in zip(done, lengths, strict=True)):
+        parts = []
+        for s, at, n in zip(batch, done, lengths, strict=True):
+            count = data.draw(st.integers(0, min(200, n - at)))
+            if count or (n > at and not parts):
+                parts.append((s, at, at + max(1, count)))
+        rows = run.attend(parts)
+        for s, start, end in parts:
+            assert_same_bits(rows[: end - start], alone[s.slot][start:end])
+            rows, done[s.slot] = rows[end - start :], end
+
+
+def test_what_is_not_finite_shows(native: Native, isa: str) -> None:
+    """A NaN among the keys a row sees makes the row's output NaN; a row before it stays as it was."""
+    shape = Shape(16, 2, "fp32")
+    s = sequences(np.random.default_rng(6), (40,))[0]
+    for fill in (0x7FC00000, 0x7F800000):  # NaN, infinity
+        run = Attending(native(isa), shape, pages=3, fill=ZERO)
+        clean = run.attend([(s, 0, 40)])
+        run.attender.pool.view(np.uint32)[s.pages[1]] = fill  # positions 16..31
+        rows = run.attend([(s, 15, 16), (s, 39, 40)])
+        assert_same_bits(rows[0], clean[15])
+        assert not np.isfinite(rows[1]).any()
