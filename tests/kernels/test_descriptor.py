@@ -1,0 +1,126 @@
+"""The step descriptor: what it holds, when it is full, and that a backend reads it where it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drut.kernels.descriptor import (
+    FLOAT_FIELDS,
+    HEADER,
+    ROW_FIELDS,
+    SAMPLE_FIELDS,
+    SEQ_FIELDS,
+    VERSION,
+    StepDescriptor,
+)
+from drut.kernels.ops import Sample, StepShape
+from tests.kernels.conftest import Native
+from tests.kernels.rig import Draw, Ran, assert_same_bits, floats, head_plan
+
+
+def test_the_header_names_version_and_capacities() -> None:
+    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7)
+    assert d.buffer.dtype == np.int32
+    assert d.buffer[:HEADER].tolist() == [VERSION, 0, 0, 0, 5, 4, 3, 7]
+    words = 5 * len(ROW_FIELDS) + 4 * len(SEQ_FIELDS) + 3 * len(SAMPLE_FIELDS) + 7
+    assert d.buffer.size == HEADER + words
+
+
+def test_arrays_lie_in_the_order_of_the_fields() -> None:
+    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7)
+    fields = [*ROW_FIELDS, *SEQ_FIELDS, *SAMPLE_FIELDS, "blocks"]
+    for i, name in enumerate(fields):
+        d[name][:] = i
+        assert d[name].dtype == (np.float32 if name in FLOAT_FIELDS else np.int32)
+    body = d.buffer[HEADER:]
+    lengths = [5] * len(ROW_FIELDS) + [4] * len(SEQ_FIELDS) + [3] * len(SAMPLE_FIELDS) + [7]
+    expected = [np.float32(i).view(np.int32) if name in FLOAT_FIELDS else i for i, name in enumerate(fields)]
+    assert body.tolist() == np.repeat(expected, lengths).tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 70), st.integers(1, 40)), min_size=1, max_size=4), st.randoms())
+def test_rows_point_to_their_slots(parts: list[tuple[int, int]], random) -> None:
+    """Of (start, count) sequences: each row's slot lies in the page its position falls in."""
+    d = StepDescriptor(160, 4, 4, 40)
+    row, kv_tokens, row_tokens = 0, 0, 0
+    for i, (start, count) in enumerate(parts):
+        pages = random.sample(range(1000), 8)
+        assert d.add_sequence(range(i, i + count), start, pages, 50 + i) == row
+        for j in range(count):
+            position = start + j
+            assert d["position"][row + j] == position
+            assert d["slot"][row + j] == pages[position // 16] * 16 + position % 16
+            assert (d["seq"][row + j], d["token"][row + j]) == (i, i + j)
+        table, used = d["table"][i], -(-(start + count) // 16)
+        assert d["blocks"][table : table + used].tolist() == pages[:used]
+        assert [d[name][i] for name in ("first_row", "row_count", "length", "relay_slot")] == [row, count, start + count, 50 + i]
+        row, kv_tokens = row + count, kv_tokens + start + count
+        row_tokens += sum(range(start + 1, start + count + 1))
+    assert (d.rows, d.seqs) == (row, len(parts))
+    assert d.shape() == StepShape(row, 0, kv_tokens, row_tokens)
+
+
+def test_a_sample_keeps_its_settings() -> None:
+    d = StepDescriptor(2, 1, 2, 1)
+    d.add_sequence([1, 2], 0, [0], 0)
+    draw = Draw(1, 0.7, 40, 0.9, 0.05)
+    assert d.add_sample(0, Draw(), 0) == 0
+    assert d.add_sample(1, draw, seed=0xFEDCBA9876543210, choice=3) == 1
+    assert (d["sample_row"][1], d["choice"][1], d["top_k"][1]) == (1, 3, 40)
+    assert [np.uint32(d[word].view(np.uint32)[1]) for word in ("seed_lo", "seed_hi")] == [0x76543210, 0xFEDCBA98]
+    assert [d[name][1] for name in FLOAT_FIELDS] == [np.float32(x) for x in (0.7, 0.9, 0.05)]
+    assert (d.samples, d.shape().samples) == (2, 2)
+
+
+@pytest.mark.parametrize(("room", "pages"), [
+    ({"rows": 19}, [0, 1]), ({"seqs": 1}, [0, 1]), ({"blocks": 2}, [0, 1]), ({}, [0])])
+def test_what_does_not_fit_is_an_error_and_changes_nothing(room: dict[str, int], pages: list[int]) -> None:
+    """Twenty rows of two sequences in three pages; the second is one page or one place too long."""
+    d = StepDescriptor(**{"rows": 20, "seqs": 2, "samples": 1, "blocks": 3, **room})
+    d.add_sequence([0, 0], 0, [5], 0)
+    before = d.buffer.copy()
+    with pytest.raises(ValueError, match="full|do not hold 18 tokens"):
+        d.add_sequence([0] * 18, 0, pages, 1)
+    assert (d.buffer == before).all()
+    d.add_sample(0, Draw())
+    with pytest.raises(ValueError, match="full"):
+        d.add_sample(1, Draw())
+    assert d.samples == 1
+
+
+def test_it_holds_as_much_as_it_says_and_again_after_clear() -> None:
+    d = StepDescriptor(20, 2, 1, 3)
+    for _ in range(2):
+        d.add_sequence([0, 0], 0, [5], 0)
+        d.add_sequence([0] * 18, 0, [6, 7], 1)
+        d.add_sample(19, Draw())
+        assert d["blocks"].tolist() == [5, 6, 7]
+        d.clear()
+        assert (d.rows, d.seqs, d.samples) == (0, 0, 0)
+
+
+def test_native_code_reads_it_at_any_capacities(native: Native) -> None:
+    """Every array lies behind arrays of odd capacities; a draw depends on rows, positions, samples and their settings."""
+    rng = np.random.default_rng(2)
+    x, weight = rng.standard_normal((9, 32)).astype(np.float32), floats(rng.standard_normal((40, 32)))
+    backend = native()
+    plan = head_plan(backend, x, np.ones(32, np.float32), 1e-5, weight, Sample(40))
+    draws = [Draw(8 - i, 0.3 * i, i, 1 - 0.05 * i, 0.01 * i, seed=i << 33 | i) for i in range(9)]
+    results = []
+    for capacities in [(9, 2, 9, 2), (11, 3, 13, 7), (64, 17, 9, 5)]:
+        ran = Ran(backend, plan, rows=9, samples=9)
+        ran.step = StepDescriptor(*capacities)
+        ran.step.add_sequence(range(4), 5, [0], 0)
+        ran.step.add_sequence(range(4, 9), 0, [0], 1)
+        for d in draws:
+            ran.step.add_sample(d.row, d, d.seed, d.choice)
+        tokens, finite = ran.executable.run(ran.step)
+        assert finite.all()
+        results.append((tokens.tolist(), ran.executable.logits(9).copy()))
+    for tokens, logits in results[1:]:
+        assert tokens == results[0][0]
+        assert_same_bits(logits, results[0][1])

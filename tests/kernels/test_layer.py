@@ -1,0 +1,119 @@
+"""A whole decoder layer as one plan: the same bits with any instruction set, thread count and execution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from drut.kernels.backend import Backend
+from drut.kernels.kv import KvLayout
+from drut.kernels.ops import Attention, Buffer, Embed, GateUp, Head, Project, Qkv, RopeTable, Sample
+from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
+from tests.kernels.conftest import Native
+from tests.kernels.rig import F32, FLOATS, QUANTS, Draw, Ran, assert_same_bits, oracle, random_matrix, usable_isas
+
+HIDDEN, FFN, VOCAB, HEADS = 64, 96, 70, 6
+NAMES = [*FLOATS, *QUANTS]
+FORMATS = [(name, kv) for name in NAMES for kv in ("bf16", "fp32")]
+TOKENS = np.random.default_rng(5).integers(0, VOCAB, 150).tolist()
+
+
+def layer(backend: Backend, name: str, kv: KvLayout) -> Plan:
+    """One layer of 6 query and 2 key/value heads of 16, every matrix stored as `name`."""
+    rng = np.random.default_rng(4)
+
+    def matrix(n: int, k: int):
+        return random_matrix(rng, name, n, k).on(backend)
+
+    def norm():
+        return backend.vector(rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32) / 8)
+
+    x, rope, out, inner = (Buffer(*b) for b in [("x", HIDDEN), ("rope", 16), ("out", 96), ("inner", FFN)])
+    q, k, v = Buffer("q", 96), Buffer("k", 32), Buffer("v", 32)
+    r = Recorder()
+    r.add(Embed(matrix(VOCAB, HIDDEN), x))
+    r.add(RopeTable(tuple(100.0 ** (-i / 8) for i in range(8)), rope))
+    r.add(Qkv(0, x, norm(), 1e-5, matrix(96, HIDDEN), matrix(32, HIDDEN), matrix(32, HIDDEN), rope, q, k, v, HEADS, kv))
+    r.add(Attention(0, q, out, HEADS, kv, 0.25))
+    r.add(Project(0, out, matrix(HIDDEN, 96), x))
+    r.add(GateUp(0, x, norm(), 1e-5, matrix(FFN, HIDDEN), matrix(FFN, HIDDEN), inner))
+    r.add(Project(0, inner, matrix(HIDDEN, FFN), x))
+    r.stop(BEFORE_HEAD)
+    r.add(Head(x, norm(), 1e-5, matrix(VOCAB, HIDDEN)))
+    r.stop(BEFORE_SAMPLE)
+    r.add(Sample(VOCAB))
+    return r.finish()
+
+
+def answer(backend: Backend, name: str, dtype: str) -> tuple[F32, list[int]]:
+    """Logits and drawn tokens of 120 positions of one sequence and 30 of another, in one step; 150 samples."""
+    kv = KvLayout(dtype, 1, 2, 16)
+    ran = Ran(backend, layer(backend, name, kv), rows=150, samples=150, kv=kv, pages=12)
+    ran.step.clear()
+    ran.step.add_sequence(TOKENS[:120], 0, [3, 1, 4, 0, 5, 9, 2, 6], 0)
+    ran.step.add_sequence(TOKENS[120:], 0, [8, 7], 1)
+    for row in range(150):
+        ran.step.add_sample(row, Draw(temperature=row % 3 * 0.5, top_p=0.95, seed=row))
+    tokens, finite = ran.executable.run(ran.step)
+    assert finite.all()
+    return ran.executable.logits(150).copy(), tokens.tolist()
+
+
+@pytest.mark.parametrize(("name", "dtype"), FORMATS)
+def test_close_to_the_oracle(native: Native, name: str, dtype: str) -> None:
+    """An activation at a rounding boundary of int8 or bf16 may fall to the other side, once or twice a row."""
+    actual, _ = answer(native(), name, dtype)
+    expected, _ = answer(oracle(), name, dtype)
+    exact = name in ("F32", "F16") and dtype == "fp32"
+    error = np.abs(actual - expected).max(axis=1) / np.abs(expected).max(axis=1)
+    assert np.median(error) < (2e-6 if exact else 1e-3)
+    assert error.max() < (1e-5 if exact else 3e-2)
+
+
+@pytest.mark.parametrize(("name", "dtype"), FORMATS)
+def test_the_same_bits_however_it_runs(native: Native, name: str, dtype: str) -> None:
+    logits, tokens = answer(native("portable", 1, "eager"), name, dtype)
+    ways = [(isa, 2, "replay") for isa in usable_isas()] + [("auto", n, "replay") for n in (1, 3, 5)]
+    for way in [*ways, ("auto", 3, "eager")]:
+        again, same = answer(native(*way), name, dtype)
+        assert_same_bits(again, logits, str(way))
+        assert same == tokens, way
+
+
+@pytest.mark.parametrize("backend_name", ["native", "numpy"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_a_prompt_in_pieces_has_the_logits_of_the_whole(native: Native, backend_name: str, dtype: str) -> None:
+    """The law of batching, through every operation at once: row blocks, shared and private activations, chunks."""
+    backend = native() if backend_name == "native" else oracle()
+    for name in ("F32", "BF16", "Q4_1"):
+        kv = KvLayout(dtype, 1, 2, 16)
+        ran = Ran(backend, layer(backend, name, kv), rows=150, samples=150, kv=kv, pages=12)
+
+        def logits(start: int, end: int, ran: Ran = ran) -> F32:
+            ran.step.clear()
+            ran.step.add_sequence(TOKENS[start:end], start, range(10), 0)
+            for row in range(end - start):
+                ran.step.add_sample(row, Draw())
+            ran.executable.run(ran.step)
+            return ran.executable.logits(end - start).copy()
+
+        whole = logits(0, 150)
+        for step in (1, 4, 5, 97):
+            starts = range(0, 150, step) if step > 1 else range(10)
+            parts = np.concatenate([logits(start, min(150, start + step)) for start in starts])
+            assert_same_bits(parts, whole[: len(parts)], f"{name}, {step} at a time")
+
+
+def test_operations_are_timed_when_asked(native: Native) -> None:
+    kv = KvLayout("fp32", 1, 2, 16)
+    backend = native()
+    ran = Ran(backend, layer(backend, "Q4_0", kv), rows=1, kv=kv)
+    ran.run([0])
+    assert not ran.executable.op_ns.any()
+    ran.executable.time_operations(True)
+    ran.run([0])
+    assert (ran.executable.op_ns[:8] > 0).all()
+    ran.executable.time_operations(False)
+    before = ran.executable.op_ns.copy()
+    ran.run([0])
+    assert (ran.executable.op_ns == before).all()

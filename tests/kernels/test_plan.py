@@ -1,0 +1,83 @@
+"""Plans and what they cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from drut.kernels.kv import KvLayout
+from drut.kernels.ops import Attention, Buffer, Cost, Embed, GateUp, Head, Project, Qkv, RopeTable, Sample, StepShape
+from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Recorder
+from tests.kernels.conftest import Native
+from tests.kernels.rig import Stored, blocks, encoding, floats
+
+STEP = StepShape(rows=5, samples=2, kv_tokens=300, row_tokens=700)
+KV = KvLayout("bf16", 3, 2, 32)
+
+
+class Weight:
+    """A matrix known by its size alone."""
+
+    def __init__(self, n: int, k: int, nbytes: int) -> None:
+        self.n, self.k, self.nbytes, self.encoding = n, k, nbytes, encoding("Q4_0")
+
+
+X, Q, SMALL, ROPE, INNER = (Buffer(*b) for b in [("x", 64), ("q", 128), ("k", 64), ("rope", 32), ("inner", 96)])
+OPS = {
+    Embed(Weight(100, 64, 100 * 36), X): Cost(5 * 36, 0),
+    RopeTable((1.0,), ROPE): Cost(0, 0),
+    # Three matrices, and 5 rows of 2 heads' keys and values of 32 bf16.
+    Qkv(0, X, None, 1e-5, Weight(128, 64, 10), Weight(64, 64, 20), Weight(64, 64, 40), ROPE, Q, SMALL, SMALL, 4, KV):
+        Cost(70 + 5 * 2 * 2 * 32 * 2, 5 * 64 * (128 + 64 + 64)),
+    # 300 tokens of keys and values read; each row's positions times 4 heads of 32, for scores and for values.
+    Attention(0, Q, Q, 4, KV, 1.0): Cost(300 * 2 * 2 * 32 * 2, 700 * 4 * 32 * 2),
+    Project(0, Q, Weight(64, 128, 7), X): Cost(7, 5 * 64 * 128),
+    GateUp(0, X, None, 1e-5, Weight(96, 64, 3), Weight(96, 64, 4), INNER): Cost(7, 5 * 2 * 96 * 64),
+    Head(X, None, 1e-5, Weight(100, 64, 9)): Cost(9, 2 * 100 * 64),
+    Sample(100): Cost(0, 0),
+}
+
+
+def test_the_cost_of_each_operation() -> None:
+    for op, cost in OPS.items():
+        assert op.cost(STEP) == cost, op
+
+
+def test_a_plan_costs_what_its_operations_cost() -> None:
+    recorder = Recorder()
+    for op in OPS:
+        recorder.add(op)
+    plan = recorder.finish()
+    assert plan.ops == tuple(OPS)
+    assert plan.cost(STEP) == (sum(c.bytes for c in OPS.values()), sum(c.macs for c in OPS.values()))
+
+
+def test_segments_end_where_the_host_may_act() -> None:
+    first, second, third = list(OPS)[:3]
+    recorder = Recorder()
+    recorder.add(first)
+    recorder.add(second)
+    recorder.stop(BEFORE_HEAD)
+    recorder.stop(BEFORE_SAMPLE)
+    recorder.add(third)
+    plan = recorder.finish()
+    assert [(s.ops, s.stop) for s in plan.segments] == [((first, second), BEFORE_HEAD), ((), BEFORE_SAMPLE), ((third,), None)]
+
+
+def test_packed_weights_are_as_large_as_the_files(native: Native) -> None:
+    """Of whole panels: at most 1.06 times the file's bytes; here the same."""
+    rng = np.random.default_rng(0)
+    for stored in (*(blocks(name, rng.integers(0, 16, (64, 96)), 1.0) for name in ("Q4_0", "Q4_1", "Q8_0")),
+                   *(floats(np.zeros((64, 96)), name) for name in ("F32", "F16", "BF16"))):
+        assert stored.on(native()).nbytes == stored.raw.nbytes, stored.encoding.name
+
+
+def test_odd_shapes_are_padded_to_panels_and_groups(native: Native) -> None:
+    matrix = Stored(encoding("F16"), np.zeros((33, 100), np.uint8), 33, 50).on(native())
+    assert (matrix.n, matrix.k, matrix.nbytes) == (33, 50, 64 * 64 * 2)
+
+
+def test_kv_bytes() -> None:
+    """A page holds 16 tokens of keys and values of all layers."""
+    assert KV.head_bytes == 2 * 16 * 32 * 2
+    assert (KV.layer_bytes, KV.page_bytes, KV.token_bytes) == (2 * KV.head_bytes, 6 * KV.head_bytes, 3 * 2 * 2 * 32 * 2)
+    assert KvLayout("fp32", 3, 2, 32).page_bytes == 2 * KV.page_bytes
