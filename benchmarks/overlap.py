@@ -1,0 +1,112 @@
+"""Whether overlap pays: scheduling and detokenizing while a step runs, against one after the other.
+
+    python benchmarks/overlap.py [MODEL.gguf] [--rounds N] [--threads N] [--json]
+
+Two engines, alike but for the setting `overlap`, do the same work in turns, and take turns at going first; the ratio
+is taken within a round. Decode: a batch of 1, 8 or 32 requests, the tokens after the last request's first one. Mix:
+24 requests with prompts of 64 to 384 tokens, 8 at the start and one more every fourth step, 32 tokens each; all
+prompt and answer tokens over the whole time. Exit code 1 where the two engines' tokens differ.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from machine_load import OthersLoad
+from report import Spread, about, arguments, others, table, to_json
+from streams import Driver, decode, random_prompts
+
+from drut import LLM
+
+BATCHES = (1, 8, 32)
+PROMPT, NEW_TOKENS = 32, 64
+MIX_REQUESTS, MIX_AT_START, MIX_EVERY, MIX_TOKENS = 24, 8, 4, 32
+SETTINGS = {"off": False, "on": True}
+
+Record = dict[str, Any]
+Outcome = tuple[float, list[list[int]]]
+"""Tokens a second, and each request's tokens."""
+
+
+def mix(llm: LLM, rng: random.Random) -> Outcome:
+    """Prompts that keep arriving while others decode."""
+    prompts = random_prompts(rng, llm, [rng.randrange(64, 385) for _ in range(MIX_REQUESTS)])
+    driver, start, waiting = Driver(llm), time.monotonic(), list(prompts)
+    streams = [driver.submit(waiting.pop(0), MIX_TOKENS) for _ in range(MIX_AT_START)]
+    steps = 0
+    while waiting or llm.engine.busy:
+        if waiting and steps % MIX_EVERY == 0:
+            streams.append(driver.submit(waiting.pop(0), MIX_TOKENS))
+        driver.step()
+        steps += 1
+    seconds = max(stream.times[-1] for stream in streams) - start
+    answers = [stream.answer.request.output for stream in streams]
+    return sum(map(len, prompts + answers)) / seconds, answers
+
+
+def batch(llm: LLM, rng: random.Random, size: int) -> Outcome:
+    """Requests that arrive together and then decode together."""
+    run = decode(llm, random_prompts(rng, llm, [PROMPT] * size), NEW_TOKENS)
+    return run.tokens_per_s, run.answers
+
+
+WORK: dict[str, Callable[[LLM, random.Random], Outcome]] = {
+    **{f"decode, batch {size}": partial(batch, size=size) for size in BATCHES},
+    "mix": mix,
+}
+
+
+def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
+    """One record a round: tokens a second by work and setting. The first round warms up."""
+    records = []
+    for number in range(-1, rounds):
+        order = list(engines) if number % 2 else list(engines)[::-1]
+        load = OthersLoad([])
+        record: Record = {}
+        for name, work in WORK.items():
+            outcomes = {setting: work(engines[setting], random.Random(f"{number} {name}")) for setting in order}
+            if outcomes["on"][1] != outcomes["off"][1]:
+                raise SystemExit(f"{name}: the tokens with overlap are not those without")
+            record[name] = {setting: speed for setting, (speed, _) in outcomes.items()}
+        record["others_cpus"] = load.cpus()
+        if number >= 0:
+            records.append(record)
+    return records
+
+
+def summary(records: list[Record], name: str) -> Record:
+    pairs = [record[name] for record in records]
+    return {"work": name, **{setting: Spread.of([pair[setting] for pair in pairs]) for setting in SETTINGS},
+            "ratio": Spread.of([pair["on"] / pair["off"] for pair in pairs])}
+
+
+def print_report(engine: str, records: list[Record], rows: list[Record]) -> None:
+    print(engine)
+    cells = [[row["work"], row["off"].text(0), row["on"].text(0), row["ratio"].text(3)] for row in rows]
+    print(table(["tokens/s", "overlap off", "overlap on", "on / off"], cells))
+    print(others(records))
+
+
+def main() -> int:
+    args = arguments(__doc__, rounds=7).parse_args()
+    engines = {name: LLM(args.model, threads=args.threads, kv_cache_gb=0.5, overlap=overlap)
+               for name, overlap in SETTINGS.items()}
+    records = measure(engines, args.rounds)
+    rows = [summary(records, name) for name in WORK]
+    engine = about(engines["off"])
+    for llm in engines.values():
+        llm.close()
+    if args.json:
+        print(to_json(engine=engine, threads=args.threads, summary=rows, rounds=records))
+    else:
+        print_report(engine, records, rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

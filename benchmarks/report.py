@@ -1,0 +1,73 @@
+"""What the scripts have in common: flags, the line that names machine and versions, medians with their range."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import drut
+from drut.machine import cpu_model, usable_cpus
+
+BUSY = 0.1  # CPUs that others may take before the figures are doubtful
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure of several rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+    def text(self, digits: int, scale: float = 1.0) -> str:
+        """The median and, in brackets, the range; all times `scale`."""
+        median, low, high = (f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high))
+        return f"{median} ({low} .. {high})"
+
+
+def arguments(doc: str, rounds: int) -> argparse.ArgumentParser:
+    """The flags of every script. `doc`: the script's docstring; `rounds`: how many by default."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="smollm2-135m-instruct", help="known name or GGUF file")
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"measured rounds (default: {rounds})")
+    parser.add_argument("--threads", type=int, default=len(usable_cpus()),
+                        help="threads of each engine (default: the CPUs this process may use)")
+    parser.add_argument("--json", action="store_true", help="print every round and the summary as JSON")
+    return parser
+
+
+def about(llm: drut.LLM) -> str:
+    """The engine and the machine it ran on."""
+    cpus = len(usable_cpus())
+    return (f"drut {drut.__version__}, {llm.backend.describe()}, {llm.files.path.name}; "
+            f"{cpu_model()}, {cpus} CPUs; Python {platform.python_version()}")
+
+
+def others(rounds: Sequence[dict[str, Any]]) -> str:
+    """The line that says what other processes took, from each round's `others_cpus`."""
+    busy = Spread.of([record["others_cpus"] for record in rounds])
+    advice = ": repeat this when idle" if busy.median > BUSY else ""
+    return f"other processes used {busy.text(2)} CPUs{advice}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need be, the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = ("  ".join(f"{cell:{'<' if i == 0 else '>'}{width}}" for i, (cell, width)
+                       in enumerate(zip(row, widths, strict=True))) for row in (head, *rows))
+    return "\n".join(lines)
+
+
+def to_json(**data: Any) -> str:
+    """One JSON object, spreads and all."""
+    return json.dumps(data, default=dataclasses.asdict)

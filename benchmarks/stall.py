@@ -1,0 +1,96 @@
+"""How long eight streams stall when a prompt of 4,000 tokens arrives, with chunked prefill and without.
+
+    python benchmarks/stall.py [MODEL.gguf] [--rounds N] [--threads N] [--json]
+
+Eight requests decode; then a ninth arrives with a long prompt of random token ids. A stream's stall is the largest
+gap between two of its tokens from that arrival to the ninth's first token out, over the median gap of all streams
+before it. Two engines, alike but for the setting `chunk_tokens`, take turns: `auto` is the default (as many prompt
+tokens in a step as stall no stream), `whole` is 0. Exit code 1 where the longest stall of `auto` is above 3 in the
+median of the rounds.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+from itertools import pairwise
+from typing import Any
+
+from machine_load import OthersLoad
+from report import Spread, about, arguments, others, table, to_json
+from streams import Driver, random_prompts
+
+from drut import LLM
+
+STREAMS, PROMPT, LONG_PROMPT = 8, 32, 4000
+SETTLE = 48  # tokens of each stream before the long prompt arrives
+MOST_STALL = 3.0
+CHUNKING: dict[str, int | None] = {"auto": None, "whole": 0}
+
+Record = dict[str, Any]
+
+
+def stall(llm: LLM, rng: random.Random) -> Record:
+    """One arrival beside decoding streams. Seconds, and the longest stall."""
+    driver = Driver(llm)
+    streams = [driver.submit(p, LONG_PROMPT) for p in random_prompts(rng, llm, [PROMPT] * STREAMS)]
+    while any(len(stream.times) < SETTLE for stream in streams):
+        driver.step()
+    usual = statistics.median(gap for stream in streams for gap in stream.itl)
+    (prompt,) = random_prompts(rng, llm, [LONG_PROMPT])
+    before = len(streams[0].times)
+    arrival = driver.submit(prompt, 2)
+    while len(arrival.times) < 2:
+        driver.step()
+    driver.stop()
+    gaps = [b - a for stream in streams for a, b in pairwise(stream.times) if b > arrival.answer.request.arrived]
+    return {"usual_itl_s": usual, "longest_itl_s": max(gaps), "median_itl_s": statistics.median(gaps),
+            "stall": max(gaps) / usual, "ttft_s": arrival.ttft, "steps": len(streams[0].times) - before}
+
+
+def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
+    """One record a round: what each engine did. The first round warms up."""
+    records = []
+    for number in range(-1, rounds):
+        load = OthersLoad([])
+        record: Record = {name: stall(llm, random.Random(number)) for name, llm in engines.items()}
+        record["others_cpus"] = load.cpus()
+        if number >= 0:
+            records.append(record)
+    return records
+
+
+def summary(records: list[Record], name: str) -> Record:
+    keys = records[0][name]
+    return {"chunk_tokens": name, **{key: Spread.of([record[name][key] for record in records]) for key in keys}}
+
+
+def print_report(engine: str, records: list[Record], rows: list[Record]) -> None:
+    print(engine)
+    cells = [[row["chunk_tokens"], row["usual_itl_s"].text(1, 1000), row["median_itl_s"].text(1, 1000),
+              row["longest_itl_s"].text(1, 1000), row["stall"].text(2), row["ttft_s"].text(2), row["steps"].text(0)]
+             for row in rows]
+    print(table(["chunk_tokens", "usual ITL, ms", "ITL beside prompt, ms", "longest, ms", "longest / usual",
+                 "TTFT of prompt, s", "steps"], cells))
+    print(others(records))
+
+
+def main() -> int:
+    args = arguments(__doc__, rounds=5).parse_args()
+    engines = {name: LLM(args.model, threads=args.threads, kv_cache_gb=0.5, chunk_tokens=chunk)
+               for name, chunk in CHUNKING.items()}
+    records = measure(engines, args.rounds)
+    rows = [summary(records, name) for name in engines]
+    engine = about(engines["auto"])
+    for llm in engines.values():
+        llm.close()
+    if args.json:
+        print(to_json(engine=engine, threads=args.threads, summary=rows, rounds=records))
+    else:
+        print_report(engine, records, rows)
+    return int(rows[0]["stall"].median > MOST_STALL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

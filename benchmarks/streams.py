@@ -1,0 +1,106 @@
+"""Requests driven step by step through an engine, with the moment each of their tokens came out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from drut import LLM, SamplingParams
+from drut.engine.answer import Answer
+from drut.engine.engine import Update
+from drut.engine.request import Request
+from drut.kernels.ops import StepShape
+
+
+class Stream:
+    """One request. `times`: seconds, monotonic, at which its tokens were in the caller's hands."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.times: list[float] = []
+
+    @property
+    def ttft(self) -> float:
+        """Seconds from its arrival to its first token."""
+        return self.times[0] - self.answer.request.arrived
+
+    @property
+    def itl(self) -> list[float]:
+        """Seconds between each token and the one before it."""
+        return [after - before for before, after in pairwise(self.times)]
+
+
+class Driver:
+    """Does what a server does with an engine: takes each step's tokens and makes text of them at once."""
+
+    def __init__(self, llm: LLM) -> None:
+        self.llm = llm
+        self._streams: dict[Request, Stream] = {}
+
+    def submit(self, prompt: list[int], new_tokens: int) -> Stream:
+        """Queues a greedy request of exactly `new_tokens`."""
+        params = SamplingParams(max_tokens=new_tokens, temperature=0, ignore_eos=True)
+        (answer,) = self.llm.submit(prompt, params)
+        stream = self._streams[answer.request] = Stream(answer)
+        return stream
+
+    def step(self) -> list[Update]:
+        """One step; its updates, already in their streams."""
+        updates = self.llm.engine.step()
+        for update in updates:
+            stream = self._streams[update.request]
+            if update.token is not None:
+                stream.answer.push(update)
+                stream.answer.take()
+                stream.times.append(time.monotonic())
+        return updates
+
+    def stop(self) -> None:
+        """Aborts what is left."""
+        for request in self._streams:
+            self.llm.engine.abort(request)
+        self.llm.engine.drain()
+
+
+def random_prompts(rng: random.Random, llm: LLM, lengths: list[int]) -> list[list[int]]:
+    """Random token ids: prompts that share no prefix, with each other or with earlier ones."""
+    return [[rng.randrange(llm.engine.vocab) for _ in range(length)] for length in lengths]
+
+
+@dataclass
+class Decoded:
+    """The part of a batch in which all requests only decode."""
+
+    answers: list[list[int]]  # ids of each request, those before that part included
+    tokens: int
+    seconds: float
+    shapes: list[StepShape]  # of each step
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / self.seconds
+
+
+def decode(llm: LLM, prompts: list[list[int]], new_tokens: int) -> Decoded:
+    """Runs requests that arrive together. What counts starts when the last of them has its first token."""
+    driver = Driver(llm)
+    streams = [driver.submit(prompt, new_tokens) for prompt in prompts]
+    while not all(stream.times for stream in streams):
+        driver.step()
+    start, steps = time.monotonic(), []
+    while llm.engine.busy:
+        updates = driver.step()
+        if updates:  # with overlap a step may bring nothing yet
+            steps.append(_shape(updates))
+    seconds = max(stream.times[-1] for stream in streams) - start
+    answers = [stream.answer.request.output for stream in streams]
+    return Decoded(answers, sum(shape.samples for shape in steps), seconds, steps)
+
+
+def _shape(updates: Sequence[Update]) -> StepShape:
+    """Of a step that decoded: a row each, at the end of what its request had before."""
+    kv_tokens = sum(len(update.request.tokens) - 1 for update in updates)
+    return StepShape(len(updates), len(updates), kv_tokens, kv_tokens)
