@@ -40,7 +40,9 @@ def test_split_parts_make_the_whole(name: str) -> None:
 
 
 def test_extreme_codes_and_scales() -> None:
-    half = lambda x: np.array([x], np.float16).view(np.uint8)  # noqa: E731
+    def half(x: float) -> np.ndarray:
+        return np.array([x], np.float16).view(np.uint8)
+
     every_code = np.arange(-16, 16, dtype=np.int8)
     for scale in (65504.0, 2.0**-24, -1.0):
         raw = np.concatenate([half(scale), every_code.view(np.uint8)])
@@ -48,7 +50,8 @@ def test_extreme_codes_and_scales() -> None:
         raw = np.concatenate([half(scale), np.arange(16, dtype=np.uint8) * 17])
         assert decode(encoding("Q4_0"), raw, 32)[0].tolist() == [scale * (code - 8) for code in range(16)] * 2
         raw = np.concatenate([half(scale), half(3.0), np.arange(16, dtype=np.uint8) * 17])
-        assert decode(encoding("Q4_1"), raw, 32)[0].tolist() == [float(np.float32(scale * code + 3)) for code in range(16)] * 2
+        sums = [float(np.float32(scale * code + 3)) for code in range(16)]
+        assert decode(encoding("Q4_1"), raw, 32)[0].tolist() == sums * 2
 
 
 def test_sizes() -> None:

@@ -57,7 +57,8 @@ def test_rows_point_to_their_slots(parts: list[tuple[int, int]], random) -> None
             assert (d["seq"][row + j], d["token"][row + j]) == (i, i + j)
         table, used = d["table"][i], -(-(start + count) // 16)
         assert d["blocks"][table : table + used].tolist() == pages[:used]
-        assert [d[name][i] for name in ("first_row", "row_count", "length", "relay_slot")] == [row, count, start + count, 50 + i]
+        of_sequence = [d[name][i] for name in ("first_row", "row_count", "length", "relay_slot")]
+        assert of_sequence == [row, count, start + count, 50 + i]
         row, kv_tokens = row + count, kv_tokens + start + count
         row_tokens += sum(range(start + 1, start + count + 1))
     assert (d.rows, d.seqs) == (row, len(parts))
@@ -83,7 +84,7 @@ def test_what_does_not_fit_is_an_error_and_changes_nothing(room: dict[str, int],
     d = StepDescriptor(**{"rows": 20, "seqs": 2, "samples": 1, "blocks": 3, **room})
     d.add_sequence([0, 0], 0, [5], 0)
     before = d.buffer.copy()
-    with pytest.raises(ValueError, match="full|do not hold 18 tokens"):
+    with pytest.raises(ValueError, match=r"full|do not hold 18 tokens"):
         d.add_sequence([0] * 18, 0, pages, 1)
     assert (d.buffer == before).all()
     d.add_sample(0, Draw())
@@ -104,7 +105,7 @@ def test_it_holds_as_much_as_it_says_and_again_after_clear() -> None:
 
 
 def test_native_code_reads_it_at_any_capacities(native: Native) -> None:
-    """Every array lies behind arrays of odd capacities; a draw depends on rows, positions, samples and their settings."""
+    """Every array lies behind arrays of odd capacities; a draw depends on rows, positions and all of a sample."""
     rng = np.random.default_rng(2)
     x, weight = rng.standard_normal((9, 32)).astype(np.float32), floats(rng.standard_normal((40, 32)))
     backend = native()

@@ -198,6 +198,25 @@ def test_activations_around_the_smallest_float(native: Native, isa: str) -> None
         assert (np.abs(got - exact) <= 1.5e-36 + exact * 2.0**-8).all(), name  # a bf16 activation has 8 bits
 
 
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats_of_any_size_have_the_same_bits(native: Native, isa: str, name: str) -> None:
+    """Subnormal operands, products and sums that vanish or overflow on the way, whichever worker meets them."""
+    rng = np.random.default_rng(8)
+    for least, most in ((-149, -100), (-70, -56), (-20, 20), (55, 127)):
+        with np.errstate(over="ignore"):
+            wild = np.ldexp(rng.uniform(-2, 2, (71, 33)), rng.integers(least, most, (71, 33))).astype(np.float32)
+            weight = floats(wild[:64], name)
+        plain = project(native("portable", 1), weight, wild[64:])
+        assert_same_bits(project(native(isa), weight, wild[64:]), plain, f"2^{least} to 2^{most}")
+
+
+def test_what_rounds_up_to_the_smallest_normal_float_is_not_flushed(native: Native, isa: str) -> None:
+    """x86 asks whether a result is subnormal after rounding it; so must the portable multiply-add."""
+    below, above = (np.array([[factor * 2.0**-63]], np.float32) for factor in (1 - 2.0**-13, 1 + 2.0**-13))
+    assert project(native(isa), floats(below), above)[0, 0] == 2.0**-126
+    assert project(native(isa), floats(below), below)[0, 0] == 0
+
+
 def test_gate_and_up(native: Native, isa: str) -> None:
     rng = np.random.default_rng(7)
     for name in (*FLOATS, *QUANTS):

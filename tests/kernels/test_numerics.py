@@ -64,8 +64,9 @@ def exact_fma(a: float, b: float, c: float) -> float:
 
 any_float = st.integers(0, 2**32 - 1).map(float_of)
 # Few significant bits, so that products are short and their sums with c fall on and beside ties.
-short_float = st.builds(lambda m, e, s: s * m * 2.0**e, st.sampled_from([1, 3, 2**11 + 1, 2**12 - 1, 2**23 + 1, 2**24 - 1]),
-                        st.integers(-60, 40), st.sampled_from([-1.0, 1.0]))
+MANTISSAS = [1, 3, 2**11 + 1, 2**12 - 1, 2**23 + 1, 2**24 - 1]
+short_float = st.builds(lambda m, e, s: s * m * 2.0**e, st.sampled_from(MANTISSAS), st.integers(-60, 40),
+                        st.sampled_from([-1.0, 1.0]))
 
 
 @needs_library
@@ -197,8 +198,8 @@ def test_gumbel_is_distributed_as_it_should(implementation) -> None:
     by_token = implementation(7, 3, 0, np.arange(n))
     by_seed = np.array([implementation(seed << 31, 3, 0, np.array([5]))[0] for seed in range(n // 10)])
     for sample in (by_token, by_seed):
-        assert (-2.82 < sample).all()
-        assert (sample < 16.64).all()
+        assert sample.min() > -2.82
+        assert sample.max() < 16.64
         x, m = np.sort(sample.astype(np.float64)), len(sample)
         distance = np.abs(np.exp(-np.exp(-x)) - (np.arange(m) + 0.5) / m).max() + 0.5 / m
         assert distance < 1.95 / math.sqrt(m)  # one in a thousand sets is farther off

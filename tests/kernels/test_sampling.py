@@ -106,7 +106,8 @@ def test_draws_follow_the_softmax_of_what_a_filter_keeps(native: Native, cut: di
 def test_positions_choices_and_seeds_give_independent_draws(native: Native) -> None:
     """Of two tokens of equal logit, changing one key alone gives the other token half the time."""
     sampler = Sampler(native(), np.zeros((16, 2), np.float32), 1024)
-    draws = [Draw(row, 1.0, choice=choice, seed=seed << 32) for row in range(16) for choice in range(8) for seed in range(8)]
+    draws = [Draw(row, 1.0, choice=choice, seed=seed << 32)
+             for row in range(16) for choice in range(8) for seed in range(8)]
     ids = np.array(sampler.ids(draws)).reshape(16, 8, 8)
     for axis in range(3):
         changed = np.diff(ids, axis=axis) != 0
