@@ -12,9 +12,13 @@ from typing import Any
 from drut.errors import RequestError
 
 
-def setting(default: Any, help: str, *, type: type = str, env: str | None = None, choices: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that is also a flag (its name with dashes) and, where `env` is given, a variable."""
-    meta = {"help": help, "type": type, "env": env, "choices": choices}
+def setting(default: Any, help: str, *, type: type = str, env: str | None = None, choices: tuple[str, ...] = (),
+            least: float | None = None, most: float | None = None, flag: bool = True) -> Any:
+    """A dataclass field that is also a flag (its name with dashes) and, where `env` is given, a variable.
+
+    A value that is not None must lie in `least`..`most`, and be one of `choices` if there are any.
+    """
+    meta = {"help": help, "type": type, "env": env, "choices": choices, "least": least, "most": most, "flag": flag}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -23,27 +27,36 @@ class EngineConfig:
     """How an engine runs. A flag wins over the environment, the environment over the default."""
 
     kv_dtype: str = setting("bf16", "format of keys and values in the cache", choices=("bf16", "fp32"))
+    kv_cache_gb: float | None = setting(None, "cap of the KV cache in GB (default: from free memory)", type=float,
+                                        least=1e-6, most=1 << 20)
+    prefix_cache: bool = setting(True, "share the KV of common prefixes between requests", type=bool)
+    max_batch_tokens: int = setting(512, "most tokens of one step", type=int, least=1, most=1 << 20)
+    max_seqs: int = setting(128, "most sequences computed at a time", type=int, least=1, most=1 << 14)
+    chunk_tokens: int | None = setting(
+        None, "most prompt tokens of a request in a step; 0: whole prompts (default: as many as stall no stream)",
+        type=int, least=0, most=1 << 20)
+    policy: str = setting("fcfs", "who is admitted next", choices=("fcfs", "priority", "longest-prefix"))
+    overlap: bool = setting(False, "schedule and detokenize while a step runs", type=bool)
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
-                                  env="DRUT_THREADS")
-    kv_cache_gb: float | None = setting(None, "cap of the KV cache in GB (default: from free memory)", type=float)
+                                  env="DRUT_THREADS", least=1, most=1024)
     backend: str = setting("auto", "who computes; auto takes native where it is built", env="DRUT_BACKEND",
                            choices=("auto", "native", "numpy"))
     execution: str = setting("replay", "replay a recorded plan, or call op by op", env="DRUT_EXECUTION",
                              choices=("replay", "eager"))
     isa: str = setting("auto", "instruction set of the native kernels (the best the CPU has, unless forced)",
                        env="DRUT_ISA")
-    debug_kv: bool = setting(False, "stamp KV slots and poison freed pages, checked on each step", type=bool,
+    debug_kv: bool = setting(False, "stamp KV slots, poison freed pages and check both on each step", type=bool,
                              env="DRUT_DEBUG_KV")
+    force_preempt: float = setting(0.0, "chance that a running request is preempted at a step, for tests", type=float,
+                                   env="DRUT_FORCE_PREEMPT", least=0.0, most=1.0, flag=False)
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            value, choices = getattr(self, f.name), f.metadata["choices"]
-            if choices and value not in choices:
-                raise RequestError(f"{f.name} must be one of {', '.join(choices)}, not {value!r}")
-        if self.threads is not None and not 1 <= self.threads <= 1024:
-            raise RequestError(f"threads must be from 1 to 1024, not {self.threads}")
-        if self.kv_cache_gb is not None and not 0 < self.kv_cache_gb < 1 << 20:
-            raise RequestError(f"kv_cache_gb must be above 0, not {self.kv_cache_gb}")
+            value, meta = getattr(self, f.name), f.metadata
+            if meta["choices"] and value not in meta["choices"]:
+                raise RequestError(f"{f.name} must be one of {', '.join(meta['choices'])}, not {value!r}")
+            if meta["least"] is not None and value is not None and not meta["least"] <= value <= meta["most"]:
+                raise RequestError(f"{f.name} must be from {meta['least']:g} to {meta['most']:g}, not {value}")
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> EngineConfig:
@@ -76,13 +89,15 @@ def add_flags(parser: argparse.ArgumentParser, cls: type = EngineConfig) -> None
     group = parser.add_argument_group("engine")
     for f in dataclasses.fields(cls):
         meta, flag = f.metadata, "--" + f.name.replace("_", "-")
+        if not meta["flag"]:
+            continue
         text = meta["help"] + (f" [{meta['env']}]" if meta["env"] else "")
         if meta["type"] is bool:
-            group.add_argument(flag, action="store_true", default=None, help=text)
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
             group.add_argument(flag, type=meta["type"], choices=meta["choices"] or None, default=None, help=text)
 
 
 def from_flags(args: argparse.Namespace, cls: type[EngineConfig] = EngineConfig) -> EngineConfig:
     """The settings an argument parser with `add_flags` read, completed from environment and defaults."""
-    return cls.resolve({f.name: getattr(args, f.name) for f in dataclasses.fields(cls)})
+    return cls.resolve({f.name: getattr(args, f.name, None) for f in dataclasses.fields(cls)})

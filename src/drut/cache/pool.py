@@ -2,80 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.kernels.descriptor import RELAY
 from drut.kernels.kv import PAGE_TOKENS
 
 POISON = 0xFF  # a NaN in bf16 and in fp32
+EMPTY = -2  # stamp of a slot that holds nothing
 
 
 class KvCorruptionError(RuntimeError):
-    """A slot does not hold the token and position it should: a bug, never a user's error."""
+    """A page or a slot is not what it should be: a bug, never a user's error."""
+
+
+class PageState(IntEnum):
+    FREE = 0
+    PRIVATE = 1  # mapped by one sequence, which may write it
+    CACHED = 2  # in the prefix tree, full, never written again
 
 
 class PagePool:
-    """Hands out pages and takes them back. `free + used == total` always.
+    """Hands out pages, lets the tree keep them, takes them back. `free + private + cached == total` always."""
 
-    In debug mode freed pages are poisoned, and every slot carries the (token, position) last written to it.
-    """
-
-    def __init__(self, memory: NDArray[np.uint8], *, debug: bool = False) -> None:
+    def __init__(self, memory: NDArray[np.uint8], canary: Canary | None = None) -> None:
         """`memory` is (pages, page_bytes)."""
         self.memory = memory
         self.total = len(memory)
-        self.debug = debug
+        self.canary = canary
+        self._state = bytearray(self.total)
         self._free = list(range(self.total - 1, -1, -1))
-        self._used: set[int] = set()
-        self._stamps = np.full((self.total * PAGE_TOKENS, 2), -1, np.int64) if debug else None
+        self.cached = 0
 
     @property
     def free(self) -> int:
         return len(self._free)
 
-    def take(self, count: int) -> list[int] | None:
-        """`count` pages, or None if there are not so many."""
-        if count > len(self._free):
-            return None
-        pages = [self._free.pop() for _ in range(count)]
-        self._used.update(pages)
-        return pages
+    @property
+    def private(self) -> int:
+        return self.total - self.cached - len(self._free)
 
-    def give_back(self, pages: Sequence[int]) -> None:
-        """Frees pages. Nothing may map them any more."""
+    def take(self) -> int:
+        """A free page, now private. There must be one."""
+        page = self._free.pop()
+        self._state[page] = PageState.PRIVATE
+        return page
+
+    def keep(self, page: int) -> None:
+        """A private page that is full becomes the tree's."""
+        self._move(page, PageState.PRIVATE, PageState.CACHED)
+        self.cached += 1
+        if self.canary:
+            self.canary.seal(page)
+
+    def free_private(self, pages: Iterable[int]) -> None:
+        """Frees private pages. No block table may map them any more."""
         for page in pages:
-            self._used.remove(page)
-        self._free.extend(pages)
-        if self._stamps is not None:
-            for page in pages:
-                self.memory[page] = POISON
-                self._stamps[page * PAGE_TOKENS : (page + 1) * PAGE_TOKENS] = -1
+            self._move(page, PageState.PRIVATE, PageState.FREE)
+            self._released(page)
 
-    def stamp(self, pages: Sequence[int], tokens: Sequence[int], start: int) -> None:
-        """Notes that `tokens` are being written from position `start` on. Debug mode only."""
-        if self._stamps is not None:
-            slots = _slots(pages, start, start + len(tokens))
-            self._stamps[slots, 0] = tokens
-            self._stamps[slots, 1] = np.arange(start, start + len(tokens))
+    def free_cached(self, page: int) -> None:
+        """Frees a page the tree evicts."""
+        self._move(page, PageState.CACHED, PageState.FREE)
+        self.cached -= 1
+        self._released(page)
+
+    def _released(self, page: int) -> None:
+        self._free.append(page)
+        if self.canary:
+            self.canary.release(page)
+
+    def _move(self, page: int, before: PageState, after: PageState) -> None:
+        if self._state[page] != before:
+            raise KvCorruptionError(f"page {page} is {PageState(self._state[page]).name}, expected {before.name}")
+        self._state[page] = after
+
+    def check_mapped(self, pages: Sequence[int], shared: int) -> None:
+        """KvCorruptionError unless the first `shared` pages of a block table are the tree's, the rest private."""
+        for i, page in enumerate(pages):
+            expected = PageState.CACHED if i < shared else PageState.PRIVATE
+            if self._state[page] != expected:
+                raise KvCorruptionError(
+                    f"entry {i} of a block table maps page {page}, which is {PageState(self._state[page]).name}, "
+                    f"expected {expected.name}")
+
+    def check(self) -> None:
+        """The invariant, counted anew."""
+        counts = [self._state.count(state) for state in PageState]
+        if counts[PageState.FREE] != len(self._free) or counts[PageState.CACHED] != self.cached:
+            raise KvCorruptionError(f"pages by state are {counts}; {len(self._free)} are free, {self.cached} cached")
+
+
+class Changes(NamedTuple):
+    """Pages freed and pages filled since the step before."""
+
+    freed: frozenset[int]
+    filled: frozenset[int]
+
+
+class Canary:
+    """Debug mode: each slot carries the (token, position) last written, freed pages are poisoned, full pages sealed
+    with a checksum. Checked before a step reads them.
+
+    Poisoning waits for `settle`, which runs between two steps: a step launched before may still
+    read a page freed since.
+    """
+
+    def __init__(self, memory: NDArray[np.uint8]) -> None:
+        self._memory = memory
+        self._stamps = np.full((len(memory) * PAGE_TOKENS, 2), EMPTY, np.int64)
+        self._sums: dict[int, int] = {}
+        self._to_seal: set[int] = set()
+        self._to_poison: set[int] = set()
+
+    def release(self, page: int) -> None:
+        self._to_seal.discard(page)
+        self._to_poison.add(page)
+
+    def seal(self, page: int) -> None:
+        self._to_seal.add(page)
+
+    def collect(self) -> Changes:
+        """What happened since the last call, for `settle` before the step launched next."""
+        changes = Changes(frozenset(self._to_poison), frozenset(self._to_seal))
+        self._to_poison.clear()
+        self._to_seal.clear()
+        return changes
+
+    def settle(self, changes: Changes) -> None:
+        """Between two steps: poisons what was freed, sums what was filled."""
+        for page in changes.freed:
+            self._memory[page] = POISON
+            self._stamps[page * PAGE_TOKENS : (page + 1) * PAGE_TOKENS] = EMPTY
+            self._sums.pop(page, None)
+        for page in changes.filled:
+            self._sums[page] = zlib.crc32(self._memory[page])
+
+    def write(self, pages: Sequence[int], tokens: Sequence[int], start: int) -> None:
+        """Notes that the coming step writes `tokens` from position `start` on."""
+        slots = _slots(pages, start, start + len(tokens))
+        self._stamps[slots, 0] = tokens
+        self._stamps[slots, 1] = np.arange(start, start + len(tokens))
 
     def verify(self, pages: Sequence[int], tokens: Sequence[int]) -> None:
-        """KvCorruptionError unless the slots from position 0 on hold `tokens`. Debug mode only."""
-        if self._stamps is None or not tokens:
+        """KvCorruptionError unless the slots from position 0 on hold `tokens`, and sealed pages their bytes.
+
+        A token the host did not know yet (RELAY) is checked by position alone.
+        """
+        if not tokens:
             return
         slots = _slots(pages, 0, len(tokens))
-        wrong = (self._stamps[slots, 0] != tokens) | (self._stamps[slots, 1] != np.arange(len(tokens)))
+        known = (self._stamps[slots, 0] != RELAY) & (np.asarray(tokens) != RELAY)
+        wrong = (known & (self._stamps[slots, 0] != tokens)) | (self._stamps[slots, 1] != np.arange(len(tokens)))
         if wrong.any():
             at = int(wrong.argmax())
             token, position = self._stamps[slots[at]]
             raise KvCorruptionError(f"slot {slots[at]} holds token {token} of position {position}, "
                                     f"expected token {tokens[at]} of position {at}")
-
-    def check(self) -> None:
-        """The invariant: every page is free or used, once."""
-        if len(self._free) + len(self._used) != self.total or self._used.intersection(self._free):
-            raise KvCorruptionError(f"{len(self._free)} free and {len(self._used)} used pages are not {self.total}")
+        for page in pages[: len(tokens) // PAGE_TOKENS]:
+            if page in self._sums and self._sums[page] != zlib.crc32(self._memory[page]):
+                raise KvCorruptionError(f"the bytes of page {page} changed after it was full")
 
 
 def _slots(pages: Sequence[int], start: int, end: int) -> NDArray[np.int64]:

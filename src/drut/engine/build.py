@@ -6,10 +6,14 @@ import hashlib
 import warnings
 from pathlib import Path
 
-from drut.cache.pool import PagePool
+from drut.cache.cache import KvCache
+from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.engine.engine import Engine
+from drut.engine.pacer import Pacer
+from drut.engine.policy import make_policy
 from drut.engine.runner import Runner
+from drut.engine.scheduler import Limits, Scheduler
 from drut.errors import RequestError, UnsupportedError
 from drut.kernels.backend import Backend
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
@@ -21,7 +25,6 @@ from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
 
 NUMERICS_VERSION = 1
-STEP_ROWS = 512  # most tokens of one step
 DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
 FREE_SHARE = 0.5  # of the free memory, for a cache sized by default
 
@@ -52,11 +55,20 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_
     weights = files.load(backend)
     spec = files.spec
     layout = decoder.kv_layout(spec, config.kv_dtype)
-    pages = pool_pages(layout, spec, config)
-    pool = PagePool(backend.pool(layout, pages), debug=config.debug_kv)
+    memory = backend.pool(layout, pool_pages(layout, spec, config))
+    canary = Canary(memory) if config.debug_kv else None
+    cache = KvCache(PagePool(memory, canary), prefix_cache=config.prefix_cache)
+    limits = step_limits(config, spec.context)
     plan = decoder.record(spec, weights, layout)
-    runner = Runner(backend, plan, pool, rows=STEP_ROWS, context=spec.context)
-    return Engine(runner, pool, vocab=spec.vocab, context=spec.context, eos_ids=eos_ids)
+    runner = Runner(backend, plan, memory, limits, context=spec.context, overlap=config.overlap, canary=canary)
+    scheduler = Scheduler(cache, limits, make_policy(config.policy), Pacer(), force_preempt=config.force_preempt)
+    return Engine(runner, scheduler, vocab=spec.vocab, context=spec.context, eos_ids=eos_ids, overlap=config.overlap)
+
+
+def step_limits(config: EngineConfig, context: int) -> Limits:
+    """The largest step. Where prompts go whole, it has room for the longest one."""
+    tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
+    return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens)
 
 
 def pool_pages(layout: KvLayout, spec: ModelSpec, config: EngineConfig) -> int:
@@ -82,7 +94,7 @@ def free_memory() -> int:
 
 
 def numerics_id(files: ModelFiles, backend: Backend, kv_dtype: str) -> str:
-    """The same id promises the same bits: numerics version, model file, encodings, KV format, backend class, parallelism."""
+    """The same id promises the same bits. It covers numerics version, model file, encodings, KV format and backend."""
     encodings = sorted({t.encoding for t in files.source.tensors.values()})
     parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, kv_dtype, backend.name, "tp1"]
     return "drut-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

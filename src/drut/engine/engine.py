@@ -4,90 +4,173 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from drut.cache.pool import PagePool
+from drut.cache.cache import BlockTable, pages_for
+from drut.engine.edits import EditTable
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.engine.runner import Runner, Work
+from drut.engine.runner import Flight, Runner
+from drut.engine.scheduler import Scheduler, Work
 from drut.errors import RequestError
+from drut.kernels.backend import StepOutput
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
 
+MASK64 = 0xFFFFFFFFFFFFFFFF
+
+
+class Scored(NamedTuple):
+    """A token's place among all: its logprob and rank, and the best ids with theirs, best first."""
+
+    token: int
+    logprob: float
+    rank: int
+    top: tuple[tuple[int, float], ...]
+
+
+class Update(NamedTuple):
+    """What a step brought one request: a token or none, scores if asked for, and whether the request ended."""
+
+    request: Request
+    token: int | None
+    scored: Scored | None = None
+    prompt_scored: tuple[Scored, ...] = ()
+
 
 class Engine:
-    """First come, first served. A request holds the pages of its whole length from admission on."""
+    """Scheduler, cache and runner in one loop. Use from one thread at a time.
 
-    def __init__(self, runner: Runner, pool: PagePool, *, vocab: int, context: int, eos_ids: frozenset[int]) -> None:
-        self.runner, self.pool = runner, pool
-        self.vocab, self.context, self.eos_ids = vocab, context, eos_ids
-        self.waiting: deque[Request] = deque()
-        self.running: list[Request] = []
+    With `overlap` a step is scheduled, and the one before it processed, while another runs.
+    """
+
+    def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
+                 overlap: bool = False) -> None:
+        self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
+        self.vocab, self.context, self.eos_ids, self.overlap = vocab, context, eos_ids, overlap
+        self._flight: Flight | None = None
+        self._arrivals = 0
 
     @property
     def room(self) -> int:
-        """Tokens that a request may have in all: what the model's context and the whole pool hold."""
-        return min(self.context, self.pool.total * PAGE_TOKENS)
+        """Tokens that a prompt and its answer may have together: the context, or the KV cache where it holds less."""
+        return min(self.context, self.cache.pool.total * PAGE_TOKENS)
 
-    def submit(self, tokens: Sequence[int], params: SamplingParams) -> Request:
-        """Queues a prompt. RequestError if it is empty, has an id outside the vocabulary, or can never fit."""
+    @property
+    def busy(self) -> bool:
+        return bool(self.scheduler.running or self.scheduler.waiting or self._flight)
+
+    def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
+               salt: str = "") -> list[Request]:
+        """Queues a prompt, one request a choice. RequestError if it is empty, has an id outside the vocabulary, or
+        can never fit."""
         self._check(tokens)
-        room = self.room
-        if len(tokens) >= room:
-            where = "context" if room == self.context else "KV cache"
-            raise RequestError(f"the prompt has {len(tokens)} tokens; the {where} of {room} leaves no room for an answer")
-        seed = secrets.randbits(63) if params.seed is None else params.seed & 0xFFFFFFFFFFFFFFFF
-        limit = min(len(tokens) + params.max_tokens, room)
-        request = Request(len(tokens), list(tokens), params, seed, limit, time.monotonic())
-        self.waiting.append(request)
-        return request
+        self._check_ids(params)
+        if len(tokens) >= self.room:
+            where = "context" if self.room == self.context else "KV cache"
+            raise RequestError(
+                f"the prompt has {len(tokens)} tokens; the {where} of {self.room} leaves no room for an answer")
+        seed = secrets.randbits(63) if params.seed is None else params.seed & MASK64
+        requests: list[Request] = []
+        for choice in range(params.n):
+            self._arrivals += 1
+            requests.append(Request(
+                request_id or f"r{self._arrivals}", len(tokens), list(tokens), params, seed, choice,
+                min(len(tokens) + params.max_tokens, self.room), time.monotonic(), self._arrivals,
+                EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), priority,
+                requests[0] if requests else None, BlockTable(salt)))
+        for request in requests:
+            self.scheduler.add(request)
+        return requests
 
     def abort(self, request: Request) -> None:
         """Ends a request wherever it is. Does nothing if it has ended."""
-        if request.finish_reason is None:
-            if request in self.waiting:
-                self.waiting.remove(request)
-            self._finish(request, "abort")
-
-    def step(self) -> list[tuple[Request, int]]:
-        """Computes one step; returns each new token with its request. Empty only when nothing is left to do."""
-        self._admit()
-        work = self._choose()
-        if not work:
-            return []
-        out = self.runner.run(work)
-        now = time.monotonic()
-        new: list[tuple[Request, int]] = []
-        sampled = iter(zip(out.tokens.tolist(), out.finite.tolist(), strict=True))
-        for request, count, sample in work:
-            request.computed += count
-            if sample:
-                token, finite = next(sampled)
-                if not finite:
-                    self._finish(request, "error")
-                    continue
-                new.append((request, token))
-                self._accept(request, token, now)
-        return new
+        self.finish(request, "abort")
 
     def finish(self, request: Request, reason: str) -> None:
-        """Ends a running request for a reason found outside, as a stop string."""
+        """Ends a request for a reason found outside, as a stop string. Does nothing if it has ended."""
         if request.finish_reason is None:
-            self._finish(request, reason)
+            request.finish_reason = reason
+            request.finished_at = time.monotonic()
+            self.scheduler.finish(request)
+
+    def step(self) -> list[Update]:
+        """Computes one step and returns what it brought (with `overlap`: what the step before it brought)."""
+        work = self.scheduler.schedule()
+        flight = self.runner.launch(work) if work else None
+        if self.overlap:
+            flight, self._flight = self._flight, flight
+        return self._process(flight) if flight else []
+
+    def _process(self, flight: Flight) -> list[Update]:
+        out, seconds = flight.result.result()
+        now = time.monotonic()
+        decode_rows = sum(w.rows == 1 and w.sample for w in flight.work)
+        self.scheduler.pacer.learn(decode_rows, sum(w.rows for w in flight.work) - decode_rows, seconds)
+        updates, at = [], 0
+        for work in flight.work:
+            request = work.request
+            request.inflight -= work.sample
+            self.scheduler.confirm(work)
+            if request.finish_reason is None:
+                updates.append(self._read(work, out, at, now))
+            at += work.scores + work.sample
+        return updates
+
+    def _read(self, work: Work, out: StepOutput, at: int, now: float) -> Update:
+        request = work.request
+        scores = tuple(_scored(out, i, request.params.prompt_logprobs) for i in range(at, at + work.scores))
+        at += work.scores
+        if not work.sample:
+            return Update(request, None, None, scores)
+        if not out.finite[at]:
+            self.finish(request, "error")
+            return Update(request, None)
+        token = int(out.tokens[at])
+        scored = _scored(out, at, request.params.logprobs) if request.params.logprobs is not None else None
+        self._accept(request, token, now)
+        return Update(request, token, scored, scores)
+
+    def _accept(self, request: Request, token: int, now: float) -> None:
+        request.tokens.append(token)
+        request.edits.push(token)
+        if request.first_token_at is None:
+            request.first_token_at = now
+        params = request.params
+        ends = token in params.stop_token_ids or (token in self.eos_ids and not params.ignore_eos)
+        if ends and len(request.output) >= params.min_tokens:
+            self.finish(request, "stop")
+        elif len(request.tokens) >= request.limit:
+            self.finish(request, "length")
+
+    def drain(self) -> None:
+        """Waits for a step in flight and drops what it brings to requests that have ended."""
+        while self._flight:
+            self.step()
 
     def logits(self, tokens: Sequence[int], chunk: int = 64) -> F32:
-        """Raw logits of every position, float32 (len(tokens), vocab), through the ordinary steps."""
+        """Raw logits of every position, float32 (len(tokens), vocab), through the ordinary operations."""
         self._check(tokens)
-        pages = self.pool.take(-(-len(tokens) // PAGE_TOKENS)) if len(tokens) <= self.context else None
-        if pages is None:
-            raise RequestError(f"{len(tokens)} tokens do not fit the context of {self.context} or the KV cache")
+        table = BlockTable()
+        if self._flight is not None or len(tokens) > self.context or not self.cache.reserve(table, len(tokens)):
+            raise RequestError(
+                f"{len(tokens)} tokens do not fit the context of {self.context} or what is free of the KV cache")
         try:
-            return self.runner.logits(tokens, pages, chunk)
+            return self.runner.logits(tokens, table.pages[: pages_for(len(tokens))], chunk)
         finally:
-            self.pool.give_back(pages)
+            self.cache.release(table)
+
+    def check_idle(self) -> None:
+        """The idle invariant: nothing runs, and free + cached = total. Raises KvCorruptionError."""
+        self.cache.check([r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
+
+    def close(self) -> None:
+        for request in (*self.scheduler.running, *self.scheduler.waiting):
+            self.abort(request)
+        self.runner.close()
 
     def _check(self, tokens: Sequence[int]) -> None:
         if not tokens:
@@ -99,38 +182,14 @@ class Engine:
         if outside.any():
             raise RequestError(f"token id {ids[outside][0]} is outside the vocabulary of {self.vocab}")
 
-    def _admit(self) -> None:
-        while self.waiting and len(self.running) < self.runner.samples:
-            request = self.waiting[0]
-            pages = self.pool.take(-(-request.limit // PAGE_TOKENS))
-            if pages is None:
-                return
-            request.pages = pages
-            self.running.append(self.waiting.popleft())
+    def _check_ids(self, params: SamplingParams) -> None:
+        for name, ids in (("logit_bias", params.logit_bias or ()), ("stop_token_ids", params.stop_token_ids)):
+            for token in ids:
+                if not 0 <= int(token) < self.vocab:
+                    raise RequestError(f"{name}: token id {token} is outside the vocabulary of {self.vocab}")
 
-    def _choose(self) -> list[Work]:
-        """Decoding rows first, then prompt chunks, within one token budget."""
-        budget, work = self.runner.rows, []
-        for request in sorted(self.running, key=lambda r: r.pending > 1):
-            count = min(request.pending, budget)
-            if count:
-                work.append(Work(request, count, count == request.pending))
-                budget -= count
-        return work
 
-    def _accept(self, request: Request, token: int, now: float) -> None:
-        request.tokens.append(token)
-        if request.first_token_at is None:
-            request.first_token_at = now
-        if token in self.eos_ids and not request.params.ignore_eos:
-            self._finish(request, "stop")
-        elif len(request.tokens) >= request.limit:
-            self._finish(request, "length")
-
-    def _finish(self, request: Request, reason: str) -> None:
-        request.finish_reason = reason
-        request.finished_at = time.monotonic()
-        if request in self.running:
-            self.running.remove(request)
-        self.pool.give_back(request.pages)
-        request.pages = []
+def _scored(out: StepOutput, i: int, top: int | None) -> Scored:
+    n = top or 0
+    best = zip(out.top_ids[i, :n].tolist(), out.top_logprobs[i, :n].tolist(), strict=True)
+    return Scored(int(out.tokens[i]), float(out.logprobs[i]), int(out.ranks[i]), tuple(b for b in best if b[0] >= 0))

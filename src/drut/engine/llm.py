@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from drut.config import EngineConfig
+from drut.engine.answer import Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output import Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.errors import DrutError, RequestError
+from drut.errors import RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import Progress, resolve, show
 from drut.model.template import ChatTemplate
-from drut.model.tokenizer import TextStream, Tokenizer
+from drut.model.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, object]]
@@ -51,6 +52,7 @@ class LLM:
 
     def close(self) -> None:
         """Ends the worker threads and unmaps the file."""
+        self.engine.close()
         self.backend.close()
         self.files.close()
 
@@ -64,52 +66,60 @@ class LLM:
         """Tokens that a prompt and its answer may have together."""
         return self.engine.room
 
-    def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:
-        """Answers each prompt, a text or a list of token ids; one prompt alone gives a list of one."""
-        if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
-            prompts = [prompts]  # type: ignore[list-item]
-        if len(prompts) == 0:
-            raise RequestError("there is no prompt")
-        params = params or SamplingParams()
-        answers = [self._submit(self._encode(p), params) for p in prompts]
+    def generate(self, prompts: Prompt | Sequence[Prompt],
+                 params: SamplingParams | Sequence[SamplingParams] | None = None, *,
+                 priorities: Sequence[int] | None = None) -> list[Completion]:
+        """Answers each prompt, a text or a list of token ids; one prompt alone gives a list of one.
+
+        `params` for all, or one each. With `n` choices a prompt has n completions side by side.
+        """
+        prompts = _each_prompt(prompts)
+        each = [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
+        ranks = list(priorities) if priorities is not None else [0] * len(prompts)
+        if len(each) != len(prompts) or len(ranks) != len(prompts):
+            raise RequestError(f"{len(prompts)} prompts need as many params and priorities")
+        groups: list[list[Answer]] = []
         try:
-            while any(not a.done for a in answers):
-                self._step({a.request: a for a in answers})
+            for prompt, p, rank in zip(prompts, each, ranks, strict=True):
+                groups.append(self.submit(prompt, p, priority=rank))
+            answers = {a.request: a for group in groups for a in group}
+            while not all(a.done for a in answers.values()):
+                self._step(answers)
         finally:
-            for a in answers:
-                self.engine.abort(a.request)
-        return [a.completion() for a in answers]
+            self._abort(a.request for group in groups for a in group)
+        return [c for group in groups for c in completions(group)]
 
     def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
         """Answers a conversation: messages of `role` and `content`, through the model's chat template."""
         return self.generate([self.encode_chat(messages)], params)[0]
 
-    def stream(self, prompt: Prompt | Messages,
-               params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
-        """The answer to a prompt or a conversation, a piece a step: those before the first token are empty.
+    def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
+        """The answer to a prompt or a conversation, piece by piece: a chunk a step, empty while the prompt is computed.
 
         Closing the generator aborts the request.
         """
-        answer = self._submit(self._encode(prompt), params or SamplingParams())
+        answers = {a.request: a for a in self.submit(prompt, params or SamplingParams())}
         try:
-            while not answer.done:
-                self._step({answer.request: answer})
-                if answer.done:
-                    break
-                yield Chunk(*answer.take())
-            text, ids = answer.take()
-            yield Chunk(text, ids, answer.completion())
+            while answers:
+                self._step(answers)
+                for request, answer in list(answers.items()):
+                    if answer.done:
+                        del answers[request]
+                    yield answer.take()
         finally:
-            self.engine.abort(answer.request)
+            self._abort(answers)
 
     def encode_chat(self, messages: Messages) -> list[int]:
         """Token ids of a conversation up to where the answer starts."""
-        tokenizer = self._tokenizer()
-        return tokenizer.encode_chat(ChatTemplate.of(tokenizer).render(messages))
+        return self._tokenizer().encode_chat(self._template.render(messages))
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
         """Raw logits of every position, float32 of shape (len(token_ids), vocab)."""
         return self.engine.logits(list(token_ids), chunk)
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        return ChatTemplate.of(self._tokenizer())
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
@@ -123,72 +133,33 @@ class LLM:
             return self.encode_chat(prompt)  # type: ignore[arg-type]
         return list(prompt)  # type: ignore[arg-type]
 
-    def _submit(self, tokens: list[int], params: SamplingParams) -> _Answer:
-        request = self.engine.submit(tokens, params)
-        stream = TextStream(self.tokenizer, params.stop) if self.tokenizer else None
-        if stream is None and params.stop:
+    def submit(self, prompt: Prompt | Messages, params: SamplingParams, *, priority: int = 0, salt: str = "",
+               request_id: str = "") -> list[Answer]:
+        """Queues a prompt or a conversation for `engine.step`: one answer a choice."""
+        if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
-        return _Answer(request, stream, self.load_s)
+        requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
+        return [Answer(request, self.tokenizer, self.load_s) for request in requests]
 
-    def _step(self, answers: Mapping[Request, _Answer]) -> None:
-        new = self.engine.step()
-        for request, token in new:
-            answer = answers.get(request)
-            if answer is not None and answer.push(token):
-                self.engine.finish(request, "stop")
+    def _step(self, answers: Mapping[Request, Answer]) -> None:
+        for update in self.engine.step():
+            answer = answers.get(update.request)
+            if answer is not None and answer.push(update):
+                self.engine.finish(update.request, "stop")
         for answer in answers.values():
-            if answer.request.finish_reason == "error":
-                raise DrutError("the model's logits are not finite; its weights are damaged or overflow")
             if answer.request.finish_reason is not None:
                 answer.end()
 
+    def _abort(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            self.engine.abort(request)
+        self.engine.drain()
 
-class _Answer:
-    """A request's text as it grows."""
 
-    def __init__(self, request: Request, stream: TextStream | None, load_s: float) -> None:
-        self.request, self._stream, self._load_s = request, stream, load_s
-        self._text: list[str] = []
-        self._taken = self._ids_taken = 0
-        self.done = False
-
-    def push(self, token: int) -> bool:
-        """Adds a token; True where a stop string ended the text."""
-        if self._stream is None:
-            return False
-        delta = self._stream.push((token,))
-        self._text.append(delta.text)
-        return delta.stopped
-
-    def end(self) -> None:
-        if not self.done:
-            self.done = True
-            if self._stream is not None:
-                self._text.append(self._stream.flush().text)
-
-    def take(self) -> tuple[str, list[int]]:
-        """Text and ids since the last call."""
-        text = "".join(self._text[self._taken :])
-        ids = list(self.request.output[self._ids_taken :])
-        self._taken, self._ids_taken = len(self._text), self._ids_taken + len(ids)
-        return text, ids
-
-    def completion(self) -> Completion:
-        r = self.request
-        ids = list(r.output)
-        assert r.finish_reason is not None
-        return Completion("".join(self._text), ids, r.finish_reason, r.prompt_tokens, 0, len(ids), r.seed, self._timings())
-
-    def _timings(self) -> dict[str, float]:
-        """Seconds from arrival to the first token, and the rate of the tokens after it."""
-        r = self.request
-        if r.first_token_at is None or r.finished_at is None:
-            return {"load_s": self._load_s}
-        ttft, more = r.first_token_at - r.arrived, len(r.output) - 1
-        decode = r.finished_at - r.first_token_at
-        return {
-            "load_s": self._load_s,
-            "ttft_s": ttft,
-            "prefill_tokens_per_s": r.prompt_tokens / ttft if ttft > 0 else 0.0,
-            "decode_tokens_per_s": more / decode if decode > 0 else 0.0,
-        }
+def _each_prompt(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
+    """One prompt, a text or a list of ids, becomes a list of one."""
+    if len(prompts) == 0 and not isinstance(prompts, str):
+        raise RequestError("there is no prompt")
+    if isinstance(prompts, str) or isinstance(prompts[0], int):
+        return [cast(Prompt, prompts)]
+    return cast(Sequence[Prompt], prompts)

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Logprob(NamedTuple):
+    """Of one token id at one place: natural log of its probability by the raw logits, its rank from 1, its text."""
+
+    logprob: float
+    rank: int
+    decoded: str
+
+
+Logprobs = dict[int, Logprob]
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer. `timings` in seconds and tokens per second."""
+    """One answer. `timings` in seconds and tokens per second; `why` says where the time went."""
 
     text: str
     token_ids: list[int]
@@ -17,16 +28,29 @@ class Completion:
     cached_tokens: int
     completion_tokens: int
     seed: int
+    index: int = 0  # of the choice
     timings: dict[str, float] = field(default_factory=dict)
+    logprobs: list[Logprobs] | None = None  # one entry a token
+    prompt_logprobs: list[Logprobs | None] | None = None  # one entry a prompt token, the first None
+    why: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """As plain data; logprobs as {id: {logprob, rank, decoded}}."""
+        data = asdict(self)
+        for name in ("logprobs", "prompt_logprobs"):
+            entries = getattr(self, name)
+            if entries is None:
+                del data[name]
+            else:
+                data[name] = [e and {str(i): p._asdict() for i, p in e.items()} for e in entries]
+        return data
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """New text and ids of a streaming answer; `completion` is set on the last one."""
+    """New text and ids of a streaming answer; `completion` is set on the last one of each choice."""
 
     text: str
     token_ids: list[int]
     completion: Completion | None = None
+    index: int = 0

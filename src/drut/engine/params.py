@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from drut.errors import RequestError
+from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 
 SEED_BITS = 64
+MOST_ANSWERS = 128
+MOST_IDS = 1024  # of stop_token_ids, and of logit_bias
+HIGHEST_ID = (1 << 31) - 1
+PENALTY_RANGE = 0.01, 100.0  # of repetition_penalty: logits stay finite
 
 
 @dataclass(frozen=True)
 class SamplingParams:
     """Temperature 0 is greedy. Filters apply in the order top-k, top-p, min-p; 0, 1 and 0 switch them off.
 
+    Penalties and `logit_bias` change the logits before that (docs/numerics.md); logprobs are those of the model.
     Raises RequestError naming the field and the value.
     """
 
@@ -24,11 +30,21 @@ class SamplingParams:
     top_k: int = 0
     min_p: float = 0.0
     seed: int | None = None  # None: drawn at random
+    n: int = 1  # answers to the prompt
     stop: Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    min_tokens: int = 0  # before that no stop token is drawn
     ignore_eos: bool = False
+    repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of ids in prompt or answer
+    presence_penalty: float = 0.0  # taken from logits of ids in the answer
+    frequency_penalty: float = 0.0  # the same, times how often
+    logit_bias: Mapping[int, float] | None = field(default=None, hash=False)  # added to logits, by id
+    logprobs: int | None = None  # likeliest ids reported beside each token; None: no logprobs
+    prompt_logprobs: int | None = None  # the same for the prompt
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        object.__setattr__(self, "stop", _strings("stop", self.stop))
+        object.__setattr__(self, "stop_token_ids", _ids("stop_token_ids", self.stop_token_ids))
         _integer("max_tokens", self.max_tokens, 1, 1 << 30)
         _number("temperature", self.temperature, 0.0, 100.0)
         _number("top_p", self.top_p, 0.0, 1.0)
@@ -38,19 +54,74 @@ class SamplingParams:
         _number("min_p", self.min_p, 0.0, 1.0)
         if self.seed is not None:
             _integer("seed", self.seed, -(1 << SEED_BITS - 1), (1 << SEED_BITS) - 1)
-        if not all(isinstance(s, str) and s for s in self.stop):
-            raise RequestError("stop must hold strings that are not empty")
+        _integer("n", self.n, 1, MOST_ANSWERS)
+        _integer("min_tokens", self.min_tokens, 0, self.max_tokens)
+        _boolean("ignore_eos", self.ignore_eos)
+        _number("repetition_penalty", self.repetition_penalty, *PENALTY_RANGE)
+        _number("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        _number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        if self.logit_bias is not None:
+            object.__setattr__(self, "logit_bias", _biases("logit_bias", self.logit_bias))
+        for name, value in (("logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)):
+            if value is not None:
+                _integer(name, value, 0, MAX_TOP_LOGPROBS)
+
+    @property
+    def top_logprobs(self) -> int:
+        """Likeliest ids to report beside each token's logprob; -1 for no logprob."""
+        return -1 if self.logprobs is None else self.logprobs
+
+
+def _boolean(name: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise RequestError(f"{name} must be true or false, not {_shown(value)}")
 
 
 def _number(name: str, value: float, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RequestError(f"{name} must be a finite number, not {value!r}")
+    finite = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, bool) or not finite:
+        raise RequestError(f"{name} must be a finite number, not {_shown(value)}")
     if not low <= value <= high:
-        raise RequestError(f"{name} must be from {low:g} to {high:g}, not {value!r}")
+        raise RequestError(f"{name} must be from {low:g} to {high:g}, not {_shown(value)}")
 
 
 def _integer(name: str, value: int, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RequestError(f"{name} must be an integer, not {value!r}")
+        raise RequestError(f"{name} must be an integer, not {_shown(value)}")
     if not low <= value <= high:
-        raise RequestError(f"{name} must be from {low} to {high}, not {value}")
+        raise RequestError(f"{name} must be from {low} to {high}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """A value in one short line, whatever a client sent."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _strings(name: str, values: str | Iterable[str]) -> tuple[str, ...]:
+    strings = (values,) if isinstance(values, str) else tuple(values) if isinstance(values, Iterable) else (None,)
+    if not all(isinstance(s, str) and s for s in strings):
+        raise RequestError(f"{name} must hold strings that are not empty")
+    return strings
+
+
+def _ids(name: str, values: Iterable[int]) -> tuple[int, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise RequestError(f"{name} must be a list of token ids, not {_shown(values)}")
+    ids = tuple(values)
+    if len(ids) > MOST_IDS:
+        raise RequestError(f"{name} must hold at most {MOST_IDS} ids, not {len(ids)}")
+    for i in ids:
+        _integer(f"an id of {name}", i, 0, HIGHEST_ID)
+    return ids
+
+
+def _biases(name: str, values: Mapping[int, float]) -> dict[int, float]:
+    if not isinstance(values, Mapping):
+        raise RequestError(f"{name} must map token ids to numbers, not be {_shown(values)}")
+    _ids(name, values)
+    for i, bias in values.items():
+        _number(f"{name} of {i}", bias, -100.0, 100.0)
+    return dict(values)

@@ -1,34 +1,85 @@
-"""One request: its tokens, how many of them the cache holds, and what it has said so far."""
+"""One sequence being answered: its tokens, how many of them the cache holds, and why it took the time it took."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from drut.cache.cache import BlockTable
+from drut.engine.edits import EditTable
 from drut.engine.params import SamplingParams
+from drut.kernels.kv import PAGE_TOKENS
+
+
+@dataclass
+class Why:
+    """Where a request's time went."""
+
+    admitted_at: float | None = None
+    waited_for: str = ""  # the last reason it was not admitted
+    steps: int = 0  # steps that computed rows of it
+    preemptions: int = 0
 
 
 @dataclass(eq=False)
 class Request:
-    """`computed` chases `len(tokens)`: prompt chunks, decoding and resumption are all that same difference."""
+    """`computed` chases `known`: prompt chunks, decoding, prefix hits and resumption are all that same difference.
 
+    `done` <= `computed` <= `known`. What a step in flight will have computed is in `computed` already; `done` is what
+    finished steps have. `inflight` is 1 while a sampled token is on its way and not in `tokens` yet.
+    """
+
+    id: str
     prompt_tokens: int
     tokens: list[int]  # prompt, then what was sampled
     params: SamplingParams
     seed: int
-    limit: int  # most tokens in all, from max_tokens and the context
+    choice: int
+    limit: int  # most tokens in all, from max_tokens and the room
     arrived: float  # seconds, monotonic
-    pages: list[int] = field(default_factory=list)
+    order: int  # of arrival
+    edits: EditTable
+    priority: int = 0  # smaller goes first
+    first_choice: Request | None = None  # computes the prompt this one waits to share
+    table: BlockTable = field(default_factory=BlockTable)
     computed: int = 0
+    done: int = 0
+    inflight: int = 0
+    epoch: int = 0  # raised by preemption: results of steps launched before it do not count
+    slot: int = -1  # of the relay, while running
+    cached_tokens: int | None = None  # of the prompt, found at first admission
+    prompt_scored: int = 0  # prompt positions whose logprob is known
     first_token_at: float | None = None
     finished_at: float | None = None
     finish_reason: str | None = None
+    why: Why = field(default_factory=Why)
+
+    @property
+    def known(self) -> int:
+        return len(self.tokens) + self.inflight
 
     @property
     def pending(self) -> int:
-        """Tokens the cache does not hold yet."""
-        return len(self.tokens) - self.computed
+        """Tokens whose rows are still to be computed; 0 where the last token allowed is already on its way."""
+        return 0 if self.known >= self.limit else self.known - self.computed
 
     @property
-    def output(self) -> Sequence[int]:
+    def decoding(self) -> bool:
+        return self.computed >= self.prompt_tokens
+
+    @property
+    def output(self) -> list[int]:
         return self.tokens[self.prompt_tokens :]
+
+    @property
+    def scores_prompt(self) -> bool:
+        return self.params.prompt_logprobs is not None and self.choice == 0
+
+    @property
+    def needs_last_token(self) -> bool:
+        """Whether the host must know the last token before the next one can be drawn."""
+        return self.edits.follows_output
+
+    @property
+    def may_share(self) -> bool:
+        """Whether another choice can start from what this one computed of their prompt."""
+        return self.finish_reason is not None or self.done >= self.prompt_tokens - self.prompt_tokens % PAGE_TOKENS

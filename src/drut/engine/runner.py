@@ -1,69 +1,140 @@
-"""Runs steps: fills the step descriptor from what the scheduler chose and hands it to the backend."""
+"""Runs steps: fills a step descriptor from the scheduler's work for the backend, on a thread of its own or not."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from drut.cache.pool import PagePool
+from drut.cache.pool import Canary, Changes
 from drut.engine.params import SamplingParams
-from drut.engine.request import Request
-from drut.kernels.backend import Backend, Limits, StepOutput
-from drut.kernels.descriptor import StepDescriptor
+from drut.engine.scheduler import Limits, Work
+from drut.kernels import backend as kernels
+from drut.kernels.backend import Backend, StepOutput
+from drut.kernels.descriptor import RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
 
-LOGITS_ROWS = 64  # samples of one step when every row's logits are wanted
 GREEDY = SamplingParams(max_tokens=1)
 
 
-class Work(NamedTuple):
-    """Rows of one request in a step: `count` tokens from `computed` on; whether the last one is sampled."""
+class Flight(NamedTuple):
+    """A launched step: its work, and its output with the seconds it took, once they are there."""
 
-    request: Request
-    count: int
-    sample: bool
+    work: Sequence[Work]
+    result: Future[tuple[StepOutput, float]]
+
+
+class Rows(NamedTuple):
+    """What the canary is told of a sequence in a step: its pages, the tokens before its rows, the rows' own."""
+
+    pages: list[int]
+    before: list[int]
+    tokens: list[int]
 
 
 class Runner:
-    """One executable over one pool, and the descriptor that drives it."""
+    """One executable over one pool. With `overlap` steps run on a thread of their own, in the order of their launch."""
 
-    def __init__(self, backend: Backend, plan: Plan, pool: PagePool, *, rows: int, context: int) -> None:
-        """`rows` bounds the tokens of a step; `context` the tokens of a sequence."""
-        samples = max(LOGITS_ROWS, rows if rows < 256 else 256)
-        self.rows, self.samples, self.pool = rows, samples, pool
-        self.executable = backend.load(plan, pool.memory, Limits(rows, samples, relay_slots=samples))
+    def __init__(self, backend: Backend, plan: Plan, pool: NDArray[np.uint8], limits: Limits, *, context: int,
+                 overlap: bool = False, canary: Canary | None = None) -> None:
+        """`context` bounds the tokens of a sequence."""
+        self.plan, self.limits, self._canary = plan, limits, canary
+        self.executable = backend.load(plan, pool, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
         pages = -(-context // PAGE_TOKENS)
-        blocks = min(pool.total + rows, samples * pages)
-        self._step = StepDescriptor(rows, samples, samples, max(blocks, pages))
+        self._blocks = max(pages, min(limits.seqs * pages, 4 * len(pool) + limits.seqs))
+        self._edits = 1024
+        # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
+        self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
+        self._turn = 0
+        self._thread = ThreadPoolExecutor(1, "drut-step") if overlap else None
 
-    def run(self, work: Sequence[Work]) -> StepOutput:
-        """One step. The samples of the output are those of `work` that asked for one, in order."""
-        step = self._step
+    def _descriptor(self) -> StepDescriptor:
+        limits = self.limits
+        return StepDescriptor(limits.tokens, limits.seqs, limits.samples, self._blocks, self._edits)
+
+    def launch(self, work: Sequence[Work]) -> Flight:
+        """Starts a step; with no thread it is over on return."""
+        step, rows = self._fill(work)
+        changes = self._canary.collect() if self._canary else None
+        if self._thread is not None:
+            return Flight(work, self._thread.submit(self._run, step, rows, changes))
+        done: Future[tuple[StepOutput, float]] = Future()
+        done.set_result(self._run(step, rows, changes))
+        return Flight(work, done)
+
+    def _run(self, step: StepDescriptor, rows: Sequence[Rows], changes: Changes | None) -> tuple[StepOutput, float]:
+        if self._canary and changes:
+            self._canary.settle(changes)
+            for r in rows:
+                self._canary.verify(r.pages, r.before)
+                self._canary.write(r.pages, r.tokens, len(r.before))
+        started = time.perf_counter()
+        out = self.executable.run(step)
+        seconds = time.perf_counter() - started
+        if self._thread is not None:
+            # The next step may start before these are read.
+            out = StepOutput(out.tokens.copy(), out.finite.copy(), out.logprobs.copy(), out.ranks.copy(),
+                             out.top_ids.copy(), out.top_logprobs.copy())
+        return out, seconds
+
+    def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows]]:
+        edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
+        step = self._next_descriptor(sum(len(e.ids) for e in edits if e is not None))
+        rows = []
+        for w, edit in zip(work, edits, strict=True):
+            request = w.request
+            tokens = request.tokens[w.start : w.start + w.rows]
+            tokens += [RELAY] * (w.rows - len(tokens))
+            row = step.add_sequence(tokens, w.start, request.table.pages, request.slot)
+            self._score_prompt(step, w, row)
+            if w.sample:
+                step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit)
+            if self._canary:
+                before = request.tokens[: w.start]
+                rows.append(Rows(list(request.table.pages), before + [RELAY] * (w.start - len(before)), tokens))
+        return step, rows
+
+    def _score_prompt(self, step: StepDescriptor, w: Work, row: int) -> None:
+        if not w.scores:
+            return
+        request, params = w.request, w.request.params
+        settings = SamplingParams(max_tokens=1, logprobs=params.prompt_logprobs)
+        first = max(w.start, request.prompt_scored)
+        for position in range(first, first + w.scores):
+            step.add_sample(row + position - w.start, settings, target=request.tokens[position + 1])
+        request.prompt_scored = first + w.scores
+
+    def _next_descriptor(self, edits: int) -> StepDescriptor:
+        self._turn = (self._turn + 1) % len(self._steps)
+        if edits > self._edits:
+            self._edits = 2 * edits
+            self._steps[self._turn] = self._descriptor()
+        elif len(self._steps[self._turn]["edit_id"]) < self._edits:
+            self._steps[self._turn] = self._descriptor()
+        step = self._steps[self._turn]
         step.clear()
-        for slot, (request, count, sample) in enumerate(work):
-            start = request.computed
-            tokens = request.tokens[start : start + count]
-            self.pool.verify(request.pages, request.tokens[:start])
-            self.pool.stamp(request.pages, tokens, start)
-            row = step.add_sequence(tokens, start, request.pages, slot)
-            if sample:
-                step.add_sample(row + count - 1, request.params, request.seed)
-        return self.executable.run(step)
+        return step
 
     def logits(self, tokens: Sequence[int], pages: Sequence[int], chunk: int) -> F32:
-        """Logits of every position of `tokens`, (len(tokens), vocab), `chunk` positions a step."""
+        """Logits of every position of `tokens`, (len(tokens), vocab), `chunk` a step. No step may be in flight."""
         parts = []
-        chunk = min(chunk, self.samples, self.rows)
+        chunk = max(1, min(chunk, self.limits.samples, self.limits.tokens))
         for start in range(0, len(tokens), chunk):
             part = tokens[start : start + chunk]
-            self._step.clear()
-            row = self._step.add_sequence(part, start, pages, 0)
+            step = self._next_descriptor(0)
+            row = step.add_sequence(part, start, pages, 0)
             for i in range(len(part)):
-                self._step.add_sample(row + i, GREEDY)
-            self.executable.run(self._step)
+                step.add_sample(row + i, GREEDY, target=0)
+            self.executable.run(step)
             parts.append(self.executable.logits(len(part)).copy())
         return np.concatenate(parts)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""The one decode definition of each encoding: bytes to float32, in NumPy. Packings and kernels are tested against it."""
+"""The one decode definition of each encoding: bytes to float32, in NumPy. Packings and kernels answer to it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class RopeTable:
 
 @dataclass(frozen=True)
 class Qkv:
-    """q, k, v = projections of norm(x); heads normed where a norm is given, turned by rope; k and v go to their page."""
+    """q, k, v = projections of norm(x); heads normed if a norm is given, turned by rope; k and v go to their page."""
 
     layer: int
     x: Buffer

@@ -81,9 +81,11 @@ class NativeBackend(Backend):
         data = self._arena.take(self.library.drut_packed_bytes(kind, n, k))
         if rows is not None:
             rows = np.ascontiguousarray(rows, np.int32)
-            assert len(rows) == n and rows.min() >= 0 and rows.max() < n
-        self.library.drut_pack(self.workers, kind, n, k, raw.ctypes.data, rows.ctypes.data if rows is not None else None,
-                               data.ctypes.data)
+            assert len(rows) == n
+            assert rows.min() >= 0
+            assert rows.max() < n
+        order = rows.ctypes.data if rows is not None else None
+        self.library.drut_pack(self.workers, kind, n, k, raw.ctypes.data, order, data.ctypes.data)
         kept = _padded(bias, padded(n)) if bias is not None else None
         struct = abi.Matrix(data.ctypes.data, kept.ctypes.data if kept is not None else None, kind, n, padded(k), 0)
         return NativeMatrix(n, k, enc, data, kept, struct)

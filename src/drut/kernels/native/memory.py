@@ -1,4 +1,4 @@
-"""Memory for weights, pages and activations: mapped, zero, touched on first use, huge pages where the kernel has them."""
+"""Memory for weights, pages and activations: zero, touched on first use, in huge pages where the kernel has them."""
 
 from __future__ import annotations
 

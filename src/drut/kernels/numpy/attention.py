@@ -54,5 +54,6 @@ def attend(pages: Pages, layer: int, q: F32, length: int, blocks: NDArray[np.int
         new_top = np.maximum(top, chunk_top)
         old, new = np.exp(top - new_top), np.exp(chunk_top - new_top)
         top, total, acc = new_top, total * old + chunk_total * new, acc * old + chunk_acc * new
-    assert acc is not None and total is not None, "a row sees itself"
+    assert acc is not None, "a row sees itself"
+    assert total is not None
     return np.asarray(acc * (np.float32(1) / total), np.float32)

@@ -1,4 +1,4 @@
-"""The NumPy backend: every operation in plain arrays. The oracle of the kernels, and the stand-in where none are built."""
+"""The NumPy backend: every operation in plain arrays. The kernels' oracle, and the stand-in where none are built."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ class NumpyMatrix:
         """Rows `ids` as stored numbers."""
         if self.floats is not None:
             return self.floats[ids]
-        assert self.codes is not None and self.scales is not None
+        assert self.codes is not None
+        assert self.scales is not None
         values = self.codes[:, :, ids].astype(np.float32) * self.scales[:, None, ids]
         if self.minima is not None:
             values += self.minima[:, None, ids]
@@ -55,13 +56,14 @@ class NumpyMatrix:
         return np.stack([self.floats @ np.ascontiguousarray(row) for row in x])
 
     def _integer(self, x: F32) -> F32:
-        assert self.codes is not None and self.scales is not None
+        assert self.codes is not None
+        assert self.scales is not None
         codes, scale, scaled_sum = quantize(x)
         dots = np.matmul(codes.transpose(1, 0, 2), self.codes.astype(np.float32))  # (groups, rows, n): exact integers
         terms = dots * scale.T[:, :, None] * self.scales[:, None, :]
         if self.minima is not None:
             terms += scaled_sum.T[:, :, None] * self.minima[:, None, :]
-        return np.add.reduce(terms, axis=0)[:, : self.n]
+        return np.asarray(np.add.reduce(terms, axis=0)[:, : self.n], np.float32)
 
 
 def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
@@ -74,7 +76,8 @@ def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDA
         return NumpyMatrix(n, k, enc, formats.decode(enc, stored, k), None, None, None, bias)
     codes, scale, minimum = formats.split(enc, stored, k)
     by_group = codes.reshape(n, k // GROUP, GROUP).transpose(1, 2, 0)
-    return NumpyMatrix(n, k, enc, None, _pad(by_group), _pad(scale.T), None if minimum is None else _pad(minimum.T), bias)
+    minima = None if minimum is None else _pad(minimum.T)
+    return NumpyMatrix(n, k, enc, None, _pad(by_group), _pad(scale.T), minima, bias)
 
 
 def _pad(x: NDArray) -> NDArray:  # type: ignore[type-arg]

@@ -28,12 +28,12 @@ def round_bf16(x: F32) -> F32:
 def rms_norm(x: F32, weight: F32, eps: float) -> F32:
     """x / rms(x) * weight over the last axis."""
     mean = (x * x).sum(axis=-1, dtype=np.float32, keepdims=True) / np.float32(x.shape[-1])
-    return x * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * weight
+    return np.asarray(x * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * weight, np.float32)
 
 
 def silu(x: F32) -> F32:
     with np.errstate(over="ignore"):
-        return x / (np.float32(1) + np.exp(-x))
+        return np.asarray(x / (np.float32(1) + np.exp(-x)), np.float32)
 
 
 def rotate(x: F32, table: F32) -> F32:

@@ -95,7 +95,8 @@ def _vector(source: TensorSource, info: TensorInfo, where: str) -> F32:
     if not enc.is_float:
         raise ModelFileError(f"{where}: tensor {info.name!r} is {info.encoding}; a vector must be of floats")
     raw: NDArray[np.uint8] = source.raw(info.name)
-    return decode(enc, raw, info.shape[0])[0]
+    values: F32 = decode(enc, raw, info.shape[0])[0]
+    return values
 
 
 def _info(source: TensorSource, stored: Stored, shape: tuple[int, ...], where: str) -> TensorInfo:

@@ -1,0 +1,145 @@
+"""The prefix tree: pages by the tokens that lead to them. A node is one page of 16 tokens; its edge is those tokens.
+
+Tokens are compared, never only hashed. The sha256 chain (a node's digest covers its whole path) names pages outside:
+ghosts of what was evicted, and later tiers and events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from drut.kernels.kv import PAGE_TOKENS
+
+
+class Node:
+    """One cached page. `locks` counts the block tables that use this page or one below it."""
+
+    __slots__ = ("children", "digest", "key", "last_used", "locks", "offered", "page", "parent")
+
+    def __init__(self, parent: Node | None, key: bytes, page: int) -> None:
+        self.parent, self.key, self.page = parent, key, page
+        self.children: dict[bytes, Node] = {}
+        self.locks = 0
+        self.last_used = 0
+        self.offered = False
+        self.digest: bytes = hashlib.sha256((parent.digest if parent else b"") + key).digest()
+
+    def path(self) -> list[Node]:
+        """The nodes from the first page of the prefix to this one."""
+        nodes, node = [], self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
+
+
+def page_key(tokens: Sequence[int], index: int) -> bytes:
+    """The edge of page `index` of a sequence."""
+    return array("i", tokens[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS]).tobytes()
+
+
+class PrefixTree:
+    """Unlocked leaves go first, the least recently used of them first. `evictable` counts the pages no table uses."""
+
+    def __init__(self, ghosts: int) -> None:
+        """`ghosts` bounds how many evicted pages are remembered by digest."""
+        self._roots: dict[str, Node] = {}
+        self._clock = 0
+        self._leaves: list[tuple[int, int, Node]] = []  # heap; a node's entry may be out of date
+        self._serial = 0
+        self._ghosts: OrderedDict[bytes, None] = OrderedDict()
+        self._ghost_room = ghosts
+        self.evictable = 0
+
+    def root(self, salt: str) -> Node:
+        """Where sequences of `salt` begin; different salts share nothing."""
+        if salt not in self._roots:
+            self._roots[salt] = Node(None, salt.encode(), -1)
+        return self._roots[salt]
+
+    def walk(self, salt: str, tokens: Sequence[int], limit: int) -> Iterator[Node]:
+        """The cached pages of `tokens`, from the first on, at most `limit`."""
+        node: Node | None = self._roots.get(salt)
+        for i in range(limit):
+            node = node.children.get(page_key(tokens, i)) if node else None
+            if node is None:
+                return
+            yield node
+
+    def was_evicted(self, node: Node, key: bytes) -> bool:
+        """Whether the page `key` below `node` was here once."""
+        return hashlib.sha256(node.digest + key).digest() in self._ghosts
+
+    def insert(self, parent: Node, key: bytes, page: int) -> Node:
+        """A new node below `parent`, not locked yet."""
+        node = Node(parent, key, page)
+        parent.children[key] = node
+        self._ghosts.pop(node.digest, None)
+        self.evictable += 1
+        self._touch(node)
+        self._offer(node)
+        return node
+
+    def lock(self, node: Node) -> None:
+        """One more table uses `node`; its ancestors are locked by the same table already, or have none."""
+        if node.locks == 0 and node.parent is not None:
+            self.evictable -= 1
+        node.locks += 1
+        self._touch(node)
+
+    def unlock_path(self, node: Node) -> None:
+        """A table that used `node`, and with it all its ancestors, uses them no more."""
+        self._clock += 1
+        current: Node | None = node
+        while current is not None and current.parent is not None:
+            current.locks -= 1
+            if current.locks == 0:
+                self.evictable += 1
+                current.last_used = self._clock
+                self._offer(current)
+            current = current.parent
+
+    def evict(self) -> int:
+        """Removes the least recently used unlocked leaf and returns its page. There must be one (`evictable` > 0)."""
+        while True:
+            used, _, node = heapq.heappop(self._leaves)
+            node.offered = False
+            parent = node.parent
+            if parent is None or used != node.last_used or node.locks or node.children:
+                self._offer(node)
+                continue
+            del parent.children[node.key]
+            self.evictable -= 1
+            self._remember(node.digest)
+            if parent.parent is None and not parent.children:
+                self._roots.pop(parent.key.decode(), None)
+            else:
+                self._offer(parent)
+            return node.page
+
+    def _touch(self, node: Node) -> None:
+        self._clock += 1
+        node.last_used = self._clock
+
+    def _offer(self, node: Node) -> None:
+        if node.parent is not None and not (node.offered or node.locks or node.children):
+            node.offered = True
+            self._serial += 1
+            heapq.heappush(self._leaves, (node.last_used, self._serial, node))
+
+    def _remember(self, digest: bytes) -> None:
+        self._ghosts[digest] = None
+        while len(self._ghosts) > self._ghost_room:
+            self._ghosts.popitem(last=False)
+
+    def nodes(self) -> Iterator[Node]:
+        """All cached pages."""
+        stack = [child for root in self._roots.values() for child in root.children.values()]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children.values())

@@ -1,0 +1,110 @@
+"""An answer as it grows: text out of tokens, stop strings, logprobs, and the record of it all at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from drut.engine.engine import Scored, Update
+from drut.engine.output import Chunk, Completion, Logprob, Logprobs
+from drut.engine.request import Request
+from drut.errors import DrutError
+from drut.model.tokenizer import Detokenizer, StopChecker, Tokenizer
+
+
+class Answer:
+    """Follows one request. Tokens after a stop string never enter, however many steps it took to be noticed."""
+
+    def __init__(self, request: Request, tokenizer: Tokenizer | None, load_s: float) -> None:
+        self.request, self._tokenizer, self._load_s = request, tokenizer, load_s
+        self._detokenizer = Detokenizer(tokenizer) if tokenizer else None
+        self._stops = StopChecker(request.params.stop)
+        self._ids: list[int] = []
+        self._text: list[str] = []
+        self._logprobs: list[Logprobs] = []
+        self._prompt_logprobs: list[Logprobs | None] = [None]
+        self._taken = self._ids_taken = 0
+        self.stopped = False
+        self.done = False
+
+    def push(self, update: Update) -> bool:
+        """Takes what a step brought; True where a stop string has just ended the text, so the request must end."""
+        self._prompt_logprobs += [self._entry(s) for s in update.prompt_scored]
+        if update.token is None or self.stopped:
+            return False
+        self._ids.append(update.token)
+        if update.scored is not None:
+            self._logprobs.append(self._entry(update.scored))
+        if self._detokenizer is None:
+            return False
+        if self.request.finish_reason != "stop" or update.token not in self.request.params.stop_token_ids:
+            self._add(self._detokenizer.push((update.token,)))  # a stop id is not part of the text
+        return self.stopped
+
+    def _add(self, text: str) -> None:
+        """New text; stop strings count from `min_tokens` on."""
+        if len(self._ids) >= self.request.params.min_tokens:
+            text, self.stopped = self._stops.push(text)
+        self._text.append(text)
+
+    def end(self) -> None:
+        """Call when the request has ended. DrutError where it failed."""
+        if self.done:
+            return
+        if self.request.finish_reason == "error":
+            raise DrutError("the model's logits are not finite; its weights are damaged or overflow")
+        self.done = True
+        if self._detokenizer is not None and not self.stopped:
+            self._add(self._detokenizer.flush())
+            self._text.append("" if self.stopped else self._stops.flush())
+
+    def take(self) -> Chunk:
+        """Text and ids since the last call, with the completion if that is all."""
+        text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
+        self._taken, self._ids_taken = len(self._text), len(self._ids)
+        return Chunk(text, ids, self.completion() if self.done else None, self.request.choice)
+
+    def completion(self, prompt_logprobs: list[Logprobs | None] | None = None) -> Completion:
+        """The record. `prompt_logprobs`: those of the first choice, for the others."""
+        r = self.request
+        assert r.finish_reason is not None
+        reason = "stop" if self.stopped else r.finish_reason
+        scored = prompt_logprobs if prompt_logprobs is not None else self.prompt_logprobs
+        return Completion("".join(self._text), list(self._ids), reason, r.prompt_tokens, r.cached_tokens or 0,
+                          len(self._ids), r.seed, r.choice, self._timings(),
+                          self._logprobs if r.params.logprobs is not None else None, scored, self._why())
+
+    @property
+    def prompt_logprobs(self) -> list[Logprobs | None] | None:
+        return self._prompt_logprobs if self.request.scores_prompt else None
+
+    def _entry(self, scored: Scored) -> Logprobs:
+        entry = {i: Logprob(p, rank, self._decode(i)) for rank, (i, p) in enumerate(scored.top, 1)}
+        entry.setdefault(scored.token, Logprob(scored.logprob, scored.rank, self._decode(scored.token)))
+        return entry
+
+    def _decode(self, token: int) -> str:
+        return self._tokenizer.token_bytes(token).decode(errors="replace") if self._tokenizer else ""
+
+    def _timings(self) -> dict[str, float]:
+        """Seconds from arrival to the first token, and the rate of the tokens after it."""
+        r, timings = self.request, {"load_s": self._load_s}
+        if r.first_token_at is None or r.finished_at is None:
+            return timings
+        ttft, decode = r.first_token_at - r.arrived, r.finished_at - r.first_token_at
+        timings["ttft_s"] = ttft
+        timings["prefill_tokens_per_s"] = r.prompt_tokens / ttft if ttft > 0 else 0.0
+        timings["decode_tokens_per_s"] = (len(self._ids) - 1) / decode if decode > 0 else 0.0
+        return timings
+
+    def _why(self) -> dict[str, object]:
+        r = self.request
+        queued = (r.why.admitted_at or r.finished_at or r.arrived) - r.arrived
+        return {"queued_s": queued, "waited_for": r.why.waited_for, "steps": r.why.steps,
+                "preemptions": r.why.preemptions, "cached_tokens": r.cached_tokens or 0}
+
+
+def completions(answers: Iterable[Answer]) -> list[Completion]:
+    """The records of one prompt's choices; prompt logprobs are computed once and shared."""
+    answers = list(answers)
+    first = answers[0].prompt_logprobs
+    return [a.completion(first) for a in answers]

@@ -1,0 +1,81 @@
+"""The engine loop: messages in, a step, messages out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from drut.engine.answer import Answer
+from drut.engine.llm import LLM
+from drut.engine.messages import Abort, Failed, FromEngine, Output, Stop, Submit, ToEngine
+from drut.engine.request import Request
+from drut.errors import DrutError, RequestError
+
+Receive = Callable[[bool], Iterable[ToEngine]]  # called with whether to wait for a message
+Send = Callable[[list[FromEngine]], None]
+
+
+class EngineLoop:
+    """Serves one LLM until it is told to stop. What a step brings leaves in one batch."""
+
+    def __init__(self, llm: LLM, receive: Receive, send: Send) -> None:
+        self._llm, self._receive, self._send = llm, receive, send
+        self._answers: dict[Request, Answer] = {}
+        self._open: dict[str, list[Request]] = {}
+
+    def run(self) -> None:
+        while True:
+            out: list[FromEngine] = []
+            for message in self._receive(not self._llm.engine.busy):
+                if isinstance(message, Stop):
+                    return self._send([Failed(i, "the engine was stopped", False) for i in self._open])
+                self._take(message, out)
+            if self._llm.engine.busy:
+                self._step(out)
+            if out:
+                self._send(out)
+
+    def _take(self, message: Submit | Abort, out: list[FromEngine]) -> None:
+        if isinstance(message, Abort):
+            for request in self._open.pop(message.id, ()):
+                self._answers.pop(request, None)
+                self._llm.engine.abort(request)
+            return
+        if message.id in self._open:
+            return out.append(Failed(message.id, f"request id {message.id!r} is in use", True))
+        try:
+            answers = self._llm.submit(message.prompt, message.params, priority=message.priority, salt=message.salt,
+                                       request_id=message.id)
+        except DrutError as error:
+            return out.append(Failed(message.id, str(error), isinstance(error, RequestError)))
+        self._open[message.id] = [a.request for a in answers]
+        self._answers.update((a.request, a) for a in answers)
+
+    def _step(self, out: list[FromEngine]) -> None:
+        touched: dict[Request, None] = {}
+        for update in self._llm.engine.step():
+            answer = self._answers.get(update.request)
+            if answer is None:
+                continue
+            touched[update.request] = None
+            if answer.push(update):
+                self._llm.engine.finish(update.request, "stop")
+        for request in touched:
+            self._emit(request, out)
+
+    def _emit(self, request: Request, out: list[FromEngine]) -> None:
+        answer, siblings = self._answers[request], self._open[request.id]
+        if request.finish_reason is None:
+            chunk = answer.take()
+            if chunk.text or chunk.token_ids:
+                out.append(Output(request.id, chunk, last=False))
+            return
+        try:
+            answer.end()
+        except DrutError as error:
+            self._take(Abort(request.id), out)
+            return out.append(Failed(request.id, str(error), False))
+        del self._answers[request]
+        siblings.remove(request)
+        out.append(Output(request.id, answer.take(), last=not siblings))
+        if not siblings:
+            del self._open[request.id]

@@ -1,0 +1,241 @@
+"""The scheduler: which rows the next step computes.
+
+It knows no phases. Each request has `computed` chasing `known`; a step spends one budget of tokens, on running requests
+first and then on waiting ones. Admission is an attempt that says what it took or why it could not. Preemption frees a
+request's pages and sets `computed` to what the tree still holds when it comes back; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from drut.cache.cache import KvCache, pages_for
+from drut.engine.pacer import Pacer
+from drut.engine.policy import Policy
+from drut.engine.request import Request
+
+
+class SchedulerStallError(RuntimeError):
+    """Requests are left and a step would compute nothing: a bug, never a user's error."""
+
+
+class Work(NamedTuple):
+    """Rows of one request in a step: `rows` tokens from position `start` on; whether the last one is sampled."""
+
+    request: Request
+    start: int
+    rows: int
+    sample: bool
+    scores: int  # leading rows whose next token's logprob is wanted
+    epoch: int
+
+
+class Refused(NamedTuple):
+    """Why a request was not admitted. `passable`: those behind it may be tried."""
+
+    reason: str
+    passable: bool = False
+
+
+class Limits(NamedTuple):
+    """Of one step. `chunk`: prompt tokens of a request, 0 for whole prompts, None for as many as stall no stream."""
+
+    seqs: int
+    tokens: int
+    samples: int
+    chunk: int | None
+
+
+@dataclass
+class Budget:
+    """What the step being put together has left, and what it holds."""
+
+    tokens: int
+    samples: int
+    work: dict[Request, Work] = field(default_factory=dict)
+
+    def add(self, work: Work) -> None:
+        self.work[work.request] = work
+        self.tokens -= work.rows
+        self.samples -= work.sample + work.scores
+
+    def drop(self, request: Request) -> None:
+        work = self.work.pop(request, None)
+        if work is not None:
+            self.tokens += work.rows
+            self.samples += work.sample + work.scores
+
+
+class Scheduler:
+    """Owns the waiting and the running requests and their block tables."""
+
+    def __init__(self, cache: KvCache, limits: Limits, policy: Policy, pacer: Pacer, *,
+                 force_preempt: float = 0.0) -> None:
+        """`force_preempt`: the chance that a running request is preempted at a step, for tests."""
+        self.cache, self.limits, self.policy, self.pacer = cache, limits, policy, pacer
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.preemptions = 0
+        self._slots = list(range(limits.seqs - 1, -1, -1))
+        self._force = force_preempt
+        self._dice = random.Random(0)
+        self._decoding = False
+
+    def add(self, request: Request) -> None:
+        self.waiting.append(request)
+
+    def schedule(self) -> list[Work]:
+        """The next step's work; empty when no request can use one now."""
+        budget = Budget(self.limits.tokens, self.limits.samples)
+        preempted = self._preempt_by_chance()
+        self._decoding = any(r.decoding and r.pending for r in self.running)
+        for request in sorted(self.running, key=lambda r: not r.decoding):
+            preempted |= self._continue(request, budget)
+        if not preempted:
+            self._admit(budget)
+        self._prove_progress(budget)
+        for work in budget.work.values():
+            work.request.computed = work.start + work.rows
+            work.request.inflight += work.sample
+            work.request.why.steps += 1
+        return list(budget.work.values())
+
+    def confirm(self, work: Work) -> bool:
+        """The step with `work` is over. False where the request was preempted meanwhile: only its token counts."""
+        request = work.request
+        if request.epoch != work.epoch or request.finish_reason is not None:
+            return False
+        request.done = work.start + work.rows
+        self.cache.commit(request.table, request.tokens, min(request.done, len(request.tokens)))
+        return True
+
+    def finish(self, request: Request) -> None:
+        """Takes a request out, wherever it is, and lets its pages go; full ones stay cached."""
+        if request in self.running:
+            self._stop(request)
+        elif request in self.waiting:
+            self.waiting.remove(request)
+
+    def preempt(self, request: Request) -> None:
+        """Back to waiting. Its full pages stay in the tree until they are needed."""
+        self._stop(request)
+        request.epoch += 1
+        request.computed = request.done = 0
+        request.why.preemptions += 1
+        self.preemptions += 1
+        self.waiting.append(request)
+
+    def _stop(self, request: Request) -> None:
+        self.running.remove(request)
+        self._slots.append(request.slot)
+        request.slot = -1
+        self.cache.commit(request.table, request.tokens, min(request.done, len(request.tokens)))
+        self.cache.release(request.table)
+
+    def _continue(self, request: Request, budget: Budget) -> bool:
+        """Gives a running request its rows, preempting for their pages where it must; True if it preempted."""
+        preempted = False
+        if request not in self.running:
+            return False
+        work = self._work(request, budget)
+        if work is None:
+            return False
+        while not self.cache.reserve(request.table, work.start + work.rows):
+            victim = max(self.running, key=lambda r: (r.priority, r.order))
+            budget.drop(victim)
+            self.preempt(victim)
+            preempted = True
+            if victim is request:
+                return True
+        budget.add(work)
+        return preempted
+
+    def _admit(self, budget: Budget) -> None:
+        for request in self.policy.order(self.waiting, self.cache):
+            attempt = self._try_admit(request, budget)
+            if isinstance(attempt, Work):
+                budget.add(attempt)
+                continue
+            request.why.waited_for = attempt.reason
+            if not attempt.passable:
+                return
+
+    def _try_admit(self, request: Request, budget: Budget) -> Work | Refused:
+        if request.inflight:
+            return Refused("its last token is on its way", passable=True)
+        first = request.first_choice
+        if first is not None and self.cache.prefix_cache and not first.may_share:
+            return Refused("the first choice computes their prompt", passable=True)
+        if not self._slots:
+            return Refused(f"all {self.limits.seqs} sequences are taken")
+        hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)
+        needed = pages_for(len(request.tokens)) - len(request.table.pages) + len(self.running)
+        if needed > self.cache.available and self.running:
+            self.cache.release(request.table)
+            return Refused(f"it needs {needed} pages of the KV cache, {self.cache.available} can be had")
+        request.computed = request.done = hit
+        work = self._work(request, budget)
+        if work is None:
+            self.cache.release(request.table)
+            request.computed = request.done = 0
+            return Refused("the step's budget is spent")
+        if request.why.admitted_at is None:
+            request.why.admitted_at = time.monotonic()
+            request.cached_tokens = min(hit, request.prompt_tokens)
+        if not self.cache.reserve(request.table, work.start + work.rows):
+            raise SchedulerStallError(f"request {request.id} needs more pages than the cache has")
+        self.cache.count_lookup(request.table, request.tokens)
+        self.waiting.remove(request)
+        self.running.append(request)
+        request.slot = self._slots.pop()
+        return work
+
+    def _work(self, request: Request, budget: Budget) -> Work | None:
+        """The rows of `request` that the budget allows, or None."""
+        pending = request.pending
+        if pending == 0 or (request.inflight and request.needs_last_token):
+            return None
+        count = min(pending, budget.tokens, self._chunk(request, pending))
+        if self.limits.chunk == 0 and count < pending and budget.work:
+            return None  # whole prompts wait for a step with room
+        start = request.computed
+        scores = 0
+        if request.scores_prompt:
+            count = min(count, max(budget.samples - 1, 0))
+            first = max(start, request.prompt_scored)
+            scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
+        sample = start + count == request.known
+        if count <= 0 or sample + scores > budget.samples:
+            return None
+        return Work(request, start, count, sample, scores, request.epoch)
+
+    def _chunk(self, request: Request, pending: int) -> int:
+        """Most prompt tokens of one request in a step."""
+        chunk = self.limits.chunk
+        if pending == 1 or chunk == 0:
+            return pending
+        if chunk is not None:
+            return chunk
+        return self.pacer.prompt_tokens(self.limits.tokens) if self._decoding else self.limits.tokens
+
+    def _preempt_by_chance(self) -> bool:
+        """Only requests that said something since they were last admitted: the others must get on."""
+        if not self._force:
+            return False
+        chosen = [r for r in self.running if r.decoding and r.known > r.prompt_tokens + r.why.preemptions
+                  and self._dice.random() < self._force]
+        for request in chosen:
+            self.preempt(request)
+        return bool(chosen)
+
+    def _prove_progress(self, budget: Budget) -> None:
+        waits_for_result = any(r.inflight for r in (*self.running, *self.waiting))
+        if not budget.work and (self.running or self.waiting) and not waits_for_result:
+            if self._force:
+                return self._admit(budget)
+            reasons = {r.why.waited_for for r in self.waiting}
+            raise SchedulerStallError(f"{len(self.running)} running and {len(self.waiting)} waiting requests, "
+                                      f"and nothing to compute: {'; '.join(sorted(reasons))}")

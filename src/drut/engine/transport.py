@@ -1,0 +1,150 @@
+"""How messages reach an engine: a queue to a thread, or a socket to a process."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from drut.config import EngineConfig
+from drut.engine.messages import Failed, FromEngine, Ready, Stop, ToEngine
+from drut.errors import DrutError
+
+Deliver = Callable[[list[FromEngine]], None]
+LENGTH = struct.Struct("<I")
+MAX_FRAME = 1 << 28
+
+
+class Transport(Protocol):
+    """One engine and the way to it. `deliver` is called from another thread."""
+
+    def __init__(self, model: str, config: EngineConfig) -> None: ...
+    def start(self, deliver: Deliver) -> None: ...
+    def send(self, message: ToEngine) -> None: ...
+    def join(self) -> None: ...
+
+
+def serve(model: str, config: EngineConfig, receive: Callable[[bool], Iterable[ToEngine]], send: Deliver) -> None:
+    """Loads the model and runs the loop until it is told to stop; a failure is sent as the engine's own."""
+    from drut.engine.llm import LLM
+    from drut.engine.loop import EngineLoop
+
+    try:
+        with LLM(model, config=config) as llm:
+            send([Ready(llm.load_s, llm.numerics_id, llm.backend.describe())])
+            EngineLoop(llm, receive, send).run()
+    except DrutError as error:
+        send([Failed("", str(error), True)])
+    except Exception as error:
+        send([Failed("", f"the engine failed: {type(error).__name__}: {error}", False)])
+        raise
+
+
+class ThreadTransport:
+    """The engine in a thread of this process; its kernels run without the interpreter's lock."""
+
+    def __init__(self, model: str, config: EngineConfig) -> None:
+        self._model, self._config = model, config
+        self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self, deliver: Deliver) -> None:
+        arguments = (self._model, self._config, self._receive, deliver)
+        self._thread = threading.Thread(target=serve, args=arguments, name="drut-engine", daemon=True)
+        self._thread.start()
+
+    def send(self, message: ToEngine) -> None:
+        self._inbox.put(message)
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def _receive(self, wait: bool) -> Iterable[ToEngine]:
+        if wait:
+            yield self._inbox.get()
+        while not self._inbox.empty():
+            yield self._inbox.get()
+
+
+class ProcessTransport:
+    """The engine in a process of its own, over a socket pair."""
+
+    def __init__(self, model: str, config: EngineConfig) -> None:
+        self._model, self._config = model, config
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def start(self, deliver: Deliver) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "drut.engine.process", str(theirs.fileno()), self._model,
+                   msgspec.json.encode(self._config).decode()]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+        self._socket = ours
+        threading.Thread(target=self._pump, args=(deliver,), name="drut-engine-reader", daemon=True).start()
+
+    def send(self, message: ToEngine) -> None:
+        self._stopping |= isinstance(message, Stop)
+        assert self._socket is not None
+        try:
+            with self._lock:
+                write_frame(self._socket, msgspec.msgpack.encode(message))
+        except OSError:
+            pass  # the reader notices that the engine is gone, and tells
+
+    def join(self) -> None:
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._socket is not None:
+            self._socket.close()
+
+    def _pump(self, deliver: Deliver) -> None:
+        assert self._socket is not None
+        assert self._process is not None
+        decoder = msgspec.msgpack.Decoder(list[FromEngine])
+        try:
+            while (frame := read_frame(self._socket)) is not None:
+                deliver(decoder.decode(frame))
+        except OSError:
+            pass
+        if not self._stopping:
+            deliver([Failed("", f"the engine process ended with code {self._process.wait()}", False)])
+
+
+def write_frame(sock: socket.socket, data: bytes) -> None:
+    sock.sendall(LENGTH.pack(len(data)) + data)
+
+
+def read_frame(sock: socket.socket) -> bytes | None:
+    """One frame, or None at the end of the stream. OSError for one longer than MAX_FRAME."""
+    header = _read(sock, LENGTH.size)
+    if header is None:
+        return None
+    (length,) = LENGTH.unpack(header)
+    if length > MAX_FRAME:
+        raise OSError(f"a frame of {length} bytes")
+    return _read(sock, length)
+
+
+def _read(sock: socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        part = sock.recv(min(count - len(data), 1 << 20))
+        if not part:
+            return None
+        data += part
+    return bytes(data)
