@@ -2,12 +2,13 @@
 #pragma once
 #include <cstdint>
 
-constexpr int32_t kAbiVersion = 1;
-constexpr int32_t kStepVersion = 1;
+constexpr int32_t kAbiVersion = 2;
+constexpr int32_t kStepVersion = 2;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
 constexpr int kPanel = 32;      // outputs of a weight panel
 constexpr int kGroup = 32;      // elements of an activation group
+constexpr int kMaxTop = 20;     // likeliest ids reported for a sample
 
 enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0 };
 enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop };
@@ -112,14 +113,20 @@ struct DrutContext {
   uint8_t* scratch;        // one block of scratch_bytes a worker
   int64_t scratch_bytes;
   int32_t* tokens;         // sampled ids, by sample
-  int32_t* status;         // 0, or 1 where the row's logits are not finite
+  int32_t* status;         // 0, or 1 where the row's logits are not finite or edits leave no id
+  float* logprobs;         // of the token, by sample
+  int32_t* ranks;          // of the token, from 1; 0 where not asked for
+  int32_t* top_ids;        // (samples, kMaxTop): the likeliest, then -1
+  float* top_logprobs;     // (samples, kMaxTop)
   int32_t* relay;          // last sampled id, by sequence slot
   int64_t* op_ns;          // time of each operation, or null
+  int32_t empty;           // 1: operations meet at their syncs and do nothing else
+  int32_t reserved;
 };
 
 // Header of the step descriptor; capacities fix where the arrays lie (src/drut/kernels/descriptor.py).
 struct DrutStepHeader {
-  int32_t version, rows, seqs, samples, cap_rows, cap_seqs, cap_samples, cap_blocks;
+  int32_t version, rows, seqs, samples, cap_rows, cap_seqs, cap_samples, cap_blocks, cap_edits, edits;
 };
 }
 
@@ -130,24 +137,31 @@ struct Step {
   int rows, seqs, samples;
   const int32_t *seq, *position, *slot, *token, *flags, *adapter;                // by row
   const int32_t *first_row, *row_count, *length, *table, *relay_slot;            // by sequence
-  const int32_t *sample_row, *seed_lo, *seed_hi, *choice, *top_k;                // by sample
-  const float *temperature, *top_p, *min_p;
+  const int32_t *sample_row, *seed_lo, *seed_hi, *choice, *top_k, *target;       // by sample
+  const int32_t *top_logprobs, *edit_first, *edit_count;
+  const float *temperature, *top_p, *min_p, *repetition, *presence, *frequency;
   const int32_t* blocks;
+  const int32_t* edit_id;                                                        // by edit
+  const float* edit_bias;
+  const int32_t *edit_count_out, *edit_seen;
   explicit Step(const int32_t* p) {
     const DrutStepHeader* h = reinterpret_cast<const DrutStepHeader*>(p);
     rows = h->rows; seqs = h->seqs; samples = h->samples;
     p += sizeof(DrutStepHeader) / 4;
     auto take = [&p](int n) { const int32_t* r = p; p += n; return r; };
-    seq = take(h->cap_rows); position = take(h->cap_rows); slot = take(h->cap_rows);
-    token = take(h->cap_rows); flags = take(h->cap_rows); adapter = take(h->cap_rows);
-    first_row = take(h->cap_seqs); row_count = take(h->cap_seqs); length = take(h->cap_seqs);
-    table = take(h->cap_seqs); relay_slot = take(h->cap_seqs);
-    sample_row = take(h->cap_samples); seed_lo = take(h->cap_samples); seed_hi = take(h->cap_samples);
-    choice = take(h->cap_samples); top_k = take(h->cap_samples);
-    temperature = reinterpret_cast<const float*>(take(h->cap_samples));
-    top_p = reinterpret_cast<const float*>(take(h->cap_samples));
-    min_p = reinterpret_cast<const float*>(take(h->cap_samples));
+    auto floats = [&](int n) { return reinterpret_cast<const float*>(take(n)); };
+    int n = h->cap_rows;
+    seq = take(n); position = take(n); slot = take(n); token = take(n); flags = take(n); adapter = take(n);
+    n = h->cap_seqs;
+    first_row = take(n); row_count = take(n); length = take(n); table = take(n); relay_slot = take(n);
+    n = h->cap_samples;
+    sample_row = take(n); seed_lo = take(n); seed_hi = take(n); choice = take(n); top_k = take(n); target = take(n);
+    top_logprobs = take(n); edit_first = take(n); edit_count = take(n);
+    temperature = floats(n); top_p = floats(n); min_p = floats(n);
+    repetition = floats(n); presence = floats(n); frequency = floats(n);
     blocks = take(h->cap_blocks);
+    n = h->cap_edits;
+    edit_id = take(n); edit_bias = floats(n); edit_count_out = take(n); edit_seen = take(n);
   }
 };
 

@@ -53,8 +53,9 @@ void walk(void* data, Worker& w) {
   const DrutContext& c = *run.context;
   bool timed = c.op_ns && w.id == 0;
   int64_t before = timed ? now_ns() : 0;
+  const DrutOp nothing{kNop, 0};
   for (int i = 0; i < run.count; ++i) {
-    run.isa->run_op(run.ops[i], c, w);
+    run.isa->run_op(c.empty ? &nothing : run.ops[i], c, w);
     if (timed) {
       int64_t now = now_ns();
       c.op_ns[i] = now - before;
@@ -66,11 +67,13 @@ void walk(void* data, Worker& w) {
 }  // namespace
 
 DRUT_API int32_t drut_abi_version() { return kAbiVersion; }
+DRUT_API int32_t drut_step_version() { return kStepVersion; }
 
 // Bytes of each struct that crosses the boundary, in the order of abi.h; returns how many.
 DRUT_API int32_t drut_abi_sizes(int32_t* out, int32_t room) {
   const int32_t sizes[] = {sizeof(DrutMatrix), sizeof(DrutEmbed), sizeof(DrutRopeTable), sizeof(DrutQkv), sizeof(DrutAttention),
-                           sizeof(DrutProject), sizeof(DrutGateUp), sizeof(DrutHead), sizeof(DrutSample), sizeof(DrutContext)};
+                           sizeof(DrutProject), sizeof(DrutGateUp), sizeof(DrutHead), sizeof(DrutSample), sizeof(DrutContext),
+                           sizeof(DrutStepHeader)};
   int32_t n = sizeof(sizes) / sizeof(sizes[0]);
   for (int i = 0; i < n && i < room; ++i) out[i] = sizes[i];
   return n;

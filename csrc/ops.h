@@ -3,6 +3,7 @@
 #include "attention.h"
 #include "common.h"
 #include "gemm.h"
+#include "logprobs.h"
 #include "sampling.h"
 
 namespace {
@@ -177,12 +178,17 @@ void head(const DrutHead& o, const DrutContext& c, Worker& w) {
 void sample(const DrutSample& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   w.share(s.samples, [&](int i) {
-    int row = s.sample_row[i];
-    SampleParams p{s.temperature[i], s.top_p[i], s.min_p[i], s.top_k[i],
-                   uint64_t(uint32_t(s.seed_hi[i])) << 32 | uint32_t(s.seed_lo[i]),
-                   uint32_t(s.position[row] + 1), uint32_t(s.choice[i])};
-    c.tokens[i] = sample_row(o.logits + int64_t(i) * o.logits_stride, o.vocab, p, w.scratch, &c.status[i]);
-    c.relay[s.relay_slot[s.seq[row]]] = c.tokens[i];
+    SampleRoom room(w.scratch, o.vocab);
+    const float* logits = o.logits + int64_t(i) * o.logits_stride;
+    bool finite, given = s.target[i] >= 0;
+    float top = scan(logits, o.vocab, room.maxima, &finite);
+    int token = given ? s.target[i] : 0;
+    if (finite && !given) finite = choose(logits, o.vocab, top, s, i, room, &token);
+    c.status[i] = !finite;
+    c.tokens[i] = token;
+    if (!given) c.relay[s.relay_slot[s.seq[s.sample_row[i]]]] = token;
+    report(logits, o.vocab, top, token, finite ? s.top_logprobs[i] : -1, room,
+           {c.logprobs + i, c.ranks + i, c.top_ids + i * kMaxTop, c.top_logprobs + i * kMaxTop});
   });
   w.sync();
 }

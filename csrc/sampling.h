@@ -1,70 +1,31 @@
 // One token from one row of logits (docs/numerics.md, "Sampling"): argmax over the kept ids of logit/T + Gumbel noise.
-// Order: temperature, top-k, top-p, min-p. Ties take the lowest id.
+// Order: bias, penalties, temperature, top-k, top-p, min-p. Ties take the lowest id.
 #pragma once
-#include "abi.h"
-#include "common.h"
-#include "simd.h"
+#include "vocab.h"
 
 namespace {
-
-constexpr int kVocabBlock = 1024;  // vocabulary sums run in blocks of this many ids
-// The noise lies in [-2.82, 16.64]: an id this far below the best cannot win, so its noise is not drawn.
-constexpr float kNoiseReach = 20.0f;
 
 struct SampleParams {
   float temperature, top_p, min_p;
   int32_t top_k;
   uint64_t seed;
   uint32_t position, choice;
+  SampleParams(const Step& s, int i)
+      : temperature(s.temperature[i]), top_p(s.top_p[i]), min_p(s.min_p[i]), top_k(s.top_k[i]),
+        seed(uint64_t(uint32_t(s.seed_hi[i])) << 32 | uint32_t(s.seed_lo[i])),
+        position(uint32_t(s.position[s.sample_row[i]] + 1)), choice(uint32_t(s.choice[i])) {}
 };
 
-// The maximum over padded-by-vocab logits; *finite is false where any logit is NaN or infinite.
-inline float scan_logits(const float* l, int n, bool* finite) {
-  float top = l[0], probe = 0.0f;
-  V m = vset(l[0]), z = vset(0.0f);
-  int i = 0;
-  for (; i + 16 <= n; i += 16) {
-    V x = vload(l + i);
-    m = vmax(x, m);
-    z = vfma(x, vset(0.0f), z);
+// Adjusts the ids that sample i lists.
+inline void edit(const Step& s, int i, float* z) {
+  float repetition = s.repetition[i], presence = s.presence[i], frequency = s.frequency[i];
+  for (int e = s.edit_first[i], end = e + s.edit_count[i]; e < end; ++e) {
+    float x = z[s.edit_id[e]] + s.edit_bias[e];
+    if (s.edit_seen[e]) x = x > 0.0f ? x / repetition : x * repetition;
+    x = x - frequency * float(s.edit_count_out[e]);
+    if (s.edit_count_out[e] > 0) x = x - presence;
+    z[s.edit_id[e]] = x;
   }
-  top = vmaximum(m);
-  probe = vsum(z);
-  for (; i < n; ++i) {
-    top = l[i] > top ? l[i] : top;
-    probe = num::fma(l[i], 0.0f, probe);
-  }
-  *finite = probe == 0.0f;
-  return top;
-}
-
-inline int first_equal(const float* l, int n, float top) {
-  for (int i = 0; i < n; ++i)
-    if (l[i] == top) return i;
-  return 0;
-}
-
-// w = exp(z - top) for n values (w has room for n rounded up to 16); returns their sum in blocks of kVocabBlock.
-inline float exp_weights(const float* z, int n, float top, float* w) {
-  float total = 0.0f;
-  for (int block = 0; block < n; block += kVocabBlock) {
-    V sum = vset(0.0f);
-    int end = block + kVocabBlock < n ? block + kVocabBlock : n;
-    for (int i = block; i < end; i += 16) {
-      V x = end - i >= 16 ? vload(z + i) : vset(0.0f);
-      if (end - i < 16) {
-        float f[16];
-        for (int j = 0; j < 16; ++j) f[j] = j < end - i ? z[i + j] : top - 100.0f;
-        x = vload(f);
-      }
-      x = vexp(vsub(x, vset(top)));
-      if (end - i < 16) x = vselect_first(end - i, x, vset(0.0f));
-      vstore(w + i, x);
-      sum = vadd(sum, x);
-    }
-    total = total + vsum(sum);
-  }
-  return total;
 }
 
 // The nucleus: of candidates in rank order the shortest prefix whose weight reaches p of the total.
@@ -77,25 +38,24 @@ inline int nucleus(const DrutCandidate* c, int n, float p, float total) {
   return n;
 }
 
-// Fills c with the ids that survive the filters and returns how many. z, w: vocab floats each, rounded up to 16.
-inline int filter(const SampleParams& s, float* z, float* w, int vocab, float top, DrutCandidate* c) {
-  float total = exp_weights(z, vocab, top, w);
-  float floor = 0.0f;
+// Fills r.candidates with the ids of r.z that survive the filters and returns how many. r.z_maxima is a scan's.
+inline int filter(const SampleParams& s, int vocab, float top, const SampleRoom& r) {
+  DrutCandidate* c = r.candidates;
+  float total = exp_weights(r.z, vocab, top, r.w);
   int n = 0;
   if (s.top_k > 0 && s.top_k < vocab) {
-    float limit = drut_kth_largest(z, vocab, s.top_k, w + ((vocab + 15) & ~15));
-    for (int i = 0; i < vocab; ++i)
-      if (z[i] >= limit) c[n++] = {z[i], w[i], i};
-    drut_sort_candidates(c, n);
-    n = n < s.top_k ? n : s.top_k;
+    n = largest(r.z, vocab, s.top_k, r.z_maxima, r.copy, c);
     total = 0.0f;
-    for (int i = 0; i < n; ++i) total = total + c[i].weight;
+    for (int i = 0; i < n; ++i) {
+      c[i].weight = r.w[c[i].id];
+      total = total + c[i].weight;
+    }
   } else {
     // Ids lighter than this weigh together less than what the nucleus may leave out.
-    if (s.top_p < 1.0f) floor = (1.0f - s.top_p) * total / float(vocab);
+    float floor = s.top_p < 1.0f ? (1.0f - s.top_p) * total / float(vocab) : 0.0f;
     floor = floor > s.min_p ? floor : s.min_p;
     for (int i = 0; i < vocab; ++i)
-      if (w[i] >= floor) c[n++] = {z[i], w[i], i};
+      if (r.w[i] >= floor) c[n++] = {r.z[i], r.w[i], i};
     if (s.top_p < 1.0f) drut_sort_candidates(c, n);
   }
   if (s.top_p < 1.0f) n = nucleus(c, n, s.top_p, total);
@@ -105,44 +65,95 @@ inline int filter(const SampleParams& s, float* z, float* w, int vocab, float to
   return kept;
 }
 
-inline int64_t sample_scratch_bytes(int vocab) {
-  int64_t padded = (vocab + 15) & ~15;
-  return padded * (3 * 4 + int64_t(sizeof(DrutCandidate)));
+// The first word of num::philox for 64 token ids: plain loops, long enough for compilers to make them wide.
+inline void philox_words(const SampleParams& s, const int32_t* ids, uint32_t* word) {
+  uint32_t c1[64], c2[64], c3[64], k0 = uint32_t(s.seed), k1 = uint32_t(s.seed >> 32);
+  for (int j = 0; j < 64; ++j) {
+    word[j] = s.position;
+    c1[j] = s.choice;
+    c2[j] = uint32_t(ids[j]);
+    c3[j] = 0;
+  }
+  for (int round = 0; round < 10; ++round) {
+    for (int j = 0; j < 64; ++j) {
+      uint32_t a = word[j], b = c2[j];
+      word[j] = uint32_t(uint64_t(0xCD9E8D57u) * b >> 32) ^ c1[j] ^ k0;
+      c1[j] = 0xCD9E8D57u * b;
+      c2[j] = uint32_t(uint64_t(0xD2511F53u) * a >> 32) ^ c3[j] ^ k1;
+      c3[j] = 0xD2511F53u * a;
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
 }
 
-// scratch: sample_scratch_bytes(vocab). *status is 1, and the token 0, where the logits are not finite.
-inline int sample_row(const float* logits, int vocab, const SampleParams& s, uint8_t* scratch, int32_t* status) {
-  bool finite;
-  float top = scan_logits(logits, vocab, &finite);
-  *status = finite ? 0 : 1;
-  if (!finite) return 0;
-  if (s.temperature == 0.0f) return first_equal(logits, vocab, top);
-  float scaled = top / s.temperature;
-  // Past the largest float all differences dwarf the noise: greedy.
-  if (!(scaled - scaled == 0.0f)) return first_equal(logits, vocab, top);
-  top = scaled;
-  int padded = (vocab + 15) & ~15;
-  float* z = reinterpret_cast<float*>(scratch);
-  for (int i = 0; i < vocab; ++i) z[i] = logits[i] / s.temperature;
-  auto score = [&](float value, int id) {
-    return value + num::gumbel(s.seed, s.position, s.choice, uint32_t(id), 0);
-  };
-  float best = -__builtin_inff();
+// Argmax of z + noise over n values and their ids, both padded to 64 (z with -inf). Most noise is never computed: an
+// id can reach `best` only if exp(z - best) >= -log(u) >= 1 - u, and u comes straight from its Philox word.
+inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, const SampleParams& s) {
+  // The noise lies in [-2.82, 16.64]. The slack covers the rounding of z + noise, exp and log, many times over.
+  float slack = (__builtin_fabsf(top) + 32.0f) * 0x1p-20f + 0.001f, bound = top - 3.0f;
+  float best = -__builtin_inff(), lead[64];
   int winner = 0;
-  auto consider = [&](float value, int id) {
-    if (value < top - kNoiseReach) return;
-    float x = score(value, id);
-    if (x > best || (x == best && id < winner)) { best = x; winner = id; }
-  };
-  bool filtered = (s.top_k > 0 && s.top_k < vocab) || s.top_p < 1.0f || s.min_p > 0.0f;
-  if (!filtered) {
-    for (int i = 0; i < vocab; ++i) consider(z[i], i);
-    return winner;
+  for (int begin = 0; begin < n; begin += 64) {
+    const float* x = z + begin;
+    V most = vmax(vmax(vload(x), vload(x + 16)), vmax(vload(x + 32), vload(x + 48)));
+    if (vmaximum(most) < bound - slack - 17.0f) continue;
+    V lead_most = vset(-1.0f);
+    uint32_t word[64];
+    float short_of_one[64];  // 1 - u
+    philox_words(s, ids + begin, word);
+    for (int i = 0; i < 64; ++i) short_of_one[i] = (float((1 << 23) - int(word[i] >> 9)) - 0.5f) * 0x1p-23f;
+    for (int i = 0; i < 64; i += 16) {
+      V lead_by = vsub(vexp(vadd(vsub(vload(x + i), vset(bound)), vset(slack))), vload(short_of_one + i));
+      vstore(lead + i, lead_by);
+      lead_most = vmax(lead_by, lead_most);
+    }
+    if (vmaximum(lead_most) < 0.0f) continue;
+    for (int i = 0; i < 64; ++i) {
+      if (lead[i] < 0.0f) continue;
+      int id = ids[begin + i];
+      float score = x[i] + num::gumbel(s.seed, s.position, s.choice, uint32_t(id), 0);
+      if (score > best || (score == best && id < winner)) { best = score; winner = id; }
+    }
+    bound = best > bound ? best : bound;
   }
-  DrutCandidate* c = reinterpret_cast<DrutCandidate*>(z + 3 * int64_t(padded));
-  int n = filter(s, z, z + padded, vocab, top, c);
-  for (int i = 0; i < n; ++i) consider(c[i].value, c[i].id);
   return winner;
+}
+
+// Sets *token and returns true; false where the edits leave no finite maximum. The logits are finite; top and r.maxima
+// are a scan's.
+inline bool choose(const float* logits, int vocab, float top, const Step& step, int i, const SampleRoom& r, int* token) {
+  const float *l = logits, *maxima = r.maxima;
+  bool finite;
+  if (step.edit_count[i]) {
+    memcpy(r.z, logits, size_t(vocab) * 4);
+    edit(step, i, r.z);
+    top = scan(r.z, vocab, r.z_maxima, &finite);
+    if (top - top != 0.0f) return false;
+    l = r.z;
+    maxima = r.z_maxima;
+  }
+  SampleParams p(step, i);
+  float hot = top / p.temperature;
+  if (p.temperature == 0.0f || hot - hot != 0.0f) {  // past the largest float all differences dwarf the noise
+    *token = first_of(l, vocab, maxima, top);
+    return true;
+  }
+  for (int j = 0; j < vocab; ++j) r.z[j] = l[j] / p.temperature;
+  bool filtered = (p.top_k > 0 && p.top_k < vocab) || p.top_p < 1.0f || p.min_p > 0.0f;
+  int n = vocab;
+  if (filtered) {
+    scan(r.z, vocab, r.z_maxima, &finite);
+    n = filter(p, vocab, hot, r);
+    for (int j = 0; j < n; ++j) r.z[j] = r.candidates[j].value;
+  }
+  for (int j = 0; j < n; ++j) r.ids[j] = filtered ? r.candidates[j].id : j;
+  for (int j = n; j < wide(n); ++j) {
+    r.z[j] = -__builtin_inff();
+    r.ids[j] = 0;
+  }
+  *token = argmax_noisy(r.z, r.ids, n, hot, p);
+  return true;
 }
 
 }  // namespace

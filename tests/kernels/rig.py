@@ -202,6 +202,10 @@ class Draw:
     min_p: float = 0.0
     seed: int = 0
     choice: int = 0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    top_logprobs: int = -1
 
 
 class Sampler:
@@ -221,13 +225,12 @@ class Sampler:
         step.add_sequence(range(self._rows), 0, [0], 0)
         for d in draws:
             step.add_sample(d.row, d, d.seed, d.choice)
-        tokens, finite = self._ran.executable.run(step)
-        return StepOutput(tokens.copy(), finite.copy())
+        return StepOutput(*(field.copy() for field in self._ran.executable.run(step)))
 
     def ids(self, draws: Sequence[Draw]) -> list[int]:
-        tokens, finite = self.draw(draws)
-        assert finite.all()
-        return tokens.tolist()
+        out = self.draw(draws)
+        assert out.finite.all()
+        return out.tokens.tolist()
 
     def logits(self, count: int) -> F32:
         return self._ran.executable.logits(count).copy()

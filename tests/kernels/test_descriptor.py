@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.kernels.descriptor import (
+    EDIT_FIELDS,
     FLOAT_FIELDS,
     HEADER,
     ROW_FIELDS,
@@ -22,21 +23,21 @@ from tests.kernels.rig import Draw, Ran, assert_same_bits, floats, head_plan
 
 
 def test_the_header_names_version_and_capacities() -> None:
-    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7)
+    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7, edits=2)
     assert d.buffer.dtype == np.int32
-    assert d.buffer[:HEADER].tolist() == [VERSION, 0, 0, 0, 5, 4, 3, 7]
-    words = 5 * len(ROW_FIELDS) + 4 * len(SEQ_FIELDS) + 3 * len(SAMPLE_FIELDS) + 7
+    assert d.buffer[:HEADER].tolist() == [VERSION, 0, 0, 0, 5, 4, 3, 7, 2, 0]
+    words = 5 * len(ROW_FIELDS) + 4 * len(SEQ_FIELDS) + 3 * len(SAMPLE_FIELDS) + 7 + 2 * len(EDIT_FIELDS)
     assert d.buffer.size == HEADER + words
 
 
 def test_arrays_lie_in_the_order_of_the_fields() -> None:
-    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7)
-    fields = [*ROW_FIELDS, *SEQ_FIELDS, *SAMPLE_FIELDS, "blocks"]
+    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7, edits=2)
+    fields = [*ROW_FIELDS, *SEQ_FIELDS, *SAMPLE_FIELDS, "blocks", *EDIT_FIELDS]
     for i, name in enumerate(fields):
         d[name][:] = i
         assert d[name].dtype == (np.float32 if name in FLOAT_FIELDS else np.int32)
     body = d.buffer[HEADER:]
-    lengths = [5] * len(ROW_FIELDS) + [4] * len(SEQ_FIELDS) + [3] * len(SAMPLE_FIELDS) + [7]
+    lengths = [5] * len(ROW_FIELDS) + [4] * len(SEQ_FIELDS) + [3] * len(SAMPLE_FIELDS) + [7] + [2] * len(EDIT_FIELDS)
     expected = [np.float32(i).view(np.int32) if name in FLOAT_FIELDS else i for i, name in enumerate(fields)]
     assert body.tolist() == np.repeat(expected, lengths).tolist()
 
@@ -68,12 +69,14 @@ def test_rows_point_to_their_slots(parts: list[tuple[int, int]], random) -> None
 def test_a_sample_keeps_its_settings() -> None:
     d = StepDescriptor(2, 1, 2, 1)
     d.add_sequence([1, 2], 0, [0], 0)
-    draw = Draw(1, 0.7, 40, 0.9, 0.05)
+    draw = Draw(1, 0.7, 40, 0.9, 0.05, 0, 0, 1.3, 0.25, -0.5, 7)
     assert d.add_sample(0, Draw(), 0) == 0
     assert d.add_sample(1, draw, seed=0xFEDCBA9876543210, choice=3) == 1
     assert (d["sample_row"][1], d["choice"][1], d["top_k"][1]) == (1, 3, 40)
     assert [np.uint32(d[word].view(np.uint32)[1]) for word in ("seed_lo", "seed_hi")] == [0x76543210, 0xFEDCBA98]
-    assert [d[name][1] for name in FLOAT_FIELDS] == [np.float32(x) for x in (0.7, 0.9, 0.05)]
+    floats = ("temperature", "top_p", "min_p", "repetition", "presence", "frequency")
+    assert [d[name][1] for name in floats] == [np.float32(x) for x in (0.7, 0.9, 0.05, 1.3, 0.25, -0.5)]
+    assert (d["target"][1], d["top_logprobs"][1], d["edit_count"][1]) == (-1, 7, 0)
     assert (d.samples, d.shape().samples) == (2, 2)
 
 
@@ -119,7 +122,7 @@ def test_native_code_reads_it_at_any_capacities(native: Native) -> None:
         ran.step.add_sequence(range(4, 9), 0, [0], 1)
         for d in draws:
             ran.step.add_sample(d.row, d, d.seed, d.choice)
-        tokens, finite = ran.executable.run(ran.step)
+        tokens, finite, *_ = ran.executable.run(ran.step)
         assert finite.all()
         results.append((tokens.tolist(), ran.executable.logits(9).copy()))
     for tokens, logits in results[1:]:

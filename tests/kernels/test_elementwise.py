@@ -15,6 +15,7 @@ from tests.kernels.rig import (
     FLOATS,
     NO_KV,
     QUANTS,
+    Draw,
     Ran,
     Stored,
     assert_same_bits,
@@ -59,13 +60,9 @@ def normed(backend: Backend, x: F32, weight: F32, eps: float) -> F32:
     ran.step.clear()
     ran.step.add_sequence(range(rows), 0, [0], 0)
     for row in range(rows):
-        ran.step.add_sample(row, Greedy())
+        ran.step.add_sample(row, Draw())
     ran.executable.run(ran.step)
     return ran.executable.logits(rows).copy()
-
-
-class Greedy:
-    temperature, top_p, top_k, min_p = 0.0, 1.0, 0, 0.0
 
 
 @pytest.mark.parametrize("width", [1, 16, 31, 33, 96, 576])
@@ -178,7 +175,7 @@ def test_a_head_of_some_rows_only(backend: Backend) -> None:
         ran.step.clear()
         ran.step.add_sequence(range(9), 0, [0], 0)
         for row in rows:
-            ran.step.add_sample(row, Greedy())
+            ran.step.add_sample(row, Draw())
         ran.executable.run(ran.step)
         return ran.executable.logits(len(rows)).copy()
 

@@ -54,7 +54,7 @@ def answer(backend: Backend, name: str, dtype: str) -> tuple[F32, list[int]]:
     ran.step.add_sequence(TOKENS[120:], 0, [8, 7], 1)
     for row in range(150):
         ran.step.add_sample(row, Draw(temperature=row % 3 * 0.5, top_p=0.95, seed=row))
-    tokens, finite = ran.executable.run(ran.step)
+    tokens, finite, *_ = ran.executable.run(ran.step)
     assert finite.all()
     return ran.executable.logits(150).copy(), tokens.tolist()
 

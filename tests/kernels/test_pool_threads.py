@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -30,6 +31,15 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
+def threads_become(count: int) -> bool:
+    """A thread that was joined may be listed for a moment more."""
+    for _ in range(200):
+        if threads() == count:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -51,13 +61,15 @@ def test_pools_come_and_go_without_a_trace() -> None:
             backend = NativeBackend(3)
             work(backend)
             backend.close()
+        gc.collect()
 
+    alive = threads()
     churn(20)
-    before = threads(), open_files(), resident_bytes()
+    files, memory = open_files(), resident_bytes()
     churn(150)
-    assert threads() == before[0]
-    assert open_files() == before[1]
-    assert resident_bytes() - before[2] < 4 << 20
+    assert threads_become(alive)
+    assert open_files() == files
+    assert resident_bytes() - memory < 4 << 20
 
 
 def test_a_pool_that_never_worked_ends() -> None:
@@ -66,7 +78,7 @@ def test_a_pool_that_never_worked_ends() -> None:
     assert threads() == before + 4  # the caller is the fifth
     backend.close()
     backend.close()
-    assert threads() == before
+    assert threads_become(before)
 
 
 def test_many_pools_side_by_side() -> None:

@@ -175,7 +175,7 @@ def test_logits_that_are_not_finite_are_told(backend: Backend, bad: float) -> No
         sampler = Sampler(backend, logits, 2)
         assert sampler.draw([Draw(), Draw(temperature=1.0)]).finite.tolist() == [True, True]
         logits[0, at] = bad
-        tokens, finite = Sampler(backend, logits, 2).draw([Draw(), Draw(temperature=1.0)])
+        tokens, finite, *_ = Sampler(backend, logits, 2).draw([Draw(), Draw(temperature=1.0)])
         assert finite.tolist() == [False, False]
         assert tokens.tolist() == [0, 0]
 
@@ -189,7 +189,7 @@ def test_a_row_that_is_not_finite_leaves_the_others_alone(backend: Backend) -> N
     ran.step.add_sequence(range(3), 0, [0], 0)
     for row in range(3):
         ran.step.add_sample(row, Draw())
-    tokens, finite = ran.executable.run(ran.step)
+    tokens, finite, *_ = ran.executable.run(ran.step)
     assert finite.tolist() == [True, False, True]
     assert tokens.tolist() == [best := int(weight.values().sum(axis=1).argmax()), 0, best]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,22 +26,32 @@ class Limits(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """Of the last step, by sample: token ids (int32), and whether the logits were finite."""
+    """Of the last step, by sample. Logprobs are of the raw logits; 0, rank 0 and ids -1 where none were asked for."""
 
     tokens: NDArray[np.int32]
-    finite: NDArray[np.bool_]
+    finite: NDArray[np.bool_]  # False: a logit is NaN or infinite, or edits leave no finite maximum; no token then
+    logprobs: F32  # of the token
+    ranks: NDArray[np.int32]  # of the token, 1 the likeliest
+    top_ids: NDArray[np.int32]  # (samples, MAX_TOP_LOGPROBS): the likeliest first, then -1
+    top_logprobs: F32  # (samples, MAX_TOP_LOGPROBS)
+
+
+Host = Callable[[str], None]  # called at each stop of a plan with the stop's name
 
 
 class Executable(ABC):
     """A plan made ready to run over one page pool."""
 
     @abstractmethod
-    def run(self, step: StepDescriptor) -> StepOutput:
-        """Runs every segment. The output arrays are reused by the next run."""
+    def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
+        """Runs every segment, and `host` between them. The output arrays are reused by the next run."""
 
     @abstractmethod
     def logits(self, count: int) -> F32:
-        """Raw logits of the last step's first `count` samples, (count, vocab); reused by the next run."""
+        """Raw logits of the last step's first `count` samples, (count, vocab), from BEFORE_SAMPLE on.
+
+        They are the executable's own: the next run overwrites them.
+        """
 
 
 class Backend(ABC):

@@ -1,28 +1,32 @@
 """The step descriptor: one flat int32 buffer that says what a step computes. No pointers; the same on every backend.
 
-Layout, version 1 (the C side is `Step` in csrc/abi.h): a header of 8 words (version, rows, sequences, samples, then
-the four capacities), and arrays of fixed capacity in the order of the fields below. Floats are their bit patterns.
+Layout, version 2 (the C side is `Step` in csrc/abi.h): a header of 10 words (version, rows, sequences, samples, the
+five capacities, edits), and arrays of fixed capacity in the order of the fields below. Floats are their bit patterns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels.kv import PAGE_TOKENS
-from drut.kernels.ops import StepShape
+from drut.kernels.ops import F32, StepShape
 
-VERSION = 1
-HEADER = 8
+VERSION = 2
+HEADER = 10
+EDITS_USED = 9  # the header's last word
 RELAY = -1  # a row's token: take it from the sequence's relay slot
+MAX_TOP_LOGPROBS = 20
 
 ROW_FIELDS = ("seq", "position", "slot", "token", "flags", "adapter")
 SEQ_FIELDS = ("first_row", "row_count", "length", "table", "relay_slot")
-SAMPLE_FIELDS = ("sample_row", "seed_lo", "seed_hi", "choice", "top_k", "temperature", "top_p", "min_p")
-FLOAT_FIELDS = ("temperature", "top_p", "min_p")
+SAMPLE_FIELDS = ("sample_row", "seed_lo", "seed_hi", "choice", "top_k", "target", "top_logprobs", "edit_first",
+                 "edit_count", "temperature", "top_p", "min_p", "repetition", "presence", "frequency")
+EDIT_FIELDS = ("edit_id", "edit_bias", "edit_count_out", "edit_seen")
+FLOAT_FIELDS = ("temperature", "top_p", "min_p", "repetition", "presence", "frequency", "edit_bias")
 
 
 class SampleSettings(Protocol):
@@ -36,30 +40,54 @@ class SampleSettings(Protocol):
     def top_k(self) -> int: ...
     @property
     def min_p(self) -> float: ...
+    @property
+    def repetition_penalty(self) -> float: ...
+    @property
+    def presence_penalty(self) -> float: ...
+    @property
+    def frequency_penalty(self) -> float: ...
+    @property
+    def top_logprobs(self) -> int:
+        """Likeliest ids to report beside the token's own logprob, at most MAX_TOP_LOGPROBS; -1 for no logprob."""
+
+
+class Edits(NamedTuple):
+    """Ids of the vocabulary, each once, whose logits a sample adjusts by bias and penalties (docs/numerics.md)."""
+
+    ids: NDArray[np.int32]
+    bias: F32  # added; -inf forbids the id
+    counts: NDArray[np.int32]  # times the id was generated
+    seen: NDArray[np.int32]  # 1 where the id is in the prompt or was generated
 
 
 class StepDescriptor:
     """A reusable buffer. `clear`, then `add_sequence` and `add_sample` fill it in order."""
 
-    def __init__(self, rows: int, seqs: int, samples: int, blocks: int) -> None:
-        """Capacities: rows, sequences, samples and block-table entries of the largest step."""
-        capacity = [(ROW_FIELDS, rows), (SEQ_FIELDS, seqs), (SAMPLE_FIELDS, samples), (("blocks",), blocks)]
+    def __init__(self, rows: int, seqs: int, samples: int, blocks: int, edits: int = 0) -> None:
+        """Capacities: rows, sequences, samples, block-table entries and edits of the largest step."""
+        capacity = [(ROW_FIELDS, rows), (SEQ_FIELDS, seqs), (SAMPLE_FIELDS, samples), (("blocks",), blocks),
+                    (EDIT_FIELDS, edits)]
         words = HEADER + sum(len(names) * room for names, room in capacity)
         self.buffer: NDArray[np.int32] = np.zeros(words, np.int32)
         self.buffer[0] = VERSION
-        self.buffer[4:HEADER] = rows, seqs, samples, blocks
+        self.buffer[4:EDITS_USED] = rows, seqs, samples, blocks, edits
         self._view: dict[str, NDArray[np.int32]] = {}
         at = HEADER
         for names, room in capacity:
             for name in names:
                 self._view[name] = self.buffer[at : at + room]
                 at += room
+        # The fields of a sample side by side, (field, sample): integers, then floats.
+        first = HEADER + len(ROW_FIELDS) * rows + len(SEQ_FIELDS) * seqs
+        fields = self.buffer[first : first + len(SAMPLE_FIELDS) * samples].reshape(len(SAMPLE_FIELDS), samples)
+        split = SAMPLE_FIELDS.index(FLOAT_FIELDS[0])
+        self._integers, self._floats = fields[:split], fields[split:].view(np.float32)
         self._blocks_used = 0
 
-    def __getitem__(self, name: str) -> NDArray[np.int32]:
+    def __getitem__(self, name: str) -> NDArray[Any]:
         """One array, whole; float fields as float32."""
         view = self._view[name]
-        return view.view(np.float32) if name in FLOAT_FIELDS else view  # type: ignore[return-value]
+        return view.view(np.float32) if name in FLOAT_FIELDS else view
 
     @property
     def rows(self) -> int:
@@ -75,6 +103,7 @@ class StepDescriptor:
 
     def clear(self) -> None:
         self.buffer[1:4] = 0
+        self.buffer[EDITS_USED] = 0
         self._blocks_used = 0
 
     def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int) -> int:
@@ -111,24 +140,46 @@ class StepDescriptor:
         self.buffer[2] = seq + 1
         return row
 
-    def add_sample(self, row: int, settings: SampleSettings, seed: int = 0, choice: int = 0) -> int:
-        """Asks for the logits of `row` and a token drawn from them; returns the sample's index."""
-        v, i = self._view, self.samples
-        if i >= len(v["sample_row"]):
+    def add_sample(self, row: int, settings: SampleSettings, seed: int = 0, choice: int = 0, *, target: int = -1,
+                   edits: Edits | None = None) -> int:
+        """Asks for the logits of `row` and a token drawn from them; returns the sample's index.
+
+        With `target` >= 0 nothing is drawn: that id is the token, and only its logprobs are of interest.
+        """
+        i, wanted = self.samples, settings.top_logprobs
+        if i >= self._integers.shape[1]:
             raise ValueError("the step descriptor is full")
-        v["sample_row"][i] = row
-        v["seed_lo"][i] = np.uint32(seed & 0xFFFFFFFF).view(np.int32)
-        v["seed_hi"][i] = np.uint32(seed >> 32 & 0xFFFFFFFF).view(np.int32)
-        v["choice"][i] = choice
-        v["top_k"][i] = settings.top_k
-        v["temperature"].view(np.float32)[i] = settings.temperature
-        v["top_p"].view(np.float32)[i] = settings.top_p
-        v["min_p"].view(np.float32)[i] = settings.min_p
+        if wanted > MAX_TOP_LOGPROBS:
+            raise ValueError(f"{wanted} top logprobs are more than {MAX_TOP_LOGPROBS}")
+        first, count = int(self.buffer[EDITS_USED]), 0
+        if edits is not None:
+            count = self._add_edits(first, edits)
+        self._integers[:, i] = (row, _signed(seed), _signed(seed >> 32), choice, settings.top_k, target, wanted, first,
+                                count)
+        self._floats[:, i] = (settings.temperature, settings.top_p, settings.min_p, settings.repetition_penalty,
+                              settings.presence_penalty, settings.frequency_penalty)
         self.buffer[3] = i + 1
         return i
+
+    def _add_edits(self, first: int, edits: Edits) -> int:
+        v, count = self._view, len(edits.ids)
+        place = slice(first, first + count)
+        if place.stop > len(v["edit_id"]):
+            raise ValueError("the step descriptor is full")
+        v["edit_id"][place] = edits.ids
+        v["edit_bias"].view(np.float32)[place] = edits.bias
+        v["edit_count_out"][place] = edits.counts
+        v["edit_seen"][place] = edits.seen
+        self.buffer[EDITS_USED] = place.stop
+        return count
 
     def shape(self) -> StepShape:
         """What the step costs depend on."""
         positions = self._view["position"][: self.rows]
         return StepShape(self.rows, self.samples, int(self._view["length"][: self.seqs].sum()),
                          int(positions.sum()) + self.rows)
+
+
+def _signed(word: int) -> int:
+    """The low 32 bits as int32."""
+    return ((word & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_void_p
 
-ABI_VERSION = 1
+from drut.kernels import descriptor
+
+ABI_VERSION = 2
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5}
 EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP = range(9)
 KV_DTYPES = {"bf16": 0, "fp32": 1}
+STALE = "the native library was built from another version of the sources; install again"
 
 
 class Matrix(Structure):
@@ -65,11 +68,17 @@ class Sample(Structure):
 
 class Context(Structure):
     _fields_ = [("step", c_void_p), ("kv", c_void_p), ("page_bytes", c_int64), ("acts", c_void_p),
-                ("acts_bytes", c_int64), ("scratch", c_void_p), ("scratch_bytes", c_int64), ("tokens", c_void_p),
-                ("status", c_void_p), ("relay", c_void_p), ("op_ns", c_void_p)]
+                ("acts_bytes", c_int64), ("scratch", c_void_p), ("scratch_bytes", c_int64),
+                *[(name, c_void_p) for name in ("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs",
+                                                "relay", "op_ns")],
+                ("empty", c_int32), ("reserved", c_int32)]
 
 
-STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context)
+class StepHeader(Structure):
+    _fields_ = [("words", c_int32 * descriptor.HEADER)]
+
+
+STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context, StepHeader)
 
 
 def declare(library: ctypes.CDLL) -> None:
@@ -77,6 +86,7 @@ def declare(library: ctypes.CDLL) -> None:
     p, i, q = c_void_p, c_int32, c_int64
     signatures: dict[str, tuple[type | None, list[type]]] = {
         "drut_abi_version": (i, []),
+        "drut_step_version": (i, []),
         "drut_abi_sizes": (i, [p, i]),
         "drut_isa_name": (ctypes.c_char_p, [i, p]),
         "drut_isa": (p, [ctypes.c_char_p]),
@@ -93,14 +103,16 @@ def declare(library: ctypes.CDLL) -> None:
         "drut_log": (c_float, [c_float]),
         "drut_sincos": (None, [c_double, p, p]),
     }
+    if library.drut_abi_version() != ABI_VERSION:
+        raise OSError(STALE)
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     sizes = (c_int32 * 64)()
     count = library.drut_abi_sizes(sizes, 64)
     expected = [ctypes.sizeof(s) for s in STRUCTS]
-    if library.drut_abi_version() != ABI_VERSION or list(sizes[:count]) != expected:
-        raise OSError("the native library was built from another version of the sources; install again")
+    if library.drut_step_version() != descriptor.VERSION or list(sizes[:count]) != expected:
+        raise OSError(STALE)
 
 
 Bytes = c_uint8

@@ -1,4 +1,8 @@
-"""A plan compiled to native operations. Replay hands each segment to one call; eager makes one call an operation."""
+"""A plan compiled to native operations.
+
+Replay hands the whole plan to one call, or each segment where the host acts between them; eager makes one call an
+operation.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels import ops
-from drut.kernels.backend import Executable, Limits, StepOutput
-from drut.kernels.descriptor import StepDescriptor
+from drut.kernels.backend import Executable, Host, Limits, StepOutput
+from drut.kernels.descriptor import MAX_TOP_LOGPROBS, StepDescriptor
 from drut.kernels.native import abi
 from drut.kernels.native.memory import reserve
 from drut.kernels.ops import F32, Buffer
@@ -19,6 +23,9 @@ from drut.kernels.weight import padded
 
 if TYPE_CHECKING:
     from drut.kernels.native.backend import NativeBackend
+
+
+Call = tuple[int, int]  # address of the first operation's pointer, and how many
 
 
 class NativeExecutable(Executable):
@@ -31,8 +38,8 @@ class NativeExecutable(Executable):
         head, widest = _measure(plan)
         self._vocab = head.weight.n
         self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)
-        self._tokens = np.zeros(limits.samples, np.int32)
         self._status = np.zeros(limits.samples, np.int32)
+        self._out = _outputs(limits.samples)
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
@@ -41,8 +48,16 @@ class NativeExecutable(Executable):
         self._keep.append(compiled)
         size = len(addresses)
         self._all = (ctypes.c_void_p * size)(*addresses)
-        step = 1 if backend.execution == "eager" else size
-        self._calls = [(ctypes.addressof(self._all) + 8 * i, min(step, size - i)) for i in range(0, size, step)]
+        self._whole = self._calls(0, size)
+        self._segments: list[tuple[list[Call], str | None]] = []
+        begin = 0
+        for segment in plan.segments:
+            self._segments.append((self._calls(begin, begin + len(segment.ops)), segment.stop))
+            begin += len(segment.ops)
+
+    def _calls(self, begin: int, end: int) -> list[Call]:
+        step = 1 if self._backend.execution == "eager" else max(end - begin, 1)
+        return [(ctypes.addressof(self._all) + 8 * i, min(step, end - i)) for i in range(begin, end, step)]
 
     def _make_context(self, widest: int) -> abi.Context:
         backend, limits = self._backend, self._limits
@@ -52,21 +67,40 @@ class NativeExecutable(Executable):
         scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab)
         scratch = reserve(backend.threads * scratch_bytes)
         self._keep += [acts, scratch]
+        out = self._out
         return abi.Context(None, self._pool.ctypes.data, self._pool.shape[1], acts.ctypes.data, acts.nbytes,
-                           scratch.ctypes.data, scratch_bytes, self._tokens.ctypes.data, self._status.ctypes.data,
-                           self._relay.ctypes.data, None)
+                           scratch.ctypes.data, scratch_bytes, out.tokens.ctypes.data, self._status.ctypes.data,
+                           out.logprobs.ctypes.data, out.ranks.ctypes.data, out.top_ids.ctypes.data,
+                           out.top_logprobs.ctypes.data, self._relay.ctypes.data, None)
 
     def time_operations(self, on: bool) -> None:
-        """Fills `op_ns` with each operation's nanoseconds on every run. Replay only."""
+        """Fills `op_ns` with each operation's nanoseconds on every run. Replay without a host only."""
         self._context.op_ns = self.op_ns.ctypes.data if on else None
 
-    def run(self, step: StepDescriptor) -> StepOutput:
+    def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
         self._context.step = step.buffer.ctypes.data
+        if host is None:
+            self._call(self._whole)
+        else:
+            for calls, stop in self._segments:
+                self._call(calls)
+                if stop is not None:
+                    host(stop)
+        n, out = step.samples, self._out
+        return StepOutput(out.tokens[:n], self._status[:n] == 0, out.logprobs[:n], out.ranks[:n], out.top_ids[:n],
+                          out.top_logprobs[:n])
+
+    def run_empty(self, step: StepDescriptor) -> None:
+        """Walks the plan as `run` does, but no operation computes anything: what replay itself costs."""
+        self._context.step = step.buffer.ctypes.data
+        self._context.empty = 1
+        self._call(self._whole)
+        self._context.empty = 0
+
+    def _call(self, calls: list[Call]) -> None:
         context, backend = ctypes.byref(self._context), self._backend
-        for address, count in self._calls:
+        for address, count in calls:
             backend.library.drut_run(backend.workers, backend.isa_handle, address, count, context)
-        n = step.samples
-        return StepOutput(self._tokens[:n], self._status[:n] == 0)
 
     def logits(self, count: int) -> F32:
         return self._logits[:count, : self._vocab]
@@ -131,8 +165,14 @@ class NativeExecutable(Executable):
         return address, buffer.width // 2
 
 
+def _outputs(samples: int) -> StepOutput:
+    tops = (samples, MAX_TOP_LOGPROBS)
+    return StepOutput(np.zeros(samples, np.int32), np.zeros(samples, np.bool_), np.zeros(samples, np.float32),
+                      np.zeros(samples, np.int32), np.zeros(tops, np.int32), np.zeros(tops, np.float32))
+
+
 def _address(item: Any) -> int | None:
-    return None if item is None else item.address  # type: ignore[no-any-return]
+    return None if item is None else item.address
 
 
 def _measure(plan: Plan) -> tuple[ops.Head, int]:

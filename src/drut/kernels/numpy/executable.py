@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels import ops
-from drut.kernels.backend import Executable, Limits, StepOutput
-from drut.kernels.descriptor import RELAY, StepDescriptor
+from drut.kernels.backend import Executable, Host, Limits, StepOutput
+from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor
+from drut.kernels.numpy import sampling
 from drut.kernels.numpy.attention import Pages, attend
 from drut.kernels.numpy.numbers import rms_norm, rotate, round_bf16, silu
-from drut.kernels.numpy.sampling import sample
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.plan import Plan
 
@@ -26,14 +26,16 @@ class NumpyExecutable(Executable):
         self._pages: dict[Any, Pages] = {}
         self._values: dict[str, F32] = {}
         self._logits: F32 = np.zeros((0, 0), np.float32)
-        self._tokens = np.zeros(0, np.int32)
-        self._finite = np.zeros(0, np.bool_)
+        self._out = _outputs(0)
 
-    def run(self, step: StepDescriptor) -> StepOutput:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            for op in self._plan.ops:
-                self._run(op, step)
-        return StepOutput(self._tokens, self._finite)
+    def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
+        for segment in self._plan.segments:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                for op in segment.ops:
+                    self._run(op, step)
+            if host is not None and segment.stop is not None:
+                host(segment.stop)
+        return self._out
 
     def logits(self, count: int) -> F32:
         return self._logits[:count]
@@ -88,16 +90,26 @@ class NumpyExecutable(Executable):
         self._set(op.out, np.stack(out))
 
     def _sample(self, step: StepDescriptor) -> None:
-        n = step.samples
-        self._tokens, self._finite = np.zeros(n, np.int32), np.isfinite(self._logits).all(axis=-1)[:n]
-        for i in range(n):
-            row = int(step["sample_row"][i])
-            if self._finite[i]:
-                self._tokens[i] = sample(
-                    self._logits[i], temperature=float(step["temperature"][i]), top_k=int(step["top_k"][i]),
-                    top_p=float(step["top_p"][i]), min_p=float(step["min_p"][i]), seed=_seed(step, i),
-                    position=int(step["position"][row]) + 1, choice=int(step["choice"][i]))
-            self._relay[step["relay_slot"][step["seq"][row]]] = self._tokens[i]
+        self._out = _outputs(step.samples)
+        for i, logits in enumerate(self._logits):
+            row, target = int(step["sample_row"][i]), int(step["target"][i])
+            finite = bool(np.isfinite(logits).all())
+            token = max(target, 0)
+            if finite and target < 0:
+                z = _edited(logits, step, i)
+                finite = bool(np.isfinite(z.max()))
+                token = _draw(z, step, i) if finite else 0
+            if target < 0:
+                self._relay[step["relay_slot"][step["seq"][row]]] = token
+            self._out.tokens[i], self._out.finite[i] = token, finite
+            if finite and step["top_logprobs"][i] >= 0:
+                self._report(i, logits, token, int(step["top_logprobs"][i]))
+
+    def _report(self, i: int, logits: F32, token: int, wanted: int) -> None:
+        out, logprobs = self._out, sampling.logprobs(logits)
+        out.logprobs[i], out.ranks[i] = logprobs[token], sampling.rank(logits, token)
+        top = sampling.by_value(logits)[:wanted]
+        out.top_ids[i, : len(top)], out.top_logprobs[i, : len(top)] = top, logprobs[top]
 
     def _pages_of(self, kv: Any) -> Pages:
         if kv not in self._pages:
@@ -119,5 +131,23 @@ def _data(vector: Any) -> F32:
     return vector.data  # type: ignore[no-any-return]
 
 
-def _seed(step: StepDescriptor, i: int) -> int:
-    return (int(step["seed_hi"][i]) & 0xFFFFFFFF) << 32 | int(step["seed_lo"][i]) & 0xFFFFFFFF
+def _outputs(samples: int) -> StepOutput:
+    tops = (samples, MAX_TOP_LOGPROBS)
+    return StepOutput(np.zeros(samples, np.int32), np.zeros(samples, np.bool_), np.zeros(samples, np.float32),
+                      np.zeros(samples, np.int32), np.full(tops, -1, np.int32), np.zeros(tops, np.float32))
+
+
+def _edited(logits: F32, step: StepDescriptor, i: int) -> F32:
+    listed = slice(step["edit_first"][i], step["edit_first"][i] + step["edit_count"][i])
+    edits = Edits(step["edit_id"][listed], step["edit_bias"][listed], step["edit_count_out"][listed],
+                  step["edit_seen"][listed])
+    return sampling.edited(logits, edits, repetition=step["repetition"][i], presence=step["presence"][i],
+                           frequency=step["frequency"][i])
+
+
+def _draw(z: F32, step: StepDescriptor, i: int) -> int:
+    seed = (int(step["seed_hi"][i]) & 0xFFFFFFFF) << 32 | int(step["seed_lo"][i]) & 0xFFFFFFFF
+    position = int(step["position"][step["sample_row"][i]]) + 1
+    return sampling.sample(z, temperature=float(step["temperature"][i]), top_k=int(step["top_k"][i]),
+                           top_p=float(step["top_p"][i]), min_p=float(step["min_p"][i]), seed=seed, position=position,
+                           choice=int(step["choice"][i]))

@@ -1,10 +1,11 @@
-"""Sampling, the readable twin of csrc/sampling.h: argmax over the kept ids of logit/T + Gumbel noise."""
+"""Sampling, the readable twin of csrc/sampling.h and logprobs.h: argmax over the kept ids of logit/T + Gumbel noise."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.kernels.descriptor import Edits
 from drut.kernels.ops import F32
 
 PHILOX_M = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -33,9 +34,26 @@ def gumbel(seed: int, position: int, choice: int, ids: NDArray[np.int64], purpos
     return (-np.log((-np.log(u)).astype(np.float32))).astype(np.float32)
 
 
+def edited(logits: F32, edits: Edits, *, repetition: float, presence: float, frequency: float) -> F32:
+    """A copy with bias and penalties applied to the listed ids, each operation rounded to float32."""
+    x = logits[edits.ids] + edits.bias
+    penalized = np.where(x > 0, x / np.float32(repetition), x * np.float32(repetition))
+    x = np.where(edits.seen != 0, penalized, x)
+    x = x - np.float32(frequency) * edits.counts.astype(np.float32)
+    x = np.where(edits.counts > 0, x - np.float32(presence), x)
+    z = logits.copy()
+    z[edits.ids] = x
+    return z
+
+
+def by_value(z: F32) -> NDArray[np.int64]:
+    """All ids, the largest value first, then the lowest id."""
+    return np.argsort(-z, kind="stable")
+
+
 def kept_ids(z: F32, top_k: int, top_p: float, min_p: float) -> NDArray[np.int64]:
     """The ids that survive top-k, then top-p, then min-p, of logits over temperature `z`."""
-    order = np.lexsort((np.arange(len(z)), -z.astype(np.float64)))  # by value descending, then id
+    order = by_value(z)
     weight = np.exp(z - z.max())
     if 0 < top_k < len(z):
         order = order[:top_k]
@@ -43,12 +61,13 @@ def kept_ids(z: F32, top_k: int, top_p: float, min_p: float) -> NDArray[np.int64
         total = weight[order].sum(dtype=np.float64)
         below = np.cumsum(weight[order], dtype=np.float64) < top_p * total
         order = order[: int(below.sum()) + 1]
-    return order[weight[order] >= min_p]
+    kept: NDArray[np.int64] = order[weight[order] >= min_p]
+    return kept
 
 
 def sample(logits: F32, *, temperature: float, top_k: int, top_p: float, min_p: float, seed: int, position: int,
            choice: int) -> int:
-    """One id; the lowest of equals. The logits must be finite."""
+    """One id; the lowest of equals. The highest logit must be finite."""
     if temperature < np.finfo(np.float32).tiny:  # zero, or a subnormal, which kernels take as zero
         return int(logits.argmax())
     z = logits / np.float32(temperature)
@@ -56,3 +75,15 @@ def sample(logits: F32, *, temperature: float, top_k: int, top_p: float, min_p: 
         return int(logits.argmax())
     ids = np.sort(kept_ids(z, top_k, top_p, min_p))
     return int(ids[(z[ids] + gumbel(seed, position, choice, ids)).argmax()])
+
+
+def logprobs(logits: F32) -> F32:
+    """Of every id."""
+    shifted = logits - logits.max()
+    return np.asarray(shifted - np.float32(np.log(np.exp(shifted).sum(dtype=np.float64))), np.float32)
+
+
+def rank(logits: F32, token: int) -> int:
+    """1 + the ids with a larger logit, or with the same and a lower id."""
+    x = logits[token]
+    return 1 + int((logits > x).sum()) + int((logits[:token] == x).sum())
