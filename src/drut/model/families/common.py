@@ -132,20 +132,10 @@ def gguf_spec(metadata: Metadata, source: TensorSource, family: str, path: str, 
     embed = source.tensors.get("token_embd.weight")
     if embed is None:
         raise ModelFileError(f"{path}: tensor 'token_embd.weight' is missing")
-    spec = _spec(path, arch, family, require(metadata, f"{arch}.block_count", int, path), mixer,
+    return _spec(path, arch, family, require(metadata, f"{arch}.block_count", int, path), mixer,
                  require(metadata, f"{arch}.feed_forward_length", int, path), vocab=embed.shape[0],
                  hidden=hidden, eps=require(metadata, f"{arch}.attention.layer_norm_rms_epsilon", float, path),
                  context=context, tied="output.weight" not in source.tensors)
-    _refuse_other_biases(spec, source, path)
-    return spec
-
-
-def _refuse_other_biases(spec: ModelSpec, source: TensorSource, path: str) -> None:
-    """No key of a GGUF file tells of biases, and to leave one out would change the answer."""
-    added = {stored.name for stored in gguf_table(spec).values()}
-    for name in source.tensors:
-        if name.endswith(".bias") and name not in added:
-            raise UnsupportedError(f"{path}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
 def _gguf_frequencies(metadata: Metadata, source: TensorSource, arch: str, turned: int,

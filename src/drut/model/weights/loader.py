@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.errors import ModelFileError
+from drut.errors import ModelFileError, UnsupportedError
 from drut.formats.decode import F32, decode
 from drut.formats.encoding import encoding
 from drut.kernels.backend import Backend
@@ -16,6 +16,7 @@ from drut.kernels.weight import Matrix, Vector
 from drut.model.families.table import Stored
 from drut.model.roles import expected_shapes, layer_role
 from drut.model.spec import ModelSpec
+from drut.model.weights.mapping import quote
 from drut.model.weights.source import TensorInfo, TensorSource
 
 BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias"}
@@ -50,6 +51,11 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
     """Every role of `spec` is stored, with its shape and an encoding that is supported; the error names the tensor."""
     for role, shape in expected_shapes(spec).items():
         _info(source, table[role], shape, where)
+    # No key of a file need tell of its biases, and to leave one out would change the answer.
+    used = {stored.name for stored in table.values()}
+    for name in source.tensors:
+        if name.endswith(".bias") and name not in used:
+            raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
 def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], backend: Backend, where: str,
