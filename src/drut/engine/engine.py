@@ -175,7 +175,10 @@ class Engine:
     def _check(self, tokens: Sequence[int]) -> None:
         if not tokens:
             raise RequestError("the prompt is empty")
-        ids = np.asarray(tokens)
+        try:
+            ids = np.asarray(tokens)
+        except ValueError:  # lists of different lengths in it
+            ids = np.empty((0, 0))
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise RequestError("a prompt of token ids must be a list of integers")
         outside = (ids < 0) | (ids >= self.vocab)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.cache.cache import pages_for
 from drut.cache.pool import Canary, Changes
 from drut.engine.params import SamplingParams
 from drut.engine.scheduler import Limits, Work
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend, StepOutput
 from drut.kernels.descriptor import RELAY, StepDescriptor
-from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
 
@@ -46,9 +46,7 @@ class Runner:
         """`context` bounds the tokens of a sequence."""
         self.plan, self.limits, self._canary = plan, limits, canary
         self.executable = backend.load(plan, pool, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
-        pages = -(-context // PAGE_TOKENS)
-        self._blocks = max(pages, min(limits.seqs * pages, 4 * len(pool) + limits.seqs))
-        self._edits = 1024
+        self._blocks, self._edits = pages_for(context), 1024  # both grow: sequences that share pages map each of them
         # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
         self._turn = 0
@@ -85,7 +83,8 @@ class Runner:
 
     def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows]]:
         edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
-        step = self._next_descriptor(sum(len(e.ids) for e in edits if e is not None))
+        step = self._next_descriptor(sum(pages_for(w.start + w.rows) for w in work),
+                                     sum(len(e.ids) for e in edits if e is not None))
         rows = []
         for w, edit in zip(work, edits, strict=True):
             request = w.request
@@ -110,14 +109,16 @@ class Runner:
             step.add_sample(row + position - w.start, settings, target=request.tokens[position + 1])
         request.prompt_scored = first + w.scores
 
-    def _next_descriptor(self, edits: int) -> StepDescriptor:
-        self._turn = (self._turn + 1) % len(self._steps)
+    def _next_descriptor(self, blocks: int, edits: int) -> StepDescriptor:
+        """The descriptor whose turn it is, a larger one where it lacks room."""
+        if blocks > self._blocks:
+            self._blocks = 2 * blocks
         if edits > self._edits:
             self._edits = 2 * edits
-            self._steps[self._turn] = self._descriptor()
-        elif len(self._steps[self._turn]["edit_id"]) < self._edits:
-            self._steps[self._turn] = self._descriptor()
+        self._turn = (self._turn + 1) % len(self._steps)
         step = self._steps[self._turn]
+        if len(step["blocks"]) < self._blocks or len(step["edit_id"]) < self._edits:
+            step = self._steps[self._turn] = self._descriptor()
         step.clear()
         return step
 
@@ -127,7 +128,7 @@ class Runner:
         chunk = max(1, min(chunk, self.limits.samples, self.limits.tokens))
         for start in range(0, len(tokens), chunk):
             part = tokens[start : start + chunk]
-            step = self._next_descriptor(0)
+            step = self._next_descriptor(len(pages), 0)
             row = step.add_sequence(part, start, pages, 0)
             for i in range(len(part)):
                 step.add_sample(row + i, GREEDY, target=0)

@@ -204,9 +204,11 @@ class Scheduler:
         start = request.computed
         scores = 0
         if request.scores_prompt:
-            count = min(count, max(budget.samples - 1, 0))
             first = max(start, request.prompt_scored)
+            count = min(count, first - start + budget.samples)
             scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
+            if start + count == request.known and scores == budget.samples:
+                count -= 1  # no room to sample: the last row, which no score needs, waits
         sample = start + count == request.known
         if count <= 0 or sample + scores > budget.samples:
             return None
@@ -232,10 +234,10 @@ class Scheduler:
         return bool(chosen)
 
     def _prove_progress(self, budget: Budget) -> None:
+        if not budget.work and self._force:
+            self._admit(budget)  # all that ran was preempted by chance
         waits_for_result = any(r.inflight for r in (*self.running, *self.waiting))
         if not budget.work and (self.running or self.waiting) and not waits_for_result:
-            if self._force:
-                return self._admit(budget)
             reasons = {r.why.waited_for for r in self.waiting}
             raise SchedulerStallError(f"{len(self.running)} running and {len(self.waiting)} waiting requests, "
                                       f"and nothing to compute: {'; '.join(sorted(reasons))}")

@@ -1,0 +1,39 @@
+"""The generator covers what it promises, in few rows, and names what failing rows have in common."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.pairwise import all_pairs, pairs_of, suspects, wanted_pairs
+
+FACTORS = {"a": (1, 2, 3), "b": ("x", "y"), "c": (False, True), "d": (None, 0, 7, 9)}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=6), st.integers(0, 99))
+def test_every_pair_is_covered_by_whole_rows(sizes: list[int], seed: int) -> None:
+    factors = {f"f{i}": tuple(range(size)) for i, size in enumerate(sizes)}
+    rows = all_pairs(factors, seed)
+    assert set().union(*map(pairs_of, rows)) == wanted_pairs(factors)
+    assert all(list(row) == list(factors) for row in rows)
+
+
+def test_rows_are_few_and_the_same_each_time() -> None:
+    rows = all_pairs(FACTORS)
+    assert 12 <= len(rows) <= 15  # 3 x 4 at least, of 48 combinations
+    assert rows == all_pairs(FACTORS)
+    assert rows != all_pairs(FACTORS, seed=1)
+
+
+def test_a_failing_pair_is_named() -> None:
+    rows = all_pairs(FACTORS)
+    failed = [row for row in rows if row["a"] == 2 and row["d"] == 7]
+    assert failed
+    assert "a=2 x d=7" in suspects(rows, failed)
+
+
+def test_a_failing_value_is_named_alone() -> None:
+    rows = all_pairs(FACTORS)
+    assert suspects(rows, [row for row in rows if row["d"] == 9]) == ["d=9"]
+    assert suspects(rows, []) == []

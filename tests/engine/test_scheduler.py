@@ -1,0 +1,348 @@
+"""Who runs, who waits and why, and who gives way."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from drut.engine.engine import Engine
+from drut.engine.params import SamplingParams
+from drut.engine.request import Request
+from drut.errors import RequestError
+from drut.kernels.kv import PAGE_TOKENS
+from tests.engine.testbed import (
+    VOCAB,
+    Log,
+    check_answer,
+    check_idle,
+    finish_all,
+    make_engine,
+    make_log,
+    step,
+)
+
+P = PAGE_TOKENS
+
+
+def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
+    """One request; it does not stop before `max_tokens`."""
+    rank = {key: params.pop(key) for key in ("priority", "salt") if key in params}
+    settings = SamplingParams(**{"max_tokens": 4, "seed": 1, "ignore_eos": True, **params})  # type: ignore[arg-type]
+    return engine.submit(prompt, settings, **rank)[0]  # type: ignore[arg-type]
+
+
+def text(seed: int, tokens: int) -> list[int]:
+    dice = random.Random(seed)
+    return [dice.randrange(VOCAB) for _ in range(tokens)]
+
+
+def first_tokens(engine: Engine, requests: list[Request]) -> list[Request]:
+    """The requests by when they said their first token."""
+    order: list[Request] = []
+    while engine.busy:
+        for update in engine.step():
+            if update.token is not None and update.request not in order:
+                order.append(update.request)
+    return [r for r in order if r in requests]
+
+
+def test_first_come_is_first_served() -> None:
+    engine = make_engine(seqs=1)
+    requests = [submit(engine, text(i, 9 - i), priority=-i) for i in range(4)]
+    assert first_tokens(engine, requests) == requests
+
+
+def test_priority_goes_by_number_and_then_by_arrival() -> None:
+    engine = make_engine(seqs=1, policy="priority")
+    a, b, c, d = (submit(engine, text(i, 5), priority=p) for i, p in enumerate((2, 1, 2, 1)))
+    assert first_tokens(engine, [a, b, c, d]) == [b, d, a, c]
+
+
+def test_longest_prefix_goes_by_what_is_cached() -> None:
+    engine = make_engine(seqs=1, policy="longest-prefix")
+    known = text(0, 4 * P)
+    submit(engine, known)
+    finish_all(engine)
+    none, some, most = (submit(engine, known[:n] + text(n + 1, 40)) for n in (0, 2 * P, 4 * P))
+    assert first_tokens(engine, [none, some, most]) == [most, some, none]
+
+
+@pytest.mark.parametrize("policy", ["longest-prefix", "priority", "fcfs"])
+def test_nothing_starves(policy: str) -> None:
+    """Beside a stream of requests that the policy likes better, an old one is answered in a bounded number of steps.
+
+    Priority is strict: there the stream is finite, and all is answered once it has ended.
+    """
+    engine = make_engine(seqs=1, policy=policy, pages=64)
+    known = text(0, 3 * P)
+    submit(engine, known, max_tokens=1)
+    finish_all(engine)
+    old = submit(engine, text(1, 8), priority=1, max_tokens=1)
+    arrivals = 200
+    for n in range(2000):
+        if arrivals:
+            arrivals -= 1
+            submit(engine, known + text(n + 2, 3), max_tokens=1)
+        engine.step()
+        if old.finish_reason:
+            break
+    assert old.finish_reason == "length"
+    assert n <= {"fcfs": 1, "longest-prefix": 70, "priority": 205}[policy]
+
+
+def test_reasons_for_waiting_show() -> None:
+    engine = make_engine(seqs=2, pages=6, tokens=20)
+    long, short = submit(engine, text(0, 30), max_tokens=30), submit(engine, text(1, 4))
+    engine.step()
+    assert short.why.waited_for == "the step's budget is spent"
+    engine.step()
+    third = submit(engine, text(2, 4))
+    engine.step()
+    assert third.why.waited_for == "all 2 sequences are taken"
+    engine.abort(short)
+    engine.abort(third)
+    large = submit(engine, text(3, 4 * P))
+    engine.step()
+    assert large.why.waited_for == "it needs 5 pages of the KV cache, 4 can be had"
+    finish_all(engine)
+    assert long.why.waited_for == ""
+    for request in (long, large):
+        check_answer(engine, request)
+    check_idle(engine)
+
+
+def test_those_behind_one_that_does_not_fit_wait_too() -> None:
+    """Or a large request would wait for ever beside a stream of small ones."""
+    engine = make_engine(pages=6)
+    running = submit(engine, text(0, 2 * P), max_tokens=20)
+    engine.step()
+    large, small = submit(engine, text(1, 4 * P)), submit(engine, text(2, 3))
+    while running.finish_reason is None:
+        engine.step()
+        assert small.why.admitted_at is None
+    finish_all(engine)
+    assert large.why.admitted_at is not None
+    assert small.why.admitted_at is not None
+    assert large.why.admitted_at <= small.why.admitted_at
+
+
+@pytest.mark.parametrize(("prompt", "room"), [(64, 64), (65, 64), (500, 64)])
+def test_what_can_never_fit_is_refused_at_once(prompt: int, room: int) -> None:
+    engine = make_engine(pages=room // P)
+    with pytest.raises(RequestError, match=f"the prompt has {prompt} tokens; the KV cache of {room} leaves no room"):
+        submit(engine, text(0, prompt))
+    with pytest.raises(RequestError, match="the context of 32 leaves no room"):
+        submit(make_engine(context=32), text(0, 32))
+    assert not engine.busy
+
+
+def test_an_answer_runs_to_the_room() -> None:
+    engine = make_engine(pages=4)
+    request = submit(engine, text(0, 63), max_tokens=1000)
+    other = submit(engine, text(1, 50), max_tokens=1000)
+    finish_all(engine)
+    assert (len(request.tokens), request.finish_reason) == (64, "length")
+    assert (len(other.tokens), other.finish_reason) == (64, "length")
+
+
+@pytest.mark.parametrize("tokens", [[], [VOCAB], [-1], [1, 2, VOCAB + 5], [1.5], [[1], [2]], [1 << 70], [1, [2]], ["a"],
+                                    [None], [True]])
+def test_wrong_ids_are_refused(tokens: list[object]) -> None:
+    engine = make_engine()
+    with pytest.raises(RequestError):
+        submit(engine, tokens)  # type: ignore[arg-type]
+    assert not engine.busy
+    check_idle(engine)
+
+
+@pytest.mark.parametrize("params", [{"logit_bias": {VOCAB: 1.0}}, {"stop_token_ids": (VOCAB,)},
+                                    {"stop_token_ids": (3, 99)}])
+def test_ids_in_params_are_checked(params: dict[str, object]) -> None:
+    with pytest.raises(RequestError, match=f"token id .* is outside the vocabulary of {VOCAB}"):
+        submit(make_engine(), [1], **params)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 0])
+def test_prompts_are_chunked_as_told(chunk: int) -> None:
+    engine = make_engine(chunk=chunk, tokens=64)
+    request = submit(engine, text(0, 50), max_tokens=1)
+    assert finish_all(engine) == (-(-50 // chunk) if chunk else 1)
+    check_answer(engine, request)
+
+
+def test_a_long_prompt_rides_along_in_pieces() -> None:
+    """With chunks by measurement, a decoding stream says a token each step while a prompt is computed."""
+    engine = make_engine(pages=64, tokens=64)
+    stream = submit(engine, text(0, 4), max_tokens=200)
+    engine.step()
+    engine.scheduler.pacer._decode_s, engine.scheduler.pacer._prompt_token_s = 1.0, 1.0  # one stalls it already
+    long = submit(engine, text(1, 300), max_tokens=1)
+    steps = 0
+    while long.finish_reason is None:
+        said = len(stream.output)
+        engine.step()
+        assert len(stream.output) == said + 1
+        steps += 1
+    assert steps == -(-300 // 16)
+
+
+def test_whole_prompts_wait_for_a_step_with_room() -> None:
+    engine = make_engine(chunk=0, context=128, tokens=128, pages=32)
+    stream = submit(engine, text(0, 4), max_tokens=20)
+    engine.step()
+    whole = submit(engine, text(1, 127), max_tokens=1)
+    finish_all(engine)
+    assert whole.why.steps == 1
+    check_answer(engine, stream)
+    check_answer(engine, whole)
+
+
+def test_the_newest_of_the_lowest_rank_gives_way() -> None:
+    engine = make_engine(pages=13, policy="priority", tokens=200)
+    ranks = (0, 1, 1, 0)
+    requests = [submit(engine, text(i, 2 * P - 2), max_tokens=40, priority=p) for i, p in enumerate(ranks)]
+    log = make_log()
+    while not engine.scheduler.preemptions:
+        step(engine, log)
+    assert [r.why.preemptions for r in requests] == [0, 0, 1, 0]
+    finish_all(engine, log)
+    for request in requests:
+        check_answer(engine, request, log[request])
+    assert requests[0].why.preemptions == 0
+    check_idle(engine)
+
+
+def test_the_oldest_is_never_preempted() -> None:
+    """So each request gets to be the oldest, and is answered."""
+    engine = make_engine(pages=8, tokens=64)
+    requests = [submit(engine, text(i, 20), max_tokens=60) for i in range(8)]
+    while engine.busy:
+        oldest = min((r for r in requests if r.finish_reason is None), key=lambda r: r.order)
+        before = oldest.why.preemptions
+        engine.step()
+        assert oldest.why.preemptions == before
+    assert engine.scheduler.preemptions > 0
+    for request in requests:
+        check_answer(engine, request)
+
+
+def test_a_preempted_request_resumes_from_what_is_cached() -> None:
+    engine = make_engine(pages=32)
+    request = submit(engine, text(0, 3 * P), max_tokens=10)
+    other = submit(engine, text(1, 3), max_tokens=20)
+    for _ in range(5):
+        engine.step()
+    engine.scheduler.preempt(request)
+    assert (request.computed, request.why.preemptions, request.table.pages) == (0, 1, [])
+    rows = engine.runner.executable.rows  # type: ignore[attr-defined]
+    engine.step()
+    assert engine.runner.executable.rows - rows <= 1 + len(request.tokens) - 3 * P  # type: ignore[attr-defined]
+    finish_all(engine)
+    assert request.cached_tokens == 0, "of the prompt, at first admission"
+    check_answer(engine, request)
+    check_answer(engine, other)
+
+
+def test_choices_share_the_pages_of_their_prompt() -> None:
+    engine = make_engine(pages=64, tokens=64)
+    requests = engine.submit(text(0, 10 * P + 1), SamplingParams(max_tokens=5, n=3, seed=1, ignore_eos=True))
+    log = make_log()
+    while not all(r in engine.scheduler.running and r.decoding for r in requests):
+        step(engine, log)
+    assert engine.cache.pool.cached == 10
+    assert engine.cache.pool.private == 3
+    assert requests[0].table.pages[:10] == requests[1].table.pages[:10] == requests[2].table.pages[:10]
+    finish_all(engine, log)
+    assert [r.cached_tokens for r in requests] == [0, 160, 160]
+    assert engine.runner.executable.rows == 161 + 2 * 1 + 3 * 4  # type: ignore[attr-defined]
+    assert len({tuple(r.output) for r in requests}) == 3
+    for request in requests:
+        check_answer(engine, request, log[request])
+
+
+def test_choices_do_not_wait_for_a_first_that_was_aborted() -> None:
+    engine = make_engine(tokens=16)
+    first, *others = engine.submit(text(0, 50), SamplingParams(max_tokens=5, n=3, seed=1))
+    engine.step()
+    engine.abort(first)
+    finish_all(engine)
+    for request in others:
+        check_answer(engine, request)
+    assert all(r.finish_reason != "abort" for r in others)
+
+
+def test_salts_share_nothing() -> None:
+    engine = make_engine()
+    prompt = text(0, 4 * P)
+    cached = []
+    for salt in ("a", "b", "a", ""):
+        request = submit(engine, prompt, salt=salt)
+        finish_all(engine)
+        check_answer(engine, request)
+        cached.append(request.cached_tokens)
+    assert cached == [0, 0, 3 * P, 0]
+
+
+def test_statistics_are_in_tokens() -> None:
+    engine = make_engine(pages=8)
+    stats = engine.cache.stats
+    prompt = text(0, 4 * P + 2)
+    for _ in range(2):
+        submit(engine, prompt, max_tokens=1)
+        finish_all(engine)
+    assert (stats.queried, stats.hit, stats.evicted_miss) == (2 * 66, 4 * P, 0)
+    submit(engine, text(1, 7 * P), max_tokens=1)
+    finish_all(engine)
+    assert stats.evictions == 3
+    submit(engine, prompt, max_tokens=1)
+    finish_all(engine)
+    assert stats.hit == 5 * P
+    assert stats.evicted_miss == P
+    check_idle(engine)
+
+
+def test_a_request_that_scores_its_prompt_takes_no_hit_but_leaves_one() -> None:
+    engine = make_engine(tokens=16)
+    prompt = text(0, 3 * P + 1)
+    requests = [submit(engine, prompt, prompt_logprobs=0), submit(engine, prompt, prompt_logprobs=2)]
+    log = make_log()
+    finish_all(engine, log)
+    after = submit(engine, prompt)
+    finish_all(engine, log)
+    assert [r.cached_tokens for r in (*requests, after)] == [0, 0, 3 * P]
+    for request in requests:
+        check_answer(engine, request, log[request])
+
+
+@pytest.mark.parametrize("seqs", [1, 2, 3])
+def test_prompt_scores_take_samples_a_step_has(seqs: int) -> None:
+    """There are as many samples in a step as sequences; scoring goes on in as many steps as it needs."""
+    engine = make_engine(seqs=seqs)
+    log: Log = make_log()
+    requests = [submit(engine, text(i, n), prompt_logprobs=1, logprobs=0) for i, n in enumerate((1, 2, 9, 40))]
+    finish_all(engine, log)
+    for request in requests:
+        check_answer(engine, request, log[request])
+        assert len(log[request].prompt_scored) == request.prompt_tokens - 1
+
+
+def test_many_sequences_over_one_long_prefix() -> None:
+    """Their block tables together are far longer than the pool."""
+    engine = make_engine(pages=64, seqs=32, tokens=64)
+    prompt = text(0, 30 * P)
+    requests = [submit(engine, [*prompt, i], max_tokens=3) for i in range(32)]
+    finish_all(engine)
+    for request in requests:
+        check_answer(engine, request)
+    assert engine.scheduler.preemptions == 0
+
+
+def test_a_large_number_of_edits_fits() -> None:
+    """All ids of long prompts are penalized at once, more than a descriptor has room for at first."""
+    engine = make_engine(pages=256, seqs=64, tokens=256)
+    bias = {i: float(i % 7) - 3 for i in range(VOCAB)}
+    requests = [submit(engine, [i % VOCAB], logit_bias=bias, frequency_penalty=0.5) for i in range(64)]
+    finish_all(engine)
+    for request in requests:
+        check_answer(engine, request)

@@ -1,0 +1,97 @@
+"""Random schedules over the testbed: arrivals, aborts, preemptions, shared prefixes, tiny pools, priorities.
+
+Whatever happens, each request says exactly what it must, every step makes progress, and no page is lost.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from drut.engine.engine import Engine
+from drut.engine.params import SamplingParams
+from tests.engine.testbed import VOCAB, Log, check_answer, check_idle, finish_all, make_engine, make_log, step
+
+CHOICES = {
+    "pages": [6, 10, 20, 64],
+    "seqs": [1, 2, 4, 8],
+    "tokens": [1, 3, 16, 64],
+    "chunk": [None, 0, 1, 5, 16],
+    "policy": ["fcfs", "priority", "longest-prefix"],
+    "overlap": [False, True],
+    "prefix_cache": [False, True, True],
+    "force_preempt": [0.0, 0.0, 0.3],
+    "canary": [False, True],
+}
+
+
+def random_prompt(dice: random.Random, bases: list[list[int]]) -> list[int]:
+    """Some beginning of a common text, and an end of its own."""
+    base = dice.choice(bases)
+    return base[: dice.randrange(1, len(base) + 1)] + [dice.randrange(VOCAB) for _ in range(dice.randrange(9))]
+
+
+def random_params(dice: random.Random) -> SamplingParams:
+    max_tokens = dice.choice([1, 2, 9, 30])
+    return SamplingParams(
+        max_tokens=max_tokens, seed=dice.randrange(1 << 62), n=dice.choice([1, 1, 1, 3]),
+        min_tokens=dice.choice([0, 0, dice.randrange(max_tokens + 1)]), ignore_eos=dice.random() < 0.3,
+        stop_token_ids=dice.choice([(), (), (3, 4)]), logit_bias=dice.choice([None, None, {5: 1.5, 9: -2.25}]),
+        frequency_penalty=dice.choice([0.0, 0.0, 0.5]), repetition_penalty=dice.choice([1.0, 1.0, 1.3]),
+        logprobs=dice.choice([None, None, 0, 3]), prompt_logprobs=dice.choice([None, None, None, 0, 2]))
+
+
+def play(engine: Engine, dice: random.Random) -> Log:
+    """Requests arriving while steps run, some of them aborted; returns what each said."""
+    bases = [[dice.randrange(VOCAB) for _ in range(dice.choice([5, 16, 33, 70]))] for _ in range(3)]
+    log = make_log()
+    for _ in range(dice.choice([1, 4, 12])):
+        prompt = random_prompt(dice, bases)
+        if len(prompt) >= engine.room:
+            continue
+        for request in engine.submit(prompt, random_params(dice), priority=dice.randrange(3),
+                                     salt=dice.choice(["", "other"])):
+            log[request]
+        for _ in range(dice.randrange(6)):
+            step(engine, log)
+        if dice.random() < 0.2 and log:
+            engine.abort(dice.choice(list(log)))
+        if dice.random() < 0.3:
+            engine.check_idle()
+    finish_all(engine, log)
+    return log
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_random_schedules(block: int) -> None:
+    for seed in range(block * 40, block * 40 + 40):
+        dice = random.Random(seed)
+        settings = {name: dice.choice(values) for name, values in CHOICES.items()}
+        engine = make_engine(**settings)
+        try:
+            for request, said in play(engine, dice).items():
+                assert request.finish_reason in ("stop", "length", "abort")
+                check_answer(engine, request, said)
+            check_idle(engine)
+        except Exception as error:
+            error.add_note(f"seed {seed}: {settings}")
+            raise
+        finally:
+            engine.close()
+
+
+def test_a_thousand_steps_take_a_second_or_less() -> None:
+    """Scheduling must cost little beside a step of a real model: here 8 decoding streams, executor included."""
+    engine = make_engine(pages=64)
+    for i in range(8):
+        engine.submit([i + 1] * 5, SamplingParams(max_tokens=60, seed=i, ignore_eos=True))
+    step(engine, make_log())
+    rates = []
+    for _ in range(5):
+        started = time.perf_counter()
+        for _ in range(10):
+            engine.step()
+        rates.append(10 / (time.perf_counter() - started))
+    assert max(rates) > 1000, f"{max(rates):.0f} steps a second"

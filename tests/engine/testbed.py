@@ -1,0 +1,254 @@
+"""The real scheduler, cache and runner over an executor without a model.
+
+What the fake keeps in a slot is a hash of the whole history up to it. What it samples is a hash of all slots the row
+sees, read through the block table, and of the edits that came with the sample. So one wrong page, slot, position,
+order, count or bias shows in the tokens, and `expected` says what they must be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from drut.cache.cache import KvCache
+from drut.cache.pool import Canary, PagePool
+from drut.engine.engine import Engine, Scored, Update
+from drut.engine.pacer import Pacer
+from drut.engine.params import SamplingParams
+from drut.engine.policy import make_policy
+from drut.engine.request import Request
+from drut.engine.runner import Runner
+from drut.engine.scheduler import Limits, Scheduler
+from drut.kernels.backend import Backend, Executable, StepOutput
+from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, StepDescriptor
+from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.plan import Plan
+
+VOCAB = 50
+EOS = frozenset({7})
+M = (1 << 64) - 1
+
+Edit = tuple[int, float, int, int]  # id, bias, times generated, seen
+
+
+def mix(a: int, b: int) -> int:
+    """A hash of two words."""
+    x = (a * 0x9E3779B97F4A7C15 + b * 0xC2B2AE3D27D4EB4F + 0x165667B19E3779F9) & M
+    x ^= x >> 29
+    x = x * 0xBF58476D1CE4E5B9 & M
+    return x ^ x >> 32
+
+
+def draw(seen: int, seed: int, choice: int, edits: Iterable[Edit]) -> int:
+    """The token of a row that saw `seen`: never one whose bias is -inf."""
+    state, forbidden = mix(mix(seen, seed & M), choice), set()
+    for token, bias, count, before in edits:
+        state = mix(state, token * 1_000_003 + count * 31 + before + (0 if math.isinf(bias) else int(bias * 64)))
+        if bias == -math.inf:
+            forbidden.add(token)
+    token = state % VOCAB
+    while token in forbidden:
+        token = (token + 1) % VOCAB
+    return token
+
+
+def score(seen: int, token: int, top: int) -> Scored:
+    """Logprob and rank of `token` after a row that saw `seen`."""
+    h = mix(seen, token)
+    best = tuple(((token + 1 + i) % VOCAB, -float(i)) for i in range(top))
+    return Scored(token, -(h % 1000) / 8, h % VOCAB + 1, best)
+
+
+class Expected(NamedTuple):
+    """What a request must say."""
+
+    tokens: list[int]
+    scored: list[Scored]
+    prompt_scored: list[Scored]
+
+
+def expected(prompt: Sequence[int], params: SamplingParams, seed: int, choice: int, room: int) -> Expected:
+    """One token at a time, with no engine."""
+    out, scored, prompt_scored = [], [], []
+    ends = {*EOS, *params.stop_token_ids}
+    state = total = 0
+    for i, t in enumerate(prompt):
+        if i and params.prompt_logprobs is not None and choice == 0:
+            prompt_scored.append(score(total, t, params.prompt_logprobs))
+        state = mix(state, t)
+        total = (total + state) & M
+    while True:
+        t = draw(total, seed, choice, expected_edits(prompt, out, params, ends))
+        if params.logprobs is not None:
+            scored.append(score(total, t, params.logprobs))
+        out.append(t)
+        ended = t in params.stop_token_ids or (t in EOS and not params.ignore_eos)
+        if (ended and len(out) >= params.min_tokens) or len(out) == params.max_tokens or len(prompt) + len(out) >= room:
+            return Expected(out, scored, prompt_scored)
+        state = mix(state, t)
+        total = (total + state) & M
+
+
+def expected_edits(prompt: Sequence[int], out: list[int], params: SamplingParams, ends: set[int]) -> list[Edit]:
+    penal = (params.repetition_penalty, params.presence_penalty, params.frequency_penalty) != (1.0, 0.0, 0.0)
+    bias = dict(params.logit_bias or {})
+    if len(out) < params.min_tokens:
+        bias |= dict.fromkeys(ends, -math.inf)
+    listed = {*bias, *(prompt if penal else ()), *(out if penal else ())}
+    return [(i, bias.get(i, 0.0), out.count(i) if penal else 0, int(penal and (i in prompt or i in out)))
+            for i in sorted(listed)]
+
+
+class FakeExecutable(Executable):
+    def __init__(self, memory: np.ndarray) -> None:
+        self.slots = memory.view(np.uint64).reshape(-1)  # one word a slot
+        self.relay = np.zeros(1 << 12, np.int32)
+        self.steps = self.rows = 0
+
+    def run(self, step: StepDescriptor, host=None) -> StepOutput:
+        self.steps += 1
+        self.rows += step.rows
+        seen: dict[int, int] = {}
+        for s in range(step.seqs):
+            self._sequence(step, s, seen)
+        n = step.samples
+        out = StepOutput(np.zeros(n, np.int32), np.ones(n, np.bool_), np.zeros(n, np.float32), np.zeros(n, np.int32),
+                         np.full((n, MAX_TOP_LOGPROBS), -1, np.int32), np.zeros((n, MAX_TOP_LOGPROBS), np.float32))
+        for i in range(n):
+            self._sample(step, i, seen[int(step["sample_row"][i])], out)
+        return out
+
+    def _sequence(self, step: StepDescriptor, s: int, seen: dict[int, int]) -> None:
+        first, count = int(step["first_row"][s]), int(step["row_count"][s])
+        start, table = int(step["position"][first]), int(step["table"][s])
+        blocks = step["blocks"][table : table + -(-(start + count) // PAGE_TOKENS)]
+        for row in range(first, first + count):
+            position, slot = int(step["position"][row]), int(step["slot"][row])
+            assert slot == blocks[position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
+            token = int(step["token"][row])
+            if token == RELAY:
+                token = int(self.relay[step["relay_slot"][s]])
+            before = 0
+            if position:
+                p = position - 1
+                before = int(self.slots[blocks[p // PAGE_TOKENS] * PAGE_TOKENS + p % PAGE_TOKENS])
+            self.slots[slot] = mix(before, token)
+            visible = self.slots.reshape(-1, PAGE_TOKENS)[blocks].reshape(-1)[: position + 1]
+            seen[row] = int(visible.sum(dtype=np.uint64))
+
+    def _sample(self, step: StepDescriptor, i: int, seen: int, out: StepOutput) -> None:
+        listed = slice(step["edit_first"][i], step["edit_first"][i] + step["edit_count"][i])
+        edits = zip(*(step[name][listed].tolist() for name in ("edit_id", "edit_bias", "edit_count_out", "edit_seen")),
+                    strict=True)
+        seed = (int(step["seed_hi"][i]) & 0xFFFFFFFF) << 32 | int(step["seed_lo"][i]) & 0xFFFFFFFF
+        token = int(step["target"][i])
+        if token < 0:
+            token = draw(seen, seed, int(step["choice"][i]), edits)
+            self.relay[step["relay_slot"][step["seq"][step["sample_row"][i]]]] = token
+        out.tokens[i] = token
+        top = int(step["top_logprobs"][i])
+        if top >= 0:
+            scored = score(seen, token, top)
+            out.logprobs[i], out.ranks[i] = scored.logprob, scored.rank
+            out.top_ids[i, :top] = [b[0] for b in scored.top]
+            out.top_logprobs[i, :top] = [b[1] for b in scored.top]
+
+    def logits(self, count: int) -> np.ndarray:
+        return np.zeros((count, VOCAB), np.float32)
+
+
+class FakeBackend(Backend):
+    name = "fake"
+
+    def describe(self) -> str:
+        return "no model"
+
+    def matrix(self, *args, **kwargs):
+        raise AssertionError
+
+    vector = pool = matrix
+
+    def load(self, plan, pool, limits) -> FakeExecutable:
+        return FakeExecutable(pool)
+
+    def close(self) -> None:
+        pass
+
+
+def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int | None = None, policy: str = "fcfs",
+                overlap: bool = False, prefix_cache: bool = True, force_preempt: float = 0.0, canary: bool = False,
+                context: int = 1 << 12, eos: frozenset[int] = EOS) -> Engine:
+    memory = np.zeros((pages, PAGE_TOKENS * 8), np.uint8)
+    watch = Canary(memory) if canary else None
+    cache = KvCache(PagePool(memory, watch), prefix_cache=prefix_cache)
+    limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk)
+    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, overlap=overlap, canary=watch)
+    scheduler = Scheduler(cache, limits, make_policy(policy), Pacer(), force_preempt=force_preempt)
+    return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
+
+
+@dataclass
+class Said:
+    """What the updates of one request said."""
+
+    tokens: list[int] = field(default_factory=list)
+    scored: list[Scored] = field(default_factory=list)
+    prompt_scored: list[Scored] = field(default_factory=list)
+
+
+Log = dict[Request, Said]
+
+
+def make_log() -> Log:
+    return defaultdict(Said)
+
+
+def step(engine: Engine, log: Log) -> list[Update]:
+    """One step, its updates noted in `log`."""
+    updates = engine.step()
+    for update in updates:
+        said = log[update.request]
+        said.prompt_scored += update.prompt_scored
+        if update.token is not None:
+            said.tokens.append(update.token)
+        if update.scored is not None:
+            said.scored.append(update.scored)
+    return updates
+
+
+def finish_all(engine: Engine, log: Log | None = None, limit: int = 100_000) -> int:
+    """Steps until nothing is left; returns how many."""
+    log = make_log() if log is None else log
+    for n in range(limit):
+        if not engine.busy:
+            return n
+        step(engine, log)
+    raise AssertionError(f"not done after {limit} steps")
+
+
+def check_answer(engine: Engine, request: Request, said: Said | None = None) -> None:
+    """The request said exactly what it must; one that was aborted said the beginning of it."""
+    prompt = request.tokens[: request.prompt_tokens]
+    want = expected(prompt, request.params, request.seed, request.choice, engine.room)
+    whole = request.finish_reason in ("stop", "length")
+    assert request.output == (want.tokens if whole else want.tokens[: len(request.output)])
+    if said is not None:
+        for got, wanted in zip((said.tokens, said.scored, said.prompt_scored), want, strict=True):
+            assert got == (wanted if whole else wanted[: len(got)])
+
+
+def check_idle(engine: Engine) -> None:
+    """Nothing is left, every page is free or cached, and every sequence slot is free."""
+    pool = engine.cache.pool
+    engine.check_idle()
+    assert not engine.busy
+    assert pool.private == 0
+    assert pool.free + pool.cached == pool.total
+    engine.cache.clear()
+    assert pool.free == pool.total
+    assert len(engine.scheduler._slots) == engine.scheduler.limits.seqs
