@@ -29,7 +29,7 @@ OPS = {
     Qkv(0, X, None, 1e-5, Weight(128, 64, 10), Weight(64, 64, 20), Weight(64, 64, 40), ROPE, Q, SMALL, SMALL, 4, KV):
         Cost(70 + 5 * 2 * 2 * 32 * 2, 5 * 64 * (128 + 64 + 64)),
     # 300 tokens of keys and values read; each row's positions times 4 heads of 32, for scores and for values.
-    Attention(0, Q, Q, 4, KV, 1.0): Cost(300 * 2 * 2 * 32 * 2, 700 * 4 * 32 * 2),
+    Attention(0, Q, Q, 4, KV, 1.0): Cost(300 * 2 * 2 * 32 * 2, 700 * 4 * 32 * 2, 700 * 4 * 32 * 2),
     Project(0, Q, Weight(64, 128, 7), X): Cost(7, 5 * 64 * 128),
     GateUp(0, X, None, 1e-5, Weight(96, 64, 3), Weight(96, 64, 4), INNER): Cost(7, 5 * 2 * 96 * 64),
     Head(X, None, 1e-5, Weight(100, 64, 9)): Cost(9, 2 * 100 * 64),
@@ -48,7 +48,7 @@ def test_a_plan_costs_what_its_operations_cost() -> None:
         recorder.add(op)
     plan = recorder.finish()
     assert plan.ops == tuple(OPS)
-    assert plan.cost(STEP) == (sum(c.bytes for c in OPS.values()), sum(c.macs for c in OPS.values()))
+    assert plan.cost(STEP) == tuple(map(sum, zip(*OPS.values(), strict=True)))
 
 
 def test_segments_end_where_the_host_may_act() -> None:

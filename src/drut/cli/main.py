@@ -20,6 +20,7 @@ COMMANDS = (
     ("chat", "talk with a model"),
     ("inspect", "say what a model is, without reading its weights"),
     ("roof", "measure what this machine can do at most"),
+    ("profile", "measure where the time of a step goes"),
 )
 USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 2, 130, 141
 

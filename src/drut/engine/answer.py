@@ -25,6 +25,7 @@ class Answer:
         self._taken = self._ids_taken = 0
         self.stopped = False
         self.done = False
+        self.taken = False  # the completion, by `take`
 
     def push(self, update: Update) -> bool:
         """Takes what a step brought; True where a stop string has just ended the text, so the request must end."""
@@ -61,6 +62,7 @@ class Answer:
         """Text and ids since the last call, with the completion if that is all."""
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
         self._taken, self._ids_taken = len(self._text), len(self._ids)
+        self.taken = self.done
         return Chunk(text, ids, self.completion() if self.done else None, self.request.choice)
 
     def completion(self, prompt_logprobs: list[Logprobs | None] | None = None) -> Completion:

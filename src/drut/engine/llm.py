@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ class LLM:
         self.backend = choose_backend(self.config)
         eos = self.tokenizer.eos_ids if self.tokenizer else frozenset[int]()
         self.engine = build_engine(self.files, self.backend, self.config, eos)
+        self._open: dict[Request, Answer] = {}  # of every `generate` and `stream` under way
         self.load_s = time.monotonic() - started
 
     def __enter__(self) -> LLM:
@@ -81,12 +83,12 @@ class LLM:
         groups: list[list[Answer]] = []
         try:
             for prompt, p, rank in zip(prompts, each, ranks, strict=True):
-                groups.append(self.submit(prompt, p, priority=rank))
-            answers = {a.request: a for group in groups for a in group}
-            while not all(a.done for a in answers.values()):
+                groups.append(self._begin(prompt, p, rank))
+            answers = [a for group in groups for a in group]
+            while not all(a.done for a in answers):
                 self._step(answers)
         finally:
-            self._abort(a.request for group in groups for a in group)
+            self._abort(a for group in groups for a in group)
         return [c for group in groups for c in completions(group)]
 
     def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
@@ -96,16 +98,16 @@ class LLM:
     def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
         """The answer to a prompt or a conversation, piece by piece: a chunk a step, empty while the prompt is computed.
 
-        Closing the generator aborts the request.
+        Several streams may be read in turns. Closing the generator aborts the request.
         """
-        answers = {a.request: a for a in self.submit(prompt, params or SamplingParams())}
+        answers = self._begin(prompt, params or SamplingParams())
+        unread = list(answers)
         try:
-            while answers:
-                self._step(answers)
-                for request, answer in list(answers.items()):
-                    if answer.done:
-                        del answers[request]
+            while unread:
+                self._step(unread)
+                for answer in unread:
                     yield answer.take()
+                unread = [a for a in unread if not a.taken]
         finally:
             self._abort(answers)
 
@@ -129,9 +131,10 @@ class LLM:
     def _encode(self, prompt: Prompt | Messages) -> list[int]:
         if isinstance(prompt, str):
             return self._tokenizer().encode(prompt)
-        if len(prompt) > 0 and isinstance(prompt[0], Mapping):
-            return self.encode_chat(prompt)  # type: ignore[arg-type]
-        return list(prompt)  # type: ignore[arg-type]
+        if not isinstance(prompt, Iterable):
+            raise RequestError(f"a prompt is text, token ids or messages, not {type(prompt).__name__}")
+        items: list[Any] = list(prompt)
+        return self.encode_chat(items) if items and isinstance(items[0], Mapping) else items
 
     def submit(self, prompt: Prompt | Messages, params: SamplingParams, *, priority: int = 0, salt: str = "",
                request_id: str = "") -> list[Answer]:
@@ -141,25 +144,33 @@ class LLM:
         requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
         return [Answer(request, self.tokenizer, self.load_s) for request in requests]
 
-    def _step(self, answers: Mapping[Request, Answer]) -> None:
+    def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
+        answers = self.submit(prompt, params, priority=priority)
+        self._open.update((a.request, a) for a in answers)
+        return answers
+
+    def _step(self, answers: Iterable[Answer]) -> None:
+        """One step, which may bring something to any open answer. DrutError where one of `answers` failed."""
         for update in self.engine.step():
-            answer = answers.get(update.request)
+            answer = self._open.get(update.request)
             if answer is not None and answer.push(update):
                 self.engine.finish(update.request, "stop")
-        for answer in answers.values():
+        for answer in answers:
             if answer.request.finish_reason is not None:
                 answer.end()
 
-    def _abort(self, requests: Iterable[Request]) -> None:
-        for request in requests:
-            self.engine.abort(request)
-        self.engine.drain()
+    def _abort(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            self._open.pop(answer.request, None)
+            self.engine.abort(answer.request)
+        if not self._open:
+            self.engine.drain()
 
 
 def _each_prompt(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
     """One prompt, a text or a list of ids, becomes a list of one."""
     if len(prompts) == 0 and not isinstance(prompts, str):
         raise RequestError("there is no prompt")
-    if isinstance(prompts, str) or isinstance(prompts[0], int):
+    if isinstance(prompts, str) or isinstance(prompts[0], Integral):
         return [cast(Prompt, prompts)]
     return cast(Sequence[Prompt], prompts)

@@ -47,6 +47,8 @@ class EngineLoop:
                                        request_id=message.id)
         except DrutError as error:
             return out.append(Failed(message.id, str(error), isinstance(error, RequestError)))
+        except Exception as error:  # whatever a request makes fail, it fails alone
+            return out.append(Failed(message.id, f"{type(error).__name__}: {error}", False))
         self._open[message.id] = [a.request for a in answers]
         self._answers.update((a.request, a) for a in answers)
 

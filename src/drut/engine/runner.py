@@ -17,7 +17,7 @@ from drut.engine.scheduler import Limits, Work
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend, StepOutput
 from drut.kernels.descriptor import RELAY, StepDescriptor
-from drut.kernels.ops import F32
+from drut.kernels.ops import F32, StepShape
 from drut.kernels.plan import Plan
 
 GREEDY = SamplingParams(max_tokens=1)
@@ -50,6 +50,7 @@ class Runner:
         # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
         self._turn = 0
+        self.last_shape, self.last_seconds = StepShape(0, 0, 0, 0), 0.0  # of the step that ran last
         self._thread = ThreadPoolExecutor(1, "drut-step") if overlap else None
 
     def _descriptor(self) -> StepDescriptor:
@@ -75,6 +76,7 @@ class Runner:
         started = time.perf_counter()
         out = self.executable.run(step)
         seconds = time.perf_counter() - started
+        self.last_shape, self.last_seconds = step.shape(), seconds
         if self._thread is not None:
             # The next step may start before these are read.
             out = StepOutput(out.tokens.copy(), out.finite.copy(), out.logprobs.copy(), out.ranks.copy(),

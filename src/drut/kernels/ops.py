@@ -26,17 +26,23 @@ class StepShape(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Bytes read from and written to memory beside the cache-resident activations, and multiply-adds."""
+    """Bytes read from and written to memory beside the cache-resident activations, and multiply-adds.
+
+    `float_macs` of the `macs` are of floats, the others of 8-bit integers.
+    """
 
     bytes: int
     macs: int
+    float_macs: int = 0
 
     def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
-        return Cost(self.bytes + other.bytes, self.macs + other.macs)
+        return Cost(self.bytes + other.bytes, self.macs + other.macs, self.float_macs + other.float_macs)
 
 
 def _matmul(rows: int, *weights: Matrix) -> Cost:
-    return Cost(sum(w.nbytes for w in weights), sum(rows * w.n * w.k for w in weights))
+    macs = [rows * w.n * w.k for w in weights]
+    floats = sum(m for w, m in zip(weights, macs, strict=True) if w.encoding.is_float)
+    return Cost(sum(w.nbytes for w in weights), sum(macs), floats)
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,8 @@ class Attention:
 
     def cost(self, s: StepShape) -> Cost:
         read = s.kv_tokens * 2 * self.kv.kv_heads * self.kv.head_dim * KV_BYTES[self.kv.dtype]
-        return Cost(read, s.row_tokens * 2 * self.heads * self.kv.head_dim)
+        macs = s.row_tokens * 2 * self.heads * self.kv.head_dim
+        return Cost(read, macs, macs)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class NativeExecutable(Executable):
     def __init__(self, backend: NativeBackend, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> None:
         self._backend, self._limits, self._pool = backend, limits, pool
         self._buffers: dict[str, F32] = {}
-        self._keep: list[Any] = [plan]  # the compiled operations point into its weights
+        self.plan = plan  # the compiled operations point into its weights
+        self._keep: list[Any] = []
         head, widest = _measure(plan)
         self._vocab = head.weight.n
         self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)

@@ -1,0 +1,78 @@
+"""`drut profile`: where the time of a step goes, and how far from the machine's roof each part runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from drut.cli.opening import add_model, open_llm
+from drut.config import add_flags, from_flags
+from drut.errors import RequestError
+from drut.observe.ledger import StepLedger
+
+HELP = """Measure where the time of prefill and decoding steps goes: bytes and multiply-adds of each kind of operation,
+the floor they set on this machine, and what it took."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="of the prefill (default: 512)")
+    parser.add_argument("--batch", default="1,8", metavar="LIST", help="sizes of the decoding steps (default: 1,8)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from drut.engine.profile import Profiler, warm_up
+    from drut.home import home
+    from drut.kernels.native.library import load
+    from drut.plan.peaks import peaks
+    from drut.plan.probe import measure
+    from drut.plan.roof import keep
+
+    batches = _batches(args.batch)
+    with open_llm(args.model, from_flags(args)) as llm:
+        most = min(llm.room - 1, llm.config.max_batch_tokens)
+        if not 1 <= args.prompt_tokens <= most:
+            raise RequestError(f"--prompt-tokens must be from 1 to {most}, not {args.prompt_tokens}")
+        roof = keep(measure(load()), home() / "roof.json")
+        profiler = Profiler(llm, peaks(roof, getattr(llm.backend, "threads", 1)))
+        warm_up(llm)
+        ledgers = {f"prefill {args.prompt_tokens}": profiler.prefill(args.prompt_tokens)}
+        ledgers |= {f"decode {n}": profiler.decode(n) for n in batches}
+    if args.json:
+        print(json.dumps({name: to_json(ledger) for name, ledger in ledgers.items()}))
+    else:
+        for name, ledger in ledgers.items():
+            print(f"\n{name}\n{text(ledger)}")
+    return 0
+
+
+def _batches(value: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in value.split(",")]
+    except ValueError:
+        sizes = [0]
+    if not all(1 <= size <= 1024 for size in sizes):
+        raise RequestError(f"--batch must be numbers from 1 to 1024 with commas between, not {value!r}")
+    return sizes
+
+
+def text(ledger: StepLedger) -> str:
+    """A table: a line a kind of operation, then the whole step."""
+    lines = [f"{'':<12}{'calls':>6}{'MB':>10}{'GMAC':>9}{'floor us':>10}{'actual us':>11}{'of roof':>9}"]
+    for line in ledger.lines:
+        lines.append(f"{line.name:<12}{line.calls:>6}{line.nbytes / 1e6:>10.2f}{line.macs / 1e9:>9.3f}"
+                     f"{line.floor_s * 1e6:>10.1f}{line.actual_s * 1e6:>11.1f}{line.share:>8.0%}")
+    lines.append(f"{'between':<12}{'':>6}{'':>10}{'':>9}{'':>10}{ledger.gap_s * 1e6:>11.1f}")
+    lines.append(f"{'step':<12}{'':>6}{sum(x.nbytes for x in ledger.lines) / 1e6:>10.2f}"
+                 f"{sum(x.macs for x in ledger.lines) / 1e9:>9.3f}{ledger.floor_s * 1e6:>10.1f}"
+                 f"{ledger.wall_s * 1e6:>11.1f}{ledger.share:>8.0%}   {ledger.rows / ledger.wall_s:.0f} tokens/s")
+    return "\n".join(lines)
+
+
+def to_json(ledger: StepLedger) -> dict[str, Any]:
+    return {**asdict(ledger), "lines": [line._asdict() for line in ledger.lines], "floor_s": ledger.floor_s,
+            "share_of_roof": ledger.share}

@@ -1,0 +1,71 @@
+"""Profiles an engine: runs real work step by step, timing each operation, and keeps a ledger of every kind of step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from drut.engine.llm import LLM
+from drut.engine.params import SamplingParams
+from drut.errors import UnsupportedError
+from drut.kernels.native.executable import NativeExecutable
+from drut.kernels.ops import StepShape
+from drut.observe.ledger import Entry, Peaks, StepLedger, account
+
+
+class Profiler:
+    """Times the operations of an LLM's steps. Native backend in replay; nothing else may use the LLM meanwhile."""
+
+    def __init__(self, llm: LLM, peaks: Peaks) -> None:
+        executable = llm.engine.runner.executable
+        if not isinstance(executable, NativeExecutable) or llm.config.execution != "replay" or llm.config.overlap:
+            raise UnsupportedError("profiling needs the native backend in replay, without overlap")
+        self._llm, self._peaks, self._executable = llm, peaks, executable
+
+    def prefill(self, tokens: int, rounds: int = 3) -> StepLedger:
+        """The step that computes a prompt of `tokens`, which must fit one step; the median of the rounds."""
+        return self._median([self._steps(1, tokens, 1, seed)[0] for seed in range(rounds)])
+
+    def decode(self, batch: int, tokens: int = 32, prompt: int = 32) -> StepLedger:
+        """A step that decodes `batch` sequences, the median of `tokens` steps."""
+        steps = [s for s in self._steps(batch, prompt, tokens + 1, batch) if s.rows == batch]
+        return self._median(steps[1:] or steps)
+
+    @staticmethod
+    def _median(ledgers: Sequence[StepLedger]) -> StepLedger:
+        return sorted(ledgers, key=lambda ledger: ledger.wall_s)[(len(ledgers) - 1) // 2]
+
+    def _steps(self, batch: int, prompt: int, tokens: int, seed: int) -> list[StepLedger]:
+        """Ledgers of all steps of `batch` random prompts."""
+        llm, rng = self._llm, np.random.default_rng([seed, prompt])
+        params = SamplingParams(max_tokens=tokens, ignore_eos=True)
+        answers = [llm.submit(rng.integers(0, llm.files.spec.vocab, prompt).tolist(), params) for _ in range(batch)]
+        ledgers = []
+        self._executable.time_operations(True)
+        try:
+            while llm.engine.busy:
+                llm.engine.step()
+                ledgers.append(self._ledger())
+        finally:
+            self._executable.time_operations(False)
+            for group in answers:
+                for answer in group:
+                    llm.engine.abort(answer.request)
+        return ledgers
+
+    def _ledger(self) -> StepLedger:
+        runner = self._llm.engine.runner
+        shape: StepShape = runner.last_shape
+        ops, times = self._executable.plan.ops, self._executable.op_ns.tolist()
+        entries = [Entry(type(op).__name__, getattr(op, "layer", 0), *op.cost(shape), ns / 1e9)
+                   for op, ns in zip(ops, times, strict=True)]
+        return account(shape.rows, entries, runner.last_seconds, self._peaks)
+
+
+def warm_up(llm: LLM, seconds: float = 0.3) -> None:
+    """Short runs until clocks and caches have settled."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        llm.generate([[1] * 16], SamplingParams(max_tokens=8, ignore_eos=True))

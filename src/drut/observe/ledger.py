@@ -1,0 +1,90 @@
+"""The step ledger: what each operation had to move and multiply, the floor that sets, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Bandwidth = Callable[[int], float]  # bytes a second, by the bytes of the working set
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What this machine can do with the threads in use: bytes and multiply-adds a second."""
+
+    bandwidth: Bandwidth
+    int8_macs: float
+    float_macs: float
+
+    def floor_s(self, nbytes: int, macs: int, float_macs: int, working_set: int) -> float:
+        """The least seconds: memory and multipliers work side by side, so the slower one counts."""
+        compute = (macs - float_macs) / self.int8_macs + float_macs / self.float_macs
+        return max(nbytes / self.bandwidth(working_set), compute)
+
+
+class Entry(NamedTuple):
+    """One operation of a step. `actual_s` is None where it was not timed."""
+
+    name: str
+    layer: int
+    nbytes: int
+    macs: int
+    float_macs: int
+    actual_s: float
+
+
+class Line(NamedTuple):
+    """Operations of one kind in a step, summed."""
+
+    name: str
+    calls: int
+    nbytes: int
+    macs: int
+    floor_s: float
+    actual_s: float
+
+    @property
+    def share(self) -> float:
+        """Of the roof: 1 is the floor reached."""
+        return self.floor_s / self.actual_s if self.actual_s > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class StepLedger:
+    """A step by kind of operation, in the order they run; `wall_s` is what the caller waited."""
+
+    rows: int
+    lines: tuple[Line, ...]
+    wall_s: float
+
+    @property
+    def floor_s(self) -> float:
+        return sum(line.floor_s for line in self.lines)
+
+    @property
+    def actual_s(self) -> float:
+        return sum(line.actual_s for line in self.lines)
+
+    @property
+    def share(self) -> float:
+        """Of the roof, for the whole step and all that was around it."""
+        return self.floor_s / self.wall_s
+
+    @property
+    def gap_s(self) -> float:
+        """Time of the step that no operation accounts for."""
+        return self.wall_s - self.actual_s
+
+
+def account(rows: int, entries: Iterable[Entry], wall_s: float, peaks: Peaks) -> StepLedger:
+    """Sums the operations of one step by kind. The working set of the bandwidth is all that the step reads."""
+    entries = list(entries)
+    working_set = sum(e.nbytes for e in entries)
+    lines: dict[str, Line] = {}
+    for e in entries:
+        floor = peaks.floor_s(e.nbytes, e.macs, e.float_macs, working_set)
+        old = lines.get(e.name, Line(e.name, 0, 0, 0, 0.0, 0.0))
+        lines[e.name] = Line(e.name, old.calls + 1, old.nbytes + e.nbytes, old.macs + e.macs, old.floor_s + floor,
+                             old.actual_s + e.actual_s)
+    return StepLedger(rows, tuple(lines.values()), wall_s)
