@@ -142,7 +142,12 @@ class LLM:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
-        return [Answer(request, self.tokenizer, self.load_s) for request in requests]
+        try:
+            return [Answer(request, self.tokenizer, self.load_s) for request in requests]
+        except RequestError:  # of its stop strings
+            for request in requests:
+                self.engine.abort(request)
+            raise
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         answers = self.submit(prompt, params, priority=priority)
