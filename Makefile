@@ -4,6 +4,8 @@ MODEL  ?= smollm2-135m-instruct
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 ARGS   ?=
 
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 BIN    := .venv/bin
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
 
