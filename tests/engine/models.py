@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from drut import Completion
 from tests.cli import tiny
+from tests.model.gguf_writer import gguf
 
 
 def write_bytes_model(directory: Path) -> Path:
     """A model whose tokens are bytes, with a chat template, in a GGUF file."""
     path = directory / "bytes.gguf"
     path.write_bytes(tiny.model())
+    return path
+
+
+def write_poisoned_model(directory: Path, token: int) -> Path:
+    """The same model, with an embedding of `token` that is not a number."""
+    embedding, *rest = tiny.tensors()
+    table = np.frombuffer(embedding.data, "<f4").reshape(tiny.VOCAB, tiny.HIDDEN).copy()
+    table[token] = np.nan
+    head = replace(embedding, name="output.weight")
+    path = directory / "poisoned.gguf"
+    path.write_bytes(gguf(tiny.metadata(), [replace(embedding, data=table.tobytes()), *rest, head]))
     return path
 
 

@@ -20,13 +20,17 @@ STEPS = 6
 Scene = tuple[Engine, Request, Request]
 
 
+def steps(engine: Engine, count: int) -> None:
+    for _ in range(count):
+        engine.step()
+
+
 def scene(overlap: bool = False, **settings: object) -> Scene:
     """Two requests decoding in a prompt of two and a half pages; their own third pages will hold 16 tokens each."""
     engine = make_engine(canary=True, overlap=overlap, **settings)  # type: ignore[arg-type]
     (one,) = engine.submit(list(range(40)), PARAMS)
     (two,) = engine.submit(list(range(40))[::-1], PARAMS)
-    for _ in range(STEPS):
-        engine.step()
+    steps(engine, STEPS)
     assert one.decoding
     assert two.decoding
     assert (one.table.shared, len(one.table.pages)) == (2, 3)
@@ -79,7 +83,7 @@ def share_an_own_page(engine: Engine, one: Request, two: Request) -> None:
 FAULTS: list[Callable[[Engine, Request, Request], None]] = [
     swap_shared, swap_own, swap_one_of_another, skip_a_row, change_a_token, wrong_position, free_early, evict_early,
     flip_a_byte, share_an_own_page]
-BOOKED = [swap_shared, swap_one_of_another, free_early, evict_early, share_an_own_page]  # block tables and states show it
+BOOKED = [swap_shared, swap_one_of_another, free_early, evict_early, share_an_own_page]  # those that counting shows
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -89,8 +93,7 @@ def test_the_canary_notices(fault: Callable[[Engine, Request, Request], None], o
     said = len(one.output)
     fault(engine, one, two)
     with pytest.raises(KvCorruptionError):
-        for _ in range(3):
-            engine.step()
+        steps(engine, 3)
     assert len(one.output) <= said + 2, "the step that would have read it never ran"
 
 
@@ -119,13 +122,12 @@ def test_no_alarm_without_a_fault(settings: dict[str, object]) -> None:
 
 def test_a_page_given_to_another_is_never_read_as_its_own() -> None:
     """Freed and reused within one step: the stamps are the new owner's, and the old table's reading is noticed."""
-    engine, one, two = scene()
+    engine, one, _ = scene()
     page = one.table.pages[2]
     engine.cache.pool.free_private([page])
     (three,) = engine.submit([9] * 12, PARAMS)
     with pytest.raises(KvCorruptionError):
-        for _ in range(3):
-            engine.step()
+        steps(engine, 3)
     assert page in three.table.pages
 
 

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -24,9 +25,9 @@ def main(fd: int, model: str, config: str) -> None:
         try:
             while (frame := read_frame(sock)) is not None:
                 inbox.put(decoder.decode(frame))
-        except OSError:
+        except (OSError, msgspec.DecodeError):
             pass
-        inbox.put(Stop())  # the asker is gone
+        inbox.put(Stop())  # the asker is gone, or makes no sense
 
     def receive(wait: bool) -> Iterable[ToEngine]:
         if wait:
@@ -35,7 +36,8 @@ def main(fd: int, model: str, config: str) -> None:
             yield inbox.get()
 
     def send(messages: list[FromEngine]) -> None:
-        write_frame(sock, msgspec.msgpack.encode(messages))
+        with suppress(OSError):  # the asker is gone: `pump` notices too
+            write_frame(sock, msgspec.msgpack.encode(messages))
 
     threading.Thread(target=pump, daemon=True).start()
     serve(model, msgspec.json.decode(config, type=EngineConfig), receive, send)

@@ -119,8 +119,8 @@ class ProcessTransport:
         try:
             while (frame := read_frame(self._socket)) is not None:
                 deliver(decoder.decode(frame))
-        except OSError:
-            pass
+        except (OSError, msgspec.DecodeError):
+            self._process.kill()
         if not self._stopping:
             deliver([Failed("", f"the engine process ended with code {self._process.wait()}", False)])
 
