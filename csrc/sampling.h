@@ -1,6 +1,7 @@
 // One token from one row of logits (docs/numerics.md, "Sampling"): argmax over the kept ids of logit/T + Gumbel noise.
 // Order: bias, penalties, temperature, top-k, top-p, min-p. Ties take the lowest id.
 #pragma once
+#include "philox.h"
 #include "vocab.h"
 
 namespace {
@@ -65,28 +66,6 @@ inline int filter(const SampleParams& s, int vocab, float top, const SampleRoom&
   return kept;
 }
 
-// The first word of num::philox for 64 token ids: plain loops, long enough for compilers to make them wide.
-inline void philox_words(const SampleParams& s, const int32_t* ids, uint32_t* word) {
-  uint32_t c1[64], c2[64], c3[64], k0 = uint32_t(s.seed), k1 = uint32_t(s.seed >> 32);
-  for (int j = 0; j < 64; ++j) {
-    word[j] = s.position;
-    c1[j] = s.choice;
-    c2[j] = uint32_t(ids[j]);
-    c3[j] = 0;
-  }
-  for (int round = 0; round < 10; ++round) {
-    for (int j = 0; j < 64; ++j) {
-      uint32_t a = word[j], b = c2[j];
-      word[j] = uint32_t(uint64_t(0xCD9E8D57u) * b >> 32) ^ c1[j] ^ k0;
-      c1[j] = 0xCD9E8D57u * b;
-      c2[j] = uint32_t(uint64_t(0xD2511F53u) * a >> 32) ^ c3[j] ^ k1;
-      c3[j] = 0xD2511F53u * a;
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-}
-
 // Argmax of z + noise over n values and their ids, both padded to 64 (z with -inf). Most noise is never computed: an
 // id can reach `best` only if exp(z - best) >= -log(u) >= 1 - u, and u comes straight from its Philox word.
 inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, const SampleParams& s) {
@@ -101,7 +80,7 @@ inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, co
     V lead_most = vset(-1.0f);
     uint32_t word[64];
     float short_of_one[64];  // 1 - u
-    philox_words(s, ids + begin, word);
+    philox_words(s.seed, s.position, s.choice, ids + begin, word);
     for (int i = 0; i < 64; ++i) short_of_one[i] = (float((1 << 23) - int(word[i] >> 9)) - 0.5f) * 0x1p-23f;
     for (int i = 0; i < 64; i += 16) {
       V lead_by = vsub(vexp(vadd(vsub(vload(x + i), vset(bound)), vset(slack))), vload(short_of_one + i));

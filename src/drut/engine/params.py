@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -96,7 +97,10 @@ def _shown(value: object) -> str:
     """A value in one short line, whatever a client sent."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = reprlib.repr(value)
+    except ValueError:  # an integer inside is too long for decimal digits
+        text = type(value).__name__
     return text if len(text) <= 60 else text[:57] + "..."
 
 
