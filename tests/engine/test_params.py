@@ -21,18 +21,20 @@ GOOD = [
     {"prompt_logprobs": 20},
 ]
 BAD = [
-    ("max_tokens", 0), ("max_tokens", 1.5), ("max_tokens", True), ("temperature", -0.1), ("temperature", float("nan")),
-    ("temperature", float("inf")), ("temperature", "1"), ("temperature", 100.5), ("temperature", 10**400),
-    ("temperature", [10**5000]), ("temperature", "x" * 10**6), ("top_p", 0.0),
-    ("top_p", 1.01), ("top_k", -1), ("min_p", 1.5), ("seed", 1 << 64), ("seed", 0.5), ("seed", -(10**5000)),
-    ("n", 0), ("n", 129), ("n", None), ("stop", [""]), ("stop", 3), ("stop", ["a", 3]), ("stop", None),
-    ("stop_token_ids", [-1]), ("stop_token_ids", ["a"]), ("stop_token_ids", "ab"), ("stop_token_ids", 5), ("stop_token_ids", [2**31]),
-    ("stop_token_ids", range(1025)), ("min_tokens", -1), ("min_tokens", 257), ("ignore_eos", 1), ("ignore_eos", "no"),
-    ("repetition_penalty", 0.0), ("repetition_penalty", -1.0), ("repetition_penalty", float("inf")),
-    ("presence_penalty", 2.5), ("presence_penalty", float("nan")), ("frequency_penalty", -2.5), ("logit_bias", [1, 2]),
-    ("logit_bias", {1: 100.5}), ("logit_bias", {1: float("nan")}), ("logit_bias", {1: None}), ("logit_bias", {-1: 0.0}),
-    ("logit_bias", {"7": 1.0}), ("logit_bias", dict.fromkeys(range(1025), 0.5)), ("logprobs", -1), ("logprobs", 21),
-    ("logprobs", True), ("prompt_logprobs", 21), ("prompt_logprobs", 1.0),
+    ("max_tokens", 0), ("max_tokens", 1.5), ("max_tokens", True), ("temperature", -0.1),
+    ("temperature", float("nan")), ("temperature", float("inf")), ("temperature", "1"),
+    ("temperature", 100.5), ("temperature", 10**400), ("temperature", [10**5000]),
+    ("temperature", "x" * 10**6), ("top_p", 0.0), ("top_p", 1.01), ("top_k", -1), ("min_p", 1.5),
+    ("seed", 1 << 64), ("seed", 0.5), ("seed", -(10**5000)), ("n", 0), ("n", 129), ("n", None),
+    ("stop", [""]), ("stop", 3), ("stop", ["a", 3]), ("stop", None), ("stop_token_ids", [-1]),
+    ("stop_token_ids", ["a"]), ("stop_token_ids", "ab"), ("stop_token_ids", 5), ("stop_token_ids", [2**31]),
+    ("stop_token_ids", range(1025)), ("min_tokens", -1), ("min_tokens", 257), ("ignore_eos", 1),
+    ("ignore_eos", "no"), ("repetition_penalty", 0.0), ("repetition_penalty", -1.0),
+    ("repetition_penalty", float("inf")), ("presence_penalty", 2.5), ("presence_penalty", float("nan")),
+    ("frequency_penalty", -2.5), ("logit_bias", [1, 2]), ("logit_bias", {1: 100.5}),
+    ("logit_bias", {1: float("nan")}), ("logit_bias", {1: None}), ("logit_bias", {-1: 0.0}),
+    ("logit_bias", {"7": 1.0}), ("logit_bias", dict.fromkeys(range(1025), 0.5)), ("logprobs", -1),
+    ("logprobs", 21), ("logprobs", True), ("prompt_logprobs", 21), ("prompt_logprobs", 1.0),
 ]
 
 
