@@ -61,6 +61,7 @@ endif
 endif
 
 .venv/.installed: .venv/.tools $(NATIVE)
+	@echo 'compiling the kernels takes about a minute'
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
 	@touch $@
 
