@@ -6,11 +6,14 @@
 
 namespace {
 
-// 32 activations as int8 with what the kernels fold in: scale, scale * sum, and the zero points' share of the dot.
-struct ActGroup {
+// 32 activations as int8 with what the kernels fold in: the scale, scale * sum, and minus the sum for zero points;
+// also of each half, for weights with a scale for 16 elements.
+struct alignas(64) ActGroup {
   int8_t q[32];
   float scale, scaled_sum;
   int32_t zero8, zero128;  // -8 * sum, -128 * sum
+  int32_t minus_half[2];   // minus the sum of each half
+  float scaled_half[2];
 };
 
 enum Form : int { kInt8 = 1, kFloat = 2, kBrain = 4 };
@@ -35,9 +38,15 @@ inline void quantize_group(const float* x, ActGroup* out) {
   float inverse = amax > 0 ? 127.0f / amax : 0.0f;
   store_int8(out->q, vmul(a, vset(inverse)));
   store_int8(out->q + 16, vmul(b, vset(inverse)));
-  int sum = 0;
-  for (int i = 0; i < 32; ++i) sum += out->q[i];
   out->scale = amax * (1.0f / 127.0f);
+  int sum = 0;
+  for (int h = 0; h < 2; ++h) {
+    int half = 0;
+    for (int i = 0; i < 16; ++i) half += out->q[16 * h + i];
+    out->minus_half[h] = -half;
+    out->scaled_half[h] = float(half) * out->scale;
+    sum += half;
+  }
   out->scaled_sum = float(sum) * out->scale;
   out->zero8 = -8 * sum;
   out->zero128 = -128 * sum;

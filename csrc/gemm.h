@@ -11,69 +11,99 @@ using PanelKernel = void (*)(const uint8_t* panel, const Acts& a, int row, float
 
 inline int32_t quad(const ActGroup& g, int i) { int32_t v; memcpy(&v, g.q + 4 * i, 4); return v; }
 
-// Integer kinds. Per group g: s = the exact dot of codes and activations;
+// The codes of quad q (elements 4q..4q+3 of a group) for one half of the outputs, as unsigned bytes.
+template <int K> inline I codes_of(const uint8_t* g, int q, int half) {
+  constexpr Kind t = kind_of(K);
+  if (t.bits == 8) return iload(g + q * 128 + half * 64);
+  I nibbles = iload(g + q / 2 * 128 + half * 64);
+  I code = iand(q % 2 ? ishr(nibbles, 4) : nibbles, iset(0x0f0f0f0f));
+  if (t.bits == 5) {
+    I plane = iload(g + 512 + half * 64);
+    code = ior(code, iand(q < 4 ? ishl(plane, 4 - q) : ishr(plane, q - 4), iset(0x10101010)));
+  }
+  if (t.bits == 6) {
+    I plane = iload(g + 512 + half * 128 + q / 4 * 64);
+    int f = q % 4;
+    code = ior(code, iand(f < 2 ? ishl(plane, 4 - 2 * f) : ishr(plane, 2 * f - 4), iset(0x30303030)));
+  }
+  return t.table ? ilookup(kTables[t.table - 1], code) : code;
+}
+
+// What the zero point adds to the dot of a part: minus zero times the sum of its activations.
+template <int K> inline int32_t zero_share(const ActGroup& x, int part) {
+  constexpr Kind t = kind_of(K);
+  if (t.parts == 2) return x.minus_half[part] * t.zero;
+  return t.zero == 8 ? x.zero8 : t.zero == 128 ? x.zero128 : t.zero == 16 ? 2 * x.zero8 : 0;
+}
+
+// Scale of one half of the outputs for a part of a group; s: the group's scales, head: the super-block's.
+template <int K> inline V scale_of(const uint8_t* head, const uint8_t* s, int part, int half) {
+  constexpr Kind t = kind_of(K);
+  if (t.scale == Scale::kExponent) {
+    I e = iload_u8(s + 16 * half);
+    return vselect_lt(to_float(e), vset(2.0f), vset(0.0f), as_float(ishl(iadd(e, iset(-1)), 23)));
+  }
+  if (t.scale == Scale::kHalf) return vload_half(reinterpret_cast<const uint16_t*>(s) + 16 * half);
+  const uint8_t* small = s + 32 * part + 16 * half;
+  V d = vload_half(reinterpret_cast<const uint16_t*>(head) + 16 * half);
+  return vmul(d, to_float(t.minimum ? iload_u8(small) : iload_i8(small)));
+}
+
+template <int K> inline V minimum_of(const uint8_t* head, const uint8_t* s, int part, int half) {
+  constexpr Kind t = kind_of(K);
+  if (t.scale == Scale::kHalf) return vload_half(reinterpret_cast<const uint16_t*>(s + 64) + 16 * half);
+  V d = vload_half(reinterpret_cast<const uint16_t*>(head + 64) + 16 * half);
+  return vsub(vset(0.0f), vmul(d, to_float(iload_u8(s + 32 * (t.parts + part) + 16 * half))));
+}
+
+// Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
 // acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
-template <int Kind, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile) {
+template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile) {
+  constexpr Kind t = kind_of(K);
+  constexpr int quads = 8 / t.parts;
   const int groups = a.k / kGroup;
   const ActGroup* act = a.groups + int64_t(row) * groups;
   V acc[R][2];
 DRUT_UNROLL
   for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = vset(0.0f);
-  for (int g = 0; g < groups; ++g, ++act, b += Kind == kQ8_0 ? 1088 : Kind == kQ4_1 ? 640 : 576) {
-    I sum[R][2];
+  for (int unit = 0; unit < groups; unit += t.groups()) {
+    const uint8_t* head = b;
+    b += t.head_bytes();
+    for (int g = 0; g < t.groups(); ++g, ++act, b += t.group_bytes()) {
+      const uint8_t* s = b + t.code_bytes() + t.plane_bytes();
 DRUT_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const ActGroup& x = act[r * groups];
-      sum[r][0] = sum[r][1] = iset(Kind == kQ8_0 ? x.zero128 : Kind == kQ4_0 ? x.zero8 : 0);
-    }
-    if (Kind == kQ8_0) {
+      for (int part = 0; part < t.parts; ++part) {
+        I sum[R][2];
 DRUT_UNROLL
-      for (int j = 0; j < 8; ++j) {
-        I w0 = iload(b + j * 128), w1 = iload(b + j * 128 + 64);
+        for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = iset(zero_share<K>(act[r * groups], part));
+DRUT_UNROLL
+        for (int i = 0; i < quads; ++i) {
+          const int q = part * quads + i;
+          I w0 = codes_of<K>(b, q, 0), w1 = codes_of<K>(b, q, 1);
+DRUT_UNROLL
+          for (int r = 0; r < R; ++r) {
+            int32_t x = quad(act[r * groups], q);
+            sum[r][0] = t.bits == 8 || t.table ? idot8(sum[r][0], w0, x) : idot7(sum[r][0], w0, x);
+            sum[r][1] = t.bits == 8 || t.table ? idot8(sum[r][1], w1, x) : idot7(sum[r][1], w1, x);
+          }
+        }
+        V d0 = scale_of<K>(head, s, part, 0), d1 = scale_of<K>(head, s, part, 1);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
-          int32_t x = quad(act[r * groups], j);
-          sum[r][0] = idot8(sum[r][0], w0, x);
-          sum[r][1] = idot8(sum[r][1], w1, x);
+          V x = vset(act[r * groups].scale);
+          acc[r][0] = vfma(vmul(to_float(sum[r][0]), x), d0, acc[r][0]);
+          acc[r][1] = vfma(vmul(to_float(sum[r][1]), x), d1, acc[r][1]);
         }
-      }
-    } else {
-      const I low = iset(0x0f0f0f0f);
+        if (t.minimum) {
+          V m0 = minimum_of<K>(head, s, part, 0), m1 = minimum_of<K>(head, s, part, 1);
 DRUT_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        I b0 = iload(b + j * 128), b1 = iload(b + j * 128 + 64);
-        I w0 = iand(b0, low), w1 = iand(b1, low);
-DRUT_UNROLL
-        for (int r = 0; r < R; ++r) {
-          int32_t x = quad(act[r * groups], 2 * j);
-          sum[r][0] = idot7(sum[r][0], w0, x);
-          sum[r][1] = idot7(sum[r][1], w1, x);
+          for (int r = 0; r < R; ++r) {
+            const ActGroup& x = act[r * groups];
+            V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
+            acc[r][0] = vfma(scaled, m0, acc[r][0]);
+            acc[r][1] = vfma(scaled, m1, acc[r][1]);
+          }
         }
-        w0 = iand(ishr<4>(b0), low);
-        w1 = iand(ishr<4>(b1), low);
-DRUT_UNROLL
-        for (int r = 0; r < R; ++r) {
-          int32_t x = quad(act[r * groups], 2 * j + 1);
-          sum[r][0] = idot7(sum[r][0], w0, x);
-          sum[r][1] = idot7(sum[r][1], w1, x);
-        }
-      }
-    }
-    const uint16_t* scales = reinterpret_cast<const uint16_t*>(b + (Kind == kQ8_0 ? 1024 : 512));
-    V d0 = vload_half(scales), d1 = vload_half(scales + 16);
-DRUT_UNROLL
-    for (int r = 0; r < R; ++r) {
-      V s = vset(act[r * groups].scale);
-      acc[r][0] = vfma(vmul(to_float(sum[r][0]), s), d0, acc[r][0]);
-      acc[r][1] = vfma(vmul(to_float(sum[r][1]), s), d1, acc[r][1]);
-    }
-    if (Kind == kQ4_1) {
-      V m0 = vload_half(scales + 32), m1 = vload_half(scales + 48);
-DRUT_UNROLL
-      for (int r = 0; r < R; ++r) {
-        V s = vset(act[r * groups].scaled_sum);
-        acc[r][0] = vfma(s, m0, acc[r][0]);
-        acc[r][1] = vfma(s, m1, acc[r][1]);
       }
     }
   }
@@ -129,6 +159,15 @@ template <int R> PanelKernel kernel_for(int kind) {
     case kQ4_0: return int_panel<kQ4_0, R>;
     case kQ4_1: return int_panel<kQ4_1, R>;
     case kQ8_0: return int_panel<kQ8_0, R>;
+    case kQ5_0: return int_panel<kQ5_0, R>;
+    case kQ5_1: return int_panel<kQ5_1, R>;
+    case kQ2_K: return int_panel<kQ2_K, R>;
+    case kQ3_K: return int_panel<kQ3_K, R>;
+    case kQ4_K: return int_panel<kQ4_K, R>;
+    case kQ5_K: return int_panel<kQ5_K, R>;
+    case kQ6_K: return int_panel<kQ6_K, R>;
+    case kIQ4_NL: return int_panel<kIQ4_NL, R>;
+    case kMXFP4: return int_panel<kMXFP4, R>;
     case kF16: return float_panel<kF16, R>;
     case kBF16: return float_panel<kBF16, R>;
     default: return float_panel<kF32, R>;

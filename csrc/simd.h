@@ -29,7 +29,7 @@ inline V vexp(V x0) {
   V y = vset(num::kExp[0]);
   for (int i = 1; i < 6; ++i) y = vfma(y, r, vset(num::kExp[i]));
   y = vadd(vfma(y, vmul(r, r), r), vset(1.0f));
-  y = as_float(iadd(as_int(y), ishl<23>(as_int(t))));
+  y = as_float(iadd(as_int(y), ishl(as_int(t), 23)));
   y = vselect_lt(x0, lo, vset(0.0f), y);
   return vselect_nan(x0, x0, y);
 }
@@ -44,7 +44,7 @@ inline V vsilu(V x) { return vdiv(x, vadd(vset(1.0f), vexp(vsub(vset(0.0f), x)))
 
 // Nearest bf16, ties to even, as a float whose low 16 bits are zero; NaN stays a NaN.
 inline V vround_bf16(V x) {
-  I u = as_int(x), odd = iand(ishr<16>(u), iset(1));
+  I u = as_int(x), odd = iand(ishr(u, 16), iset(1));
   I r = iand(iadd(iadd(u, iset(0x7fff)), odd), iset(int32_t(0xffff0000)));
   return vselect_nan(x, as_float(iset(0x7fc00000)), as_float(r));
 }
@@ -62,7 +62,7 @@ inline void brain_store(float* row, int i, V rounded) { vstore_bf16(reinterpret_
 struct Brain2 { V odd, even; };
 inline Brain2 brain2_load(const void* p) {
   I pair = iload(p);
-  return {as_float(iand(pair, iset(int32_t(0xffff0000)))), as_float(ishl<16>(pair))};
+  return {as_float(iand(pair, iset(int32_t(0xffff0000)))), as_float(ishl(pair, 16))};
 }
 inline Brain2 brain2_even(Brain2 b) { return {vset(0.0f), b.even}; }
 inline V brain2_dot(V acc, Brain2 b, const float* row, int pair) {

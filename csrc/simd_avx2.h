@@ -57,8 +57,19 @@ inline int32_t imaximum(I x) {
   h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xb1));
   return _mm_cvtsi128_si32(h);
 }
-template <int S> inline I ishl(I x) { return {_mm256_slli_epi32(x.a, S), _mm256_slli_epi32(x.b, S)}; }
-template <int S> inline I ishr(I x) { return {_mm256_srli_epi32(x.a, S), _mm256_srli_epi32(x.b, S)}; }
+inline I ior(I x, I y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+inline I ishl(I x, int s) { return {_mm256_slli_epi32(x.a, s), _mm256_slli_epi32(x.b, s)}; }
+inline I ishr(I x, int s) { return {_mm256_srli_epi32(x.a, s), _mm256_srli_epi32(x.b, s)}; }
+inline I ilookup(const uint8_t* table, I index) {
+  __m256i t = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)table));
+  return {_mm256_shuffle_epi8(t, index.a), _mm256_shuffle_epi8(t, index.b)};
+}
+inline I iload_u8(const uint8_t* p) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)), _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
+}
+inline I iload_i8(const uint8_t* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)), _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
+}
 inline V as_float(I x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 inline I as_int(V x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
 inline V to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }

@@ -35,8 +35,14 @@ inline I iand(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline I iadd(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline I imax(I a, I b) { return {_mm512_max_epi32(a.v, b.v)}; }
 inline int32_t imaximum(I a) { return _mm512_reduce_max_epi32(a.v); }
-template <int S> inline I ishl(I a) { return {_mm512_slli_epi32(a.v, S)}; }
-template <int S> inline I ishr(I a) { return {_mm512_srli_epi32(a.v, S)}; }
+inline I ior(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
+inline I ishl(I a, int s) { return {_mm512_slli_epi32(a.v, unsigned(s))}; }
+inline I ishr(I a, int s) { return {_mm512_srli_epi32(a.v, unsigned(s))}; }
+inline I ilookup(const uint8_t* table, I index) {
+  return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128((const __m128i*)table)), index.v)};
+}
+inline I iload_u8(const uint8_t* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
+inline I iload_i8(const uint8_t* p) { return {_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
 inline V as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 inline I as_int(V a) { return {_mm512_castps_si512(a.v)}; }
 inline V to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }

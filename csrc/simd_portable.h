@@ -41,8 +41,18 @@ inline int32_t imaximum(I a) {
   LANES m = a.i[n] > m ? a.i[n] : m;
   return m;
 }
-template <int S> inline I ishl(I a) { I_MAP(uint32_t(a.i[n]) << S); }
-template <int S> inline I ishr(I a) { I_MAP(uint32_t(a.i[n]) >> S); }
+inline I ior(I a, I b) { I_MAP(a.i[n] | b.i[n]); }
+inline I ishl(I a, int s) { I_MAP(uint32_t(a.i[n]) << s); }
+inline I ishr(I a, int s) { I_MAP(uint32_t(a.i[n]) >> s); }
+// table[byte] for bytes of 0..15.
+inline I ilookup(const uint8_t* table, I index) {
+  uint8_t b[64];
+  memcpy(b, &index, 64);
+  for (int n = 0; n < 64; ++n) b[n] = table[b[n]];
+  return iload(b);
+}
+inline I iload_u8(const uint8_t* p) { I_MAP(p[n]); }
+inline I iload_i8(const uint8_t* p) { I_MAP(int8_t(p[n])); }
 inline V as_float(I a) { V r; memcpy(&r, &a, 64); return r; }
 inline I as_int(V a) { I r; memcpy(&r, &a, 64); return r; }
 inline V to_float(I a) { V_MAP(float(a.i[n])); }

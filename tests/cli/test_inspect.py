@@ -14,7 +14,7 @@ from tests.golden.weights import config, write_checkpoint, write_safetensors
 from tests.golden.weights import tensors as checkpoint_tensors
 from tests.model.gguf_writer import F32, Tensor, gguf
 
-Q4_K = 12
+IQ3_S = 21
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def test_people_read_the_same_in_lines(tiny, capsys):
 
 
 def test_what_is_not_supported_is_told(tmp_path, capsys):
-    """A tokenizer and an encoding; rows of 256 elements, since that is a block of Q4_K."""
+    """A tokenizer and an encoding; rows of 256 elements, since that is a block of IQ3_S."""
     made = []
     for t in tensors():
         dims = tuple(256 if d == 32 else d for d in t.dims)
@@ -105,24 +105,24 @@ def test_what_is_not_supported_is_told(tmp_path, capsys):
         elif t.name.endswith(("attn_k.weight", "attn_v.weight")):
             dims = (256, 128)
         size = int(np.prod(dims))
-        kind = Q4_K if t.name in ("blk.0.attn_q.weight", "blk.1.ffn_up.weight") else F32
-        made.append(Tensor(t.name, dims, kind, bytes(size // 256 * 144 if kind == Q4_K else 4 * size)))
+        kind = IQ3_S if t.name in ("blk.0.attn_q.weight", "blk.1.ffn_up.weight") else F32
+        made.append(Tensor(t.name, dims, kind, bytes(size // 256 * 110 if kind == IQ3_S else 4 * size)))
     path = tmp_path / "wide.gguf"
     changes = {"llama.embedding_length": 256, "tokenizer.ggml.pre": "klingon\n"}
     path.write_bytes(gguf(metadata() | changes, made))
     told = inspect(capsys, path)
     weights = 256 * 256 + 64 * 256
     assert told["encodings"][1] == {
-        "encoding": "Q4_K",
+        "encoding": "IQ3_S",
         "supported": False,
         "tensors": 2,
         "weights": weights,
-        "nbytes": weights // 256 * 144,
+        "nbytes": weights // 256 * 110,
     }
     assert told["unsupported_tensors"] == ["blk.0.attn_q.weight", "blk.1.ffn_up.weight"]
     tokenizer, encoding = told["problems"]
     assert "'klingon\\n' is not supported" in tokenizer
-    assert "'blk.0.attn_q.weight': quantization 'Q4_K' is not supported" in encoding
+    assert "'blk.0.attn_q.weight': quantization 'IQ3_S' is not supported" in encoding
     assert told["tokenizer"]["pre"] == "klingon\n"
     assert told["tokenizer"]["tokens"] is None
     assert told["chat_template"] == TEMPLATE

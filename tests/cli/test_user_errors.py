@@ -13,7 +13,7 @@ from tests.cli.tiny import CONTEXT, metadata, model, tensors
 from tests.golden.weights import write_checkpoint
 from tests.model.gguf_writer import Tensor, gguf
 
-Q4_K = 12
+IQ3_S = 21
 
 
 def bad_tensor(name: str, **changes: object) -> bytes:
@@ -49,7 +49,7 @@ FOR_ANSWERS = {  # `drut inspect` describes these
     "tokenizer.gguf": (model(tokenizer__ggml__model="t5"), "tokenizer 't5' is not supported"),
     "pre.gguf": (model(tokenizer__ggml__pre="klingon"), "tokenizer.ggml.pre 'klingon' is not supported"),
     "quantization.gguf": (
-        bad_tensor("token_embd.weight", dims=(256, 258), kind=Q4_K, data=bytes(258 * 144)),
+        bad_tensor("token_embd.weight", dims=(256, 258), kind=IQ3_S, data=bytes(258 * 110)),
         "token_embd.weight",
     ),
 }

@@ -1,17 +1,33 @@
-"""The one decode definition of each encoding: bytes to float32, in NumPy. Packings and kernels answer to it."""
+"""The one decode definition of each encoding: bytes to float32, in NumPy. Packings and kernels answer to it.
+
+Every splitter takes blocks (rows, blocks a row, block bytes) and gives signed codes, the scale of each group, and its
+minimum or None; `decode` puts them together. Layouts are the GGUF format's, checked in tests against `gguf`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.formats.encoding import Encoding
+from drut.formats.encoding import IQ4_NL_TABLE, MXFP4_TABLE, Encoding
 
 F32 = NDArray[np.float32]
+U8 = NDArray[np.uint8]
+
+
+class Split(NamedTuple):
+    """Codes (rows, k) int8 with the zero point taken off or the table applied; scales and minima (rows, groups)."""
+
+    codes: NDArray[np.int8]
+    scales: F32
+    minima: F32 | None
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def decode(enc: Encoding, raw: NDArray[np.uint8], k: int) -> F32:
+def decode(enc: Encoding, raw: U8, k: int) -> F32:
     """Rows of `k` elements out of `raw`, any whole number of them: float32 of shape (rows, k)."""
     rows = raw.reshape(-1, enc.row_bytes(k))
     if enc.name == "F32":
@@ -20,24 +36,127 @@ def decode(enc: Encoding, raw: NDArray[np.uint8], k: int) -> F32:
         return rows.view(np.float16).astype(np.float32)
     if enc.name == "BF16":
         return (rows.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    codes, scale, minimum = split(enc, raw, k)
-    values = codes.astype(np.float32).reshape(len(rows), -1, enc.block)
-    values = values * scale[:, :, None]
-    if minimum is not None:
-        values += minimum[:, :, None]
+    codes, scales, minima = split(enc, raw, k)
+    values = codes.astype(np.float32).reshape(len(rows), -1, enc.group) * scales[:, :, None]
+    if minima is not None:
+        values += minima[:, :, None]
     return values.reshape(len(rows), k)
 
 
-def split(enc: Encoding, raw: NDArray[np.uint8], k: int) -> tuple[NDArray[np.int8], F32, F32 | None]:
-    """Signed codes (rows, k) int8 with the zero point taken off, scales (rows, k/block), and minima or None."""
+@np.errstate(over="ignore", invalid="ignore")
+def split(enc: Encoding, raw: U8, k: int) -> Split:
+    """The rows of a quantized tensor as codes, scales and minima."""
     blocks = raw.reshape(-1, k // enc.block, enc.block_bytes)
-    scale = blocks[:, :, 0:2].copy().view(np.float16)[..., 0].astype(np.float32)
-    if enc.name == "Q8_0":
-        codes = blocks[:, :, 2:].view(np.int8)
-        return codes.reshape(len(blocks), k).copy(), scale, None
-    minimum = None
-    if enc.name == "Q4_1":
-        minimum = blocks[:, :, 2:4].copy().view(np.float16)[..., 0].astype(np.float32)
-    nibbles = blocks[:, :, enc.block_bytes - 16 :]
-    codes = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).astype(np.int8) - np.int8(enc.zero_point)
-    return codes.reshape(len(blocks), k), scale, minimum
+    codes, scales, minima = _SPLITTERS[enc.name](blocks)
+    rows = len(blocks)
+    return Split(codes.reshape(rows, k), scales.reshape(rows, -1).astype(np.float32),
+                 None if minima is None else minima.reshape(rows, -1).astype(np.float32))
+
+
+Parts = tuple[NDArray[np.int8], F32, F32 | None]
+
+
+def _half(blocks: U8, at: int) -> F32:
+    """The f16 at byte `at` of each block, as (rows, blocks, 1)."""
+    return blocks[:, :, at : at + 2].copy().view(np.float16).astype(np.float32)
+
+
+def _nibbles(bytes_: U8) -> U8:
+    """All low nibbles, then all high ones."""
+    return np.concatenate([bytes_ & 15, bytes_ >> 4], axis=-1)
+
+
+def _signed(codes: NDArray[Any], zero: int) -> NDArray[np.int8]:
+    return codes.astype(np.int8) - np.int8(zero)
+
+
+def _fifth_bits(blocks: U8, at: int) -> U8:
+    """Bit j of the 32-bit word at `at`, as 16 where set, for j = 0..31."""
+    return np.asarray(np.unpackbits(blocks[:, :, at : at + 4], axis=-1, bitorder="little") << 4, np.uint8)
+
+
+def _q4_0(b: U8) -> Parts:
+    return _signed(_nibbles(b[:, :, 2:]), 8), _half(b, 0), None
+
+
+def _q4_1(b: U8) -> Parts:
+    return _signed(_nibbles(b[:, :, 4:]), 0), _half(b, 0), _half(b, 2)
+
+
+def _q5_0(b: U8) -> Parts:
+    return _signed(_nibbles(b[:, :, 6:]) | _fifth_bits(b, 2), 16), _half(b, 0), None
+
+
+def _q5_1(b: U8) -> Parts:
+    return _signed(_nibbles(b[:, :, 8:]) | _fifth_bits(b, 4), 0), _half(b, 0), _half(b, 2)
+
+
+def _q8_0(b: U8) -> Parts:
+    return b[:, :, 2:].view(np.int8), _half(b, 0), None
+
+
+def _iq4_nl(b: U8) -> Parts:
+    return np.array(IQ4_NL_TABLE, np.int8)[_nibbles(b[:, :, 2:])], _half(b, 0), None
+
+
+def _mxfp4(b: U8) -> Parts:
+    """The scale is 2^(e - 128): half of E8M0's, since the table holds doubled values."""
+    scale = np.ldexp(np.float32(1), b[:, :, :1].astype(np.int32) - 128).astype(np.float32)
+    return np.array(MXFP4_TABLE, np.int8)[_nibbles(b[:, :, 1:])], scale, None
+
+
+def _crumbs(bytes_: U8) -> U8:
+    """(..., n) bytes as (..., 4, n) fields of two bits, the lowest first."""
+    return np.asarray(bytes_[..., None, :] >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3, np.uint8)
+
+
+def _halves(b: U8, begin: int, end: int) -> U8:
+    """Bytes begin..end as the two halves of the super-block, (rows, blocks, 2, bytes)."""
+    return b[:, :, begin:end].reshape(*b.shape[:2], 2, -1)
+
+
+def _q2_k(b: U8) -> Parts:
+    codes = _crumbs(_halves(b, 16, 80))
+    return _signed(codes, 0), _half(b, 80) * (b[:, :, :16] & 15), -(_half(b, 82) * (b[:, :, :16] >> 4))
+
+
+def _q3_k(b: U8) -> Parts:
+    high = np.unpackbits(b[:, :, :32, None], axis=-1, bitorder="little").swapaxes(2, 3)  # (rows, blocks, 8, 32)
+    codes = _crumbs(_halves(b, 32, 96)) | high.reshape(*b.shape[:2], 2, 4, 32) << 2
+    low = np.concatenate([b[:, :, 96:104] & 15, b[:, :, 96:104] >> 4], axis=-1)
+    top = _crumbs(b[:, :, 104:108]).reshape(*b.shape[:2], 16)
+    scales = (low | top << 4).astype(np.float32) - 32
+    return _signed(codes, 4), _half(b, 108) * scales, None
+
+
+def _k_scales(b: U8) -> tuple[U8, U8]:
+    """Eight 6-bit scales and eight 6-bit minima out of the 12 bytes after the two halves of Q4_K and Q5_K."""
+    low, middle, high = b[:, :, 4:8], b[:, :, 8:12], b[:, :, 12:16]
+    scales = np.concatenate([low & 63, high & 15 | low >> 6 << 4], axis=-1)
+    minima = np.concatenate([middle & 63, high >> 4 | middle >> 6 << 4], axis=-1)
+    return scales, minima
+
+
+def _q4_k(b: U8) -> Parts:
+    scales, minima = _k_scales(b)
+    codes = _nibbles(b[:, :, 16:].reshape(*b.shape[:2], 4, 32))
+    return _signed(codes, 0), _half(b, 0) * scales, -(_half(b, 2) * minima)
+
+
+def _q5_k(b: U8) -> Parts:
+    scales, minima = _k_scales(b)
+    high = np.unpackbits(b[:, :, 16:48, None], axis=-1, bitorder="little").swapaxes(2, 3)
+    codes = _nibbles(b[:, :, 48:].reshape(*b.shape[:2], 4, 32)).reshape(*b.shape[:2], 8, 32) | high << 4
+    return _signed(codes, 0), _half(b, 0) * scales, -(_half(b, 2) * minima)
+
+
+def _q6_k(b: U8) -> Parts:
+    low = _halves(b, 0, 128)  # (rows, blocks, 2, 64): quarters 0 and 1 in the low nibbles, 2 and 3 in the high ones
+    codes = _nibbles(low).reshape(*b.shape[:2], 2, 4, 32) | _crumbs(_halves(b, 128, 192)) << 4
+    return _signed(codes, 32), _half(b, 208) * b[:, :, 192:208].view(np.int8), None
+
+
+_SPLITTERS: dict[str, Callable[[U8], Parts]] = {
+    "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0, "IQ4_NL": _iq4_nl, "MXFP4": _mxfp4,
+    "Q2_K": _q2_k, "Q3_K": _q3_k, "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k,
+}

@@ -2,11 +2,6 @@
 
 An encoding is logical: how a block of bytes along K (the reduction axis) becomes numbers. How a backend lays the
 same codes out in memory is a packing (`drut.kernels`), and model code sees neither.
-
-Layouts of one block, little endian (source: the GGUF format, `ggml-quants`; checked in tests against `gguf`):
-  Q4_0  f16 d | 16 bytes: low nibbles = elements 0..15, high nibbles = 16..31      x = d * (q - 8)
-  Q4_1  f16 d | f16 m | 16 bytes, nibbles as in Q4_0                               x = d * q + m
-  Q8_0  f16 d | 32 int8                                                            x = d * q
 """
 
 from __future__ import annotations
@@ -19,14 +14,20 @@ from drut.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Encoding:
-    """How `block` consecutive elements of a row are stored in `block_bytes` bytes."""
+    """How `block` consecutive elements of a row are stored in `block_bytes` bytes.
+
+    An element is scale * (code - zero) + minimum, or scale * table[code]; a scale (and a minimum, if there are any)
+    serves `group` elements. In a super-block of 256 the groups' scales are small integers times a scale of its own.
+    """
 
     name: str
     block: int
     block_bytes: int
     bits: int  # code bits of one element (a float's width for float encodings)
+    group: int = 1
     offset: Literal["none", "float_min", "zero_point"] = "none"
     zero_point: int = 0
+    table: tuple[int, ...] = ()
 
     @property
     def is_float(self) -> bool:
@@ -43,15 +44,27 @@ class Encoding:
         return k // self.block * self.block_bytes
 
 
+IQ4_NL_TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+MXFP4_TABLE = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice the E2M1 values; scales are halved
+
 ENCODINGS: dict[str, Encoding] = {
     e.name: e
     for e in (
         Encoding("F32", 1, 4, 32),
         Encoding("F16", 1, 2, 16),
         Encoding("BF16", 1, 2, 16),
-        Encoding("Q4_0", 32, 18, 4, "zero_point", 8),
-        Encoding("Q4_1", 32, 20, 4, "float_min"),
-        Encoding("Q8_0", 32, 34, 8),
+        Encoding("Q4_0", 32, 18, 4, 32, "zero_point", 8),
+        Encoding("Q4_1", 32, 20, 4, 32, "float_min"),
+        Encoding("Q5_0", 32, 22, 5, 32, "zero_point", 16),
+        Encoding("Q5_1", 32, 24, 5, 32, "float_min"),
+        Encoding("Q8_0", 32, 34, 8, 32),
+        Encoding("Q2_K", 256, 84, 2, 16, "float_min"),
+        Encoding("Q3_K", 256, 110, 3, 16, "zero_point", 4),
+        Encoding("Q4_K", 256, 144, 4, 32, "float_min"),
+        Encoding("Q5_K", 256, 176, 5, 32, "float_min"),
+        Encoding("Q6_K", 256, 210, 6, 16, "zero_point", 32),
+        Encoding("IQ4_NL", 32, 18, 4, 32, table=IQ4_NL_TABLE),
+        Encoding("MXFP4", 32, 17, 4, 32, table=MXFP4_TABLE),
     )
 }
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from drut.formats import decode as formats
 from drut.formats.encoding import Encoding
-from drut.kernels.numpy.numbers import GROUP, quantize, round_bf16
+from drut.kernels.numpy.numbers import quantize, round_bf16
 from drut.kernels.ops import F32
 from drut.kernels.weight import PAD, padded
 
 
 @dataclass(frozen=True, eq=False)
 class NumpyMatrix:
-    """Quantized: codes (groups, 32, n padded) int8, scales and minima (groups, n padded). Float: floats (n, k)."""
+    """Quantized: codes (groups, 16 or 32, n padded) int8, scales and minima (groups, n padded). Float: floats (n, k)."""
 
     n: int
     k: int
@@ -58,7 +58,7 @@ class NumpyMatrix:
     def _integer(self, x: F32) -> F32:
         assert self.codes is not None
         assert self.scales is not None
-        codes, scale, scaled_sum = quantize(x)
+        codes, scale, scaled_sum = quantize(x, self.encoding.group)
         dots = np.matmul(codes.transpose(1, 0, 2), self.codes.astype(np.float32))  # (groups, rows, n): exact integers
         terms = dots * scale.T[:, :, None] * self.scales[:, None, :]
         if self.minima is not None:
@@ -75,7 +75,7 @@ def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDA
     if enc.is_float:
         return NumpyMatrix(n, k, enc, formats.decode(enc, stored, k), None, None, None, bias)
     codes, scale, minimum = formats.split(enc, stored, k)
-    by_group = codes.reshape(n, k // GROUP, GROUP).transpose(1, 2, 0)
+    by_group = codes.reshape(n, k // enc.group, enc.group).transpose(1, 2, 0)
     minima = None if minimum is None else _pad(minimum.T)
     return NumpyMatrix(n, k, enc, None, _pad(by_group), _pad(scale.T), minima, bias)
 
