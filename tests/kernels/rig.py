@@ -96,7 +96,7 @@ def random_codes(rng: np.random.Generator, name: str, n: int, k: int) -> NDArray
 def random_matrix(rng: np.random.Generator, name: str, n: int, k: int) -> Stored:
     """Weights of about unit size."""
     if name in FLOATS:
-        return floats(rng.standard_normal((n, k)), name)
+        return floats(rng.random((n, k)) * 4 - 2, name)
     scales = rng.uniform(0.5, 2.0, (n, k // 32)) / code_range(name)[1]
     return blocks(name, random_codes(rng, name, n, k), scales, -8 * scales)
 

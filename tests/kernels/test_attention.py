@@ -32,7 +32,7 @@ from tests.kernels.rig import (
     usable_isas,
 )
 
-WIDTH, TOKENS = 32, 64
+WIDTH, TOKENS = 32, 512  # so many that each chunk of a prompt has a largest score of its own
 ROWS = 300  # of the largest step
 KV_HEADS, LAYERS, LAYER = 2, 2, 1
 LENGTHS = (1, 2, 15, 16, 17, 255, 256, 257, 511, 513)
