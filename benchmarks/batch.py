@@ -5,8 +5,8 @@
 Requests have prompts of 32 random token ids and decode 64 tokens greedily. Counted are the tokens after the last
 request's first one, over the time they took. Rounds are interleaved with llama.cpp on the same file and the ratio
 is taken within a round. The roof of a step is the longer of: its bytes over the bandwidth of reading as many, its
-multiply-adds over the int8 peak; both are measured in the same rounds, the best of which counts. Exit code 1 where
-batch 8 or batch 32 is below 1.5 times llama.cpp's speed.
+multiply-accumulates over the int8 peak; both are measured in the same rounds, the best of which counts. Exit code 1
+where batch 8 or batch 32 is below 1.5 times llama.cpp's speed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Record = dict[str, Any]
 
 
 class Roof:
-    """What the machine gives at most, the best of its measurements: bytes a second, multiply-adds a second."""
+    """What the machine gives at most, the best of its measurements: bytes a second, multiply-accumulates a second."""
 
     def __init__(self, working_set: int, threads: int) -> None:
         library = load()
@@ -60,14 +60,14 @@ class Roof:
 def measure(llm: LLM, llamacpp: Worker, path: str, rounds: int, roof: Roof) -> list[Record]:
     """One record a round: tokens a second of llama.cpp and of each batch. The first round warms up."""
     records = []
-    for number in range(-1, rounds):
+    for number in range(rounds + 1):
         rng = random.Random(number)
         load = OthersLoad([llamacpp.process.pid])
         (prompt,) = random_prompts(rng, llm, [PROMPT])
         reply = llamacpp("run", model=path, prompt=prompt, new_tokens=NEW_TOKENS)
         runs = {b: decode(llm, random_prompts(rng, llm, [PROMPT] * b), NEW_TOKENS) for b in BATCHES}
         roof.measure()
-        if number >= 0:
+        if number:
             records.append({"llama.cpp": reply["decode_tokens_per_s"], "others_cpus": load.cpus(),
                             "drut": {b: run.tokens_per_s for b, run in runs.items()}, "runs": runs})
     return records

@@ -4,7 +4,7 @@
 
 Two engines, alike but for the setting `overlap`, do the same work in turns, and take turns at going first; the ratio
 is taken within a round. Decode: a batch of 1, 8 or 32 requests, the tokens after the last request's first one. Mix:
-24 requests with prompts of 64 to 384 tokens, 8 at the start and one more every fourth step, 32 tokens each; all
+12 requests with prompts of 64 to 384 tokens, 4 at the start and one more every fourth step, 32 tokens each; all
 prompt and answer tokens over the whole time. Exit code 1 where the two engines' tokens differ.
 """
 
@@ -25,7 +25,7 @@ from drut import LLM
 
 BATCHES = (1, 8, 32)
 PROMPT, NEW_TOKENS = 32, 64
-MIX_REQUESTS, MIX_AT_START, MIX_EVERY, MIX_TOKENS = 24, 8, 4, 32
+MIX_REQUESTS, MIX_AT_START, MIX_EVERY, MIX_TOKENS = 12, 4, 4, 32
 SETTINGS = {"off": False, "on": True}
 
 Record = dict[str, Any]
@@ -64,7 +64,7 @@ WORK: dict[str, Callable[[LLM, random.Random], Outcome]] = {
 def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
     """One record a round: tokens a second by work and setting. The first round warms up."""
     records = []
-    for number in range(-1, rounds):
+    for number in range(rounds + 1):
         order = list(engines) if number % 2 else list(engines)[::-1]
         load = OthersLoad([])
         record: Record = {}
@@ -74,7 +74,7 @@ def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
                 raise SystemExit(f"{name}: the tokens with overlap are not those without")
             record[name] = {setting: speed for setting, (speed, _) in outcomes.items()}
         record["others_cpus"] = load.cpus()
-        if number >= 0:
+        if number:
             records.append(record)
     return records
 

@@ -29,11 +29,11 @@ def measure(llm: LLM, rounds: int) -> list[Record]:
     """One record a round. The first round warms up."""
     params = SamplingParams(max_tokens=4, temperature=0, ignore_eos=True)
     records = []
-    for number in range(-1, rounds):
+    for number in range(rounds + 1):
         load = OthersLoad([])
         prefix, first, second = random_prompts(random.Random(number), llm, [PREFIX, OWN, OWN])
         cold, warm = (llm.generate([prefix + own], params)[0] for own in (first, second))
-        if number >= 0:
+        if number:
             records.append({
                 "cold_ttft_s": cold.timings["ttft_s"],
                 "warm_ttft_s": warm.timings["ttft_s"],

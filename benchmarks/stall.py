@@ -2,7 +2,7 @@
 
     python benchmarks/stall.py [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
-Eight requests decode; then a ninth arrives with a long prompt of random token ids. A stream's stall is the largest
+Eight requests with prompts of 256 tokens decode; then a ninth arrives with a long one. A stream's stall is the largest
 gap between two of its tokens from that arrival to the ninth's first token out, over the median gap of all streams
 before it. Two engines, alike but for the setting `chunk_tokens`, take turns: `auto` is the default (as many prompt
 tokens in a step as stall no stream), `whole` is 0. Exit code 1 where the longest stall of `auto` is above 3 in the
@@ -23,7 +23,7 @@ from streams import Driver, random_prompts
 
 from drut import LLM
 
-STREAMS, PROMPT, LONG_PROMPT = 8, 32, 4000
+STREAMS, PROMPT, LONG_PROMPT = 8, 256, 4000
 SETTLE = 48  # tokens of each stream before the long prompt arrives
 MOST_STALL = 3.0
 CHUNKING: dict[str, int | None] = {"auto": None, "whole": 0}
@@ -31,14 +31,14 @@ CHUNKING: dict[str, int | None] = {"auto": None, "whole": 0}
 Record = dict[str, Any]
 
 
-def stall(llm: LLM, rng: random.Random) -> Record:
-    """One arrival beside decoding streams. Seconds, and the longest stall."""
+def stall(llm: LLM, rng: random.Random, length: int) -> Record:
+    """One arrival of a prompt beside decoding streams. Seconds, and the longest stall."""
     driver = Driver(llm)
     streams = [driver.submit(p, LONG_PROMPT) for p in random_prompts(rng, llm, [PROMPT] * STREAMS)]
     while any(len(stream.times) < SETTLE for stream in streams):
         driver.step()
     usual = statistics.median(gap for stream in streams for gap in stream.itl)
-    (prompt,) = random_prompts(rng, llm, [LONG_PROMPT])
+    (prompt,) = random_prompts(rng, llm, [length])
     before = len(streams[0].times)
     arrival = driver.submit(prompt, 2)
     while len(arrival.times) < 2:
@@ -50,13 +50,14 @@ def stall(llm: LLM, rng: random.Random) -> Record:
 
 
 def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
-    """One record a round: what each engine did. The first round warms up."""
+    """One record a round: what each engine did. A round more, the first, warms up with a shorter prompt."""
     records = []
-    for number in range(-1, rounds):
+    for number in range(rounds + 1):
         load = OthersLoad([])
-        record: Record = {name: stall(llm, random.Random(number)) for name, llm in engines.items()}
+        length = LONG_PROMPT if number else LONG_PROMPT // 8
+        record: Record = {name: stall(llm, random.Random(number), length) for name, llm in engines.items()}
         record["others_cpus"] = load.cpus()
-        if number >= 0:
+        if number:
             records.append(record)
     return records
 
