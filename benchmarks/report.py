@@ -39,11 +39,17 @@ def arguments(doc: str, rounds: int) -> argparse.ArgumentParser:
     """The flags of every script. `doc`: the script's docstring; `rounds`: how many by default."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("model", nargs="?", default="smollm2-135m-instruct", help="known name or GGUF file")
-    parser.add_argument("--rounds", type=int, default=rounds, help=f"measured rounds (default: {rounds})")
-    parser.add_argument("--threads", type=int, default=len(usable_cpus()),
+    parser.add_argument("--rounds", type=_count, default=rounds, help=f"measured rounds (default: {rounds})")
+    parser.add_argument("--threads", type=_count, default=len(usable_cpus()),
                         help="threads of each engine (default: the CPUs this process may use)")
     parser.add_argument("--json", action="store_true", help="print every round and the summary as JSON")
     return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 def about(llm: drut.LLM) -> str:
