@@ -51,6 +51,7 @@ struct FlushSubnormals {
 #endif
 };
 
+constexpr int kSpins = 2000;  // pauses at a meeting before sleeping: some tens of microseconds
 constexpr int64_t kSpinNs = 60000;  // longer than the host's work between two steps, short against a time slice
 
 }  // namespace
@@ -59,7 +60,8 @@ struct Pool {
   Shared shared;
   alignas(64) std::atomic<uint32_t> job{0};
   alignas(64) std::atomic<int> sleepers{0};
-  alignas(64) std::atomic<int> finished{0};
+  alignas(64) std::atomic<uint32_t> finished{0};
+  std::atomic<bool> caller_sleeps{false};
   std::atomic<bool> stop{false};
   Task task = nullptr;
   void* data = nullptr;
@@ -82,7 +84,8 @@ struct Pool {
       seen = job.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_relaxed)) return;
       work(id);
-      finished.fetch_add(1, std::memory_order_release);
+      finished.fetch_add(1);
+      if (caller_sleeps.load()) futex_wake(&finished);
     }
   }
 
@@ -112,13 +115,19 @@ void Worker::sync() {
   if (s.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
     s.next.store(0, std::memory_order_relaxed);
     s.arrived.store(0, std::memory_order_relaxed);
-    s.phase.store(mine + 1, std::memory_order_release);
+    s.phase.store(mine + 1);
+    if (s.sleepers.load()) futex_wake(&s.phase);
     return;
   }
-  // A worker whose CPU was taken away holds the others up; after a while give it ours.
+  // A worker whose CPU was taken away holds the others up. To go on spinning would take the CPU from it.
   for (int i = 0; s.phase.load(std::memory_order_acquire) == mine; ++i) {
-    if (i < 4096) relax();
-    else { sched_yield(); i = 2048; }
+    if (i < kSpins) {
+      relax();
+      continue;
+    }
+    s.sleepers.fetch_add(1);
+    while (s.phase.load() == mine) futex_wait(&s.phase, mine);
+    s.sleepers.fetch_sub(1);
   }
 }
 
@@ -196,8 +205,9 @@ void pool_run(Pool* p, Task task, void* data, uint8_t* scratch, int64_t scratch_
   leave_worker_cpus(p);
   p->publish();
   p->work(0);
-  for (int i = 0; p->finished.load(std::memory_order_acquire) != p->count - 1; ++i) {
-    if (i < 4096) relax();
-    else { sched_yield(); i = 2048; }
-  }
+  const uint32_t others = uint32_t(p->count - 1);
+  for (int i = 0; i < kSpins && p->finished.load(std::memory_order_acquire) != others; ++i) relax();
+  p->caller_sleeps.store(true);
+  for (uint32_t done; (done = p->finished.load()) != others;) futex_wait(&p->finished, done);
+  p->caller_sleeps.store(false);
 }

@@ -20,6 +20,7 @@ struct alignas(64) Shared {
   alignas(64) std::atomic<int> next{0};
   alignas(64) std::atomic<int> arrived{0};
   alignas(64) std::atomic<uint32_t> phase{0};
+  alignas(64) std::atomic<int> sleepers{0};
 };
 
 using Task = void (*)(void* data, Worker& worker);

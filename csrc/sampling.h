@@ -39,12 +39,19 @@ inline int nucleus(const DrutCandidate* c, int n, float p, float total) {
   return n;
 }
 
-// Fills r.candidates with the ids of r.z that survive the filters and returns how many. r.z_maxima is a scan's.
+// The maximum of 64 values.
+inline float block_top(const float* x) {
+  return vmaximum(vmax(vmax(vload(x), vload(x + 16)), vmax(vload(x + 32), vload(x + 48))));
+}
+
+// Fills r.candidates with the ids of r.z that survive the filters and returns how many.
 inline int filter(const SampleParams& s, int vocab, float top, const SampleRoom& r) {
   DrutCandidate* c = r.candidates;
   float total = exp_weights(r.z, vocab, top, r.w);
   int n = 0;
   if (s.top_k > 0 && s.top_k < vocab) {
+    bool finite;
+    scan(r.z, vocab, r.z_maxima, &finite);
     n = largest(r.z, vocab, s.top_k, r.z_maxima, r.copy, c);
     total = 0.0f;
     for (int i = 0; i < n; ++i) {
@@ -55,8 +62,12 @@ inline int filter(const SampleParams& s, int vocab, float top, const SampleRoom&
     // Ids lighter than this weigh together less than what the nucleus may leave out.
     float floor = s.top_p < 1.0f ? (1.0f - s.top_p) * total / float(vocab) : 0.0f;
     floor = floor > s.min_p ? floor : s.min_p;
-    for (int i = 0; i < vocab; ++i)
-      if (r.w[i] >= floor) c[n++] = {r.z[i], r.w[i], i};
+    for (int begin = 0; begin < vocab; begin += 64) {
+      int end = begin + 64 < vocab ? begin + 64 : vocab;
+      if (end - begin == 64 && block_top(r.w + begin) < floor) continue;
+      for (int i = begin; i < end; ++i)
+        if (r.w[i] >= floor) c[n++] = {r.z[i], r.w[i], i};
+    }
     if (s.top_p < 1.0f) drut_sort_candidates(c, n);
   }
   if (s.top_p < 1.0f) n = nucleus(c, n, s.top_p, total);
@@ -75,8 +86,7 @@ inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, co
   int winner = 0;
   for (int begin = 0; begin < n; begin += 64) {
     const float* x = z + begin;
-    V most = vmax(vmax(vload(x), vload(x + 16)), vmax(vload(x + 32), vload(x + 48)));
-    if (vmaximum(most) < bound - slack - 17.0f) continue;
+    if (block_top(x) < bound - slack - 17.0f) continue;
     V lead_most = vset(-1.0f);
     uint32_t word[64];
     float short_of_one[64];  // 1 - u
@@ -103,8 +113,8 @@ inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, co
 // are a scan's.
 inline bool choose(const float* logits, int vocab, float top, const Step& step, int i, const SampleRoom& r, int* token) {
   const float *l = logits, *maxima = r.maxima;
-  bool finite;
   if (step.edit_count[i]) {
+    bool finite;
     memcpy(r.z, logits, size_t(vocab) * 4);
     edit(step, i, r.z);
     top = scan(r.z, vocab, r.z_maxima, &finite);
@@ -122,7 +132,6 @@ inline bool choose(const float* logits, int vocab, float top, const Step& step, 
   bool filtered = (p.top_k > 0 && p.top_k < vocab) || p.top_p < 1.0f || p.min_p > 0.0f;
   int n = vocab;
   if (filtered) {
-    scan(r.z, vocab, r.z_maxima, &finite);
     n = filter(p, vocab, hot, r);
     for (int j = 0; j < n; ++j) r.z[j] = r.candidates[j].value;
   }
