@@ -10,7 +10,19 @@ from drut.formats.decode import split
 from drut.kernels.native import library
 from drut.kernels.numpy.numbers import quantize, round_bf16
 from tests.kernels.conftest import Native
-from tests.kernels.rig import F32, FLOATS, QUANTS, Draw, Ran, Stored, assert_same_bits, floats, head_plan, project, random_matrix
+from tests.kernels.rig import (
+    F32,
+    FLOATS,
+    QUANTS,
+    Draw,
+    Ran,
+    Stored,
+    assert_same_bits,
+    floats,
+    head_plan,
+    project,
+    random_matrix,
+)
 
 
 def fma(a: float, b: float, c: float) -> float:
@@ -60,7 +72,8 @@ def test_products(native: Native, isa: str, name: str) -> None:
 def test_rms_norm(native: Native, isa: str) -> None:
     """Squares in 16 lanes, lanes folded in halves, one division, two products."""
     rng = np.random.default_rng(12)
-    x, weight, eps = rng.standard_normal(48).astype(np.float32), rng.standard_normal(48).astype(np.float32), np.float32(1e-5)
+    x, weight = rng.standard_normal((2, 48)).astype(np.float32)
+    eps = np.float32(1e-5)
     lanes = np.zeros(16, np.float32)
     for i, value in enumerate(x):
         lanes[i % 16] = fma(value, value, lanes[i % 16])
