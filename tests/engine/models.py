@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from gguf.constants import GGMLQuantizationType
+from gguf.quants import quantize
 
 from drut import Completion
 from tests.cli import tiny
-from tests.model.gguf_writer import gguf
+from tests.golden.as_gguf import metadata, stored
+from tests.model.gguf_writer import Tensor, gguf
 
 
 def write_bytes_model(directory: Path) -> Path:
@@ -37,3 +40,15 @@ def said(answer: Completion, *, scores: bool = True) -> Said:
     """What must be the same from every run: all but the seed of greedy answers, timings and what the cache held."""
     kept: Said = (answer.text, answer.token_ids, answer.finish_reason, answer.index, answer.prompt_tokens)
     return (*kept, answer.logprobs, answer.prompt_logprobs) if scores else kept
+
+
+def write_gguf(name: str, path: Path, matrices: str, embedding: str) -> Path:
+    """The tiny checkpoint `name` as a GGUF file with its matrices and its embedding in these formats."""
+    items = []
+    for tensor, values in stored(name):
+        kind = GGMLQuantizationType[embedding if tensor == "token_embd.weight" else matrices]
+        if values.ndim == 1:
+            kind = GGMLQuantizationType.F32
+        items.append(Tensor(tensor, values.shape[::-1], int(kind), quantize(values, kind).tobytes()))
+    path.write_bytes(gguf(metadata(name), items))
+    return path

@@ -83,15 +83,17 @@ def test_random_schedules(block: int) -> None:
 
 
 def test_a_thousand_steps_take_a_second_or_less() -> None:
-    """Scheduling must cost little beside a step of a real model: here 8 decoding streams, executor included."""
+    """Scheduling must cost little beside a step of a real model: 8 decoding streams, the fake's own work included.
+
+    Counted is the CPU's time, the best of some, so that it holds on a busy machine.
+    """
     engine = make_engine(pages=64)
     for i in range(8):
-        engine.submit([i + 1] * 5, SamplingParams(max_tokens=60, seed=i, ignore_eos=True))
-    step(engine, make_log())
-    rates = []
-    for _ in range(5):
-        started = time.perf_counter()
+        engine.submit([i + 1] * 5, SamplingParams(max_tokens=100, seed=i, ignore_eos=True))
+    seconds = []
+    for _ in range(9):
+        started = time.process_time()
         for _ in range(10):
-            engine.step()
-        rates.append(10 / (time.perf_counter() - started))
-    assert max(rates) > 1000, f"{max(rates):.0f} steps a second"
+            assert len(engine.step()) == 8
+        seconds.append((time.process_time() - started) / 10)
+    assert min(seconds) < 1e-3

@@ -105,8 +105,11 @@ def expected_edits(prompt: Sequence[int], out: list[int], params: SamplingParams
 
 
 class FakeExecutable(Executable):
-    def __init__(self, memory: np.ndarray) -> None:
+    def __init__(self, memory: np.ndarray, samples: int) -> None:
         self.slots = memory.view(np.uint64).reshape(-1)  # one word a slot
+        tops = (samples, MAX_TOP_LOGPROBS)
+        self.out = StepOutput(np.zeros(samples, np.int32), np.ones(samples, np.bool_), np.zeros(samples, np.float32),
+                              np.zeros(samples, np.int32), np.zeros(tops, np.int32), np.zeros(tops, np.float32))
         self.relay = np.zeros(1 << 12, np.int32)
         self.steps = self.rows = 0
 
@@ -117,8 +120,8 @@ class FakeExecutable(Executable):
         for s in range(step.seqs):
             self._sequence(step, s, seen)
         n = step.samples
-        out = StepOutput(np.zeros(n, np.int32), np.ones(n, np.bool_), np.zeros(n, np.float32), np.zeros(n, np.int32),
-                         np.full((n, MAX_TOP_LOGPROBS), -1, np.int32), np.zeros((n, MAX_TOP_LOGPROBS), np.float32))
+        out = StepOutput(*(field[:n] for field in self.out))
+        out.top_ids[:] = -1
         for i in range(n):
             self._sample(step, i, seen[int(step["sample_row"][i])], out)
         return out
@@ -174,7 +177,7 @@ class FakeBackend(Backend):
     vector = pool = matrix
 
     def load(self, plan, pool, limits) -> FakeExecutable:
-        return FakeExecutable(pool)
+        return FakeExecutable(pool, limits.samples)
 
     def close(self) -> None:
         pass

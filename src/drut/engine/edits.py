@@ -22,7 +22,6 @@ class EditTable:
         self._bias = {int(i): float(b) for i, b in (params.logit_bias or {}).items()}
         self._ends = tuple(ends) if params.min_tokens > 0 else ()
         self._seen = dict.fromkeys(prompt, 0) if self._penal else {}
-        self._outputs = 0
         self._kept: Edits | None = None
 
     @property
@@ -32,11 +31,8 @@ class EditTable:
 
     def push(self, token: int) -> None:
         """Counts a token of the output."""
-        self._outputs += 1
         if self._penal:
             self._seen[token] = self._seen.get(token, 0) + 1
-            self._kept = None
-        elif self._outputs == self._params.min_tokens:
             self._kept = None
 
     def edits(self, outputs: int) -> Edits | None:
