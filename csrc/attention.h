@@ -127,8 +127,12 @@ DRUT_UNROLL
   }
 }
 
-// One chunk for R rows that all see some of it, merged into their running state.
-template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, float scale, Combo* c) {
+// What one chunk gives one (row, head): maximum, sum, and from kPartialHead on the accumulator.
+constexpr int kPartialHead = 16;
+inline int partial_floats(int head_dim) { return kPartialHead + head_dim; }
+
+// One chunk for R rows that all see some of it; partial[r] takes row r's share.
+template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, float scale, const Combo* c, float* const* partial) {
   alignas(64) float s[kTile][kChunk];
   int start = chunk * kChunk, tokens[kTile], longest = 0, shortest = kChunk;
   for (int r = 0; r < R; ++r) {
@@ -139,61 +143,71 @@ template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, floa
   }
   int first_page = start / kPage, page_count = (longest + kPage - 1) / kPage;
   chunk_scores<Kv, R>(h, first_page, page_count, scale, c, s);
-  V old_share[R], new_share[R];
-  for (int r = 0; r < R; ++r) {
-    float maximum, sum;
-    chunk_softmax<Kv>(s[r], (tokens[r] + kPage - 1) / kPage, &maximum, &sum);
-    if (chunk == 0) {
-      c[r].maximum = maximum;
-      c[r].sum = sum;
-      continue;
-    }
-    float top = c[r].maximum > maximum ? c[r].maximum : maximum;
-    float a = sexp(c[r].maximum - top), b = sexp(maximum - top);
-    c[r].maximum = top;
-    c[r].sum = num::fma(c[r].sum, a, sum * b);
-    old_share[r] = vset(a);
-    new_share[r] = vset(b);
-  }
+  for (int r = 0; r < R; ++r) chunk_softmax<Kv>(s[r], (tokens[r] + kPage - 1) / kPage, partial[r], partial[r] + 1);
   for (int d = 0; d < h.head_dim; d += 16) {
     V acc[R];
     chunk_values<Kv, R>(h, first_page, tokens, shortest / 2, s, d, acc);
-    for (int r = 0; r < R; ++r) {
-      if (chunk) acc[r] = vfma(vload(c[r].acc + d), old_share[r], vmul(acc[r], new_share[r]));
-      vstore(c[r].acc + d, acc[r]);
-    }
+    for (int r = 0; r < R; ++r) vstore(partial[r] + kPartialHead + d, acc[r]);
   }
 }
 
-template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale, Combo* c, int count) {
+template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int count, float* const* partial) {
   switch (count) {
-    case 1: return attend_chunk<Kv, 1>(h, chunk, scale, c);
-    case 2: return attend_chunk<Kv, 2>(h, chunk, scale, c);
-    case 3: return attend_chunk<Kv, 3>(h, chunk, scale, c);
-    case 4: return attend_chunk<Kv, 4>(h, chunk, scale, c);
-    case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c);
-    case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c);
-    case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c);
-    default: return attend_chunk<Kv, 8>(h, chunk, scale, c);
+    case 1: return attend_chunk<Kv, 1>(h, chunk, scale, c, partial);
+    case 2: return attend_chunk<Kv, 2>(h, chunk, scale, c, partial);
+    case 3: return attend_chunk<Kv, 3>(h, chunk, scale, c, partial);
+    case 4: return attend_chunk<Kv, 4>(h, chunk, scale, c, partial);
+    case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c, partial);
+    case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c, partial);
+    case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c, partial);
+    default: return attend_chunk<Kv, 8>(h, chunk, scale, c, partial);
   }
 }
 
-// `count` (row, head) pairs of one sequence and KV head, lengths ascending.
+// The next chunk's share of a row joins what the chunks before it gave.
+inline void absorb(Combo* c, const float* partial, bool first, int head_dim) {
+  const float maximum = partial[0], sum = partial[1], *acc = partial + kPartialHead;
+  if (first) {
+    c->maximum = maximum;
+    c->sum = sum;
+    memcpy(c->acc, acc, size_t(head_dim) * 4);
+    return;
+  }
+  float top = c->maximum > maximum ? c->maximum : maximum;
+  float a = sexp(c->maximum - top), b = sexp(maximum - top);
+  c->maximum = top;
+  c->sum = num::fma(c->sum, a, sum * b);
+  for (int d = 0; d < head_dim; d += 16) vstore(c->acc + d, vfma(vload(c->acc + d), vset(a), vmul(vload(acc + d), vset(b))));
+}
+
+inline void finish(const Combo& c, int head_dim) {
+  V inverse = vset(1.0f / c.sum);
+  for (int d = 0; d < head_dim; d += 16) vstore(c.out + d, vmul(vload(c.acc + d), inverse));
+}
+
+// The rows of `count` (row, head) pairs, lengths ascending, that see some of `chunk`, tile by tile.
+// share(first, partials) is called with the pairs' index and where their shares lie once they are computed.
+template <class Kv, class Where, class Share>
+void attend_rows(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int count, Where where, Share share) {
+  int first = 0;
+  while (first < count && c[first].length <= chunk * kChunk) ++first;
+  for (int left = count - first, tiles = (left + kTile - 1) / kTile; left > 0; --tiles) {
+    int rows = (left + tiles - 1) / tiles, at = count - left;
+    float* partial[kTile];
+    for (int r = 0; r < rows; ++r) partial[r] = where(at + r, r);
+    attend_tile<Kv>(h, chunk, scale, c + at, rows, partial);
+    for (int r = 0; r < rows; ++r) share(at + r, partial[r]);
+    left -= rows;
+  }
+}
+
+// `count` (row, head) pairs of one sequence and KV head, lengths ascending, over all their chunks.
 template <class Kv> void attend(const Heads<Kv>& h, float scale, Combo* c, int count) {
-  int longest = c[count - 1].length;
-  for (int chunk = 0; chunk * kChunk < longest; ++chunk) {
-    int first = 0;
-    while (c[first].length <= chunk * kChunk) ++first;
-    for (int left = count - first, tiles = (left + kTile - 1) / kTile; left > 0; --tiles) {
-      int rows = (left + tiles - 1) / tiles;
-      attend_tile<Kv>(h, chunk, scale, c + count - left, rows);
-      left -= rows;
-    }
-  }
-  for (int i = 0; i < count; ++i) {
-    V inverse = vset(1.0f / c[i].sum);
-    for (int d = 0; d < h.head_dim; d += 16) vstore(c[i].out + d, vmul(vload(c[i].acc + d), inverse));
-  }
+  alignas(64) float room[kTile][kPartialHead + kMaxHeadDim];
+  for (int chunk = 0; chunk * kChunk < c[count - 1].length; ++chunk)
+    attend_rows<Kv>(h, chunk, scale, c, count, [&](int, int r) { return room[r]; },
+                    [&](int i, const float* partial) { absorb(c + i, partial, chunk == 0, h.head_dim); });
+  for (int i = 0; i < count; ++i) finish(c[i], h.head_dim);
 }
 
 }  // namespace

@@ -100,34 +100,102 @@ void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
 // Rows of one sequence that share a unit: enough (row, head) pairs to reuse each load of K and V.
 inline int unit_rows(int group) { return group >= kMaxCombos / 2 ? 1 : kMaxCombos / 2 / group; }
 
-template <class Kv> void attend_unit(const DrutAttention& o, const DrutContext& c, const Step& s, int seq, int first, int rows, int kv_head, Combo* combos) {
-  int group = o.heads / o.kv_heads;
-  Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + int64_t(kv_head) * 2 * kPage * o.head_dim * int64_t(sizeof(typename Kv::Element)),
-              s.blocks + s.table[seq], o.head_dim};
-  for (int i = 0; i < rows * group; ++i) {
-    int row = first + i / group, head = kv_head * group + i % group;
+// How a step's attention is cut: by sequence, block of rows, KV head, and where a sequence has several chunks also by
+// chunk. Then the shares of the chunks are kept in shared memory and joined after a sync, in ascending order.
+struct AttentionCut {
+  const Step& s;
+  int block, group, kv_heads;
+  bool by_chunk;
+
+  int blocks(int q) const { return (s.row_count[q] + block - 1) / block; }
+  int chunks(int q) const { return by_chunk ? (s.length[q] + kChunk - 1) / kChunk : 1; }
+  int pairs(int q) const { return (s.row_count[q] < block ? s.row_count[q] : block) * group; }
+  int units(int q) const { return blocks(q) * kv_heads * chunks(q); }
+  int64_t shares(int q) const { return chunks(q) > 1 ? int64_t(units(q)) * pairs(q) : 0; }
+  int64_t all_shares() const {
+    int64_t n = 0;
+    for (int q = 0; q < s.seqs; ++q) n += shares(q);
+    return n;
+  }
+};
+
+// Finds the sequence of units that ascend.
+struct UnitWalk {
+  const AttentionCut& cut;
+  int seq = 0, before = 0;
+  int64_t shares_before = 0;
+  void find(int unit) {
+    for (int n; unit - before >= (n = cut.units(seq)); ++seq) {
+      before += n;
+      shares_before += cut.shares(seq);
+    }
+  }
+};
+
+// The (row, head) pairs of one block of rows and KV head; returns how many.
+inline int gather(const DrutAttention& o, const AttentionCut& cut, int seq, int block, int kv_head, Combo* combos) {
+  const Step& s = cut.s;
+  int first = s.first_row[seq] + block * cut.block, rows = s.first_row[seq] + s.row_count[seq] - first;
+  if (rows > cut.block) rows = cut.block;
+  for (int i = 0; i < rows * cut.group; ++i) {
+    int row = first + i / cut.group, head = kv_head * cut.group + i % cut.group;
     combos[i].q = o.q + int64_t(row) * o.q_stride + head * o.head_dim;
     combos[i].out = o.out + int64_t(row) * o.out_stride + head * o.head_dim;
     combos[i].length = s.position[row] + 1;
   }
-  attend<Kv>(h, o.scale, combos, rows * group);
+  return rows * cut.group;
+}
+
+template <class Kv> void attend_units(const DrutAttention& o, const DrutContext& c, const AttentionCut& cut, Worker& w) {
+  const Step& s = cut.s;
+  Combo* combos = reinterpret_cast<Combo*>(w.scratch);
+  float* shares = reinterpret_cast<float*>(c.acts);
+  const int stride = partial_floats(o.head_dim);
+  int total = 0;
+  for (int q = 0; q < s.seqs; ++q) total += cut.units(q);
+  UnitWalk walk{cut};
+  w.share(total, [&](int unit) {
+    walk.find(unit);
+    int q = walk.seq, u = unit - walk.before, chunks = cut.chunks(q), chunk = u % chunks, cell = u / chunks;
+    int kv_head = cell % o.kv_heads, count = gather(o, cut, q, cell / o.kv_heads, kv_head, combos);
+    Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + int64_t(kv_head) * 2 * kPage * o.head_dim * int64_t(sizeof(typename Kv::Element)),
+                s.blocks + s.table[q], o.head_dim};
+    if (chunks == 1) return attend<Kv>(h, o.scale, combos, count);
+    float* mine = shares + (walk.shares_before + int64_t(u) * cut.pairs(q)) * stride;
+    attend_rows<Kv>(h, chunk, o.scale, combos, count, [&](int i, int) { return mine + int64_t(i) * stride; }, [](int, const float*) {});
+  });
+  w.sync();
+  if (!cut.all_shares()) return;
+  int cells = 0;
+  for (int q = 0; q < s.seqs; ++q) cells += cut.units(q) / cut.chunks(q);
+  w.share(cells, [&](int cell) {
+    int q = 0, before = 0;
+    int64_t shares_before = 0;
+    for (int n; cell - before >= (n = cut.units(q) / cut.chunks(q)); ++q) {
+      before += n;
+      shares_before += cut.shares(q);
+    }
+    int chunks = cut.chunks(q), u = cell - before, pairs = cut.pairs(q);
+    if (chunks == 1) return;
+    int count = gather(o, cut, q, u / o.kv_heads, u % o.kv_heads, combos);
+    const float* theirs = shares + (shares_before + int64_t(u) * chunks * pairs) * stride;
+    for (int i = 0; i < count; ++i) {
+      for (int chunk = 0; chunk * kChunk < combos[i].length; ++chunk)
+        absorb(combos + i, theirs + (int64_t(chunk) * pairs + i) * stride, chunk == 0, o.head_dim);
+      finish(combos[i], o.head_dim);
+    }
+  });
+  w.sync();
 }
 
 void attention(const DrutAttention& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  int block = unit_rows(o.heads / o.kv_heads), units = 0;
-  for (int q = 0; q < s.seqs; ++q) units += (s.row_count[q] + block - 1) / block;
-  Combo* combos = reinterpret_cast<Combo*>(w.scratch);
-  int seq = 0, before = 0;  // units of a worker ascend, so the search goes on from the last one
-  w.share(units * o.kv_heads, [&](int unit) {
-    int u = unit / o.kv_heads, kv_head = unit % o.kv_heads;
-    for (int n; u - before >= (n = (s.row_count[seq] + block - 1) / block); ++seq) before += n;
-    int first = s.first_row[seq] + (u - before) * block, end = s.first_row[seq] + s.row_count[seq];
-    int rows = end - first < block ? end - first : block;
-    if (o.kv_dtype == kKvBf16) attend_unit<KvBf16>(o, c, s, seq, first, rows, kv_head, combos);
-    else attend_unit<KvFp32>(o, c, s, seq, first, rows, kv_head, combos);
-  });
-  w.sync();
+  int group = o.heads / o.kv_heads;
+  AttentionCut cut{s, unit_rows(group), group, o.kv_heads, w.count > 1};
+  // Many rows at depth have more shares than room, and enough units without.
+  if (cut.all_shares() * partial_floats(o.head_dim) * 4 > c.acts_bytes) cut.by_chunk = false;
+  if (o.kv_dtype == kKvBf16) attend_units<KvBf16>(o, c, cut, w);
+  else attend_units<KvFp32>(o, c, cut, w);
 }
 
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {

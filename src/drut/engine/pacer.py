@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-STALL = 2.0  # a step with prompt tokens may take this many times a step without
-LEAST = 16  # prompt tokens that always may
+STALL = 1.7  # a step with prompt tokens may take this many times a step without
+LEAST = 4  # prompt tokens that always may
 WEIGHT = 0.2  # of a new measurement in the running means
 
 
