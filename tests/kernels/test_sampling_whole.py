@@ -310,12 +310,14 @@ def test_replaying_thirty_empty_layers_takes_microseconds(native: Native, thread
     out = executable.run(step)
     before = [field.copy() for field in out]
     out.logprobs[:] = 1.0  # what an emptied operation must not touch
-    seconds = []
-    for _ in range(300):
+    best = np.inf
+    for _ in range(300):  # other work on the machine may disturb some
         started = time.perf_counter()
         executable.run_empty(step)
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 100e-6
+        best = min(best, time.perf_counter() - started)
+        if best < 100e-6:
+            break
+    assert best < 100e-6
     assert out.logprobs[0] == 1.0
     for field, expected in zip(executable.run(step), before, strict=True):
         assert field.tolist() == expected.tolist()
