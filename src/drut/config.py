@@ -36,7 +36,7 @@ class EngineConfig:
         None, "most prompt tokens of a request in a step; 0: whole prompts (default: as many as stall no stream)",
         type=int, least=0, most=1 << 20)
     policy: str = setting("fcfs", "who is admitted next", choices=("fcfs", "priority", "longest-prefix"))
-    overlap: bool = setting(False, "schedule and detokenize while a step runs", type=bool)
+    overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool)
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
                                   env="DRUT_THREADS", least=1, most=1024)
     backend: str = setting("auto", "who computes; auto takes native where it is built", env="DRUT_BACKEND",

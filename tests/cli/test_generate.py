@@ -24,6 +24,8 @@ JSON_KEYS = {
     "cached_tokens",
     "completion_tokens",
     "seed",
+    "index",
+    "why",
     "timings",
 }
 
@@ -122,11 +124,14 @@ def test_a_pipe_that_holds_no_prompt_is_one_line(tiny, capsys, monkeypatch, data
 def test_sampling_flags_are_the_fields_of_sampling_params():
     assert flags() == SamplingParams()
     assert flags(defaults=SamplingParams(temperature=0.5, max_tokens=3)) == SamplingParams(3, 0.5)
-    given = SamplingParams(7, 0.25, 0.5, 4, 0.125, 11, ("x", "y"))
-    argv = "--max-tokens 7 --temperature .25 --top-p .5 --top-k 4 --min-p .125 --seed 11 --stop x --stop y"
+    given = SamplingParams(7, 0.25, 0.5, 4, 0.125, 11, stop=("x", "y"), min_tokens=2, repetition_penalty=1.5,
+                           presence_penalty=0.5, frequency_penalty=-0.5)
+    argv = ("--max-tokens 7 --temperature .25 --top-p .5 --top-k 4 --min-p .125 --seed 11 --stop x --stop y "
+            "--min-tokens 2 --repetition-penalty 1.5 --presence-penalty .5 --frequency-penalty -.5")
     assert flags(*argv.split()) == given
     untold = {f.name for f in fields(given) if getattr(given, f.name) == getattr(SamplingParams(), f.name)}
-    assert untold == {"ignore_eos"}  # every other field has a flag, which this test gives
+    # Every other field has a flag, which this test gives.
+    assert untold == {"ignore_eos", "n", "stop_token_ids", "logit_bias", "logprobs", "prompt_logprobs"}
 
 
 def test_a_model_s_words_cannot_steer_a_terminal(monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from drut import LLM, Chunk, Completion, SamplingParams
 from drut.errors import RequestError
 from tests.engine.models import said, write_bytes_model
+from tests.engine.testbed import VOCAB, finish_all, make_engine
 
 PROMPTS = ["hello", "a", "the quick brown fox jumps over the lazy dog, twice"]
 GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
@@ -281,3 +282,12 @@ def test_a_request_says_why_it_took_its_time(llm: LLM) -> None:
     assert answer.why["preemptions"] == 0
     assert 0 < answer.timings["ttft_s"] < 10
     assert answer.timings["decode_tokens_per_s"] > 0
+
+
+def test_an_end_id_the_model_has_no_logits_for_is_no_end() -> None:
+    """A tokenizer may name more ids than its model has; held back for `min_tokens` they would reach past the logits."""
+    engine = make_engine(eos=frozenset({7, VOCAB, VOCAB + 5}))
+    assert engine.eos_ids == {7}
+    engine.submit([1, 2, 3], SamplingParams(max_tokens=4, min_tokens=2))
+    finish_all(engine)
+    engine.close()

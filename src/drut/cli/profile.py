@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from drut.cli.opening import add_model, open_llm
@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from drut.plan.roof import keep
 
     batches = _batches(args.batch)
-    with open_llm(args.model, from_flags(args)) as llm:
+    config = replace(from_flags(args), overlap=False)  # a step's time is told apart only where it runs alone
+    with open_llm(args.model, config) as llm:
         most = min(llm.room - 1, llm.config.max_batch_tokens)
         if not 1 <= args.prompt_tokens <= most:
             raise RequestError(f"--prompt-tokens must be from 1 to {most}, not {args.prompt_tokens}")

@@ -21,6 +21,10 @@ _FLAGS = {
     "top_p": _Flag(float, "P", "draw from the fewest likeliest tokens that have probability P together"),
     "min_p": _Flag(float, "P", "draw from tokens at least P times as likely as the likeliest"),
     "seed": _Flag(int, "S", "the same seed draws the same answer"),
+    "min_tokens": _Flag(int, "N", "tokens before which the answer does not end"),
+    "repetition_penalty": _Flag(float, "R", "above 1 makes what was said or asked less likely; 1 for none"),
+    "presence_penalty": _Flag(float, "P", "taken from the logits of what was said"),
+    "frequency_penalty": _Flag(float, "F", "the same, times how often it was said"),
     "stop": _Flag(str, "TEXT", "end the answer before TEXT; may be given several times"),
 }
 

@@ -50,7 +50,9 @@ class Engine:
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
                  overlap: bool = False) -> None:
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
-        self.vocab, self.context, self.eos_ids, self.overlap = vocab, context, eos_ids, overlap
+        self.vocab, self.context, self.overlap = vocab, context, overlap
+        # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
+        self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
         self._flight: Flight | None = None
         self._arrivals = 0
 
