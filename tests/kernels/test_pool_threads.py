@@ -40,8 +40,9 @@ def threads_become(count: int) -> bool:
     return False
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def memory() -> list[int]:
+    """Mapped and resident bytes."""
+    return [int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in Path("/proc/self/statm").read_text().split()[:2]]
 
 
 def test_idle_workers_sleep() -> None:
@@ -65,11 +66,12 @@ def test_pools_come_and_go_without_a_trace() -> None:
 
     alive = threads()
     churn(20)
-    files, memory = open_files(), resident_bytes()
+    files, (mapped, resident) = open_files(), memory()
     churn(150)
     assert threads_become(alive)
     assert open_files() == files
-    assert resident_bytes() - memory < 4 << 20
+    assert memory()[0] - mapped < 300 << 20  # a stack is 8 MiB, and a thread nobody joined keeps it
+    assert memory()[1] - resident < 4 << 20
 
 
 def test_a_pool_that_never_worked_ends() -> None:
@@ -95,7 +97,7 @@ def test_workers_keep_in_step() -> None:
     """Many short runs by more workers than CPUs: none is lost, none runs twice."""
     backend = NativeBackend(5)
     expected = work(backend)
-    for _ in range(100):
+    for _ in range(50):
         assert (work(backend) == expected).all()
     backend.close()
 
