@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from drut.errors import UnsupportedError
 from drut.observe.ledger import Peaks
@@ -24,7 +25,7 @@ def bandwidth(read: Figures, working_set: int) -> float:
     sizes = sorted(read)
     if working_set <= sizes[0]:
         return read[sizes[0]]
-    for small, large in zip(sizes, sizes[1:], strict=False):
+    for small, large in pairwise(sizes):
         if working_set <= large:
             part = (working_set - small) / (large - small)
             return 1 / ((1 - part) / read[small] + part / read[large])

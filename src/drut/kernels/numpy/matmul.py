@@ -16,7 +16,7 @@ from drut.kernels.weight import PAD, padded
 
 @dataclass(frozen=True, eq=False)
 class NumpyMatrix:
-    """Quantized: codes (groups, 16 or 32, n padded) int8, scales and minima (groups, n padded). Float: floats (n, k)."""
+    """Quantized: codes (parts, 16 or 32, n padded) int8, scales and minima (parts, n padded). Float: (n, k)."""
 
     n: int
     k: int
