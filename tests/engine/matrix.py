@@ -54,7 +54,8 @@ def company(sizes: Sizes) -> list[Ask]:
     for i in range(sizes.company):
         length = dice.randrange(1, sizes.company_tokens)
         common = text(dice.choice(sizes.subjects), max(sizes.subjects), vocab)[: length - 1 if i % 3 == 0 else 0]
-        asks.append(Ask((*common, *text(100 + i, length - len(common), vocab)), random_params(dice, sizes.answer, vocab)))
+        prompt = (*common, *text(100 + i, length - len(common), vocab))
+        asks.append(Ask(prompt, random_params(dice, sizes.answer, vocab)))
     return asks
 
 
@@ -77,8 +78,8 @@ class Reference:
 
     def __init__(self, model: str | Path, **settings: Any) -> None:
         """`settings` name the numerics: KV format, backend, instruction set."""
-        self._llm = LLM(model, max_seqs=1, chunk_tokens=0, prefix_cache=False, execution="eager", threads=1, overlap=False,
-                        **settings)
+        self._llm = LLM(model, max_seqs=1, chunk_tokens=0, prefix_cache=False, execution="eager", threads=1,
+                        overlap=False, **settings)
         self._known: dict[tuple[Ask, int], list[Completion]] = {}
 
     @property
@@ -173,6 +174,6 @@ def run_matrix(model: str | Path, factors: Factors, sizes: Sizes, reference: Ref
         if found:
             failed.append((row, f"{len(found)} requests differ, the first: {found[0]}"))
     if failed:
-        common = suspects(rows, [row for row, _ in failed]) or ["no single pair"]
-        lines = [f"{row}\n    {what}" for row, what in failed]
-        raise AssertionError("\n  ".join([f"{len(failed)} of {len(rows)} runs differ; suspects: {', '.join(common)}", *lines]))
+        named = ", ".join(suspects(rows, [row for row, _ in failed]))
+        head = f"{len(failed)} of {len(rows)} runs differ; suspects: {named}"
+        raise AssertionError("\n  ".join([head, *(f"{row}\n    {what}" for row, what in failed)]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 Factors = Mapping[str, Sequence[object]]
@@ -45,17 +46,18 @@ def _grow(factors: Factors, missing: set[Pair], dice: random.Random) -> Row:
     return {name: row[name] for name in factors}
 
 
-def suspects(rows: Iterable[Row], failed: Iterable[Row]) -> list[str]:
-    """What every failing row has and no passing row has: single values if there are any, else pairs."""
-    bad = list(failed)
-    good = [row for row in rows if row not in bad]
-    if not bad:
+def suspects(rows: Sequence[Row], failed: Sequence[Row]) -> list[str]:
+    """The settings that go with failing: values that all failing rows have and no other does, if there are any; else
+    the pairs in the most failing rows, and of those the ones in the fewest passing rows."""
+    if not failed:
         return []
-    values = set.intersection(*(set(row.items()) for row in bad)) - {item for row in good for item in row.items()}
+    passed = [row for row in rows if row not in failed]
+    values = set.intersection(*(set(row.items()) for row in failed)) - {item for row in passed for item in row.items()}
     if values:
         return sorted(_shown(frozenset({value})) for value in values)
-    common = set.intersection(*map(pairs_of, bad)).difference(*map(pairs_of, good))
-    return sorted(map(_shown, common))
+    bad, good = (Counter(pair for row in group for pair in pairs_of(row)) for group in (failed, passed))
+    best = max((count, -good[pair]) for pair, count in bad.items())
+    return sorted(_shown(pair) for pair, count in bad.items() if (count, -good[pair]) == best)
 
 
 def _shown(settings: Pair) -> str:

@@ -37,3 +37,10 @@ def test_a_failing_value_is_named_alone() -> None:
     rows = all_pairs(FACTORS)
     assert suspects(rows, [row for row in rows if row["d"] == 9]) == ["d=9"]
     assert suspects(rows, []) == []
+
+
+def test_a_pair_that_fails_only_with_a_third_setting_is_named() -> None:
+    rows = all_pairs(FACTORS)
+    failed = [row for row in rows if row["b"] == "x" and row["c"] and row["a"] != 3]
+    assert 1 < len(failed) < len([row for row in rows if row["b"] == "x" and row["c"]])
+    assert suspects(rows, failed) == ["b=x x c=True"]

@@ -64,7 +64,8 @@ def random_settings(dice: random.Random, model: Model) -> dict[str, object]:
         "max_seqs": dice.choice([1, 3, 8, 40]), "chunk_tokens": dice.choice([None, 0, 1, 7, 40]),
         "policy": dice.choice(["fcfs", "priority", "longest-prefix"]), "prefix_cache": dice.random() < 0.8,
         "overlap": dice.random() < 0.5, "force_preempt": dice.choice([0.0, 0.0, 0.3]), "isa": dice.choice(ISAS),
-        "threads": dice.choice([1, 1, 2, 3]), "execution": dice.choice(["eager", "replay"]), "debug_kv": dice.random() < 0.5}
+        "threads": dice.choice([1, 1, 2, 3]), "execution": dice.choice(["eager", "replay"]),
+        "debug_kv": dice.random() < 0.5}
 
 
 def serve(llm: LLM, asks: list[Ask], dice: random.Random) -> list[list[Answer]]:
@@ -74,7 +75,8 @@ def serve(llm: LLM, asks: list[Ask], dice: random.Random) -> list[list[Answer]]:
     while waiting or llm.engine.busy:
         if waiting and dice.random() < 0.5:
             ask = waiting.pop()
-            answers.insert(0, llm.submit(ask.prompt, ask.params, priority=dice.randrange(3), salt=dice.choice(["", "s"])))
+            rank, salt = dice.randrange(3), dice.choice(["", "s"])
+            answers.insert(0, llm.submit(ask.prompt, ask.params, priority=rank, salt=salt))
         by_request = {a.request: a for choices in answers for a in choices}
         for update in llm.engine.step():
             if by_request[update.request].push(update):
