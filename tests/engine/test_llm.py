@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from drut import LLM, Chunk, Completion, SamplingParams
+from drut.cache.pool import KvCorruptionError
 from drut.errors import RequestError
 from tests.engine.models import said, write_bytes_model
 from tests.engine.testbed import VOCAB, finish_all, make_engine
@@ -291,3 +293,30 @@ def test_an_end_id_the_model_has_no_logits_for_is_no_end() -> None:
     engine.submit([1, 2, 3], SamplingParams(max_tokens=4, min_tokens=2))
     finish_all(engine)
     engine.close()
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_flipped_byte_in_a_cached_page_is_noticed(tmp_path: Path, overlap: bool) -> None:
+    with LLM(write_bytes_model(tmp_path), threads=1, debug_kv=True, overlap=overlap) as llm:
+        one(llm, "x" * 40)
+        cache = llm.engine.cache
+        page = next(cache.tree.walk("", [ord("x")] * 16, 1)).page
+        one(llm, "x" * 40)
+        cache.pool.memory[page, 3] ^= 1
+        with pytest.raises(KvCorruptionError, match=f"the bytes of page {page} changed"):
+            one(llm, "x" * 40)
+        assert not llm.engine.busy
+
+
+def test_the_environment_switches_debugging_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_bytes_model(tmp_path)
+    with LLM(path, threads=1) as llm:
+        plain = one(llm, "hello")
+        assert llm.engine.cache.pool.canary is None
+    monkeypatch.setenv("DRUT_DEBUG_KV", "1")
+    monkeypatch.setenv("DRUT_FORCE_PREEMPT", "1.0")
+    with LLM(path, threads=1) as llm:
+        preempted = one(llm, "hello")
+        assert llm.engine.cache.pool.canary is not None
+    assert preempted.why["preemptions"] > 5
+    assert said(preempted) == said(plain)

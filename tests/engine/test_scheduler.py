@@ -113,6 +113,26 @@ def test_reasons_for_waiting_show() -> None:
     check_idle(engine)
 
 
+def test_those_that_may_be_passed_say_why_too() -> None:
+    engine = make_engine(tokens=16, overlap=True)
+    first, second = engine.submit(text(0, 50), SamplingParams(max_tokens=9, n=2, ignore_eos=True))
+    passing = submit(engine, text(1, 3))
+    engine.step()
+    assert second.why.waited_for == "the first choice computes their prompt"
+    finish_all(engine)
+    assert passing.why.steps > 0
+    again = submit(engine, text(2, 3))
+    for _ in range(2):
+        engine.step()
+    engine.scheduler.preempt(again)
+    engine.step()
+    assert again.why.waited_for == "its last token is on its way"
+    finish_all(engine)
+    for request in (first, second, passing, again):
+        check_answer(engine, request)
+    engine.close()
+
+
 def test_those_behind_one_that_does_not_fit_wait_too() -> None:
     """Or a large request would wait for ever beside a stream of small ones."""
     engine = make_engine(pages=6)

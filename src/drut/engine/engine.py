@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
+from concurrent.futures import wait
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,13 @@ class Engine:
         flight = self.runner.launch(work) if work else None
         if self.overlap:
             flight, self._flight = self._flight, flight
-        return self._process(flight) if flight else []
+        try:
+            return self._process(flight) if flight else []
+        except Exception:
+            if self._flight is not None:  # launched on top of the step that failed, it means nothing
+                wait([self._flight.result])
+                self._flight = None
+            raise
 
     def _process(self, flight: Flight) -> list[Update]:
         out, seconds = flight.result.result()
