@@ -248,3 +248,13 @@ def test_random_use_keeps_the_books(seed: int) -> None:
         cache.release(table)
     cache.clear()
     assert cache.pool.free == cache.pool.total
+
+
+def test_looking_up_with_no_prefix_cache_leaves_no_trace_of_a_salt() -> None:
+    cache = make_cache(prefix_cache=False)
+    for salt in map(str, range(50)):
+        table = BlockTable(salt)
+        cache.attach(table, LONG)
+        cache.count_lookup(table, LONG)
+    assert cache.stats.queried == 50 * len(LONG)
+    assert not cache.tree._roots

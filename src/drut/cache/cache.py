@@ -70,7 +70,7 @@ class KvCache:
         hit = table.shared
         self.stats.queried += len(tokens)
         self.stats.hit += hit * PAGE_TOKENS
-        if hit < (len(tokens) - 1) // PAGE_TOKENS:
+        if self.prefix_cache and hit < (len(tokens) - 1) // PAGE_TOKENS:
             last = table.node or self.tree.root(table.salt)
             if self.tree.was_evicted(last, page_key(tokens, hit)):
                 self.stats.evicted_miss += PAGE_TOKENS
