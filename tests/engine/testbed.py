@@ -8,6 +8,7 @@ order, count or bias shows in the tokens, and `expected` says what they must be.
 from __future__ import annotations
 
 import math
+import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -193,6 +194,18 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, overlap=overlap, canary=watch)
     scheduler = Scheduler(cache, limits, make_policy(policy), Pacer(), force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
+
+
+def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
+    """One request; it does not stop before `max_tokens`."""
+    rank = {key: params.pop(key) for key in ("priority", "salt") if key in params}
+    settings = SamplingParams(**{"max_tokens": 4, "seed": 1, "ignore_eos": True, **params})  # type: ignore[arg-type]
+    return engine.submit(prompt, settings, **rank)[0]  # type: ignore[arg-type]
+
+
+def text(seed: int, tokens: int) -> list[int]:
+    dice = random.Random(seed)
+    return [dice.randrange(VOCAB) for _ in range(tokens)]
 
 
 @dataclass
