@@ -12,6 +12,7 @@
 
 namespace {
 
+constexpr int kAhead = 4;         // pages between a request for memory and its use
 constexpr int kTile = 8;          // (row, head) pairs that share a load of K or V
 constexpr int kMaxCombos = 64;    // (row, head) pairs of one unit of work
 constexpr int kMaxHeadDim = 256;
@@ -66,31 +67,66 @@ template <class Kv> struct Heads {  // where one KV head's pages lie
   const uint8_t* pool;
   int64_t page_bytes, offset;
   const int32_t* blocks;
-  int head_dim;
+  int head_dim, pages;  // pages: of the longest row
   const typename Kv::Element* keys(int page) const {
     return reinterpret_cast<const typename Kv::Element*>(pool + blocks[page] * page_bytes + offset);
   }
   const typename Kv::Element* values(int page) const { return keys(page) + kPage * head_dim; }
+  // Asks for part i (of head_dim / 2) of a page read soon: pages lie apart, where the CPU's own prefetch does not follow.
+  void fetch(int page, int i) const {
+    if (page >= pages) return;
+    constexpr int bytes = 4 * kPage * int(sizeof(typename Kv::Element));
+    const char* part = reinterpret_cast<const char*>(keys(page)) + i * bytes;
+    for (int b = 0; b < bytes; b += 64) __builtin_prefetch(part + b, 0, 2);
+  }
 };
 
-// scores[r][t] = scale * (q_r . k_t) for the chunk's pages; -inf at and past the row's length.
-template <class Kv, int R>
-void chunk_scores(const Heads<Kv>& h, int first_page, int page_count, float scale, const Combo* c, float (*scores)[kChunk]) {
-  for (int p = 0; p < page_count; ++p) {
-    const typename Kv::Element* k = h.keys(first_page + p);
-    V acc[R];
+// What one chunk gives one (row, head): maximum, sum, and from kPartialHead on the accumulator.
+constexpr int kPartialHead = 16;
+inline int partial_floats(int head_dim) { return kPartialHead + head_dim; }
+
+// scores[r][t] = scale * (q_r . k_t) for P pages of the chunk; -inf at and past the row's length.
+template <class Kv, int R, int P>
+void page_scores(const Heads<Kv>& h, int first_page, int page, float scale, const Combo* c, const float (*q)[kMaxHeadDim],
+                 float (*scores)[kChunk], bool fetch) {
+  const typename Kv::Element* k[P];
+  V acc[P][R];
 DRUT_UNROLL
-    for (int r = 0; r < R; ++r) acc[r] = vset(0.0f);
-    for (int i = 0; i < h.head_dim / 2; ++i) {
-      typename Kv::Pair key = Kv::keys(k, i);
+  for (int p = 0; p < P; ++p) {
+    k[p] = h.keys(first_page + page + p);
 DRUT_UNROLL
-      for (int r = 0; r < R; ++r) acc[r] = Kv::dot(acc[r], key, c[r].q, i);
-    }
-    const V hidden = vset(-__builtin_inff());
-    int start = (first_page + p) * kPage;
-DRUT_UNROLL
-    for (int r = 0; r < R; ++r) vstore(&scores[r][p * kPage], vselect_first(c[r].length - start, vmul(acc[r], vset(scale)), hidden));
+    for (int r = 0; r < R; ++r) acc[p][r] = vset(0.0f);
   }
+  for (int i = 0; i < h.head_dim / 2; ++i) {
+    typename Kv::Pair key[P];
+DRUT_UNROLL
+    for (int p = 0; p < P; ++p) {
+      key[p] = Kv::keys(k[p], i);
+      if (fetch) h.fetch(first_page + page + p + kAhead, i);
+    }
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+      for (int p = 0; p < P; ++p) acc[p][r] = Kv::dot(acc[p][r], key[p], q[r], i);
+    }
+  }
+  const V hidden = vset(-__builtin_inff());
+DRUT_UNROLL
+  for (int p = 0; p < P; ++p) {
+    int start = (first_page + page + p) * kPage;
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r)
+      vstore(&scores[r][(page + p) * kPage], vselect_first(c[r].length - start, vmul(acc[p][r], vset(scale)), hidden));
+  }
+}
+
+template <class Kv, int R>
+void chunk_scores(const Heads<Kv>& h, int first_page, int page_count, float scale, const Combo* c, float (*scores)[kChunk], bool fetch) {
+  alignas(64) float q[R][kMaxHeadDim];  // side by side, so that one register leads to all
+  for (int r = 0; r < R; ++r) memcpy(q[r], c[r].q, size_t(h.head_dim) * 4);
+  int page = 0;
+  for (; page + kAbreast <= page_count; page += kAbreast) page_scores<Kv, R, kAbreast>(h, first_page, page, scale, c, q, scores, fetch);
+  for (; page < page_count; ++page) page_scores<Kv, R, 1>(h, first_page, page, scale, c, q, scores, fetch);
 }
 
 // scores become weights exp(s - maximum), rounded as the KV format takes them; returns maximum and sum.
@@ -107,32 +143,49 @@ template <class Kv> void chunk_softmax(float* s, int page_count, float* maximum,
   *sum = vsum(total);
 }
 
-// out[r][d..d+16] += sum over tokens of weight * value: pairs of tokens ascending, in a pair the odd one first.
-template <class Kv, int R>
-void chunk_values(const Heads<Kv>& h, int first_page, const int* tokens, int shared_pairs, const float (*w)[kChunk], int d, V* acc) {
+// out[r][n] = sum over tokens of weight * value for elements d + 16n..: pairs of tokens ascending, in a pair the odd
+// one first.
+template <class Kv, int R, int N>
+void chunk_values(const Heads<Kv>& h, int first_page, const int* tokens, int shared_pairs, const float (*w)[kChunk], int d, float* const* partial) {
+  V acc[R][N];
 DRUT_UNROLL
-  for (int r = 0; r < R; ++r) acc[r] = vset(0.0f);
+  for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+    for (int n = 0; n < N; ++n) acc[r][n] = vset(0.0f);
+  }
   for (int t = 0; t < shared_pairs; ++t) {
-    typename Kv::Pair value = Kv::values(h.values(first_page + t / 8), h.head_dim, t % 8, d);
+    const typename Kv::Element* v = h.values(first_page + t / 8);
+    typename Kv::Pair value[N];
 DRUT_UNROLL
-    for (int r = 0; r < R; ++r) acc[r] = Kv::dot(acc[r], value, w[r], t);
+    for (int n = 0; n < N; ++n) value[n] = Kv::values(v, h.head_dim, t % 8, d + 16 * n);
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+      for (int n = 0; n < N; ++n) acc[r][n] = Kv::dot(acc[r][n], value[n], w[r], t);
+    }
+  }
+DRUT_UNROLL
+  for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+    for (int n = 0; n < N; ++n) vstore(partial[r] + kPartialHead + d + 16 * n, acc[r][n]);
   }
   // What each row sees beyond the shared pairs, alone: slots past its length are not touched.
   for (int r = 0; r < R; ++r) {
-    for (int t = shared_pairs; 2 * t < tokens[r]; ++t) {
-      typename Kv::Pair value = Kv::values(h.values(first_page + t / 8), h.head_dim, t % 8, d);
-      if (2 * t + 1 == tokens[r]) value = Kv::even(value);
-      acc[r] = Kv::dot(acc[r], value, w[r], t);
+    for (int n = 0; n < N && 2 * shared_pairs < tokens[r]; ++n) {
+      float* to = partial[r] + kPartialHead + d + 16 * n;
+      V rest = vload(to);
+      for (int t = shared_pairs; 2 * t < tokens[r]; ++t) {
+        typename Kv::Pair value = Kv::values(h.values(first_page + t / 8), h.head_dim, t % 8, d + 16 * n);
+        if (2 * t + 1 == tokens[r]) value = Kv::even(value);
+        rest = Kv::dot(rest, value, w[r], t);
+      }
+      vstore(to, rest);
     }
   }
 }
 
-// What one chunk gives one (row, head): maximum, sum, and from kPartialHead on the accumulator.
-constexpr int kPartialHead = 16;
-inline int partial_floats(int head_dim) { return kPartialHead + head_dim; }
-
 // One chunk for R rows that all see some of it; partial[r] takes row r's share.
-template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, float scale, const Combo* c, float* const* partial) {
+template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, float scale, const Combo* c, float* const* partial, bool fetch) {
   alignas(64) float s[kTile][kChunk];
   int start = chunk * kChunk, tokens[kTile], longest = 0, shortest = kChunk;
   for (int r = 0; r < R; ++r) {
@@ -142,25 +195,24 @@ template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, floa
     shortest = tokens[r] < shortest ? tokens[r] : shortest;
   }
   int first_page = start / kPage, page_count = (longest + kPage - 1) / kPage;
-  chunk_scores<Kv, R>(h, first_page, page_count, scale, c, s);
+  chunk_scores<Kv, R>(h, first_page, page_count, scale, c, s, fetch);
   for (int r = 0; r < R; ++r) chunk_softmax<Kv>(s[r], (tokens[r] + kPage - 1) / kPage, partial[r], partial[r] + 1);
-  for (int d = 0; d < h.head_dim; d += 16) {
-    V acc[R];
-    chunk_values<Kv, R>(h, first_page, tokens, shortest / 2, s, d, acc);
-    for (int r = 0; r < R; ++r) vstore(partial[r] + kPartialHead + d, acc[r]);
-  }
+  int d = 0;
+  for (; d + 16 * kAbreast <= h.head_dim; d += 16 * kAbreast)
+    chunk_values<Kv, R, kAbreast>(h, first_page, tokens, shortest / 2, s, d, partial);
+  for (; d < h.head_dim; d += 16) chunk_values<Kv, R, 1>(h, first_page, tokens, shortest / 2, s, d, partial);
 }
 
-template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int count, float* const* partial) {
+template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int count, float* const* partial, bool fetch) {
   switch (count) {
-    case 1: return attend_chunk<Kv, 1>(h, chunk, scale, c, partial);
-    case 2: return attend_chunk<Kv, 2>(h, chunk, scale, c, partial);
-    case 3: return attend_chunk<Kv, 3>(h, chunk, scale, c, partial);
-    case 4: return attend_chunk<Kv, 4>(h, chunk, scale, c, partial);
-    case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c, partial);
-    case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c, partial);
-    case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c, partial);
-    default: return attend_chunk<Kv, 8>(h, chunk, scale, c, partial);
+    case 1: return attend_chunk<Kv, 1>(h, chunk, scale, c, partial, fetch);
+    case 2: return attend_chunk<Kv, 2>(h, chunk, scale, c, partial, fetch);
+    case 3: return attend_chunk<Kv, 3>(h, chunk, scale, c, partial, fetch);
+    case 4: return attend_chunk<Kv, 4>(h, chunk, scale, c, partial, fetch);
+    case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c, partial, fetch);
+    case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c, partial, fetch);
+    case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c, partial, fetch);
+    default: return attend_chunk<Kv, 8>(h, chunk, scale, c, partial, fetch);
   }
 }
 
@@ -195,7 +247,7 @@ void attend_rows(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int
     int rows = (left + tiles - 1) / tiles, at = count - left;
     float* partial[kTile];
     for (int r = 0; r < rows; ++r) partial[r] = where(at + r, r);
-    attend_tile<Kv>(h, chunk, scale, c + at, rows, partial);
+    attend_tile<Kv>(h, chunk, scale, c + at, rows, partial, left == count - first);
     for (int r = 0; r < rows; ++r) share(at + r, partial[r]);
     left -= rows;
   }

@@ -119,13 +119,20 @@ struct AttentionCut {
   }
 };
 
-// Finds the sequence of units that ascend.
+// Finds the sequence of units, or of cells (a sequence's units of all chunks are one cell), that ascend.
 struct UnitWalk {
   const AttentionCut& cut;
+  bool cells;
   int seq = 0, before = 0;
   int64_t shares_before = 0;
+  int count(int q) const { return cells ? cut.units(q) / cut.chunks(q) : cut.units(q); }
+  int total() const {
+    int n = 0;
+    for (int q = 0; q < cut.s.seqs; ++q) n += count(q);
+    return n;
+  }
   void find(int unit) {
-    for (int n; unit - before >= (n = cut.units(seq)); ++seq) {
+    for (int n; unit - before >= (n = count(seq)); ++seq) {
       before += n;
       shares_before += cut.shares(seq);
     }
@@ -151,34 +158,26 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
   Combo* combos = reinterpret_cast<Combo*>(w.scratch);
   float* shares = reinterpret_cast<float*>(c.acts);
   const int stride = partial_floats(o.head_dim);
-  int total = 0;
-  for (int q = 0; q < s.seqs; ++q) total += cut.units(q);
-  UnitWalk walk{cut};
-  w.share(total, [&](int unit) {
+  UnitWalk walk{cut, false};
+  w.share(walk.total(), [&](int unit) {
     walk.find(unit);
     int q = walk.seq, u = unit - walk.before, chunks = cut.chunks(q), chunk = u % chunks, cell = u / chunks;
     int kv_head = cell % o.kv_heads, count = gather(o, cut, q, cell / o.kv_heads, kv_head, combos);
     Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + int64_t(kv_head) * 2 * kPage * o.head_dim * int64_t(sizeof(typename Kv::Element)),
-                s.blocks + s.table[q], o.head_dim};
+                s.blocks + s.table[q], o.head_dim, (combos[count - 1].length + kPage - 1) / kPage};
     if (chunks == 1) return attend<Kv>(h, o.scale, combos, count);
     float* mine = shares + (walk.shares_before + int64_t(u) * cut.pairs(q)) * stride;
     attend_rows<Kv>(h, chunk, o.scale, combos, count, [&](int i, int) { return mine + int64_t(i) * stride; }, [](int, const float*) {});
   });
   w.sync();
   if (!cut.all_shares()) return;
-  int cells = 0;
-  for (int q = 0; q < s.seqs; ++q) cells += cut.units(q) / cut.chunks(q);
-  w.share(cells, [&](int cell) {
-    int q = 0, before = 0;
-    int64_t shares_before = 0;
-    for (int n; cell - before >= (n = cut.units(q) / cut.chunks(q)); ++q) {
-      before += n;
-      shares_before += cut.shares(q);
-    }
-    int chunks = cut.chunks(q), u = cell - before, pairs = cut.pairs(q);
+  UnitWalk joined{cut, true};
+  w.share(joined.total(), [&](int cell) {
+    joined.find(cell);
+    int q = joined.seq, chunks = cut.chunks(q), u = cell - joined.before, pairs = cut.pairs(q);
     if (chunks == 1) return;
     int count = gather(o, cut, q, u / o.kv_heads, u % o.kv_heads, combos);
-    const float* theirs = shares + (shares_before + int64_t(u) * chunks * pairs) * stride;
+    const float* theirs = shares + (joined.shares_before + int64_t(u) * chunks * pairs) * stride;
     for (int i = 0; i < count; ++i) {
       for (int chunk = 0; chunk * kChunk < combos[i].length; ++chunk)
         absorb(combos + i, theirs + (int64_t(chunk) * pairs + i) * stride, chunk == 0, o.head_dim);

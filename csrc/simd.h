@@ -3,23 +3,6 @@
 
 namespace {
 
-// Lane n + lane n+8, then +4, +2, +1.
-inline float vsum(V a) {
-  float f[16];
-  vstore(f, a);
-  for (int w = 8; w; w /= 2)
-    for (int n = 0; n < w; ++n) f[n] = f[n] + f[n + w];
-  return f[0];
-}
-
-inline float vmaximum(V a) {
-  float f[16];
-  vstore(f, a);
-  for (int w = 8; w; w /= 2)
-    for (int n = 0; n < w; ++n) f[n] = f[n] > f[n + w] ? f[n] : f[n + w];
-  return f[0];
-}
-
 // exp; 0 below -87, saturated above 88, NaN stays NaN.
 inline V vexp(V x0) {
   V lo = vset(num::kExpMin), x = vmin(vset(num::kExpMax), vmax(lo, x0));

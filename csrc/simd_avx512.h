@@ -7,6 +7,8 @@
 
 namespace {
 
+constexpr int kAbreast = 2;  // vectors of keys or values that registers allow side by side
+
 struct V { __m512 v; };
 struct I { __m512i v; };
 
@@ -28,6 +30,20 @@ inline V vselect_first(int count, V yes, V no) {
   return {_mm512_mask_blend_ps(m, no.v, yes.v)};
 }
 inline V vload_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+
+// Lane n + lane n+8, then +4, +2, +1.
+inline float vsum(V x) {
+  __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+inline float vmaximum(V x) {
+  __m256 h = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
 
 inline I iset(int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline I iload(const void* p) { return {_mm512_loadu_si512(p)}; }

@@ -6,6 +6,8 @@
 
 namespace {
 
+constexpr int kAbreast = 1;  // vectors of keys or values that registers allow side by side
+
 struct V { float f[16]; };
 struct I { int32_t i[16]; };
 
@@ -76,6 +78,18 @@ inline I idot8(I acc, I u8, int32_t four) {
   return acc;
 }
 inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }  // codes of at most 7 bits
+
+// Lane n + lane n+8, then +4, +2, +1.
+inline float vsum(V a) {
+  for (int w = 8; w; w /= 2)
+    for (int n = 0; n < w; ++n) a.f[n] = a.f[n] + a.f[n + w];
+  return a.f[0];
+}
+inline float vmaximum(V a) {
+  for (int w = 8; w; w /= 2)
+    for (int n = 0; n < w; ++n) a.f[n] = a.f[n] > a.f[n + w] ? a.f[n] : a.f[n + w];
+  return a.f[0];
+}
 
 #undef V_MAP
 #undef I_MAP

@@ -94,7 +94,7 @@ class NativeBackend(Backend):
         return NativeVector(values.size, _padded(values, padded(values.size)))
 
     def pool(self, layout: KvLayout, pages: int) -> NDArray[np.uint8]:
-        return reserve(pages * layout.page_bytes).reshape(pages, layout.page_bytes)
+        return reserve(pages * layout.page_bytes, huge=True).reshape(pages, layout.page_bytes)
 
     def load(self, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> Executable:
         from drut.kernels.native.executable import NativeExecutable
