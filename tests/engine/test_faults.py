@@ -27,7 +27,7 @@ def steps(engine: Engine, count: int) -> None:
 
 def scene(overlap: bool = False, **settings: object) -> Scene:
     """Two requests decoding in a prompt of two and a half pages; their own third pages will hold 16 tokens each."""
-    engine = make_engine(canary=True, overlap=overlap, **settings)  # type: ignore[arg-type]
+    engine = make_engine(canary=True, overlap=overlap, chunk=40, **settings)  # type: ignore[arg-type]
     (one,) = engine.submit(list(range(40)), PARAMS)
     (two,) = engine.submit(list(range(40))[::-1], PARAMS)
     steps(engine, STEPS)

@@ -1,29 +1,49 @@
-"""Prompt tokens beside decoding streams: as many as the measured steps allow, never none."""
+"""Prompts beside decoding streams: as much as the measured steps allow, never none for long."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from drut.engine.pacer import LEAST, STALL, Pacer
+from drut.engine.pacer import LEAST, PLAIN_EVERY, STALL, Pacer
 
 
-def test_before_anything_is_known_a_few() -> None:
+def test_before_anything_is_known_none_then_a_few() -> None:
     pacer = Pacer()
-    assert pacer.prompt_tokens(512) == LEAST
-    assert pacer.prompt_tokens(1) == 1
+    assert pacer.room(4) == 0
     pacer.learn(4, 0, 0.01)
-    assert pacer.prompt_tokens(512) == LEAST
+    assert pacer.room(4) == LEAST
 
 
-@pytest.mark.parametrize("token_s", [1e-5, 1e-4, 1e-3, 1e-1])
-def test_a_mixed_step_takes_at_most_so_many_times_a_plain_one(token_s: float) -> None:
+@pytest.mark.parametrize("depth", [100.0, 1000.0, math.inf])
+@pytest.mark.parametrize("start", [0, 17, 5000])
+def test_tokens_are_the_most_within_an_effort(depth: float, start: int) -> None:
+    pacer = Pacer(depth)
+    for effort in (0.5, 1.0, 3.7, 40.0, 1234.5):
+        n = pacer.tokens(start, effort)
+        assert pacer.effort(start, n) <= effort + 1e-6
+        assert pacer.effort(start, n + 1) > effort - 1e-6
+    assert pacer.tokens(start, 0.0) == 0
+    assert pacer.tokens(start, -1.0) == 0
+
+
+def test_effort_is_the_sum_over_tokens_and_grows_with_position() -> None:
+    pacer = Pacer(depth=50.0)
+    assert pacer.effort(10, 7) == pytest.approx(sum(pacer.effort(10 + i, 1) for i in range(7)))
+    assert pacer.effort(0, 1) == 1
+    assert pacer.effort(50, 1) == 2
+    assert Pacer().effort(1000, 3) == 3
+
+
+@pytest.mark.parametrize("effort_s", [1e-5, 1e-4, 1e-3, 1e-1])
+def test_a_mixed_step_takes_at_most_so_many_times_a_plain_one(effort_s: float) -> None:
     pacer, decode_s = Pacer(), 0.02
     pacer.learn(8, 0, decode_s)
-    pacer.learn(0, 100, 100 * token_s)
-    tokens = pacer.prompt_tokens(512)
-    assert LEAST <= tokens <= 512
-    assert decode_s + tokens * token_s <= STALL * decode_s + 1e-9 or tokens == LEAST
-    assert decode_s + (tokens + 1) * token_s > STALL * decode_s - 1e-9 or tokens == 512
+    pacer.learn(0, 100, 100 * effort_s)
+    room = pacer.room(8)
+    assert decode_s + room * effort_s == pytest.approx(STALL * decode_s) or room == LEAST
+    assert room >= LEAST
 
 
 def test_mixed_steps_teach_what_a_prompt_token_costs() -> None:
@@ -31,11 +51,31 @@ def test_mixed_steps_teach_what_a_prompt_token_costs() -> None:
     pacer.learn(8, 0, 0.02)
     for _ in range(60):
         pacer.learn(8, 50, 0.02 + 50 * 0.0005)
-    assert pacer.prompt_tokens(512) == pytest.approx((STALL - 1) * 0.02 / 0.0005, abs=1)
+    assert pacer.room(8) == pytest.approx((STALL - 1) * 0.02 / 0.0005, rel=0.01)
+
+
+def test_decoding_is_known_by_the_number_of_streams() -> None:
+    pacer = Pacer()
+    pacer.learn(1, 0, 0.01)
+    pacer.learn(32, 0, 0.04)
+    pacer.learn(0, 100, 0.1)
+    one, many = pacer.room(1), pacer.room(33)
+    assert many == pytest.approx(4 * one)
+    assert pacer.room(2) == one
+    assert pacer.room(20) == many
+
+
+def test_every_so_often_a_step_has_no_prompts() -> None:
+    """Else what decoding costs would be known from before the prompts came only."""
+    pacer = Pacer()
+    pacer.learn(8, 0, 0.02)
+    rooms = [pacer.room(8) for _ in range(3 * (PLAIN_EVERY + 1))]
+    assert rooms.count(0.0) == 3
+    assert rooms[PLAIN_EVERY] == 0
 
 
 def test_a_step_faster_than_decoding_teaches_nothing_wrong() -> None:
     pacer = Pacer()
     pacer.learn(8, 0, 0.02)
     pacer.learn(8, 50, 0.01)
-    assert pacer.prompt_tokens(512) == LEAST
+    assert pacer.room(8) == LEAST

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from drut.engine.engine import Engine
-from drut.engine.pacer import LEAST
+from drut.engine.pacer import LEAST, PLAIN_EVERY
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
+from drut.engine.scheduler import Work
 from drut.errors import RequestError
 from drut.kernels.kv import PAGE_TOKENS
 from tests.engine.testbed import (
@@ -180,12 +181,20 @@ def test_prompts_are_chunked_as_told(chunk: int) -> None:
     check_answer(engine, request)
 
 
+def slow_prompts(engine: Engine) -> None:
+    """A pacer that knows one prompt token to take as long as a step of the streams."""
+    for streams in (1, 2, 4):
+        engine.scheduler.pacer.learn(streams, 0, 1.0)
+    engine.scheduler.pacer.learn(0, 1, 1.0)
+    engine.scheduler.pacer.learn = lambda *_: None  # type: ignore[method-assign]
+
+
 def test_a_long_prompt_rides_along_in_pieces() -> None:
     """With chunks by measurement, a decoding stream says a token each step while a prompt is computed."""
     engine = make_engine(pages=64, tokens=64)
+    slow_prompts(engine)
     stream = submit(engine, text(0, 4), max_tokens=200)
     engine.step()
-    engine.scheduler.pacer._decode_s, engine.scheduler.pacer._prompt_token_s = 1.0, 1.0  # one stalls it already
     long = submit(engine, text(1, 300), max_tokens=1)
     steps = 0
     while long.finish_reason is None:
@@ -193,7 +202,28 @@ def test_a_long_prompt_rides_along_in_pieces() -> None:
         engine.step()
         assert len(stream.output) == said + 1
         steps += 1
-    assert steps == -(-300 // LEAST)
+    with_prompt = -(-300 // int(LEAST))
+    assert steps == with_prompt + with_prompt // PLAIN_EVERY
+
+
+def test_prompts_that_come_together_share_what_may_ride_along() -> None:
+    engine = make_engine(pages=64, tokens=64)
+    slow_prompts(engine)
+    submit(engine, text(0, 4), max_tokens=200)
+    engine.step()
+    prompts = [submit(engine, text(i, 42), max_tokens=1) for i in range(1, 4)]
+    schedule, beside = engine.scheduler.schedule, []
+
+    def spied() -> list[Work]:
+        work = schedule()
+        beside.append([w.rows for w in work if not w.decodes])
+        return work
+
+    engine.scheduler.schedule = spied  # type: ignore[method-assign]
+    while any(p.finish_reason is None for p in prompts):
+        engine.step()
+    assert all(sum(rows) <= LEAST for rows in beside)
+    assert any(len(rows) > 1 for rows in beside)
 
 
 def test_whole_prompts_wait_for_a_step_with_room() -> None:

@@ -10,7 +10,7 @@ from drut.cache.cache import KvCache
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.engine.engine import Engine
-from drut.engine.pacer import Pacer
+from drut.engine.pacer import Pacer, attention_depth
 from drut.engine.policy import make_policy
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Limits, Scheduler
@@ -61,7 +61,8 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_
     limits = step_limits(config, spec.context)
     plan = decoder.record(spec, weights, layout)
     runner = Runner(backend, plan, memory, limits, context=spec.context, overlap=config.overlap, canary=canary)
-    scheduler = Scheduler(cache, limits, make_policy(config.policy), Pacer(), force_preempt=config.force_preempt)
+    pacer = Pacer(attention_depth(plan))
+    scheduler = Scheduler(cache, limits, make_policy(config.policy), pacer, force_preempt=config.force_preempt)
     return Engine(runner, scheduler, vocab=spec.vocab, context=spec.context, eos_ids=eos_ids, overlap=config.overlap)
 
 

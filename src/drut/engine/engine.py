@@ -117,8 +117,7 @@ class Engine:
     def _process(self, flight: Flight) -> list[Update]:
         out, seconds = flight.result.result()
         now = time.monotonic()
-        decode_rows = sum(w.rows == 1 and w.sample for w in flight.work)
-        self.scheduler.pacer.learn(decode_rows, sum(w.rows for w in flight.work) - decode_rows, seconds)
+        self.scheduler.learn(flight.work, seconds)
         updates, at = [], 0
         for work in flight.work:
             request = work.request

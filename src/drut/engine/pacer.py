@@ -1,34 +1,79 @@
-"""How many prompt tokens may ride along with decoding streams, so that none of them stalls."""
+"""How much of the prompts may ride along with decoding streams, so that none of them stalls.
+
+What a prompt token costs grows with the positions it attends to, so prompts are counted in *effort*: the cost of a
+token at position 0 is 1, that at position `depth` is 2. `depth` follows from the model's operation counts; seconds per
+unit of effort, and those of a step without prompts, are learned from the steps that ran.
+"""
 
 from __future__ import annotations
 
+import math
+
+from drut.kernels.ops import StepShape
+from drut.kernels.plan import Plan
+
 STALL = 1.7  # a step with prompt tokens may take this many times a step without
-LEAST = 4  # prompt tokens that always may
+LEAST = 4.0  # effort that always may
+PLAIN_EVERY = 16  # steps with prompts between two without, which tell what decoding costs now
 WEIGHT = 0.2  # of a new measurement in the running means
+FLOAT_MAC = 5.0  # the cost of a float multiply-add of attention in integer ones of the matrices, at few rows
+
+
+def attention_depth(plan: Plan) -> float:
+    """The position at which attending costs a prompt token as much as all its matrices."""
+    token, reading = plan.cost(StepShape(1, 0, 0, 0)), plan.cost(StepShape(0, 0, 0, 1))
+    matrices = token.macs - token.float_macs + FLOAT_MAC * token.float_macs
+    return matrices / (FLOAT_MAC * reading.float_macs) if reading.float_macs else math.inf
 
 
 class Pacer:
-    """Learns what a decoding step and a prompt token cost, from the steps that ran."""
+    """Learns what decoding steps and prompts cost. Decoding is kept by the number of streams, in powers of two."""
 
-    def __init__(self) -> None:
-        self._decode_s: float | None = None
-        self._prompt_token_s: float | None = None
+    def __init__(self, depth: float = math.inf) -> None:
+        self.depth = depth
+        self._decode_s: dict[int, float] = {}
+        self._effort_s: float | None = None
+        self._since_plain = 0
 
-    def prompt_tokens(self, most: int) -> int:
-        """Prompt tokens to add to a step with decoding rows; `most` if nothing is known yet to be too slow."""
-        if self._decode_s is None or self._prompt_token_s is None:
-            return min(most, LEAST)
-        room = (STALL - 1.0) * self._decode_s
-        return max(min(most, LEAST), min(most, int(room / self._prompt_token_s)))
+    def effort(self, start: int, tokens: int) -> float:
+        """Of `tokens` prompt tokens from position `start` on."""
+        return tokens * (1.0 + (start + (tokens - 1) / 2) / self.depth)
 
-    def learn(self, decode_rows: int, prompt_rows: int, seconds: float) -> None:
-        """A step of so many rows took `seconds`."""
-        if prompt_rows == 0:
-            self._decode_s = _mean(self._decode_s, seconds)
-        elif decode_rows == 0:
-            self._prompt_token_s = _mean(self._prompt_token_s, seconds / prompt_rows)
-        elif self._decode_s is not None and seconds > self._decode_s:
-            self._prompt_token_s = _mean(self._prompt_token_s, (seconds - self._decode_s) / prompt_rows)
+    def tokens(self, start: int, effort: float) -> int:
+        """The most prompt tokens from `start` on within `effort`."""
+        if effort <= 0:
+            return 0
+        slope, each = 0.5 / self.depth, 1.0 + (start - 0.5) / self.depth  # effort = slope * n^2 + each * n
+        exact = 2 * effort / (each + math.sqrt(each * each + 4 * slope * effort))
+        return int(exact + 1e-9)
+
+    def room(self, streams: int) -> float:
+        """Effort that may be added to a step with so many decoding streams; 0 where the step is to have none."""
+        decode_s = self._plain(streams)
+        self._since_plain += 1
+        if decode_s is None or self._since_plain > PLAIN_EVERY:
+            self._since_plain = 0
+            return 0.0
+        if self._effort_s is None:
+            return LEAST
+        return max(LEAST, (STALL - 1.0) * decode_s / self._effort_s)
+
+    def learn(self, streams: int, effort: float, seconds: float) -> None:
+        """A step with so many streams and so much effort for prompts took `seconds`."""
+        if effort == 0:
+            key = streams.bit_length()
+            self._decode_s[key] = _mean(self._decode_s.get(key), seconds)
+            return
+        plain = self._plain(streams) if streams else 0.0
+        if plain is not None and seconds > plain:
+            self._effort_s = _mean(self._effort_s, (seconds - plain) / effort)
+
+    def _plain(self, streams: int) -> float | None:
+        """Seconds of a step with so many streams and no prompt, or with the nearest number that was seen."""
+        if not self._decode_s:
+            return None
+        key = streams.bit_length()
+        return self._decode_s[min(self._decode_s, key=lambda k: (abs(k - key), k))]
 
 
 def _mean(old: float | None, new: float) -> float:

@@ -7,8 +7,10 @@ request's pages and sets `computed` to what the tree still holds when it comes b
 
 from __future__ import annotations
 
+import math
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,6 +34,11 @@ class Work(NamedTuple):
     scores: int  # leading rows whose next token's logprob is wanted
     epoch: int
 
+    @property
+    def decodes(self) -> bool:
+        """One row that says a token: what a decoding stream asks of a step."""
+        return self.rows == 1 and self.sample
+
 
 class Refused(NamedTuple):
     """Why a request was not admitted. `passable`: those behind it may be tried."""
@@ -51,10 +58,11 @@ class Limits(NamedTuple):
 
 @dataclass
 class Budget:
-    """What the step being put together has left, and what it holds."""
+    """What the step being put together has left, and what it holds. `effort`: for prompts, as the pacer counts it."""
 
     tokens: int
     samples: int
+    effort: float
     work: dict[Request, Work] = field(default_factory=dict)
 
     def add(self, work: Work) -> None:
@@ -82,16 +90,16 @@ class Scheduler:
         self._slots = list(range(limits.seqs - 1, -1, -1))
         self._force = force_preempt
         self._dice = random.Random(0)
-        self._decoding = False
 
     def add(self, request: Request) -> None:
         self.waiting.append(request)
 
     def schedule(self) -> list[Work]:
         """The next step's work; empty when no request can use one now."""
-        budget = Budget(self.limits.tokens, self.limits.samples)
         preempted = self._preempt_by_chance()
-        self._decoding = any(r.decoding and r.pending for r in self.running)
+        streams = sum(r.decoding and r.pending > 0 for r in self.running)
+        paced = self.limits.chunk is None and streams
+        budget = Budget(self.limits.tokens, self.limits.samples, self.pacer.room(streams) if paced else math.inf)
         for request in sorted(self.running, key=lambda r: not r.decoding):
             preempted |= self._continue(request, budget)
         if not preempted:
@@ -102,6 +110,11 @@ class Scheduler:
             work.request.inflight += work.sample
             work.request.why.steps += 1
         return list(budget.work.values())
+
+    def learn(self, work: Sequence[Work], seconds: float) -> None:
+        """A step with this work took `seconds`."""
+        effort = sum(self.pacer.effort(w.start, w.rows) for w in work if not w.decodes)
+        self.pacer.learn(sum(w.decodes for w in work), effort, seconds)
 
     def confirm(self, work: Work) -> bool:
         """The step with `work` is over. False where the request was preempted meanwhile: only its token counts."""
@@ -150,14 +163,19 @@ class Scheduler:
             preempted = True
             if victim is request:
                 return True
-        budget.add(work)
+        self._take(work, budget)
         return preempted
+
+    def _take(self, work: Work, budget: Budget) -> None:
+        budget.add(work)
+        if not work.decodes:
+            budget.effort -= self.pacer.effort(work.start, work.rows)
 
     def _admit(self, budget: Budget) -> None:
         for request in self.policy.order(self.waiting, self.cache):
             attempt = self._try_admit(request, budget)
             if isinstance(attempt, Work):
-                budget.add(attempt)
+                self._take(attempt, budget)
                 continue
             request.why.waited_for = attempt.reason
             if not attempt.passable:
@@ -198,7 +216,7 @@ class Scheduler:
         pending = request.pending
         if pending == 0 or (request.inflight and request.needs_last_token):
             return None
-        count = min(pending, budget.tokens, self._chunk(request, pending))
+        count = min(pending, budget.tokens, self._chunk(request, budget))
         if self.limits.chunk == 0 and count < pending and budget.work:
             return None  # whole prompts wait for a step with room
         start = request.computed
@@ -214,14 +232,18 @@ class Scheduler:
             return None
         return Work(request, start, count, sample, scores, request.epoch)
 
-    def _chunk(self, request: Request, pending: int) -> int:
+    def _chunk(self, request: Request, budget: Budget) -> int:
         """Most prompt tokens of one request in a step."""
         chunk = self.limits.chunk
-        if pending == 1 or chunk == 0:
-            return pending
+        if request.pending == 1 or chunk == 0:
+            return request.pending
         if chunk is not None:
             return chunk
-        return self.pacer.prompt_tokens(self.limits.tokens) if self._decoding else self.limits.tokens
+        if math.isinf(budget.effort):
+            return budget.tokens
+        alone = budget.effort > 0 and all(work.decodes for work in budget.work.values())
+        least = 1 if alone or not budget.work else 0  # the first prompt gets on however much a token costs
+        return max(self.pacer.tokens(request.computed, budget.effort), least)
 
     def _preempt_by_chance(self) -> bool:
         """Only requests that said something since they were last admitted: the others must get on."""
