@@ -138,7 +138,7 @@ def mixed(model: Model, count: int, seed: int) -> list[Ask]:
 
 
 @pytest.mark.parametrize(("pages", "settings"), [
-    (500, {}), (40, {"chunk_tokens": 64}), (40, {"overlap": True, "policy": "longest-prefix", "chunk_tokens": 64}),
+    (500, {}), (40, {"chunk_tokens": 24}), (40, {"overlap": True, "policy": "longest-prefix", "chunk_tokens": 24}),
     (40, {"prefix_cache": False, "chunk_tokens": 7})], ids=str)
 def test_sixty_four_mixed_requests(model: Model, pages: int, settings: dict[str, object]) -> None:
     """All are answered exactly, from a pool of 40 pages by preemption, and nothing is left behind."""
