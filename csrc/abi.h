@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-constexpr int32_t kAbiVersion = 2;
+constexpr int32_t kAbiVersion = 3;
 constexpr int32_t kStepVersion = 2;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
@@ -25,6 +25,8 @@ struct DrutMatrix {
 };
 
 struct DrutOp { int32_t code, layer; };
+
+// A `form` says what an operation leaves to a matrix: 2 rows of floats, 1 groups of int8 in their place (activations.h).
 
 struct DrutEmbed {
   DrutOp op;
@@ -65,7 +67,7 @@ struct DrutAttention {
   float* out;  // (rows, out_stride)
   int32_t q_stride, out_stride, heads, kv_heads, head_dim, kv_dtype;
   float scale;
-  int32_t reserved;
+  int32_t out_form;
   int64_t layer_offset;
 };
 
@@ -74,7 +76,7 @@ struct DrutProject {  // x += in . W
   const float* in;
   const DrutMatrix* weight;
   float* x;
-  int32_t in_stride, stride;
+  int32_t in_stride, stride, in_form, reserved;
 };
 
 struct DrutGateUp {  // out = silu(norm(x) . gate) * (norm(x) . up)
@@ -84,8 +86,9 @@ struct DrutGateUp {  // out = silu(norm(x) . gate) * (norm(x) . up)
   const DrutMatrix* gate;
   const DrutMatrix* up;
   float* out;
-  int32_t width, stride, out_stride;
+  int32_t width, stride, out_stride, out_form;
   float eps;
+  int32_t reserved;
 };
 
 struct DrutHead {  // logits of the sampled rows

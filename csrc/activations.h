@@ -39,14 +39,11 @@ inline void quantize_group(const float* x, ActGroup* out) {
   store_int8(out->q, vmul(a, vset(inverse)));
   store_int8(out->q + 16, vmul(b, vset(inverse)));
   out->scale = amax * (1.0f / 127.0f);
-  int sum = 0;
-  for (int h = 0; h < 2; ++h) {
-    int half = 0;
-    for (int i = 0; i < 16; ++i) half += out->q[16 * h + i];
-    out->minus_half[h] = -half;
-    out->scaled_half[h] = float(half) * out->scale;
-    sum += half;
-  }
+  int low = byte_sum(out->q), high = byte_sum(out->q + 16), sum = low + high;
+  out->minus_half[0] = -low;
+  out->minus_half[1] = -high;
+  out->scaled_half[0] = float(low) * out->scale;
+  out->scaled_half[1] = float(high) * out->scale;
   out->scaled_sum = float(sum) * out->scale;
   out->zero8 = -8 * sum;
   out->zero128 = -128 * sum;
@@ -76,6 +73,16 @@ inline void prepare_row(const Acts& a, int forms, const float* x, const float* n
     float* b = const_cast<float*>(a.brains) + int64_t(row) * a.k;
     for (int i = 0; i < a.k; i += 16) brain_store(b, i, vround_bf16(vload(y + i)));
   }
+}
+
+// Rows that one operation hands to the next as the next one's matrix takes them: `form` is kFloat, or kInt8 for groups
+// in the same memory. Group g of a row is its elements from 32 g on.
+inline void hand_over(float* out, int stride, int form, int row, int g, const float* x) {
+  if (form == kInt8) quantize_group(x, reinterpret_cast<ActGroup*>(out) + int64_t(row) * (stride / kGroup) + g);
+  else memcpy(out + int64_t(row) * stride + g * kGroup, x, kGroup * 4);
+}
+inline Acts handed_over(const float* in, int k) {
+  return {reinterpret_cast<const ActGroup*>(in), nullptr, nullptr, k, k};
 }
 
 // Few rows: each worker prepares them for itself, which is cheaper than meeting the others.

@@ -27,11 +27,11 @@ struct KvBf16 {
   static Pair even(Pair p) { return brain2_even(p); }
   static Pair keys(const Element* k, int pair) { return brain2_load(k + pair * 32); }
   static Pair values(const Element* v, int head_dim, int pair, int d) { return brain2_load(v + (pair * head_dim + d) * 2); }
-  static void write(Element* k, Element* v, int head_dim, int token, const float* key, const float* value) {
-    for (int d = 0; d < head_dim; ++d) {
-      k[(d / 2) * 32 + token * 2 + (d & 1)] = num::float_to_bf16(key[d]);
-      v[((token / 2) * head_dim + d) * 2 + (token & 1)] = num::float_to_bf16(value[d]);
-    }
+  static void write_key(Element* k, int head_dim, int token, const float* key) {
+    for (int d = 0; d < head_dim; ++d) k[(d / 2) * 32 + token * 2 + (d & 1)] = num::float_to_bf16(key[d]);
+  }
+  static void write_value(Element* v, int head_dim, int token, const float* value) {
+    for (int d = 0; d < head_dim; ++d) v[((token / 2) * head_dim + d) * 2 + (token & 1)] = num::float_to_bf16(value[d]);
   }
 };
 
@@ -48,8 +48,10 @@ struct KvFp32 {
   static Pair values(const Element* v, int head_dim, int pair, int d) {
     return {vload(v + (2 * pair + 1) * head_dim + d), vload(v + 2 * pair * head_dim + d)};
   }
-  static void write(Element* k, Element* v, int head_dim, int token, const float* key, const float* value) {
+  static void write_key(Element* k, int head_dim, int token, const float* key) {
     for (int d = 0; d < head_dim; ++d) k[d * 16 + token] = key[d];
+  }
+  static void write_value(Element* v, int head_dim, int token, const float* value) {
     memcpy(v + token * head_dim, value, size_t(head_dim) * 4);
   }
 };
@@ -57,7 +59,7 @@ struct KvFp32 {
 // One (row, head): its query, how many positions it sees, and its running softmax.
 struct Combo {
   const float* q;
-  float* out;
+  int row, head;
   int length;
   float maximum, sum;
   float acc[kMaxHeadDim];
@@ -232,11 +234,6 @@ inline void absorb(Combo* c, const float* partial, bool first, int head_dim) {
   for (int d = 0; d < head_dim; d += 16) vstore(c->acc + d, vfma(vload(c->acc + d), vset(a), vmul(vload(acc + d), vset(b))));
 }
 
-inline void finish(const Combo& c, int head_dim) {
-  V inverse = vset(1.0f / c.sum);
-  for (int d = 0; d < head_dim; d += 16) vstore(c.out + d, vmul(vload(c.acc + d), inverse));
-}
-
 // The rows of `count` (row, head) pairs, lengths ascending, that see some of `chunk`, tile by tile.
 // share(first, partials) is called with the pairs' index and where their shares lie once they are computed.
 template <class Kv, class Where, class Share>
@@ -259,7 +256,6 @@ template <class Kv> void attend(const Heads<Kv>& h, float scale, Combo* c, int c
   for (int chunk = 0; chunk * kChunk < c[count - 1].length; ++chunk)
     attend_rows<Kv>(h, chunk, scale, c, count, [&](int, int r) { return room[r]; },
                     [&](int i, const float* partial) { absorb(c + i, partial, chunk == 0, h.head_dim); });
-  for (int i = 0; i < count; ++i) finish(c[i], h.head_dim);
 }
 
 }  // namespace

@@ -7,7 +7,19 @@
 namespace {
 
 constexpr int kMaxRows = 6;
-using PanelKernel = void (*)(const uint8_t* panel, const Acts& a, int row, float* tile);  // tile: (rows, 32)
+
+// What a kernel asks of memory while it computes: `lines` cache lines of each group from `offset` on, counted from where
+// the group would lie in the panel that comes next. Passes over a panel divide the lines of the next among them.
+struct Fetch {
+  int64_t offset;
+  int lines;
+  void operator()(const uint8_t* group) const {
+    for (int i = 0; i < lines; ++i) __builtin_prefetch(group + offset + i * 64, 0, 2);
+  }
+};
+
+// tile: (rows, 32), of the rows from `row` on.
+using PanelKernel = void (*)(const uint8_t* panel, const Acts& a, int row, float* tile, Fetch fetch);
 
 inline int32_t quad(const ActGroup& g, int i) { int32_t v; memcpy(&v, g.q + 4 * i, 4); return v; }
 
@@ -58,7 +70,7 @@ template <int K> inline V minimum_of(const uint8_t* head, const uint8_t* s, int 
 
 // Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
 // acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
-template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile) {
+template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
   constexpr Kind t = kind_of(K);
   constexpr int quads = 8 / t.parts;
   const int groups = a.k / kGroup;
@@ -71,6 +83,7 @@ DRUT_UNROLL
     b += t.head_bytes();
     for (int g = 0; g < t.groups(); ++g, ++act, b += t.group_bytes()) {
       const uint8_t* s = b + t.code_bytes() + t.plane_bytes();
+      fetch(b);
 DRUT_UNROLL
       for (int part = 0; part < t.parts; ++part) {
         I sum[R][2];
@@ -115,7 +128,7 @@ DRUT_UNROLL
 }
 
 // Float kinds: acc = fma(weight, activation, acc), k ascending; bf16 takes the odd element of a pair, then the even.
-template <int Kind, int R> void float_panel(const uint8_t* b, const Acts& a, int row, float* tile) {
+template <int Kind, int R> void float_panel(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
   const float* x = Kind == kBF16 ? a.brains + int64_t(row) * a.k : a.floats + int64_t(row) * a.float_stride;
   const int64_t stride = Kind == kBF16 ? a.k : a.float_stride;
   V acc[R][2];
@@ -130,6 +143,7 @@ DRUT_UNROLL
     }
   };
   for (int k = 0; k < a.k; k += 2, b += Kind == kF32 ? 256 : 128) {
+    if (k % kGroup == 0) fetch(b);
     if (Kind == kBF16) {
       Brain2 w0 = brain2_load(b), w1 = brain2_load(b + 64);
 DRUT_UNROLL
@@ -185,19 +199,39 @@ inline PanelKernel kernel_of(int kind, int rows) {
   }
 }
 
-// Rows begin..end of a against panel p, in even blocks of at most kMaxRows; sink(row, rows, tile) takes each.
-template <class Sink> void multiply(const DrutMatrix& m, int p, const Acts& a, int begin, int end, Sink sink) {
-  alignas(64) float tile[kMaxRows * kPanel];
-  int count = end - begin, blocks = (count + kMaxRows - 1) / kMaxRows;
-  for (int i = 0, row = begin; i < blocks; ++i) {
-    int rows = (end - row + (blocks - i) - 1) / (blocks - i);
-    kernel_of(m.kind, rows)(panel(m, p), a, row, tile);
-    if (m.bias)
-      for (int r = 0; r < rows; ++r)
-        for (int n = 0; n < kPanel; ++n) tile[r * kPanel + n] = tile[r * kPanel + n] + m.bias[p * kPanel + n];
-    sink(row, rows, tile);
+// `rows` rows of a, from `row` on, against panel p, biased.
+inline void multiply_tile(const DrutMatrix& m, int p, const Acts& a, int row, int rows, float* tile, Fetch fetch) {
+  kernel_of(m.kind, rows)(panel(m, p), a, row, tile, fetch);
+  if (!m.bias) return;
+  for (int r = 0; r < rows; ++r)
+    for (int n = 0; n < kPanel; n += 16) vstore(tile + r * kPanel + n, vadd(vload(tile + r * kPanel + n), vload(m.bias + p * kPanel + n)));
+}
+
+// Cuts rows begin..end into even blocks of at most kMaxRows: body(row, rows, pass, passes).
+template <class Body> void each_block(int begin, int end, Body body) {
+  int passes = (end - begin + kMaxRows - 1) / kMaxRows;
+  for (int pass = 0, row = begin; pass < passes; ++pass) {
+    int rows = (end - row + (passes - pass) - 1) / (passes - pass);
+    body(row, rows, pass, passes);
     row += rows;
   }
+}
+
+// The part of the next panel that a pass asks for; `next` is whether the next panel is wanted soon.
+inline Fetch fetch_next(const DrutMatrix& m, bool next, int pass, int passes) {
+  if (!next) return {0, 0};
+  const int bytes = is_integer(m.kind) ? kind_of(m.kind).group_bytes() : unit_bytes(m.kind), lines = (bytes + 63) / 64;
+  const int first = lines * pass / passes;
+  return {panel_bytes(m) + first * 64, lines * (pass + 1) / passes - first};
+}
+
+// Rows begin..end of a against panel p; sink(row, rows, tile) takes each block of rows.
+template <class Sink> void multiply(const DrutMatrix& m, int p, const Acts& a, int begin, int end, bool next, Sink sink) {
+  alignas(64) float tile[kMaxRows * kPanel];
+  each_block(begin, end, [&](int row, int rows, int pass, int passes) {
+    multiply_tile(m, p, a, row, rows, tile, fetch_next(m, next, pass, passes));
+    sink(row, rows, tile);
+  });
 }
 
 }  // namespace

@@ -12,7 +12,10 @@ struct Worker {
   uint32_t phase;
   uint8_t* scratch;
   void sync();
-  // Calls body(i) for this worker's share of 0..units-1; shares shrink as the work runs out. Ends without a sync.
+  // Calls body(begin, end) for runs of 0..units-1 until all are taken; runs shrink as the work runs out, and one worker's
+  // ascend. Ends without a sync.
+  template <class Body> void share_runs(int units, Body body);
+  // The same, unit by unit: body(i).
   template <class Body> void share(int units, Body body);
 };
 
@@ -33,9 +36,9 @@ Shared& pool_shared(Pool*);
 // Runs task on every worker; scratch + id * scratch_bytes is the worker's own memory. Returns when all are done.
 void pool_run(Pool*, Task task, void* data, uint8_t* scratch, int64_t scratch_bytes);
 
-template <class Body> void Worker::share(int units, Body body) {
+template <class Body> void Worker::share_runs(int units, Body body) {
   if (count == 1) {
-    for (int i = 0; i < units; ++i) body(i);
+    if (units > 0) body(0, units);
     return;
   }
   std::atomic<int>& next = pool_shared(pool).next;
@@ -46,6 +49,12 @@ template <class Body> void Worker::share(int units, Body body) {
       take = (units - begin) / (2 * count);
       if (take < 1) take = 1;
     } while (!next.compare_exchange_weak(begin, begin + take, std::memory_order_relaxed));
-    for (int i = begin; i < begin + take; ++i) body(i);
+    body(begin, begin + take);
   }
+}
+
+template <class Body> void Worker::share(int units, Body body) {
+  share_runs(units, [&](int begin, int end) {
+    for (int i = begin; i < end; ++i) body(i);
+  });
 }

@@ -95,6 +95,12 @@ inline void store_int8(int8_t* p, V x) {
   words = _mm256_permute4x64_epi64(words, 0xd8);  // the pack works in 128-bit halves
   _mm_storeu_si128((__m128i*)p, _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
+inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
+  __m128i pairs = _mm_maddubs_epi16(_mm_set1_epi8(1), _mm_load_si128((const __m128i*)p));
+  __m128i s = _mm_madd_epi16(pairs, _mm_set1_epi16(1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
 inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u8, s8), _mm256_set1_epi16(1)));
 }

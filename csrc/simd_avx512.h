@@ -50,7 +50,12 @@ inline I iload(const void* p) { return {_mm512_loadu_si512(p)}; }
 inline I iand(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline I iadd(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline I imax(I a, I b) { return {_mm512_max_epi32(a.v, b.v)}; }
-inline int32_t imaximum(I a) { return _mm512_reduce_max_epi32(a.v); }
+inline int32_t imaximum(I a) {
+  __m256i h = _mm256_max_epi32(_mm512_castsi512_si256(a.v), _mm512_extracti64x4_epi64(a.v, 1));
+  __m128i q = _mm_max_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+  q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
 inline I ior(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline I ishl(I a, int s) { return {_mm512_slli_epi32(a.v, unsigned(s))}; }
 inline I ishr(I a, int s) { return {_mm512_srli_epi32(a.v, unsigned(s))}; }
@@ -65,6 +70,11 @@ inline V to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline void store_int8(int8_t* p, V a) {
   __m512 x = _mm512_min_ps(_mm512_max_ps(a.v, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
   _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
+}
+inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
+  __m128i s = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), _mm_load_si128((const __m128i*)p));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 inline I idot8(I acc, I u8, int32_t four) { return {_mm512_dpbusd_epi32(acc.v, u8.v, _mm512_set1_epi32(four))}; }
 inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }

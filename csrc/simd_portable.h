@@ -66,6 +66,11 @@ inline void store_int8(int8_t* p, V a) {
     p[n] = int8_t(int((x + num::kRound) - num::kRound));
   }
 }
+inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
+  int32_t s = 0;
+  LANES s += p[n];
+  return s;
+}
 // acc + the dot of four unsigned bytes of each lane with the four signed bytes of `four`.
 inline I idot8(I acc, I u8, int32_t four) {
   int8_t s[4];

@@ -7,11 +7,12 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14}
 EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP = range(9)
+INT8_FORM, FLOAT_FORM = 1, 2  # of rows that one operation hands to the next
 KV_DTYPES = {"bf16": 0, "fp32": 1}
 STALE = "the native library was built from another version of the sources; install again"
 
@@ -45,17 +46,18 @@ class Qkv(Structure):
 class Attention(Structure):
     _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p),
                 *[(name, c_int32) for name in ("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype")],
-                ("scale", c_float), ("reserved", c_int32), ("layer_offset", c_int64)]
+                ("scale", c_float), ("out_form", c_int32), ("layer_offset", c_int64)]
 
 
 class Project(Structure):
     _fields_ = [("op", Op), ("source", c_void_p), ("weight", c_void_p), ("x", c_void_p), ("in_stride", c_int32),
-                ("stride", c_int32)]
+                ("stride", c_int32), ("in_form", c_int32), ("reserved", c_int32)]
 
 
 class GateUp(Structure):
     _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "gate", "up", "out")],
-                ("width", c_int32), ("stride", c_int32), ("out_stride", c_int32), ("eps", c_float)]
+                ("width", c_int32), ("stride", c_int32), ("out_stride", c_int32), ("out_form", c_int32),
+                ("eps", c_float), ("reserved", c_int32)]
 
 
 class Head(Structure):

@@ -19,7 +19,7 @@ from drut.kernels.native import abi
 from drut.kernels.native.memory import reserve
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.plan import Plan
-from drut.kernels.weight import padded
+from drut.kernels.weight import PAD, padded
 
 if TYPE_CHECKING:
     from drut.kernels.native.backend import NativeBackend
@@ -44,6 +44,7 @@ class NativeExecutable(Executable):
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
+        self._forms = _forms(plan)
         compiled = [self._compile(op) for op in plan.ops]
         addresses = [ctypes.addressof(op) for op in compiled]
         self._keep.append(compiled)
@@ -131,17 +132,18 @@ class NativeExecutable(Executable):
                 q, q_stride = self._buffer(op.q)
                 out, out_stride = self._buffer(op.out)
                 return abi.Attention(abi.Op(abi.ATTENTION, op.layer), q, out, q_stride, out_stride, op.heads,
-                                     op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale, 0,
+                                     op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale, self._forms[op],
                                      op.layer * op.kv.layer_bytes)
             case ops.Project():
                 source, in_stride = self._buffer(op.source)
                 x, stride = self._buffer(op.x)
-                return abi.Project(abi.Op(abi.PROJECT, op.layer), source, _address(op.weight), x, in_stride, stride)
+                return abi.Project(abi.Op(abi.PROJECT, op.layer), source, _address(op.weight), x, in_stride, stride,
+                                   self._forms[op], 0)
             case ops.GateUp():
                 x, stride = self._buffer(op.x)
                 out, out_stride = self._buffer(op.out)
                 return abi.GateUp(abi.Op(abi.GATE_UP, op.layer), x, _address(op.norm), _address(op.gate),
-                                  _address(op.up), out, op.x.width, stride, out_stride, op.eps)
+                                  _address(op.up), out, op.x.width, stride, out_stride, self._forms[op], op.eps, 0)
             case ops.Head():
                 x, stride = self._buffer(op.x)
                 return abi.Head(abi.Op(abi.HEAD, 0), x, _address(op.norm), _address(op.weight),
@@ -164,6 +166,22 @@ class NativeExecutable(Executable):
         """Address of the rows' table, unpadded, and half its width."""
         address, _ = self._buffer(buffer)
         return address, buffer.width // 2
+
+
+def _forms(plan: Plan) -> dict[ops.Op, int]:
+    """The form of the rows that each attention and feed-forward hands to the projection after it: what the
+    projection's weight takes, where the producer's units of work are whole groups."""
+    forms: dict[ops.Op, int] = dict.fromkeys(plan.ops, abi.FLOAT_FORM)
+    producer: dict[str, ops.Attention | ops.GateUp] = {}
+    for op in plan.ops:
+        if isinstance(op, ops.Attention | ops.GateUp):
+            producer[op.out.name] = op
+        elif isinstance(op, ops.Project):
+            source = producer.get(op.source.name)
+            whole = isinstance(source, ops.GateUp) or (source is not None and source.kv.head_dim % PAD == 0)
+            if source is not None and whole and not op.weight.encoding.is_float:
+                forms[op] = forms[source] = abi.INT8_FORM
+    return forms
 
 
 def _outputs(samples: int) -> StepOutput:

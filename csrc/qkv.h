@@ -1,0 +1,80 @@
+// Queries, keys and values: projected, normed, turned by rope; queries stay, keys and values go to their page.
+#pragma once
+#include "attention.h"
+#include "matrix_ops.h"
+
+namespace {
+
+// Pairs (i, i + half) of a head turn by the row's angle; elements past 2*half stay.
+inline void rotate(float* x, const float* table, int half) {
+  for (int i = 0; i < half; ++i) {
+    float a = x[i], b = x[half + i], cosine = table[i], sine = table[half + i];
+    x[i] = num::fma(a, cosine, -(b * sine));
+    x[half + i] = num::fma(b, cosine, a * sine);
+  }
+}
+
+// The heads of one of the three matrices, in units of as few heads as fill whole panels.
+struct Heads3 {
+  const DrutMatrix* weight;
+  float* out;
+  const float* norm;
+  int heads, head_dim, stride, span;
+
+  Heads3(const DrutMatrix* m, float* out, const float* norm, int heads, int head_dim, int stride)
+      : weight(m), out(out), norm(norm), heads(heads), head_dim(head_dim), stride(stride), span(1) {
+    while (span * head_dim % kPanel) ++span;
+  }
+  int units() const { return (heads + span - 1) / span; }
+  int first_panel(int unit) const { return unit * span * head_dim / kPanel; }
+  int end_panel(int unit) const { return unit + 1 < units() ? first_panel(unit + 1) : panels(*weight); }
+  int end_head(int unit) const { return (unit + 1) * span < heads ? (unit + 1) * span : heads; }
+};
+
+enum Part { kQueries, kKeys, kValues };
+
+template <class Kv> void finish_head(const DrutQkv& o, const DrutContext& c, const Step& s, Part part, const Heads3& h, int row, int head) {
+  using Element = typename Kv::Element;
+  float* x = h.out + int64_t(row) * h.stride + head * h.head_dim;
+  if (h.norm) rms_norm(x, h.norm, h.head_dim, h.head_dim, o.eps, x);
+  if (part != kValues) rotate(x, o.rope + int64_t(row) * 2 * o.rope_half, o.rope_half);
+  if (part == kQueries) {
+    for (int d = 0; d < h.head_dim; d += 16) Kv::store(x, d, Kv::round(vload(x + d)));
+    return;
+  }
+  int slot = s.slot[row];
+  Element* keys = reinterpret_cast<Element*>(c.kv + int64_t(slot / kPage) * c.page_bytes + o.layer_offset) + int64_t(head) * 2 * kPage * h.head_dim;
+  if (part == kKeys) Kv::write_key(keys, h.head_dim, slot % kPage, x);
+  else Kv::write_value(keys + kPage * h.head_dim, h.head_dim, slot % kPage, x);
+}
+
+template <class Kv> void finish_heads(const DrutQkv& o, const DrutContext& c, const Step& s, Part part, const Heads3& h, int unit, int begin, int end) {
+  for (int row = begin; row < end; ++row)
+    for (int head = unit * h.span; head < h.end_head(unit); ++head) finish_head<Kv>(o, c, s, part, h, row, head);
+}
+
+void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  const Heads3 parts[3] = {{o.q_proj, o.q, o.q_norm, o.heads, o.head_dim, o.q_stride},
+                           {o.k_proj, o.k, o.k_norm, o.kv_heads, o.head_dim, o.kv_stride},
+                           {o.v_proj, o.v, nullptr, o.kv_heads, o.head_dim, o.kv_stride}};
+  const int keys = parts[0].units(), values = keys + parts[1].units();
+  int forms = form_of(o.q_proj) | form_of(o.k_proj) | form_of(o.v_proj);
+  Acts a = prepare(w, c, forms, o.x, o.stride, o.q_proj->k, o.norm, o.width, o.eps, s.rows, identity);
+  share_matrix(w, values + parts[2].units(), s.rows, [&](int u, int begin, int end, bool next) {
+    Part part = u < keys ? kQueries : u < values ? kKeys : kValues;
+    const Heads3& h = parts[part];
+    int unit = part == kQueries ? u : part == kKeys ? u - keys : u - values;
+    for (int p = h.first_panel(unit); p < h.end_panel(unit); ++p) {
+      bool more = p + 1 < h.end_panel(unit) || (next && unit + 1 < h.units());
+      multiply(*h.weight, p, a, begin, end, more, [&](int row, int rows, const float* tile) {
+        for (int r = 0; r < rows; ++r) memcpy(h.out + int64_t(row + r) * h.stride + p * kPanel, tile + r * kPanel, kPanel * 4);
+      });
+    }
+    if (o.kv_dtype == kKvBf16) finish_heads<KvBf16>(o, c, s, part, h, unit, begin, end);
+    else finish_heads<KvFp32>(o, c, s, part, h, unit, begin, end);
+  });
+  w.sync();
+}
+
+}  // namespace
