@@ -8,15 +8,22 @@ namespace {
 // Rows of one sequence that share a unit: enough (row, head) pairs to reuse each load of K and V.
 inline int unit_rows(int group) { return group >= kMaxCombos / 2 ? 1 : kMaxCombos / 2 / group; }
 
-// How a step's attention is cut: by sequence, block of rows, KV head, and where a sequence has several chunks also by
-// chunk. Then the shares of the chunks are kept in shared memory and joined after a sync, in ascending order.
+// How a step's attention is cut: by sequence, block of rows, KV head, and where such a unit is so much of the step that
+// workers would wait for it also by chunk. Then the shares of its chunks are kept in shared memory and joined after a
+// sync, in ascending order.
 struct AttentionCut {
   const Step& s;
   int block, group, kv_heads;
-  bool by_chunk;
+  int64_t most;  // (pair, position)s a unit may have and stay whole
 
+  int64_t work(int q) const { return int64_t(pairs(q)) * s.length[q]; }
+  int64_t total() const {
+    int64_t n = 0;
+    for (int q = 0; q < s.seqs; ++q) n += work(q) * blocks(q) * kv_heads;
+    return n;
+  }
   int blocks(int q) const { return (s.row_count[q] + block - 1) / block; }
-  int chunks(int q) const { return by_chunk ? (s.length[q] + kChunk - 1) / kChunk : 1; }
+  int chunks(int q) const { return work(q) > most ? (s.length[q] + kChunk - 1) / kChunk : 1; }
   int pairs(int q) const { return (s.row_count[q] < block ? s.row_count[q] : block) * group; }
   int units(int q) const { return blocks(q) * kv_heads * chunks(q); }
   int64_t shares(int q) const { return chunks(q) > 1 ? int64_t(units(q)) * pairs(q) : 0; }
@@ -114,9 +121,9 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
 void attention(const DrutAttention& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   int group = o.heads / o.kv_heads;
-  AttentionCut cut{s, unit_rows(group), group, o.kv_heads, w.count > 1};
-  // Many rows at depth have more shares than room, and enough units without.
-  if (cut.all_shares() * partial_floats(o.head_dim) * 4 > c.acts_bytes) cut.by_chunk = false;
+  AttentionCut cut{s, unit_rows(group), group, o.kv_heads, INT64_MAX};
+  if (w.count > 1) cut.most = cut.total() / (4 * w.count);
+  if (cut.all_shares() * partial_floats(o.head_dim) * 4 > c.acts_bytes) cut.most = INT64_MAX;
   if (o.kv_dtype == kKvBf16) attend_units<KvBf16>(o, c, cut, w);
   else attend_units<KvFp32>(o, c, cut, w);
 }
