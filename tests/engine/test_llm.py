@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -263,6 +264,17 @@ def test_failing_params_leave_nothing_behind(llm: LLM, params: dict[str, object]
     with pytest.raises(RequestError, match=name):
         one(llm, "hello", **params)
     assert not llm.engine.busy
+
+
+def test_choices_share_what_was_made_of_their_stop_strings(llm: LLM) -> None:
+    params = SamplingParams(max_tokens=2, n=32, stop=["".join(map(chr, range(256, 256 + 4000)))])
+    tracemalloc.start()
+    answers = llm.submit("hello", params)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for answer in answers:
+        llm.engine.abort(answer.request)
+    assert held < 4 * 4000 * 500
 
 
 def test_as_many_params_as_prompts(llm: LLM) -> None:

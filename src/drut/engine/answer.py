@@ -8,16 +8,16 @@ from drut.engine.engine import Scored, Update
 from drut.engine.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request import Request
 from drut.errors import DrutError
-from drut.model.tokenizer import Detokenizer, StopChecker, Tokenizer
+from drut.model.tokenizer import Detokenizer, StopChecker, StopStrings, Tokenizer
 
 
 class Answer:
     """Follows one request. Tokens after a stop string never enter, however many steps it took to be noticed."""
 
-    def __init__(self, request: Request, tokenizer: Tokenizer | None, load_s: float) -> None:
+    def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float) -> None:
         self.request, self._tokenizer, self._load_s = request, tokenizer, load_s
         self._detokenizer = Detokenizer(tokenizer) if tokenizer else None
-        self._stops = StopChecker(request.params.stop)
+        self._stops = StopChecker(stops)
         self._ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []

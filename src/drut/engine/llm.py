@@ -20,7 +20,7 @@ from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import Progress, resolve, show
 from drut.model.template import ChatTemplate
-from drut.model.tokenizer import Tokenizer
+from drut.model.tokenizer import StopStrings, Tokenizer
 
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, object]]
@@ -141,13 +141,9 @@ class LLM:
         """Queues a prompt or a conversation for `engine.step`: one answer a choice."""
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
+        stops = StopStrings(params.stop)
         requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
-        try:
-            return [Answer(request, self.tokenizer, self.load_s) for request in requests]
-        except RequestError:  # of its stop strings
-            for request in requests:
-                self.engine.abort(request)
-            raise
+        return [Answer(request, self.tokenizer, stops, self.load_s) for request in requests]
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         answers = self.submit(prompt, params, priority=priority)
