@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from drut.config import EngineConfig
-from drut.engine.answer import Answer, completions
+from drut.engine.answer import NOT_FINITE, Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
-from drut.engine.output import Chunk, Completion
+from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.errors import RequestError
@@ -73,7 +73,8 @@ class LLM:
                  priorities: Sequence[int] | None = None) -> list[Completion]:
         """Answers each prompt, a text or a list of token ids; one prompt alone gives a list of one.
 
-        `params` for all, or one each. With `n` choices a prompt has n completions side by side.
+        `params` for all, or one each. With `n` choices a prompt has n completions side by side. Where the model
+        breaks down over some of them, the others are finished all the same, and AnswerError carries them.
         """
         prompts = _each_prompt(prompts)
         each = [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
@@ -89,7 +90,12 @@ class LLM:
                 self._step(answers)
         finally:
             self._abort(a for group in groups for a in group)
-        return [c for group in groups for c in completions(group)]
+        failed = [i for i, group in enumerate(groups, 1) if any(a.failed for a in group)]
+        results = [c for group in groups for c in completions(group)]
+        if failed:
+            where = f"prompt {failed[0]} of {len(groups)}: " if len(groups) > 1 else ""
+            raise AnswerError(where + NOT_FINITE, results)
+        return results
 
     def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
         """Answers a conversation: messages of `role` and `content`, through the model's chat template."""
@@ -151,7 +157,7 @@ class LLM:
         return answers
 
     def _step(self, answers: Iterable[Answer]) -> None:
-        """One step, which may bring something to any open answer. DrutError where one of `answers` failed."""
+        """One step, which may bring something to any open answer; those of `answers` whose request ended are ended."""
         for update in self.engine.step():
             answer = self._open.get(update.request)
             if answer is not None and answer.push(update):
