@@ -228,6 +228,19 @@ def test_scores_of_a_prompt_do_not_depend_on_what_is_cached(llm: LLM) -> None:
     assert one(llm, prompt).cached_tokens == 48
 
 
+def test_logits_say_why_they_cannot_be_had(llm: LLM) -> None:
+    ids = [ord(c) for c in "hello"]
+    stream = llm.stream("hello", GREEDY)
+    next(stream)
+    with pytest.raises(RequestError, match="logits need the engine for themselves"):
+        llm.logits(ids)
+    stream.close()
+    assert llm.logits(ids).shape == (5, llm.files.spec.vocab)
+    with pytest.raises(RequestError, match=f"{llm.room + 1} tokens do not fit the context of {llm.room}"):
+        llm.logits([5] * (llm.room + 1))
+    assert len(llm.logits([5] * llm.room)) == llm.room
+
+
 def test_choices_have_indices_and_differ(llm: LLM) -> None:
     three = llm.generate(["hello"], SamplingParams(max_tokens=12, temperature=1.5, seed=6, n=3))
     assert [c.index for c in three] == [0, 1, 2]

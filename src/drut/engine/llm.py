@@ -122,7 +122,7 @@ class LLM:
         return self._tokenizer().encode_chat(self._template.render(messages))
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
-        """Raw logits of every position, float32 of shape (len(token_ids), vocab)."""
+        """Raw logits of every position, float32 of shape (len(token_ids), vocab). No stream may be under way."""
         return self.engine.logits(list(token_ids), chunk)
 
     @cached_property
