@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from machine_load import OthersLoad
-from report import Spread, about, arguments, others, table, to_json
+from report import Spread, arguments, conclude, others, table
 from streams import Driver, random_prompts
 
 from drut import LLM
@@ -83,13 +83,7 @@ def main() -> int:
                for name, chunk in CHUNKING.items()}
     records = measure(engines, args.rounds)
     rows = [summary(records, name) for name in engines]
-    engine = about(engines["auto"])
-    for llm in engines.values():
-        llm.close()
-    if args.json:
-        print(to_json(engine=engine, threads=args.threads, summary=rows, rounds=records))
-    else:
-        print_report(engine, records, rows)
+    conclude(args, engines.values(), records, rows, print_report)
     return int(rows[0]["stall"].median > MOST_STALL)
 
 
