@@ -3,7 +3,7 @@
     python benchmarks/stall.py [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
 Eight requests with prompts of 256 tokens decode; then a ninth arrives with a long one. A stream's stall is the largest
-gap between two of its tokens from that arrival to the ninth's first token out, over the median gap of all streams
+gap between two of its tokens from that arrival until the ninth has two tokens, over the median gap of all streams
 before it. Two engines, alike but for the setting `chunk_tokens`, take turns: `auto` is the default (as many prompt
 tokens in a step as stall no stream), `whole` is 0. Exit code 1 where the longest stall of `auto` is above 3 in the
 median of the rounds.
