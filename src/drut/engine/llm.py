@@ -15,7 +15,7 @@ from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.errors import RequestError
+from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import Progress, resolve, show
@@ -42,7 +42,10 @@ class LLM:
         self.tokenizer: Tokenizer | None = self.files.tokenizer()
         self.backend = choose_backend(self.config)
         eos = self.tokenizer.eos_ids if self.tokenizer else frozenset[int]()
-        self.engine = build_engine(self.files, self.backend, self.config, eos)
+        try:
+            self.engine = build_engine(self.files, self.backend, self.config, eos)
+        except MemoryError as error:
+            raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
         self._open: dict[Request, Answer] = {}  # of every `generate` and `stream` under way
         self.load_s = time.monotonic() - started
 
