@@ -24,9 +24,10 @@ from worker import Worker
 
 from drut import LLM
 from drut.kernels.native.library import load
+from drut.kernels.native.memory import reserve
 from drut.kernels.ops import Cost, StepShape
 from drut.machine import usable_cpus
-from drut.plan.probe import NativeProbe, aligned
+from drut.plan.probe import NativeProbe
 
 BATCHES = (1, 8, 32)
 PROMPT, NEW_TOKENS = 32, 64
@@ -44,7 +45,7 @@ class Roof:
         if library is None:
             raise SystemExit("the roof of the native kernels needs the native library, which is not built")
         self._probe, self._threads = NativeProbe(library, usable_cpus()), threads
-        self._buffer = aligned(working_set // 256 * 256)
+        self._buffer = reserve(working_set // 256 * 256, huge=True)
         self._probe.touch(self._buffer)
         self.bytes_per_s = self.macs_per_s = 0.0
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from machine_load import OthersLoad
-from report import Spread, about, arguments, others, table, to_json
+from report import Spread, arguments, conclude, others, table
 from streams import Driver, decode, random_prompts
 
 from drut import LLM
@@ -98,13 +98,7 @@ def main() -> int:
                for name, overlap in SETTINGS.items()}
     records = measure(engines, args.rounds)
     rows = [summary(records, name) for name in WORK]
-    engine = about(engines["off"])
-    for llm in engines.values():
-        llm.close()
-    if args.json:
-        print(to_json(engine=engine, threads=args.threads, summary=rows, rounds=records))
-    else:
-        print_report(engine, records, rows)
+    conclude(args, engines.values(), records, rows, print_report)
     return 0
 
 

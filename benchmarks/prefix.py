@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from machine_load import OthersLoad
-from report import Spread, about, arguments, others, table, to_json
+from report import Spread, arguments, conclude, others, table
 from streams import random_prompts
 
 from drut import LLM, SamplingParams
@@ -57,14 +57,10 @@ def print_report(engine: str, records: list[Record], figures: dict[str, Spread])
 
 def main() -> int:
     args = arguments(__doc__, rounds=9).parse_args()
-    with LLM(args.model, threads=args.threads, kv_cache_gb=0.5) as llm:
-        records = measure(llm, args.rounds)
-        engine = about(llm)
+    llm = LLM(args.model, threads=args.threads, kv_cache_gb=0.5)
+    records = measure(llm, args.rounds)
     figures = {key: Spread.of([record[key] for record in records]) for key in records[0]}
-    if args.json:
-        print(to_json(engine=engine, threads=args.threads, summary=figures, rounds=records))
-    else:
-        print_report(engine, records, figures)
+    conclude(args, [llm], records, figures, print_report)
     cached = figures["warm_cached_tokens"].median / PREFIX
     return int(figures["ratio"].median > MOST_TTFT or cached < LEAST_CACHED)
 

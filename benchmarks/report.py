@@ -7,7 +7,7 @@ import dataclasses
 import json
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ("  ".join(f"{cell:{'<' if i == 0 else '>'}{width}}" for i, (cell, width)
                        in enumerate(zip(row, widths, strict=True))) for row in (head, *rows))
     return "\n".join(lines)
+
+
+def conclude(args: argparse.Namespace, llms: Iterable[drut.LLM], records: Sequence[dict[str, Any]], summary: Any,
+             show: Callable[[str, Any, Any], None]) -> None:
+    """Ends engines that took turns and prints what they did: as JSON, or by `show` of engine, rounds and summary."""
+    llms = list(llms)
+    engine = about(llms[0])
+    for llm in llms:
+        llm.close()
+    if args.json:
+        print(to_json(engine=engine, threads=args.threads, summary=summary, rounds=records))
+    else:
+        show(engine, records, summary)
 
 
 def to_json(**data: Any) -> str:

@@ -3,7 +3,7 @@
     python benchmarks/stall.py [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
 Eight requests with prompts of 256 tokens decode; then a ninth arrives with a long one. A stream's stall is the largest
-gap between two of its tokens from that arrival to the ninth's first token out, over the median gap of all streams
+gap between two of its tokens from that arrival until the ninth has two tokens, over the median gap of all streams
 before it. Two engines, alike but for the setting `chunk_tokens`, take turns: `auto` is the default (as many prompt
 tokens in a step as stall no stream), `whole` is 0. Exit code 1 where the longest stall of `auto` is above 3 in the
 median of the rounds.
@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from machine_load import OthersLoad
-from report import Spread, about, arguments, others, table, to_json
+from report import Spread, arguments, conclude, others, table
 from streams import Driver, random_prompts
 
 from drut import LLM
@@ -83,13 +83,7 @@ def main() -> int:
                for name, chunk in CHUNKING.items()}
     records = measure(engines, args.rounds)
     rows = [summary(records, name) for name in engines]
-    engine = about(engines["auto"])
-    for llm in engines.values():
-        llm.close()
-    if args.json:
-        print(to_json(engine=engine, threads=args.threads, summary=rows, rounds=records))
-    else:
-        print_report(engine, records, rows)
+    conclude(args, engines.values(), records, rows, print_report)
     return int(rows[0]["stall"].median > MOST_STALL)
 
 

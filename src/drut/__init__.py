@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from drut.engine.async_engine import AsyncEngine as AsyncEngine
     from drut.engine.llm import LLM as LLM
+    from drut.engine.output import AnswerError as AnswerError
     from drut.engine.output import Chunk as Chunk
     from drut.engine.output import Completion as Completion
     from drut.engine.params import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "AsyncEngine", "Chunk", "Completion", "SamplingParams"]
+__all__ = ["LLM", "AnswerError", "AsyncEngine", "Chunk", "Completion", "SamplingParams"]
 
 _HOME = {
     "LLM": "drut.engine.llm",
+    "AnswerError": "drut.engine.output",
     "AsyncEngine": "drut.engine.async_engine",
     "Chunk": "drut.engine.output",
     "Completion": "drut.engine.output",

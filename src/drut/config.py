@@ -11,6 +11,9 @@ from typing import Any
 
 from drut.errors import RequestError
 
+SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+METAVARS = {int: "N", float: "X", str: "NAME"}
+
 
 def setting(default: Any, help: str, *, type: type = str, env: str | None = None, choices: tuple[str, ...] = (),
             least: float | None = None, most: float | None = None, flag: bool = True) -> Any:
@@ -52,11 +55,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            value, meta = getattr(self, f.name), f.metadata
-            if meta["choices"] and value not in meta["choices"]:
-                raise RequestError(f"{f.name} must be one of {', '.join(meta['choices'])}, not {value!r}")
-            if meta["least"] is not None and value is not None and not meta["least"] <= value <= meta["most"]:
-                raise RequestError(f"{f.name} must be from {meta['least']:g} to {meta['most']:g}, not {value}")
+            _check(f.name, getattr(self, f.name), f.metadata)
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> EngineConfig:
@@ -72,16 +71,26 @@ class EngineConfig:
                 values[f.name] = given[f.name]
             elif env and environ.get(env):
                 values[f.name] = _parse(env, environ[env], f.metadata["type"])
+                _check(env, values[f.name], f.metadata)
         return cls(**values)
+
+
+def _check(name: str, value: Any, meta: Mapping[str, Any]) -> None:
+    if meta["choices"] and value not in meta["choices"]:
+        raise RequestError(f"{name} must be one of {', '.join(meta['choices'])}, not {value!r}")
+    if meta["least"] is not None and value is not None and not meta["least"] <= value <= meta["most"]:
+        raise RequestError(f"{name} must be from {meta['least']:g} to {meta['most']:g}, not {value}")
 
 
 def _parse(name: str, text: str, kind: type) -> Any:
     if kind is bool:
-        return text.lower() not in ("0", "false", "no", "off")
+        if text.lower() not in SWITCH:
+            raise RequestError(f"{name}={text!r} is not one of {', '.join(SWITCH)}")
+        return SWITCH[text.lower()]
     try:
         return kind(text)
     except ValueError:
-        raise RequestError(f"{name}={text!r} is not {'a number' if kind is not str else 'valid'}") from None
+        raise RequestError(f"{name}={text!r} is not a{' whole' * (kind is int)} number") from None
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type = EngineConfig) -> None:
@@ -91,11 +100,15 @@ def add_flags(parser: argparse.ArgumentParser, cls: type = EngineConfig) -> None
         meta, flag = f.metadata, "--" + f.name.replace("_", "-")
         if not meta["flag"]:
             continue
-        text = meta["help"] + (f" [{meta['env']}]" if meta["env"] else "")
+        shown = ("on" if f.default else "off") if meta["type"] is bool else f.default
+        text = meta["help"] + ("" if shown is None else f" (default: {shown})")
+        text += f" [{meta['env']}]" if meta["env"] else ""
         if meta["type"] is bool:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
-            group.add_argument(flag, type=meta["type"], choices=meta["choices"] or None, default=None, help=text)
+            metavar = None if meta["choices"] else METAVARS[meta["type"]]
+            group.add_argument(flag, type=meta["type"], choices=meta["choices"] or None, default=None, help=text,
+                               metavar=metavar)
 
 
 def from_flags(args: argparse.Namespace, cls: type[EngineConfig] = EngineConfig) -> EngineConfig:

@@ -15,6 +15,7 @@ from drut import LLM, SamplingParams
 from drut.cli import generate, sampling
 from drut.cli.main import main
 from drut.cli.terminal import Writer
+from tests.engine.models import write_poisoned_model
 
 JSON_KEYS = {
     "text",
@@ -41,6 +42,19 @@ def answer(tiny):
             return llm.generate(prompt, SamplingParams(**params))[0]
 
     return ask
+
+
+@pytest.mark.parametrize("flag", [(), ("--json",)])
+def test_answers_are_shown_before_the_failure_of_one(tmp_path, capsys, flag):
+    model = str(write_poisoned_model(tmp_path, token=ord("!")))
+    prompts = [word for prompt in ("hello", "oh!", "a") for word in ("--prompt", prompt)]
+    assert main(["generate", model, *prompts, "--max-tokens", "5", *flag]) == 2
+    out, err = capsys.readouterr()
+    assert "error: prompt 2 of 3: the model's logits are not finite" in err.splitlines()[-1]
+    if flag:
+        assert [json.loads(line)["finish_reason"] for line in out.splitlines()] == ["length", "error", "length"]
+    else:
+        assert "[3] a" in out
 
 
 def pipe_in(monkeypatch, data: bytes) -> None:

@@ -55,6 +55,8 @@ def test_python_m_drut_gives_version_and_exit_code():
         ([], "COMMAND"),
         (["dance"], "invalid choice: 'dance'"),
         (["pull"], "required: MODEL (see drut pull --help)"),
+        (["--versoin"], "unrecognized arguments: --versoin (see drut --help)"),
+        (["roof", "--m", "x"], "unrecognized arguments: --m x (see drut roof --help)"),
         (["roof", "--n", "x"], "argument --n: invalid int value: 'x'"),
         (["pull", "hf:nothing"], "hf:nothing"),
     ],

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from drut.cli.main import main
+from drut.kernels.native import library
+from drut.plan.roof import Roof
 from tests.cli.tiny import CONTEXT, metadata, model, tensors
 from tests.golden.weights import write_checkpoint
 from tests.model.gguf_writer import Tensor, gguf
@@ -71,6 +73,8 @@ SETTINGS = [
     (["--threads", "all"], "--threads"),
     (["--kv-cache-gb", "nan"], "kv_cache_gb"),
     (["--kv-cache-gb", "1e-9"], "kv_cache_gb"),
+    (["--kv-cache-gb", "1e6"], "set kv_cache_gb, max_batch_tokens or max_seqs lower"),
+    (["--kv-cache-gb", "1e6", "--backend", "numpy"], "set kv_cache_gb, max_batch_tokens or max_seqs lower"),
     (["--kv-dtype", "int3"], "--kv-dtype"),
     (["--backend", "abacus"], "--backend"),
     (["--speed", "11"], "--speed"),
@@ -129,9 +133,46 @@ def test_a_prompt_that_cannot_be_answered(tiny, capsys, argv, words):
     assert words in one_error(capsys, ["generate", tiny, *argv])
 
 
-def test_a_setting_of_the_environment(tiny, capsys, monkeypatch):
-    monkeypatch.setenv("DRUT_THREADS", "many")
-    assert "DRUT_THREADS='many'" in one_error(capsys, ["generate", tiny, *PROMPT])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("DRUT_THREADS", "many", "DRUT_THREADS='many' is not a whole number"),
+        ("DRUT_THREADS", "0", "DRUT_THREADS must be from 1 to 1024, not 0"),
+        ("DRUT_BACKEND", "abacus", "DRUT_BACKEND must be one of auto, native, numpy"),
+        ("DRUT_DEBUG_KV", "maybe", "DRUT_DEBUG_KV='maybe' is not one of 1, true"),
+    ],
+)
+def test_a_setting_of_the_environment(tiny, capsys, monkeypatch, name, value, words):
+    monkeypatch.setenv(name, value)
+    assert words in one_error(capsys, ["generate", tiny, *PROMPT])
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("", "the name of the model is empty"),
+        ("org/model", "on the Hugging Face hub it would be hf:org/model"),
+        ("https://huggingface.co/org/model", "write hf:ORG/REPO"),
+    ],
+)
+def test_a_name_that_is_no_model(capsys, model, words):
+    assert words in one_error(capsys, ["inspect", model])
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--batch", "129"], "--batch must be numbers from 1 to 128 (--max-seqs)"),
+        (["--batch", "2,"], "--batch must be numbers"),
+        (["--batch", "100"], "a batch of 100 needs 500 pages, the KV cache has 40"),
+        (["--prompt-tokens", "0"], "--prompt-tokens must be from 1 to"),
+    ],
+)
+@pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")
+def test_a_profile_that_cannot_be(tiny, tmp_path, capsys, monkeypatch, argv, words):
+    monkeypatch.setenv("DRUT_HOME", str(tmp_path))
+    monkeypatch.setattr("drut.plan.probe.measure", lambda _: Roof("cpu", "isa", {1: {1: 1.0}}, {1: 1.0}, {1: 1.0}))
+    assert words in one_error(capsys, ["profile", tiny, "--prompt-tokens", "16", *argv])
 
 
 @pytest.mark.parametrize("command", [["generate", *PROMPT, "--chat"], ["chat"]], ids=lambda c: c[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drut import LLM, Chunk, Completion, SamplingParams
+from drut import LLM, AnswerError, Chunk, Completion, SamplingParams
 from drut.cache.pool import KvCorruptionError
-from drut.errors import RequestError
-from tests.engine.models import said, write_bytes_model
+from drut.errors import DrutError, RequestError
+from tests.engine.models import said, write_bytes_model, write_poisoned_model
 from tests.engine.testbed import VOCAB, finish_all, make_engine
 
 PROMPTS = ["hello", "a", "the quick brown fox jumps over the lazy dog, twice"]
@@ -227,6 +228,19 @@ def test_scores_of_a_prompt_do_not_depend_on_what_is_cached(llm: LLM) -> None:
     assert one(llm, prompt).cached_tokens == 48
 
 
+def test_logits_say_why_they_cannot_be_had(llm: LLM) -> None:
+    ids = [ord(c) for c in "hello"]
+    stream = llm.stream("hello", GREEDY)
+    next(stream)
+    with pytest.raises(RequestError, match="logits need the engine for themselves"):
+        llm.logits(ids)
+    stream.close()
+    assert llm.logits(ids).shape == (5, llm.files.spec.vocab)
+    with pytest.raises(RequestError, match=f"{llm.room + 1} tokens do not fit the context of {llm.room}"):
+        llm.logits([5] * (llm.room + 1))
+    assert len(llm.logits([5] * llm.room)) == llm.room
+
+
 def test_choices_have_indices_and_differ(llm: LLM) -> None:
     three = llm.generate(["hello"], SamplingParams(max_tokens=12, temperature=1.5, seed=6, n=3))
     assert [c.index for c in three] == [0, 1, 2]
@@ -263,6 +277,44 @@ def test_failing_params_leave_nothing_behind(llm: LLM, params: dict[str, object]
     with pytest.raises(RequestError, match=name):
         one(llm, "hello", **params)
     assert not llm.engine.busy
+
+
+def test_choices_share_what_was_made_of_their_stop_strings(llm: LLM) -> None:
+    params = SamplingParams(max_tokens=2, n=32, stop=["".join(map(chr, range(256, 256 + 4000)))])
+    tracemalloc.start()
+    answers = llm.submit("hello", params)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for answer in answers:
+        llm.engine.abort(answer.request)
+    assert held < 4 * 4000 * 500
+
+
+def test_choices_have_a_copy_each_of_the_prompt_logprobs(llm: LLM) -> None:
+    first, second = llm.generate(["hello"], PARAMS["scored"])
+    assert first.prompt_logprobs == second.prompt_logprobs
+    assert first.prompt_logprobs
+    assert second.prompt_logprobs
+    first.prompt_logprobs[1] = None
+    (first.prompt_logprobs[2] or {}).clear()
+    assert second.prompt_logprobs[1]
+    assert second.prompt_logprobs[2]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_model_that_breaks_down_over_one_prompt_loses_no_other_answer(tmp_path: Path, overlap: bool) -> None:
+    with LLM(write_poisoned_model(tmp_path, token=ord("!")), threads=1, overlap=overlap) as poisoned:
+        alone = [said(poisoned.generate([p], SEEDED)[0]) for p in ("hello", "a")]
+        with pytest.raises(AnswerError, match=r"^prompt 2 of 3: the model's logits are not finite") as caught:
+            poisoned.generate(["hello", "hello!", "a"], SEEDED)
+        good, bad, last = caught.value.completions
+        assert [said(good), said(last)] == alone
+        assert (bad.finish_reason, bad.token_ids, bad.text) == ("error", [], "")
+        with pytest.raises(AnswerError, match=r"^the model's logits are not finite"):
+            poisoned.generate("!", SEEDED)
+        with pytest.raises(DrutError, match="not finite"):
+            list(poisoned.stream("!", SEEDED))
+        assert not poisoned.engine.busy
 
 
 def test_as_many_params_as_prompts(llm: LLM) -> None:

@@ -10,7 +10,9 @@ from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.scheduler import Work
 from drut.errors import RequestError
+from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.ops import StepShape
 from tests.engine.testbed import (
     VOCAB,
     Log,
@@ -296,3 +298,18 @@ def test_no_row_is_computed_for_the_last_token(overlap: bool) -> None:
     finish_all(engine)
     assert engine.runner.executable.rows == 20 + 5  # type: ignore[attr-defined]
     engine.close()
+
+
+def test_what_a_step_costs_is_counted_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[StepShape] = []
+    count = StepDescriptor.shape
+    monkeypatch.setattr(StepDescriptor, "shape", lambda step: counted.append(count(step)) or counted[-1])
+    engine = make_engine()
+    assert engine.runner.last_shape == StepShape(0, 0, 0, 0)
+    counted.clear()
+    submit(engine, text(0, 20), max_tokens=2)
+    engine.step()
+    assert counted == []
+    assert engine.runner.last_shape == StepShape(20, 1, 20, 210)
+    engine.step()
+    assert engine.runner.last_shape == StepShape(1, 1, 21, 21)

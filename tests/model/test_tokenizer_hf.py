@@ -7,6 +7,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, trainers
 
 from drut.errors import DrutError, ModelFileError, UnsupportedError
 from drut.model.tokenizer import Detokenizer, from_hf
+from drut.model.tokenizer.tokenizer import encode
 from tests.model.tokenizer_reference import TEXTS, layout, random_texts
 
 BYTES = [*map(chr, range(0x21, 0x7F)), *map(chr, range(0xA1, 0xAD)), *map(chr, range(0xAE, 0x100))]
@@ -248,8 +249,19 @@ def test_a_hostile_vocabulary_is_one_error(directory, change):
     assert len(str(caught.value)) < 400
 
 
-def test_a_pattern_that_backtracks_for_ever_ends_the_call_only(directory):
+@pytest.mark.parametrize("expression", ["(a+)+$", "[ab]*[ab]*[ab]*[cd]"])
+def test_a_pattern_that_may_search_for_ever_is_refused(directory, expression):
+    good = dict(directory.tokenizer)
+    directory.tokenizer["pre_tokenizer"] = pattern(expression)
+    with pytest.raises(UnsupportedError, match=r"tokenizer\.json: the pattern .* is not supported"):
+        directory.load()
+    replace = {"type": "Replace", "pattern": {"Regex": expression}, "content": ""}
+    directory.tokenizer = good | {"normalizer": {"type": "Sequence", "normalizers": [replace]}}
+    with pytest.raises(UnsupportedError, match=r"tokenizer\.json: the pattern .* is not supported"):
+        directory.load()
+
+
+def test_a_failure_inside_the_library_ends_the_call_only(directory):
     directory.tokenizer["pre_tokenizer"] = pattern("(a+)+$")
-    tokenizer = directory.load()
-    with pytest.raises(ModelFileError, match="cannot encode"):
-        tokenizer.encode("a" * 30 + "!")
+    with pytest.raises(ModelFileError, match="name: the tokenizer cannot encode"):
+        encode(directory.reference(), "a" * 30 + "!", "name")

@@ -3,14 +3,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from drut.errors import DrutError
 from drut.kernels.native.library import load
+from drut.kernels.native.memory import reserve
 from drut.machine import usable_cpus
-from drut.plan.probe import ISA_BITS, WORKING_SETS, NativeProbe, aligned, measure, thread_counts
+from drut.plan.probe import ISA_BITS, WORKING_SETS, NativeProbe, measure, thread_counts
 from drut.plan.roof import Roof, keep
 
 figure = st.floats(0.01, 1e6)
@@ -104,12 +107,27 @@ def test_native_measures_all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @native
+def test_the_memory_that_is_read_is_asked_for_in_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The faults of small pages took a third of the whole time."""
+    asked: list[tuple[int, bool]] = []
+
+    def record(nbytes: int, *, huge: bool = False) -> NDArray[np.uint8]:
+        asked.append((nbytes, huge))
+        return reserve(nbytes, huge=huge)
+
+    monkeypatch.setattr("drut.plan.probe.WORKING_SETS", WORKING_SETS[:2])
+    monkeypatch.setattr("drut.plan.probe.reserve", record)
+    measure(load(), seconds=0.01)
+    assert asked == [(WORKING_SETS[1], True)]
+
+
+@native
 @pytest.mark.parametrize("mask", [0, *ISA_BITS.values(), -1])
 def test_every_instruction_set_measures(mask: int) -> None:
     library = load()
     assert library is not None
     probe = NativeProbe(library, usable_cpus()[:1], mask)
-    buffer = aligned(1 << 16)
+    buffer = reserve(1 << 16)
     buffer.fill(1)
     assert probe.read(buffer, 1, 0.002) > 0
     assert probe.int8(1, 0.002) > 0

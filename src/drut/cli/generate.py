@@ -13,7 +13,7 @@ from drut.cli.opening import add_model, open_llm, speed
 from drut.cli.terminal import Writer, note
 from drut.config import add_flags, from_flags
 from drut.engine.llm import LLM, Prompt
-from drut.engine.output import Completion
+from drut.engine.output import AnswerError, Completion
 from drut.engine.params import SamplingParams
 from drut.errors import RequestError
 
@@ -42,8 +42,11 @@ def run(args: argparse.Namespace) -> int:
         if args.chat:
             prompts = [llm.encode_chat([{"role": "user", "content": text}]) for text in texts]
         if args.json:
-            for answer in llm.generate(prompts, params):
+            answers, failure = _answers(llm, prompts, params)
+            for answer in answers:
                 print(json.dumps(answer.to_json()))
+            if failure:
+                raise failure
         elif len(prompts) == 1:
             note(_stream(llm, prompts[0], params))
         else:
@@ -65,14 +68,26 @@ def _stream(llm: LLM, prompt: Prompt, params: SamplingParams) -> str:
 def _batch(llm: LLM, texts: Sequence[str], prompts: Sequence[Prompt], params: SamplingParams) -> str:
     """Shows the answers in the order of the prompts; returns the closing line."""
     started = time.monotonic()
-    answers: list[Completion] = llm.generate(prompts, params)
+    answers, failure = _answers(llm, prompts, params)
     seconds = time.monotonic() - started
     for i, (text, answer) in enumerate(zip(texts, answers, strict=True), 1):
         with Writer() as out:
             out.write("\n" if i > 1 else "")
             out.write(f"[{i}] {' '.join(text.split())[:100]}\n{answer.text}")
+    if failure:
+        raise failure
     total = sum(answer.completion_tokens for answer in answers)
     return f"{len(answers)} answers, {total} tokens in {seconds:.2f} s, {total / seconds:.1f} tokens/s"
+
+
+def _answers(
+    llm: LLM, prompts: Sequence[Prompt], params: SamplingParams
+) -> tuple[list[Completion], AnswerError | None]:
+    """The answers, and where some failed the error to end with once the others are shown."""
+    try:
+        return llm.generate(prompts, params), None
+    except AnswerError as error:
+        return error.completions, error
 
 
 def _standard_input() -> str:

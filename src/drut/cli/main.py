@@ -36,7 +36,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
     """The parser of `drut`; only `command`'s own module is imported and adds its arguments."""
     parser = Parser(prog="drut", description="LLM inference: exact, explained, fast.")
     parser.add_argument("--version", action="version", version=f"drut {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     for name, text in COMMANDS:
         subparser = commands.add_parser(name, help=text)
         if name == command:
@@ -53,7 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             command = next((word for word in argv if not word.startswith("-")), None)
-            args = build_parser(command).parse_args(argv)
+            args, unknown = build_parser(command).parse_known_args(argv)
+            where = f"see drut {args.command + ' ' if args.command else ''}--help"
+            if unknown:
+                raise RequestError(f"unrecognized arguments: {' '.join(unknown)} ({where})")
+            if args.command is None:
+                raise RequestError(f"a COMMAND is missing: {', '.join(name for name, _ in COMMANDS)} ({where})")
             return int(args.run(args))
         finally:
             print(end="", flush=True)  # a closed pipe shows here, not when the interpreter ends

@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> int:
     from drut.plan.probe import measure
     from drut.plan.roof import keep
 
-    batches = _batches(args.batch)
     config = replace(from_flags(args), overlap=False)  # a step's time is told apart only where it runs alone
+    batches = _batches(args.batch, config.max_seqs)
     with open_llm(args.model, config) as llm:
         most = min(llm.room - 1, llm.config.max_batch_tokens)
         if not 1 <= args.prompt_tokens <= most:
@@ -51,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _batches(value: str) -> list[int]:
+def _batches(value: str, most: int) -> list[int]:
     try:
         sizes = [int(part) for part in value.split(",")]
     except ValueError:
         sizes = [0]
-    if not all(1 <= size <= 1024 for size in sizes):
-        raise RequestError(f"--batch must be numbers from 1 to 1024 with commas between, not {value!r}")
+    if not all(1 <= size <= most for size in sizes):
+        raise RequestError(f"--batch must be numbers from 1 to {most} (--max-seqs) with commas between, not {value!r}")
     return sizes
 
 

@@ -8,16 +8,18 @@ from drut.engine.engine import Scored, Update
 from drut.engine.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request import Request
 from drut.errors import DrutError
-from drut.model.tokenizer import Detokenizer, StopChecker, Tokenizer
+from drut.model.tokenizer import Detokenizer, StopChecker, StopStrings, Tokenizer
+
+NOT_FINITE = "the model's logits are not finite; its weights are damaged or overflow"
 
 
 class Answer:
     """Follows one request. Tokens after a stop string never enter, however many steps it took to be noticed."""
 
-    def __init__(self, request: Request, tokenizer: Tokenizer | None, load_s: float) -> None:
+    def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float) -> None:
         self.request, self._tokenizer, self._load_s = request, tokenizer, load_s
         self._detokenizer = Detokenizer(tokenizer) if tokenizer else None
-        self._stops = StopChecker(request.params.stop)
+        self._stops = StopChecker(stops)
         self._ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []
@@ -48,18 +50,18 @@ class Answer:
         self._text.append(text)
 
     def end(self) -> None:
-        """Call when the request has ended. DrutError where it failed."""
+        """Call when the request has ended."""
         if self.done:
             return
-        if self.request.finish_reason == "error":
-            raise DrutError("the model's logits are not finite; its weights are damaged or overflow")
         self.done = True
         if self._detokenizer is not None and not self.stopped:
             self._add(self._detokenizer.flush())
             self._text.append("" if self.stopped else self._stops.flush())
 
     def take(self) -> Chunk:
-        """Text and ids since the last call, with the completion if that is all."""
+        """Text and ids since the last call, with the completion if that is all. DrutError where the request failed."""
+        if self.failed:
+            raise DrutError(NOT_FINITE)
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
         self._taken, self._ids_taken = len(self._text), len(self._ids)
         self.taken = self.done
@@ -74,6 +76,10 @@ class Answer:
         return Completion("".join(self._text), list(self._ids), reason, r.prompt_tokens, r.cached_tokens or 0,
                           len(self._ids), r.seed, r.choice, self._timings(),
                           self._logprobs if r.params.logprobs is not None else None, scored, self._why())
+
+    @property
+    def failed(self) -> bool:
+        return self.done and not self.stopped and self.request.finish_reason == "error"
 
     @property
     def prompt_logprobs(self) -> list[Logprobs | None] | None:
@@ -106,7 +112,7 @@ class Answer:
 
 
 def completions(answers: Iterable[Answer]) -> list[Completion]:
-    """The records of one prompt's choices; prompt logprobs are computed once and shared."""
+    """The records of one prompt's choices; prompt logprobs are computed once, and each record has its own copy."""
     answers = list(answers)
     first = answers[0].prompt_logprobs
-    return [a.completion(first) for a in answers]
+    return [a.completion(first and [entry and dict(entry) for entry in first]) for a in answers]

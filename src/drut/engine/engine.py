@@ -63,6 +63,11 @@ class Engine:
         return min(self.context, self.cache.pool.total * PAGE_TOKENS)
 
     @property
+    def _bound(self) -> str:
+        """What `room` is that of."""
+        return "context" if self.room == self.context else "KV cache"
+
+    @property
     def busy(self) -> bool:
         return bool(self.scheduler.running or self.scheduler.waiting or self._flight)
 
@@ -73,9 +78,8 @@ class Engine:
         self._check(tokens)
         self._check_ids(params)
         if len(tokens) >= self.room:
-            where = "context" if self.room == self.context else "KV cache"
             raise RequestError(
-                f"the prompt has {len(tokens)} tokens; the {where} of {self.room} leaves no room for an answer")
+                f"the prompt has {len(tokens)} tokens; the {self._bound} of {self.room} leaves no room for an answer")
         seed = secrets.randbits(63) if params.seed is None else params.seed & MASK64
         requests: list[Request] = []
         for choice in range(params.n):
@@ -160,12 +164,16 @@ class Engine:
             self.step()
 
     def logits(self, tokens: Sequence[int], chunk: int = 64) -> F32:
-        """Raw logits of every position, float32 (len(tokens), vocab), through the ordinary operations."""
+        """Raw logits of every position, float32 (len(tokens), vocab), through the ordinary operations.
+
+        RequestError while requests are open: they may be in a step, and sequence slot 0 may be one's of theirs.
+        """
         self._check(tokens)
+        if self.busy:
+            raise RequestError("logits need the engine for themselves: finish or close the answers under way first")
         table = BlockTable()
-        if self._flight is not None or len(tokens) > self.context or not self.cache.reserve(table, len(tokens)):
-            raise RequestError(
-                f"{len(tokens)} tokens do not fit the context of {self.context} or what is free of the KV cache")
+        if len(tokens) > self.room or not self.cache.reserve(table, len(tokens)):
+            raise RequestError(f"{len(tokens)} tokens do not fit the {self._bound} of {self.room}")
         try:
             return self.runner.logits(tokens, table.pages[: pages_for(len(tokens))], chunk)
         finally:

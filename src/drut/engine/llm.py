@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from drut.config import EngineConfig
-from drut.engine.answer import Answer, completions
+from drut.engine.answer import NOT_FINITE, Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
-from drut.engine.output import Chunk, Completion
+from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.errors import RequestError
+from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import Progress, resolve, show
 from drut.model.template import ChatTemplate
-from drut.model.tokenizer import Tokenizer
+from drut.model.tokenizer import StopStrings, Tokenizer
 
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, object]]
@@ -42,7 +42,10 @@ class LLM:
         self.tokenizer: Tokenizer | None = self.files.tokenizer()
         self.backend = choose_backend(self.config)
         eos = self.tokenizer.eos_ids if self.tokenizer else frozenset[int]()
-        self.engine = build_engine(self.files, self.backend, self.config, eos)
+        try:
+            self.engine = build_engine(self.files, self.backend, self.config, eos)
+        except MemoryError as error:
+            raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
         self._open: dict[Request, Answer] = {}  # of every `generate` and `stream` under way
         self.load_s = time.monotonic() - started
 
@@ -73,7 +76,8 @@ class LLM:
                  priorities: Sequence[int] | None = None) -> list[Completion]:
         """Answers each prompt, a text or a list of token ids; one prompt alone gives a list of one.
 
-        `params` for all, or one each. With `n` choices a prompt has n completions side by side.
+        `params` for all, or one each. With `n` choices a prompt has n completions side by side. Where the model
+        breaks down over some of them, the others are finished all the same, and AnswerError carries them.
         """
         prompts = _each_prompt(prompts)
         each = [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
@@ -89,7 +93,12 @@ class LLM:
                 self._step(answers)
         finally:
             self._abort(a for group in groups for a in group)
-        return [c for group in groups for c in completions(group)]
+        failed = [i for i, group in enumerate(groups, 1) if any(a.failed for a in group)]
+        results = [c for group in groups for c in completions(group)]
+        if failed:
+            where = f"prompt {failed[0]} of {len(groups)}: " if len(groups) > 1 else ""
+            raise AnswerError(where + NOT_FINITE, results)
+        return results
 
     def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
         """Answers a conversation: messages of `role` and `content`, through the model's chat template."""
@@ -116,7 +125,7 @@ class LLM:
         return self._tokenizer().encode_chat(self._template.render(messages))
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
-        """Raw logits of every position, float32 of shape (len(token_ids), vocab)."""
+        """Raw logits of every position, float32 of shape (len(token_ids), vocab). No stream may be under way."""
         return self.engine.logits(list(token_ids), chunk)
 
     @cached_property
@@ -141,13 +150,9 @@ class LLM:
         """Queues a prompt or a conversation for `engine.step`: one answer a choice."""
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
+        stops = StopStrings(params.stop)
         requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
-        try:
-            return [Answer(request, self.tokenizer, self.load_s) for request in requests]
-        except RequestError:  # of its stop strings
-            for request in requests:
-                self.engine.abort(request)
-            raise
+        return [Answer(request, self.tokenizer, stops, self.load_s) for request in requests]
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         answers = self.submit(prompt, params, priority=priority)
@@ -155,7 +160,7 @@ class LLM:
         return answers
 
     def _step(self, answers: Iterable[Answer]) -> None:
-        """One step, which may bring something to any open answer. DrutError where one of `answers` failed."""
+        """One step, which may bring something to any open answer; those of `answers` whose request ended are ended."""
         for update in self.engine.step():
             answer = self._open.get(update.request)
             if answer is not None and answer.push(update):

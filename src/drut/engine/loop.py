@@ -71,13 +71,14 @@ class EngineLoop:
             if chunk.text or chunk.token_ids:
                 out.append(Output(request.id, chunk, last=False))
             return
+        answer.end()
         try:
-            answer.end()
+            chunk = answer.take()
         except DrutError as error:
             self._take(Abort(request.id), out)
             return out.append(Failed(request.id, str(error), False))
         del self._answers[request]
         siblings.remove(request)
-        out.append(Output(request.id, answer.take(), last=not siblings))
+        out.append(Output(request.id, chunk, last=not siblings))
         if not siblings:
             del self._open[request.id]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from drut.errors import DrutError
+
 
 class Logprob(NamedTuple):
     """Of one token id at one place: natural log of its probability by the raw logits, its rank from 1, its text."""
@@ -23,7 +25,7 @@ class Completion:
 
     text: str
     token_ids: list[int]
-    finish_reason: str  # "stop", "length" or "abort"
+    finish_reason: str  # "stop", "length", "abort", or "error" (in an AnswerError alone)
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
@@ -44,6 +46,18 @@ class Completion:
             else:
                 data[name] = [e and {str(i): p._asdict() for i, p in e.items()} for e in entries]
         return data
+
+
+class AnswerError(DrutError):
+    """Some answers of a batch failed, after all others were finished.
+
+    `completions` are all of the batch in order; those that failed say so by `finish_reason` "error" and hold what
+    came before.
+    """
+
+    def __init__(self, message: str, completions: list[Completion]) -> None:
+        super().__init__(message)
+        self.completions = completions
 
 
 @dataclass(frozen=True)

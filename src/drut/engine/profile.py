@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drut.cache.cache import pages_for
 from drut.engine.llm import LLM
 from drut.engine.params import SamplingParams
-from drut.errors import UnsupportedError
+from drut.errors import RequestError, UnsupportedError
 from drut.kernels.native.executable import NativeExecutable
 from drut.kernels.ops import StepShape
 from drut.observe.ledger import Entry, Peaks, StepLedger, account
@@ -29,7 +30,12 @@ class Profiler:
         return self._median([self._steps(1, tokens, 1, seed)[0] for seed in range(rounds)])
 
     def decode(self, batch: int, tokens: int = 32, prompt: int = 32) -> StepLedger:
-        """A step that decodes `batch` sequences, the median of `tokens` steps."""
+        """A step that decodes `batch` sequences, the median of `tokens` steps. RequestError where they do not fit."""
+        needed, pages = batch * pages_for(prompt + tokens + 1), self._llm.engine.cache.pool.total
+        if needed > pages:
+            raise RequestError(f"a batch of {batch} needs {needed} pages, the KV cache has {pages}: set kv_cache_gb")
+        if batch > self._llm.config.max_seqs:
+            raise RequestError(f"a batch of {batch} is larger than max_seqs, {self._llm.config.max_seqs}")
         steps = [s for s in self._steps(batch, prompt, tokens + 1, batch) if s.rows == batch]
         return self._median(steps[1:] or steps)
 

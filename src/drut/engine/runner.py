@@ -50,12 +50,17 @@ class Runner:
         # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
         self._turn = 0
-        self.last_shape, self.last_seconds = StepShape(0, 0, 0, 0), 0.0  # of the step that ran last
+        self._last, self.last_seconds = self._steps[0], 0.0  # the step that ran last
         self._thread = ThreadPoolExecutor(1, "drut-step") if overlap else None
 
     def _descriptor(self) -> StepDescriptor:
         limits = self.limits
         return StepDescriptor(limits.tokens, limits.seqs, limits.samples, self._blocks, self._edits)
+
+    @property
+    def last_shape(self) -> StepShape:
+        """Of the step that ran last, until the next launch may fill its descriptor again."""
+        return self._last.shape()
 
     def launch(self, work: Sequence[Work]) -> Flight:
         """Starts a step; with no thread it is over on return."""
@@ -76,7 +81,7 @@ class Runner:
         started = time.perf_counter()
         out = self.executable.run(step)
         seconds = time.perf_counter() - started
-        self.last_shape, self.last_seconds = step.shape(), seconds
+        self._last, self.last_seconds = step, seconds
         if self._thread is not None:
             # The next step may start before these are read.
             out = StepOutput(out.tokens.copy(), out.finite.copy(), out.logprobs.copy(), out.ranks.copy(),

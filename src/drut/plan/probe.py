@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from drut.errors import DrutError
+from drut.kernels.native.memory import reserve
 from drut.machine import cpu_model, usable_cpus
 from drut.plan.roof import Roof
 
 WORKING_SETS = (1 << 18, 1 << 20, 1 << 23, 1 << 26, 1 << 28)
 """Bytes: within L2, its size, within L3, its size, past it, as caches are today."""
 
-SECONDS = 0.5  # of a whole measurement, the first touch of the memory apart
+SECONDS = 0.35  # of a whole measurement, the first touch of the memory apart
 _NUMPY_SMALLEST = 1 << 23  # below, the cost of calling NumPy shows in the figure
 ISA_BITS = {"avx2": 1, "avxvnni": 2, "avx512": 4, "avx512vnni": 8, "avx512bf16": 16}  # as in csrc/roof.cpp
 
@@ -46,7 +47,7 @@ def thread_counts(cpus: int) -> list[int]:
 def _measure_native(library: ctypes.CDLL, cpus: Sequence[int], counts: Sequence[int], seconds: float) -> Roof:
     probe = NativeProbe(library, cpus)
     each = seconds / (len(counts) * (len(WORKING_SETS) + 2))
-    buffer = aligned(max(WORKING_SETS))
+    buffer = reserve(max(WORKING_SETS), huge=True)  # faults of small pages would take longer than all else
     probe.touch(buffer)
     read = {n: {size: probe.read(buffer[:size], n, each) for size in WORKING_SETS} for n in counts}
     int8 = {n: probe.int8(n, each) for n in counts}
@@ -100,7 +101,7 @@ class NativeProbe:
 def _measure_numpy(cpus: Sequence[int], counts: Sequence[int], seconds: float) -> Roof:
     sizes = [size for size in WORKING_SETS if size >= _NUMPY_SMALLEST]
     each = seconds / (len(counts) * len(sizes))
-    buffer = aligned(max(sizes)).view(np.int32)
+    buffer = reserve(max(sizes), huge=True).view(np.int32)
     buffer.fill(1)
     read = {n: {size: _numpy_read(buffer[: size // 4], cpus[:n], each) for size in sizes} for n in counts}
     return Roof(cpu_model(), "numpy", read, None, None)
@@ -117,13 +118,6 @@ def _numpy_read(buffer: npt.NDArray[np.int32], cpus: Sequence[int], seconds: flo
             list(pool.map(np.max, slices))
             best = max(best, buffer.nbytes * 1e-9 / (time.perf_counter() - start))
     return round(best, 2)
-
-
-def aligned(size: int) -> npt.NDArray[np.uint8]:
-    """`size` bytes at a multiple of 4096, untouched."""
-    raw = np.empty(size + 4096, np.uint8)
-    start = -raw.ctypes.data % 4096
-    return raw[start : start + size]
 
 
 def _checked(figure: float, threads: int) -> float:

@@ -87,7 +87,8 @@ def keep(roof: Roof, path: Path) -> Roof:
                 os.unlink(file.name)
                 raise
     except OSError as error:
-        raise DrutError(f"{path}: cannot keep the measurement: {error.strerror}") from None
+        reason = f"{error.strerror} (DRUT_HOME sets another place)"
+        raise DrutError(f"{path}: cannot keep the measurement: {reason}") from None
     return roof
 
 

@@ -12,8 +12,14 @@ HUGE = 2 << 20
 
 
 def reserve(nbytes: int, *, huge: bool = False) -> NDArray[np.uint8]:
-    """`nbytes` zero bytes on page boundaries. Physical memory is taken where it is first written."""
-    region = mmap.mmap(-1, max(nbytes, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    """`nbytes` zero bytes on page boundaries. Physical memory is taken where it is first written.
+
+    MemoryError where the system grants no such range.
+    """
+    try:
+        region = mmap.mmap(-1, max(nbytes, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError):
+        raise MemoryError(f"unable to reserve {nbytes / 1e9:.1f} GB") from None
     if huge and hasattr(mmap, "MADV_HUGEPAGE"):
         region.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(region, np.uint8, nbytes)

@@ -30,17 +30,15 @@ FAMILIES: tuple[Family, ...] = (llama, qwen)
 
 def family_of_hf(architecture: str) -> Family:
     """The family of a `config.json` architecture; UnsupportedError names it."""
-    for family in FAMILIES:
-        if architecture in family.HF_ARCHITECTURES:
-            return family
-    known = ", ".join(name for family in FAMILIES for name in family.HF_ARCHITECTURES)
-    raise UnsupportedError(f"architecture {architecture!r} is not supported (supported: {known})")
+    return _family(architecture, {name: family for family in FAMILIES for name in family.HF_ARCHITECTURES})
 
 
 def family_of_gguf(architecture: str) -> Family:
     """The family of a `general.architecture`; UnsupportedError names it."""
-    for family in FAMILIES:
-        if architecture in family.GGUF_ARCHITECTURES:
-            return family
-    known = ", ".join(name for family in FAMILIES for name in family.GGUF_ARCHITECTURES)
-    raise UnsupportedError(f"architecture {architecture!r} is not supported (supported: {known})")
+    return _family(architecture, {name: family for family in FAMILIES for name in family.GGUF_ARCHITECTURES})
+
+
+def _family(architecture: str, known: dict[str, Family]) -> Family:
+    if architecture not in known:
+        raise UnsupportedError(f"architecture {architecture!r} is not supported (supported: {', '.join(known)})")
+    return known[architecture]

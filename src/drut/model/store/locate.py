@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from drut.errors import ModelFileError
@@ -61,7 +62,8 @@ def _recognised(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     known = ", ".join(KNOWN)
-    raise ModelFileError(f"no model {str(path)!r}: no such file or directory, nor a known name ({known})")
+    hint = f"; on the Hugging Face hub it would be hf:{path}" if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(path)) else ""
+    raise ModelFileError(f"no model {str(path)!r}: no such file or directory, nor a known name ({known}){hint}")
 
 
 def _recognised_directory(path: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from drut.errors import RequestError
 from drut.model.store.known import KNOWN, KnownModel
 
+HUB_URL = "https://huggingface.co/"
 _HUB = re.compile(
     r"hf:(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)"
     r"(?:@(?P<revision>[\w][\w./-]*))?"
@@ -33,6 +34,10 @@ class HubModel:
 
 def parse_reference(reference: str) -> KnownModel | HubModel | Path:
     """The model `reference` names; a path is not looked at yet. RequestError for a malformed `hf:`."""
+    if not reference:
+        raise RequestError("the name of the model is empty")
+    if reference.startswith(HUB_URL):
+        raise RequestError(f"model {reference!r}: for a model of the Hugging Face hub write hf:ORG/REPO")
     if reference in KNOWN:
         return KNOWN[reference]
     if not reference.startswith("hf:"):

@@ -11,8 +11,10 @@ from typing import Any
 import tokenizers
 from tokenizers.decoders import Decoder
 from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import PreTokenizer
 
 from drut.errors import ModelFileError, UnsupportedError
+from drut.model.tokenizer.patterns import check_patterns
 from drut.model.tokenizer.pieces import pieces_of
 from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, encode
 from drut.model.weights.metadata import optional
@@ -28,12 +30,15 @@ def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
 
     Reads `tokenizer.json`, and where they are there `tokenizer_config.json`, `special_tokens_map.json`,
     `generation_config.json` (further ids that end an answer) and `chat_template.jinja`. Raises ModelFileError
-    naming the file that is missing or damaged, UnsupportedError naming a decoder that is not known.
+    naming the file that is missing or damaged, UnsupportedError naming a decoder that is not known, or a pattern that
+    may take unbounded time.
     """
     directory = Path(directory)
     backend = _backend(directory / "tokenizer.json")
     path = str(directory / "tokenizer.json")
-    _check_growth(_state(backend.normalizer), path)
+    normalizer = _state(backend.normalizer)
+    check_patterns([normalizer, _state(backend.pre_tokenizer)], path)
+    _check_growth(normalizer, path)
     pieces = pieces_of(_state(backend.decoder), path)
     added = sorted(backend.get_added_tokens_decoder().items())
     return Tokenizer(backend, added, pieces, _rules(directory, backend), str(directory))
@@ -160,7 +165,7 @@ def _read_object(path: Path) -> dict[str, object]:
     return value
 
 
-def _state(part: Normalizer | Decoder | None) -> dict[str, Any] | None:
+def _state(part: Normalizer | PreTokenizer | Decoder | None) -> dict[str, Any] | None:
     """A part of `tokenizer.json` as the library understood it; as a pickle's state is how it gives it out."""
     if part is None:
         return None

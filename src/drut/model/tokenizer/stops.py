@@ -13,12 +13,12 @@ class StopChecker:
     """Releases text up to the first stop string, which is never released itself.
 
     The match that ends first wins; of those that end together, the string first in the list. What is held
-    back is the longest end of the text that begins a stop string, and nothing more. RequestError for stop
-    strings that are empty, or longer than MAX_STOP_CHARS in all.
+    back is the longest end of the text that begins a stop string, and nothing more.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
-        self._automaton = _Automaton(_checked(stops))
+    def __init__(self, stops: Sequence[str] | StopStrings) -> None:
+        """`stops`: the strings, or what was made of them once for several texts."""
+        self._automaton = stops if isinstance(stops, StopStrings) else StopStrings(stops)
         self._node = 0
         self._held = ""
         self.stopped = False
@@ -48,13 +48,16 @@ class StopChecker:
         return held
 
 
-class _Automaton:
-    """A node is a beginning of a stop string; being at it means that it is the longest that ends the text.
+class StopStrings:
+    """The automaton of a list of stop strings: hundreds of bytes a character, so choices share one. Never changes.
 
+    A node is a beginning of a stop string; being at it means that it is the longest that ends the text.
     `depth[node]` is its length, `matched[node]` that of the stop string that ends there, or 0.
+    RequestError for stop strings that are empty, or longer than MAX_STOP_CHARS in all.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
+        _check(stops)
         self.is_empty = not stops
         self.depth = [0]
         self.matched = [0]
@@ -89,7 +92,7 @@ class _Automaton:
         return self._next[node].get(char, 0)
 
 
-def _checked(stops: Sequence[str]) -> Sequence[str]:
+def _check(stops: Sequence[str]) -> None:
     if isinstance(stops, str):
         raise RequestError("stop must be a list of strings, not one string")
     for i, stop in enumerate(stops):
@@ -97,4 +100,3 @@ def _checked(stops: Sequence[str]) -> Sequence[str]:
             raise RequestError(f"stop[{i}] must be a string with at least one character")
     if sum(map(len, stops)) > MAX_STOP_CHARS:
         raise RequestError(f"stop: more than {MAX_STOP_CHARS} characters in all")
-    return stops

@@ -7,18 +7,15 @@ Source: the GGUF specification.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model.weights.ggml_types import GGML_TYPES
-from drut.model.weights.mapping import MappedFile, quote
+from drut.model.weights.mapping import MappedFile, TensorFile, quote
 from drut.model.weights.source import TensorInfo
 
 MAX_HEADER_BYTES = 256 << 20
@@ -38,48 +35,15 @@ _SCALARS = {
 _UINT32, _BOOL, _STRING, _ARRAY = 4, 7, 8, 9
 
 
-class GGUFFile:
+class GGUFFile(TensorFile):
     """An open GGUF file: `metadata` by key (int, float, bool, str, or a list of one of them) and its tensors.
 
     A tensor of a ggml type that Drut does not compute with is listed under that type's name.
     Raises ModelFileError, naming file and item, for a damaged file; UnsupportedError for a split model.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = MappedFile(path)
-        self.path = self._file.path
-        try:
-            metadata, tensors = _Reader(self._file).read()
-        except BaseException:
-            self._file.close()
-            raise
-        self.metadata: Mapping[str, object] = MappingProxyType(metadata)
-        self._tensors = MappingProxyType(tensors)
-
-    @property
-    def tensors(self) -> Mapping[str, TensorInfo]:
-        """Tensors by name, in the file's order."""
-        return self._tensors
-
-    def raw(self, name: str) -> NDArray[np.uint8]:
-        """The tensor's bytes, read-only, shape (nbytes,). ModelFileError if it is missing or cut off."""
-        info = self._info(name)
-        return self._file.view(info.offset, info.nbytes)
-
-    def release(self, name: str) -> None:
-        """Let the tensor's pages leave memory."""
-        info = self._info(name)
-        self._file.release(info.offset, info.nbytes)
-
-    def close(self) -> None:
-        """End the mapping; arrays from `raw` stay valid."""
-        self._file.close()
-
-    def _info(self, name: str) -> TensorInfo:
-        try:
-            return self._tensors[name]
-        except KeyError:
-            raise ModelFileError(f"{self.path}: tensor {name!r} is missing") from None
+    def _read(self) -> tuple[Mapping[str, object], Mapping[str, TensorInfo]]:
+        return _Reader(self._file).read()
 
 
 class _Reader:

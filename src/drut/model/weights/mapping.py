@@ -1,4 +1,4 @@
-"""A regular file mapped read-only: the bytes behind every weight container."""
+"""A regular file mapped read-only, and one with named tensors in it: what is behind every weight container."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import contextlib
 import mmap
 import os
 import stat
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.errors import ModelFileError
+from drut.model.weights.source import TensorInfo
 
 
 class MappedFile:
@@ -59,6 +63,53 @@ class MappedFile:
         """End the mapping, at once or with the last array that looks at it."""
         with contextlib.suppress(BufferError):
             self.buffer.close()
+
+
+class TensorFile(ABC):
+    """An open file of named tensors, in the file's order, and its `metadata`: what every container has.
+
+    Raises ModelFileError where the file is damaged.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = MappedFile(path)
+        self.path = self._file.path
+        try:
+            metadata, tensors = self._read()
+        except BaseException:
+            self._file.close()
+            raise
+        self.metadata: Mapping[str, object] = MappingProxyType(dict(metadata))
+        self._tensors = MappingProxyType(dict(tensors))
+
+    @abstractmethod
+    def _read(self) -> tuple[Mapping[str, object], Mapping[str, TensorInfo]]:
+        """Metadata and tensors as the header tells them, checked."""
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Tensors by name, in the file's order."""
+        return self._tensors
+
+    def raw(self, name: str) -> NDArray[np.uint8]:
+        """The tensor's bytes, read-only, shape (nbytes,). ModelFileError if it is missing or cut off."""
+        info = self._info(name)
+        return self._file.view(info.offset, info.nbytes)
+
+    def release(self, name: str) -> None:
+        """Let the tensor's pages leave memory."""
+        info = self._info(name)
+        self._file.release(info.offset, info.nbytes)
+
+    def close(self) -> None:
+        """End the mapping; arrays from `raw` stay valid."""
+        self._file.close()
+
+    def _info(self, name: str) -> TensorInfo:
+        try:
+            return self._tensors[name]
+        except KeyError:
+            raise ModelFileError(f"{self.path}: tensor {name!r} is missing") from None
 
 
 def quote(name: str) -> str:

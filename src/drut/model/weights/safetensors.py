@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from drut.errors import ModelFileError
 from drut.model.weights.json_file import parse_json, read_json
-from drut.model.weights.mapping import MappedFile, quote
+from drut.model.weights.mapping import TensorFile, quote
 from drut.model.weights.source import TensorInfo, TensorSource
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -35,50 +35,18 @@ DTYPE_BITS: dict[str, int] = {
 }  # fmt: skip
 
 
-class SafetensorsFile:
+class SafetensorsFile(TensorFile):
     """An open safetensors file: its tensors, and the strings of its `__metadata__`.
 
     Raises ModelFileError, naming file and tensor, where dtypes, shapes and offsets do not describe the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = MappedFile(path)
-        self.path = self._file.path
-        try:
-            header, start = self._read_header()
-            notes = header.pop("__metadata__", {})
-            if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
-                self._fail("__metadata__ is not a table of strings")
-            self.metadata: Mapping[str, object] = MappingProxyType(notes)
-            self._tensors = MappingProxyType(self._table(header, start))
-        except BaseException:
-            self._file.close()
-            raise
-
-    @property
-    def tensors(self) -> Mapping[str, TensorInfo]:
-        """Tensors by name, in the order of their bytes."""
-        return self._tensors
-
-    def raw(self, name: str) -> NDArray[np.uint8]:
-        """The tensor's bytes, read-only, shape (nbytes,). ModelFileError if it is missing or cut off."""
-        info = self._info(name)
-        return self._file.view(info.offset, info.nbytes)
-
-    def release(self, name: str) -> None:
-        """Let the tensor's pages leave memory."""
-        info = self._info(name)
-        self._file.release(info.offset, info.nbytes)
-
-    def close(self) -> None:
-        """End the mapping; arrays from `raw` stay valid."""
-        self._file.close()
-
-    def _info(self, name: str) -> TensorInfo:
-        try:
-            return self._tensors[name]
-        except KeyError:
-            raise ModelFileError(f"{self.path}: tensor {name!r} is missing") from None
+    def _read(self) -> tuple[Mapping[str, object], Mapping[str, TensorInfo]]:
+        header, start = self._read_header()
+        notes = header.pop("__metadata__", {})
+        if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
+            self._fail("__metadata__ is not a table of strings")
+        return notes, self._table(header, start)
 
     def _read_header(self) -> tuple[dict[str, object], int]:
         """The header and the offset of the first byte after it."""
