@@ -27,11 +27,21 @@ struct KvBf16 {
   static Pair even(Pair p) { return brain2_even(p); }
   static Pair keys(const Element* k, int pair) { return brain2_load(k + pair * 32); }
   static Pair values(const Element* v, int head_dim, int pair, int d) { return brain2_load(v + (pair * head_dim + d) * 2); }
+  static void rounded(const float* x, int head_dim, uint32_t* bits) {  // bf16 in the high halves
+    for (int d = 0; d < head_dim; d += 16) vstore(reinterpret_cast<float*>(bits + d), vround_bf16(vload(x + d)));
+  }
   static void write_key(Element* k, int head_dim, int token, const float* key) {
-    for (int d = 0; d < head_dim; ++d) k[(d / 2) * 32 + token * 2 + (d & 1)] = num::float_to_bf16(key[d]);
+    uint32_t bits[kMaxHeadDim];
+    rounded(key, head_dim, bits);
+    for (int d = 0; d < head_dim; d += 2) {
+      uint32_t pair = bits[d] >> 16 | bits[d + 1];
+      memcpy(k + (d / 2) * 32 + token * 2, &pair, 4);
+    }
   }
   static void write_value(Element* v, int head_dim, int token, const float* value) {
-    for (int d = 0; d < head_dim; ++d) v[((token / 2) * head_dim + d) * 2 + (token & 1)] = num::float_to_bf16(value[d]);
+    uint32_t bits[kMaxHeadDim];
+    rounded(value, head_dim, bits);
+    for (int d = 0; d < head_dim; ++d) v[((token / 2) * head_dim + d) * 2 + (token & 1)] = uint16_t(bits[d] >> 16);
   }
 };
 

@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr int kMaxRows = 6;
+constexpr int kMaxRows = 8;
 
 // What a kernel asks of memory while it computes: `lines` cache lines of each group from `offset` on, counted from where
 // the group would lie in the panel that comes next. Passes over a panel divide the lines of the next among them.
@@ -68,6 +68,33 @@ template <int K> inline V minimum_of(const uint8_t* head, const uint8_t* s, int 
   return vsub(vset(0.0f), vmul(d, to_float(iload_u8(s + 32 * (t.parts + part) + 16 * half))));
 }
 
+// Where the results of a kernel grow: in registers, or in the tile where the rows' integer sums leave none free.
+template <int R, bool kInRegisters> struct Results {
+  float* tile;
+  V acc[kInRegisters ? R : 1][2];
+  explicit Results(float* tile) : tile(tile) {
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) put(r, vset(0.0f), vset(0.0f));
+  }
+  void put(int r, V x0, V x1) {
+    if (kInRegisters) {
+      acc[r][0] = x0;
+      acc[r][1] = x1;
+    } else {
+      vstore(tile + r * 32, x0);
+      vstore(tile + r * 32 + 16, x1);
+    }
+  }
+  V get(int r, int half) const { return kInRegisters ? acc[r][half] : vload(tile + r * 32 + half * 16); }
+  void finish() {
+DRUT_UNROLL
+    for (int r = 0; kInRegisters && r < R; ++r) {
+      vstore(tile + r * 32, acc[r][0]);
+      vstore(tile + r * 32 + 16, acc[r][1]);
+    }
+  }
+};
+
 // Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
 // acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
 template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
@@ -75,9 +102,7 @@ template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row,
   constexpr int quads = 8 / t.parts;
   const int groups = a.k / kGroup;
   const ActGroup* act = a.groups + int64_t(row) * groups;
-  V acc[R][2];
-DRUT_UNROLL
-  for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = vset(0.0f);
+  Results<R, (R <= kRegisterRows)> acc(tile);
   for (int unit = 0; unit < groups; unit += t.groups()) {
     const uint8_t* head = b;
     b += t.head_bytes();
@@ -104,8 +129,7 @@ DRUT_UNROLL
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           V x = vset(act[r * groups].scale);
-          acc[r][0] = vfma(vmul(to_float(sum[r][0]), x), d0, acc[r][0]);
-          acc[r][1] = vfma(vmul(to_float(sum[r][1]), x), d1, acc[r][1]);
+          acc.put(r, vfma(vmul(to_float(sum[r][0]), x), d0, acc.get(r, 0)), vfma(vmul(to_float(sum[r][1]), x), d1, acc.get(r, 1)));
         }
         if (t.minimum) {
           V m0 = minimum_of<K>(head, s, part, 0), m1 = minimum_of<K>(head, s, part, 1);
@@ -113,18 +137,13 @@ DRUT_UNROLL
           for (int r = 0; r < R; ++r) {
             const ActGroup& x = act[r * groups];
             V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
-            acc[r][0] = vfma(scaled, m0, acc[r][0]);
-            acc[r][1] = vfma(scaled, m1, acc[r][1]);
+            acc.put(r, vfma(scaled, m0, acc.get(r, 0)), vfma(scaled, m1, acc.get(r, 1)));
           }
         }
       }
     }
   }
-DRUT_UNROLL
-  for (int r = 0; r < R; ++r) {
-    vstore(tile + r * 32, acc[r][0]);
-    vstore(tile + r * 32 + 16, acc[r][1]);
-  }
+  acc.finish();
 }
 
 // Float kinds: acc = fma(weight, activation, acc), k ascending; bf16 takes the odd element of a pair, then the even.
@@ -195,7 +214,9 @@ inline PanelKernel kernel_of(int kind, int rows) {
     case 3: return kernel_for<3>(kind);
     case 4: return kernel_for<4>(kind);
     case 5: return kernel_for<5>(kind);
-    default: return kernel_for<6>(kind);
+    case 6: return kernel_for<6>(kind);
+    case 7: return kernel_for<7>(kind);
+    default: return kernel_for<8>(kind);
   }
 }
 
@@ -207,9 +228,11 @@ inline void multiply_tile(const DrutMatrix& m, int p, const Acts& a, int row, in
     for (int n = 0; n < kPanel; n += 16) vstore(tile + r * kPanel + n, vadd(vload(tile + r * kPanel + n), vload(m.bias + p * kPanel + n)));
 }
 
-// Cuts rows begin..end into even blocks of at most kMaxRows: body(row, rows, pass, passes).
+// Cuts rows begin..end into even blocks: body(row, rows, pass, passes). Few rows are bound by memory and want few passes
+// over a panel, many want the blocks whose results stay in registers.
 template <class Body> void each_block(int begin, int end, Body body) {
-  int passes = (end - begin + kMaxRows - 1) / kMaxRows;
+  const int count = end - begin, most = count <= 2 * kMaxRows ? kMaxRows : kRegisterRows;
+  const int passes = (count + most - 1) / most;
   for (int pass = 0, row = begin; pass < passes; ++pass) {
     int rows = (end - row + (passes - pass) - 1) / (passes - pass);
     body(row, rows, pass, passes);
