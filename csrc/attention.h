@@ -12,7 +12,6 @@
 
 namespace {
 
-constexpr int kAhead = 4;         // pages between a request for memory and its use
 constexpr int kTile = 8;          // (row, head) pairs that share a load of K or V
 constexpr int kMaxCombos = 64;    // (row, head) pairs of one unit of work
 constexpr int kMaxHeadDim = 256;
@@ -84,14 +83,19 @@ template <class Kv> struct Heads {  // where one KV head's pages lie
     return reinterpret_cast<const typename Kv::Element*>(pool + blocks[page] * page_bytes + offset);
   }
   const typename Kv::Element* values(int page) const { return keys(page) + kPage * head_dim; }
-  // Asks for part i (of head_dim / 2) of a page read soon: pages lie apart, where the CPU's own prefetch does not follow.
-  void fetch(int page, int i) const {
-    if (page >= pages) return;
-    constexpr int bytes = 4 * kPage * int(sizeof(typename Kv::Element));
-    const char* part = reinterpret_cast<const char*>(keys(page)) + i * bytes;
-    for (int b = 0; b < bytes; b += 64) __builtin_prefetch(part + b, 0, 2);
-  }
 };
+
+// The pages of the next chunk are asked for while this one is computed: they lie apart, where the CPU's own prefetch does
+// not follow. The tiles of a unit divide the pages among them, and keys are asked for while keys are read, values while
+// values are, so that memory is busy all along.
+struct Ahead {
+  int tile, tiles;
+  bool wants(int page) const { return page % tiles == tile; }
+};
+
+inline void fetch_bytes(const void* p, int bytes) {
+  for (int b = 0; b < bytes; b += 64) __builtin_prefetch(static_cast<const char*>(p) + b, 0, 2);
+}
 
 // What one chunk gives one (row, head): maximum, sum, and from kPartialHead on the accumulator.
 constexpr int kPartialHead = 16;
@@ -100,12 +104,15 @@ inline int partial_floats(int head_dim) { return kPartialHead + head_dim; }
 // scores[r][t] = scale * (q_r . k_t) for P pages of the chunk; -inf at and past the row's length.
 template <class Kv, int R, int P>
 void page_scores(const Heads<Kv>& h, int first_page, int page, float scale, const Combo* c, const float (*q)[kMaxHeadDim],
-                 float (*scores)[kChunk], bool fetch) {
-  const typename Kv::Element* k[P];
+                 float (*scores)[kChunk], Ahead ahead) {
+  constexpr int line = 2 * kPage;  // elements of one pair of the head's
+  const typename Kv::Element *k[P], *next[P];
   V acc[P][R];
 DRUT_UNROLL
   for (int p = 0; p < P; ++p) {
-    k[p] = h.keys(first_page + page + p);
+    const int at = first_page + page + p, later = at + kChunk / kPage;
+    k[p] = h.keys(at);
+    next[p] = ahead.wants(at) && later < h.pages ? h.keys(later) : nullptr;
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) acc[p][r] = vset(0.0f);
   }
@@ -114,7 +121,7 @@ DRUT_UNROLL
 DRUT_UNROLL
     for (int p = 0; p < P; ++p) {
       key[p] = Kv::keys(k[p], i);
-      if (fetch) h.fetch(first_page + page + p + kAhead, i);
+      if (next[p]) fetch_bytes(next[p] + i * line, line * int(sizeof(typename Kv::Element)));
     }
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -133,12 +140,12 @@ DRUT_UNROLL
 }
 
 template <class Kv, int R>
-void chunk_scores(const Heads<Kv>& h, int first_page, int page_count, float scale, const Combo* c, float (*scores)[kChunk], bool fetch) {
+void chunk_scores(const Heads<Kv>& h, int first_page, int page_count, float scale, const Combo* c, float (*scores)[kChunk], Ahead ahead) {
   alignas(64) float q[R][kMaxHeadDim];  // side by side, so that one register leads to all
   for (int r = 0; r < R; ++r) memcpy(q[r], c[r].q, size_t(h.head_dim) * 4);
   int page = 0;
-  for (; page + kAbreast <= page_count; page += kAbreast) page_scores<Kv, R, kAbreast>(h, first_page, page, scale, c, q, scores, fetch);
-  for (; page < page_count; ++page) page_scores<Kv, R, 1>(h, first_page, page, scale, c, q, scores, fetch);
+  for (; page + abreast(R) <= page_count; page += abreast(R)) page_scores<Kv, R, abreast(R)>(h, first_page, page, scale, c, q, scores, ahead);
+  for (; page < page_count; ++page) page_scores<Kv, R, 1>(h, first_page, page, scale, c, q, scores, ahead);
 }
 
 // scores become weights exp(s - maximum), rounded as the KV format takes them; returns maximum and sum.
@@ -158,7 +165,7 @@ template <class Kv> void chunk_softmax(float* s, int page_count, float* maximum,
 // out[r][n] = sum over tokens of weight * value for elements d + 16n..: pairs of tokens ascending, in a pair the odd
 // one first.
 template <class Kv, int R, int N>
-void chunk_values(const Heads<Kv>& h, int first_page, const int* tokens, int shared_pairs, const float (*w)[kChunk], int d, float* const* partial) {
+void chunk_values(const Heads<Kv>& h, int first_page, const int* tokens, int shared_pairs, const float (*w)[kChunk], int d, float* const* partial, Ahead ahead) {
   V acc[R][N];
 DRUT_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -166,7 +173,10 @@ DRUT_UNROLL
     for (int n = 0; n < N; ++n) acc[r][n] = vset(0.0f);
   }
   for (int t = 0; t < shared_pairs; ++t) {
-    const typename Kv::Element* v = h.values(first_page + t / 8);
+    const int page = first_page + t / 8, later = page + kChunk / kPage;
+    const typename Kv::Element* v = h.values(page);
+    if (d == 0 && ahead.wants(page) && later < h.pages)
+      fetch_bytes(h.values(later) + t % 8 * 2 * h.head_dim, 2 * h.head_dim * int(sizeof(typename Kv::Element)));
     typename Kv::Pair value[N];
 DRUT_UNROLL
     for (int n = 0; n < N; ++n) value[n] = Kv::values(v, h.head_dim, t % 8, d + 16 * n);
@@ -197,7 +207,7 @@ DRUT_UNROLL
 }
 
 // One chunk for R rows that all see some of it; partial[r] takes row r's share.
-template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, float scale, const Combo* c, float* const* partial, bool fetch) {
+template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, float scale, const Combo* c, float* const* partial, Ahead ahead) {
   alignas(64) float s[kTile][kChunk];
   int start = chunk * kChunk, tokens[kTile], longest = 0, shortest = kChunk;
   for (int r = 0; r < R; ++r) {
@@ -207,24 +217,24 @@ template <class Kv, int R> void attend_chunk(const Heads<Kv>& h, int chunk, floa
     shortest = tokens[r] < shortest ? tokens[r] : shortest;
   }
   int first_page = start / kPage, page_count = (longest + kPage - 1) / kPage;
-  chunk_scores<Kv, R>(h, first_page, page_count, scale, c, s, fetch);
+  chunk_scores<Kv, R>(h, first_page, page_count, scale, c, s, ahead);
   for (int r = 0; r < R; ++r) chunk_softmax<Kv>(s[r], (tokens[r] + kPage - 1) / kPage, partial[r], partial[r] + 1);
   int d = 0;
-  for (; d + 16 * kAbreast <= h.head_dim; d += 16 * kAbreast)
-    chunk_values<Kv, R, kAbreast>(h, first_page, tokens, shortest / 2, s, d, partial);
-  for (; d < h.head_dim; d += 16) chunk_values<Kv, R, 1>(h, first_page, tokens, shortest / 2, s, d, partial);
+  for (; d + 16 * abreast(R) <= h.head_dim; d += 16 * abreast(R))
+    chunk_values<Kv, R, abreast(R)>(h, first_page, tokens, shortest / 2, s, d, partial, ahead);
+  for (; d < h.head_dim; d += 16) chunk_values<Kv, R, 1>(h, first_page, tokens, shortest / 2, s, d, partial, ahead);
 }
 
-template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int count, float* const* partial, bool fetch) {
+template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int count, float* const* partial, Ahead ahead) {
   switch (count) {
-    case 1: return attend_chunk<Kv, 1>(h, chunk, scale, c, partial, fetch);
-    case 2: return attend_chunk<Kv, 2>(h, chunk, scale, c, partial, fetch);
-    case 3: return attend_chunk<Kv, 3>(h, chunk, scale, c, partial, fetch);
-    case 4: return attend_chunk<Kv, 4>(h, chunk, scale, c, partial, fetch);
-    case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c, partial, fetch);
-    case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c, partial, fetch);
-    case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c, partial, fetch);
-    default: return attend_chunk<Kv, 8>(h, chunk, scale, c, partial, fetch);
+    case 1: return attend_chunk<Kv, 1>(h, chunk, scale, c, partial, ahead);
+    case 2: return attend_chunk<Kv, 2>(h, chunk, scale, c, partial, ahead);
+    case 3: return attend_chunk<Kv, 3>(h, chunk, scale, c, partial, ahead);
+    case 4: return attend_chunk<Kv, 4>(h, chunk, scale, c, partial, ahead);
+    case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c, partial, ahead);
+    case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c, partial, ahead);
+    case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c, partial, ahead);
+    default: return attend_chunk<Kv, 8>(h, chunk, scale, c, partial, ahead);
   }
 }
 
@@ -250,11 +260,12 @@ template <class Kv, class Where, class Share>
 void attend_rows(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int count, Where where, Share share) {
   int first = 0;
   while (first < count && c[first].length <= chunk * kChunk) ++first;
-  for (int left = count - first, tiles = (left + kTile - 1) / kTile; left > 0; --tiles) {
+  const int all = (count - first + kTile - 1) / kTile;
+  for (int left = count - first, tiles = all; left > 0; --tiles) {
     int rows = (left + tiles - 1) / tiles, at = count - left;
     float* partial[kTile];
     for (int r = 0; r < rows; ++r) partial[r] = where(at + r, r);
-    attend_tile<Kv>(h, chunk, scale, c + at, rows, partial, left == count - first);
+    attend_tile<Kv>(h, chunk, scale, c + at, rows, partial, {all - tiles, all});
     for (int r = 0; r < rows; ++r) share(at + r, partial[r]);
     left -= rows;
   }

@@ -8,7 +8,8 @@
 namespace {
 
 constexpr int kRegisterRows = 6;  // rows of a matrix kernel whose results stay in registers
-constexpr int kAbreast = 2;  // vectors of keys or values that registers allow side by side
+// Vectors of keys or values that registers allow side by side for so many rows.
+constexpr int abreast(int rows) { return rows <= 3 ? 4 : 2; }
 
 struct V { __m512 v; };
 struct I { __m512i v; };
