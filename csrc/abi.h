@@ -13,7 +13,7 @@ constexpr int kMaxTop = 20;     // likeliest ids reported for a sample
 enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0, kQ5_0, kQ5_1, kQ2_K, kQ3_K, kQ4_K, kQ5_K,
                           kQ6_K, kIQ4_NL, kMXFP4 };
 enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop };
-enum DrutKv : int32_t { kKvBf16, kKvFp32 };
+enum DrutKv : int32_t { kKvBf16, kKvFp32, kKvInt8 };
 
 extern "C" {
 

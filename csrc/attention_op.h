@@ -90,7 +90,7 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
     walk.find(unit);
     int q = walk.seq, u = unit - walk.before, chunks = cut.chunks(q), chunk = u % chunks, cell = u / chunks;
     int kv_head = cell % o.kv_heads, count = gather(o, cut, q, cell / o.kv_heads, kv_head, combos);
-    Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + int64_t(kv_head) * 2 * kPage * o.head_dim * int64_t(sizeof(typename Kv::Element)),
+    Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + kv_head * Kv::head_bytes(o.head_dim),
                 s.blocks + s.table[q], o.head_dim, (combos[count - 1].length + kPage - 1) / kPage};
     if (chunks == 1) {
       attend<Kv>(h, o.scale, combos, count);
@@ -125,6 +125,7 @@ void attention(const DrutAttention& o, const DrutContext& c, Worker& w) {
   if (w.count > 1) cut.most = cut.total() / (4 * w.count);
   if (cut.all_shares() * partial_floats(o.head_dim) * 4 > c.acts_bytes) cut.most = INT64_MAX;
   if (o.kv_dtype == kKvBf16) attend_units<KvBf16>(o, c, cut, w);
+  else if (o.kv_dtype == kKvInt8) attend_units<KvInt8>(o, c, cut, w);
   else attend_units<KvFp32>(o, c, cut, w);
 }
 

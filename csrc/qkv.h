@@ -39,11 +39,12 @@ template <class Kv> void finish_head(const DrutQkv& o, const DrutContext& c, con
   if (h.norm) rms_norm(x, h.norm, h.head_dim, h.head_dim, o.eps, x);
   if (part != kValues) rotate(x, o.rope + int64_t(row) * 2 * o.rope_half, o.rope_half);
   if (part == kQueries) {
-    for (int d = 0; d < h.head_dim; d += 16) Kv::store(x, d, Kv::round(vload(x + d)));
+    Kv::store_query(x, h.head_dim);
     return;
   }
   int slot = s.slot[row];
-  Element* keys = reinterpret_cast<Element*>(c.kv + int64_t(slot / kPage) * c.page_bytes + o.layer_offset) + int64_t(head) * 2 * kPage * h.head_dim;
+  uint8_t* page = c.kv + int64_t(slot / kPage) * c.page_bytes + o.layer_offset + head * Kv::head_bytes(h.head_dim);
+  Element* keys = reinterpret_cast<Element*>(page);
   if (part == kKeys) Kv::write_key(keys, h.head_dim, slot % kPage, x);
   else Kv::write_value(keys + kPage * h.head_dim, h.head_dim, slot % kPage, x);
 }
@@ -72,6 +73,7 @@ void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
       });
     }
     if (o.kv_dtype == kKvBf16) finish_heads<KvBf16>(o, c, s, part, h, unit, begin, end);
+    else if (o.kv_dtype == kKvInt8) finish_heads<KvInt8>(o, c, s, part, h, unit, begin, end);
     else finish_heads<KvFp32>(o, c, s, part, h, unit, begin, end);
   });
   w.sync();

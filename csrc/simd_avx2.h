@@ -110,6 +110,15 @@ inline I idot7(I acc, I u8, int32_t four) {
   __m256i s = _mm256_set1_epi32(four);
   return {dot_bytes(acc.a, u8.a, s), dot_bytes(acc.b, u8.b, s)};
 }
+// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+inline I idot_signed(I acc, int32_t four, I s8) {
+  __m256i u = _mm256_set1_epi32(four);
+  return {dot_bytes(acc.a, u, s8.a), dot_bytes(acc.b, u, s8.b)};
+}
+inline void store_bytes(uint8_t* p, I x) {  // lanes of at most 7 bits
+  __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+  _mm_storeu_si128((__m128i*)p, _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
 // Codes of 8 bits, the top bit apart: a pair of 255 * 127 would saturate.
 inline I idot8(I acc, I u8, int32_t four) {
   const I low = iset(0x7f7f7f7f), top = iset(int32_t(0x80808080));

@@ -79,6 +79,9 @@ inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
   return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 inline I idot8(I acc, I u8, int32_t four) { return {_mm512_dpbusd_epi32(acc.v, u8.v, _mm512_set1_epi32(four))}; }
+// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+inline I idot_signed(I acc, int32_t four, I s8) { return {_mm512_dpbusd_epi32(acc.v, _mm512_set1_epi32(four), s8.v)}; }
+inline void store_bytes(uint8_t* p, I a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a.v)); }  // lanes of at most 7 bits
 inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }
 #if defined(DRUT_NATIVE_BF16)
 inline void vstore_bf16(uint16_t* p, V rounded) {

@@ -83,6 +83,18 @@ inline I idot8(I acc, I u8, int32_t four) {
   }
   return acc;
 }
+// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+inline I idot_signed(I acc, int32_t four, I s8) {
+  uint8_t u[4];
+  memcpy(u, &four, 4);
+  LANES {
+    int8_t s[4];
+    memcpy(s, &s8.i[n], 4);
+    acc.i[n] += u[0] * s[0] + u[1] * s[1] + u[2] * s[2] + u[3] * s[3];
+  }
+  return acc;
+}
+inline void store_bytes(uint8_t* p, I a) { LANES p[n] = uint8_t(a.i[n]); }
 inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }  // codes of at most 7 bits
 
 // Lane n + lane n+8, then +4, +2, +1.

@@ -1,0 +1,68 @@
+// Where keys and values lie, and what attention keeps of a row on its way through them.
+//
+// A page of one layer and KV head: K then V, 16 tokens each.
+//   bf16  K [d/2][16 tokens][2]   V [8 pairs of tokens][d][2]
+//   fp32  K [d][16 tokens]        V [16 tokens][d]
+//   int8  K [d/4][16 tokens][4], code + 128   V [4 quads of tokens][d][4]   then float scales: 16 of K, 16 of V
+#pragma once
+#include "abi.h"
+#include "pool.h"
+#include "simd.h"
+
+namespace {
+
+constexpr int kTile = 8;          // (row, head) pairs that share a load of K or V
+constexpr int kMaxCombos = 64;    // (row, head) pairs of one unit of work
+constexpr int kMaxHeadDim = 256;
+
+// One (row, head): its query, how many positions it sees, and its running softmax.
+struct Combo {
+  const float* q;
+  int row, head;
+  int length;
+  float maximum, sum;
+  float acc[kMaxHeadDim];
+};
+
+template <class Kv> struct Heads {  // where one KV head's pages lie
+  const uint8_t* pool;
+  int64_t page_bytes, offset;
+  const int32_t* blocks;
+  int head_dim, pages;  // pages: of the longest row
+  const typename Kv::Element* keys(int page) const {
+    return reinterpret_cast<const typename Kv::Element*>(pool + blocks[page] * page_bytes + offset);
+  }
+  const typename Kv::Element* values(int page) const { return keys(page) + kPage * head_dim; }
+};
+
+// The pages of the next chunk are asked for while this one is computed: they lie apart, where the CPU's own prefetch does
+// not follow. The tiles of a unit divide the pages among them, and keys are asked for while keys are read, values while
+// values are, so that memory is busy all along.
+struct Ahead {
+  int tile, tiles;
+  bool wants(int page) const { return page % tiles == tile; }
+};
+
+inline void fetch_bytes(const void* p, int bytes) {
+  for (int b = 0; b < bytes; b += 64) __builtin_prefetch(static_cast<const char*>(p) + b, 0, 2);
+}
+
+// What one chunk gives one (row, head): maximum, sum, and from kPartialHead on the accumulator.
+constexpr int kPartialHead = 16;
+inline int partial_floats(int head_dim) { return kPartialHead + head_dim; }
+
+// How many positions of a chunk each of R rows sees, and the most and the least of them.
+template <int R> struct Seen {
+  int tokens[R], longest = 0, shortest = kChunk, first_page, page_count;
+  Seen(const Combo* c, int chunk) : first_page(chunk * kChunk / kPage) {
+    for (int r = 0; r < R; ++r) {
+      int left = c[r].length - chunk * kChunk;
+      tokens[r] = left < kChunk ? left : kChunk;
+      longest = tokens[r] > longest ? tokens[r] : longest;
+      shortest = tokens[r] < shortest ? tokens[r] : shortest;
+    }
+    page_count = (longest + kPage - 1) / kPage;
+  }
+};
+
+}  // namespace
