@@ -19,7 +19,8 @@ extern const DrutIsa kIsaPortable;
 extern const DrutIsa kIsaAvx2;
 extern const DrutIsa kIsaAvx512;
 extern const DrutIsa kIsaAvx512Bf16;
-#elif defined(__aarch64__)
+#endif
+#if defined(__aarch64__)
 extern const DrutIsa kIsaNeon;
 extern const DrutIsa kIsaNeonI8mm;
 #endif

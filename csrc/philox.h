@@ -49,7 +49,8 @@ inline void wstore(uint32_t* p, Wide x) {
 }
 inline Wide wmul(Wide x, Wide y) {
   auto pair = [](uint32x4_t u, uint32x4_t v) {
-    return vuzpq_u32(vreinterpretq_u32_u64(vmull_u32(vget_low_u32(u), vget_low_u32(v))), vreinterpretq_u32_u64(vmull_high_u32(u, v)));
+    uint64x2_t first = vmull_u32(vget_low_u32(u), vget_low_u32(v)), last = vmull_high_u32(u, v);
+    return vuzpq_u32(vreinterpretq_u32_u64(first), vreinterpretq_u32_u64(last));
   };
   uint32x4x2_t a = pair(x.a, y.a), b = pair(x.b, y.b);
   return {a.val[0], b.val[0], a.val[1], b.val[1]};

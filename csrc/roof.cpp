@@ -14,7 +14,8 @@
 
 namespace {
 
-enum Isa : int { kAvx2 = 1, kAvxVnni = 2, kAvx512 = 4, kAvx512Vnni = 8, kAvx512Bf16 = 16, kNeon = 32, kDotprod = 64, kI8mm = 128 };
+enum Isa : int { kAvx2 = 1, kAvxVnni = 2, kAvx512 = 4, kAvx512Vnni = 8, kAvx512Bf16 = 16, kNeon = 32, kDotprod = 64,
+                 kI8mm = 128 };
 
 struct Job {
   const int* cpus;  // one a worker

@@ -24,7 +24,7 @@ struct I { int32x4_t a, b, c, d; };
 // Not FMAX and FMIN, which give NaN where either operand is NaN: the second stands.
 inline float32x4_t max4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcgtq_f32(x, y), x, y); }
 inline float32x4_t min4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcltq_f32(x, y), x, y); }
-inline float32x4_t unless_nan4(float32x4_t x, float32x4_t yes, float32x4_t no) { return vbslq_f32(vceqq_f32(x, x), no, yes); }
+inline float32x4_t if_nan4(float32x4_t x, float32x4_t yes, float32x4_t no) { return vbslq_f32(vceqq_f32(x, x), no, yes); }
 
 inline V vset(float x) {
   float32x4_t v = vdupq_n_f32(x);
@@ -49,15 +49,18 @@ inline V vselect_lt(V x, V y, V yes, V no) {
   return {vbslq_f32(vcltq_f32(x.a, y.a), yes.a, no.a), vbslq_f32(vcltq_f32(x.b, y.b), yes.b, no.b),
           vbslq_f32(vcltq_f32(x.c, y.c), yes.c, no.c), vbslq_f32(vcltq_f32(x.d, y.d), yes.d, no.d)};
 }
-inline V vselect_nan(V x, V yes, V no) { return EACH3(unless_nan4, x, yes, no); }
+inline V vselect_nan(V x, V yes, V no) { return EACH3(if_nan4, x, yes, no); }
 inline V vselect_first(int count, V yes, V no) {
   const int32x4_t lane = {0, 1, 2, 3};
-  auto pick = [&](int first, float32x4_t y, float32x4_t n) { return vbslq_f32(vcltq_s32(lane, vdupq_n_s32(count - first)), y, n); };
+  auto pick = [&](int first, float32x4_t y, float32x4_t n) {
+    return vbslq_f32(vcltq_s32(lane, vdupq_n_s32(count - first)), y, n);
+  };
   return {pick(0, yes.a, no.a), pick(4, yes.b, no.b), pick(8, yes.c, no.c), pick(12, yes.d, no.d)};
 }
 inline V vload_half(const uint16_t* p) {
   float16x8_t low = vreinterpretq_f16_u16(vld1q_u16(p)), high = vreinterpretq_f16_u16(vld1q_u16(p + 8));
-  return {vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)), vcvt_high_f32_f16(high)};
+  return {vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)),
+          vcvt_high_f32_f16(high)};
 }
 
 // Lane n + lane n+8, then +4, +2, +1.
@@ -83,7 +86,9 @@ inline I iload(const void* from) {
 }
 inline I iand(I x, I y) { return EACH2(vandq_s32, x, y); }
 inline I iadd(I x, I y) {  // wraps around
-  auto sum = [](int32x4_t u, int32x4_t v) { return vreinterpretq_s32_u32(vaddq_u32(vreinterpretq_u32_s32(u), vreinterpretq_u32_s32(v))); };
+  auto sum = [](int32x4_t u, int32x4_t v) {
+    return vreinterpretq_s32_u32(vaddq_u32(vreinterpretq_u32_s32(u), vreinterpretq_u32_s32(v)));
+  };
   return EACH2(sum, x, y);
 }
 inline I imax(I x, I y) { return EACH2(vmaxq_s32, x, y); }

@@ -55,7 +55,8 @@ def prompts(backend: NativeBackend, shape: Shape) -> list[F32]:
     rng = np.random.default_rng(7)
     long, short = sequences(rng, (TOKENS, 40))
     run = Attending(backend, shape, pages=len(long.pages) + len(short.pages))
-    return [run.attend(parts) for parts in ([(long, 0, 200)], [(long, 200, 270), (short, 0, 40)], [(long, 270, TOKENS)])]
+    steps = [(long, 0, 200)], [(long, 200, 270), (short, 0, 40)], [(long, 270, TOKENS)]
+    return [run.attend(parts) for parts in steps]
 
 
 def elementwise(backend: NativeBackend) -> list[F32]:
