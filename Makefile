@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN    := .venv/bin
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
 
-.PHONY: help run setup test check lint clean
+.PHONY: help run setup test check lint arm clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -33,6 +33,10 @@ lint: .venv/.lint ## style, types, and which layer may import which
 	$(BIN)/ruff check --output-format concise
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+arm: .venv/.test ## build the kernels for AArch64 and compare them, emulated, with those of this machine
+	@tests/aarch64/prepare
+	$(BIN)/python -m pytest tests/kernels/test_aarch64.py $(ARGS)
 
 clean: ## remove all that was built or installed here
 	rm -rf .venv .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -11,7 +11,7 @@ namespace {
 struct alignas(64) ActGroup {
   int8_t q[32];
   float scale, scaled_sum;
-  int32_t zero8, zero128;  // -8 * sum, -128 * sum
+  int32_t zero8, zero128;  // -8 * sum, -128 * sum unless idot8 takes that off
   int32_t minus_half[2];   // minus the sum of each half
   float scaled_half[2];
 };
@@ -46,7 +46,11 @@ inline void quantize_group(const float* x, ActGroup* out) {
   out->scaled_half[1] = float(high) * out->scale;
   out->scaled_sum = float(sum) * out->scale;
   out->zero8 = -8 * sum;
+#if defined(DRUT_CENTRED_CODES)
+  out->zero128 = 0;
+#else
   out->zero128 = -128 * sum;
+#endif
 }
 
 // out = x / rms(x) * weight over `width` elements; the padding to k stays zero because weight is zero there.

@@ -3,6 +3,9 @@
 #include "pool.h"
 #include "numerics.h"
 
+#if defined(__aarch64__)
+#include "arm.h"
+#endif
 #include <time.h>
 #include <cstring>
 
@@ -31,6 +34,9 @@ const Choice kChoices[] = {
     {&kIsaAvx512Bf16, has_avx512bf16},
     {&kIsaAvx512, has_avx512},
     {&kIsaAvx2, has_avx2},
+#elif defined(__aarch64__)
+    {&kIsaNeonI8mm, arm::has_i8mm},
+    {&kIsaNeon, arm::has_dotprod},
 #endif
     {&kIsaPortable, always},
 };

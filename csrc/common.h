@@ -20,6 +20,10 @@ extern const DrutIsa kIsaAvx2;
 extern const DrutIsa kIsaAvx512;
 extern const DrutIsa kIsaAvx512Bf16;
 #endif
+#if defined(__aarch64__)
+extern const DrutIsa kIsaNeon;
+extern const DrutIsa kIsaNeonI8mm;
+#endif
 
 struct DrutCandidate {
   float value, weight;

@@ -31,10 +31,39 @@ inline Wide whigh(Wide x) { return {_mm256_srli_epi64(x.a, 32), _mm256_srli_epi6
 inline Wide wxor(Wide x, Wide y, Wide z) {
   return {_mm256_xor_si256(_mm256_xor_si256(x.a, y.a), z.a), _mm256_xor_si256(_mm256_xor_si256(x.b, y.b), z.b)};
 }
+#elif defined(DRUT_NEON)
+// Low words and high words apart; the high ones are looked at right after a product, else they are anything.
+struct Wide { uint32x4_t a, b, high_a, high_b; };
+constexpr int kAtOnce = 2;
+inline Wide wset(uint32_t x) {
+  uint32x4_t v = vdupq_n_u32(x);
+  return {v, v, v, v};
+}
+inline Wide wload(const int32_t* p) {
+  uint32x4_t a = vreinterpretq_u32_s32(vld1q_s32(p)), b = vreinterpretq_u32_s32(vld1q_s32(p + 4));
+  return {a, b, a, b};
+}
+inline void wstore(uint32_t* p, Wide x) {
+  vst1q_u32(p, x.a);
+  vst1q_u32(p + 4, x.b);
+}
+inline Wide wmul(Wide x, Wide y) {
+  auto pair = [](uint32x4_t u, uint32x4_t v) {
+    uint64x2_t first = vmull_u32(vget_low_u32(u), vget_low_u32(v)), last = vmull_high_u32(u, v);
+    return vuzpq_u32(vreinterpretq_u32_u64(first), vreinterpretq_u32_u64(last));
+  };
+  uint32x4x2_t a = pair(x.a, y.a), b = pair(x.b, y.b);
+  return {a.val[0], b.val[0], a.val[1], b.val[1]};
+}
+inline Wide whigh(Wide x) { return {x.high_a, x.high_b, x.high_a, x.high_b}; }
+inline Wide wxor(Wide x, Wide y, Wide z) {
+  uint32x4_t a = veorq_u32(veorq_u32(x.a, y.a), z.a), b = veorq_u32(veorq_u32(x.b, y.b), z.b);
+  return {a, b, a, b};
+}
 #endif
 
 // word[i] for ids[i], 64 of them; the counter is (position, choice, id, 0).
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(DRUT_NEON)
 inline void philox_words(uint64_t seed, uint32_t position, uint32_t choice, const int32_t* ids, uint32_t* word) {
   const Wide m0 = wset(0xD2511F53u), m1 = wset(0xCD9E8D57u);
   for (int first = 0; first < 64; first += 8 * kAtOnce) {

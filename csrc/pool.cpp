@@ -12,6 +12,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include "arm.h"
 #endif
 
 namespace {
@@ -44,8 +46,10 @@ struct FlushSubnormals {
 #elif defined(__aarch64__)
   uint64_t saved;
   FlushSubnormals() {
+    // FZ; and with AFP: AH, by which FZ asks after rounding as FTZ does, and FIZ, which then stands for DAZ.
+    static const uint64_t flush = uint64_t(1) << 24 | (arm::has_afp() ? 3 : 0);
     asm volatile("mrs %0, fpcr" : "=r"(saved));
-    asm volatile("msr fpcr, %0" ::"r"(uint64_t(1) << 24));
+    asm volatile("msr fpcr, %0" ::"r"(flush));
   }
   ~FlushSubnormals() { asm volatile("msr fpcr, %0" ::"r"(saved)); }
 #endif

@@ -6,12 +6,16 @@
 #include <time.h>
 
 #include "pool.h"
+#if defined(__aarch64__)
+#include "arm.h"
+#endif
 
 #define DRUT_API extern "C" __attribute__((visibility("default")))
 
 namespace {
 
-enum Isa : int { kAvx2 = 1, kAvxVnni = 2, kAvx512 = 4, kAvx512Vnni = 8, kAvx512Bf16 = 16 };
+enum Isa : int { kAvx2 = 1, kAvxVnni = 2, kAvx512 = 4, kAvx512Vnni = 8, kAvx512Bf16 = 16, kNeon = 32, kDotprod = 64,
+                 kI8mm = 128 };
 
 struct Job {
   const int* cpus;  // one a worker
@@ -114,6 +118,9 @@ Peak int8_peak(int isa) {
   if (isa & kAvx512Vnni) return {roof::int8_avx512, 64 * kChainSteps};
   if (isa & kAvxVnni) return {roof::int8_avxvnni, 32 * kChainSteps};
   if (isa & kAvx2) return {roof::int8_avx2, 32 * kChainSteps};
+#elif defined(__aarch64__)
+  if (isa & kI8mm) return {roof::int8_i8mm, 32 * kChainSteps};
+  if (isa & kDotprod) return {roof::int8_dotprod, 16 * kChainSteps};
 #endif
   (void)isa;
   return {roof::int8_portable, roof::kPortableMacs};
@@ -125,6 +132,8 @@ Peak bf16_peak(int isa) {
   if (isa & kAvx512Bf16) return {roof::bf16_avx512, 32 * kChainSteps};
   if (isa & kAvx512) return {roof::float_avx512, 16 * kChainSteps};
   if (isa & kAvx2) return {roof::float_avx2, 8 * kChainSteps};
+#elif defined(__aarch64__)
+  if (isa & kNeon) return {roof::float_neon, 4 * kChainSteps};
 #endif
   (void)isa;
   return {roof::float_portable, roof::kPortableMacs};
@@ -139,6 +148,8 @@ roof::Read reader(int isa) {
 #if defined(__x86_64__)
   if (isa & kAvx512) return roof::read_avx512;
   if (isa & kAvx2) return roof::read_avx2;
+#elif defined(__aarch64__)
+  if (isa & kNeon) return roof::read_neon;
 #endif
   (void)isa;
   return roof::read_portable;
@@ -156,6 +167,10 @@ DRUT_API int drut_roof_isa() {
   if (__builtin_cpu_supports("avx512f")) isa |= kAvx512;
   if ((isa & kAvx512) && __builtin_cpu_supports("avx512vnni")) isa |= kAvx512Vnni;
   if ((isa & kAvx512) && __builtin_cpu_supports("avx512bf16")) isa |= kAvx512Bf16;
+#elif defined(__aarch64__)
+  isa = kNeon;
+  if (arm::has_dotprod()) isa |= kDotprod;
+  if (arm::has_i8mm()) isa |= kI8mm;
 #endif
   return isa;
 }

@@ -9,11 +9,20 @@
 #define DRUT_TARGET(features) __attribute__((target(features)))
 // Hides from the compiler that a register did not change, so the loop around it must run.
 #define DRUT_KEEP(reg) asm volatile("" : "+v"(reg))
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define DRUT_TARGET(features) __attribute__((target(features)))
+#define DRUT_KEEP(reg) asm volatile("" : "+w"(reg))
 #endif
 
 namespace roof {
 
-constexpr int kChains = 12;     // independent accumulators: above latency times ports, within 16 registers
+// Independent accumulators: above latency times ports, within 16 registers or the 32 of AArch64.
+#if defined(__aarch64__)
+constexpr int kChains = 24;
+#else
+constexpr int kChains = 12;
+#endif
 constexpr int kUnroll = 64;     // rounds of the chains in one repetition
 constexpr size_t kBlock = 256;  // bytes one round of a reader takes; what is read is a multiple of it
 
@@ -86,9 +95,23 @@ DRUT_TARGET("avx512f") inline uint64_t read_avx512(const uint8_t* from, size_t b
   return lanes[0];
 }
 
+#elif defined(__aarch64__)
+
+inline uint64_t read_neon(const uint8_t* from, size_t bytes) {
+  uint64x2_t sum[16] = {};
+  for (size_t i = 0; i < bytes; i += kBlock) {
+    const uint64_t* block = reinterpret_cast<const uint64_t*>(from + i);
+    for (int l = 0; l < 16; ++l) sum[l] = vorrq_u64(sum[l], vld1q_u64(block + 2 * l));
+  }
+  for (int l = 1; l < 16; ++l) sum[0] = vorrq_u64(sum[0], sum[l]);
+  return vgetq_lane_u64(sum[0], 0);
+}
+
+#endif
+
 // A kernel whose repetition is kUnroll rounds of one instruction over kChains accumulators. Each loop over them is
 // unrolled, else they would live in memory.
-#define DRUT_EACH_CHAIN _Pragma("GCC unroll 12") for (int c = 0; c < kChains; ++c)
+#define DRUT_EACH_CHAIN _Pragma("GCC unroll 24") for (int c = 0; c < kChains; ++c)
 #define DRUT_CHAINS(name, features, Vector, zero, operand, step, result) \
   DRUT_TARGET(features) inline uint64_t name(long reps) {                \
     Vector acc[kChains];                                                 \
@@ -104,6 +127,9 @@ DRUT_TARGET("avx512f") inline uint64_t read_avx512(const uint8_t* from, size_t b
     DRUT_EACH_CHAIN total += uint64_t(result(acc[c]));                   \
     return total;                                                        \
   }
+
+#if defined(__x86_64__)
+
 #define DRUT_FMA256(acc, x, y) _mm256_fmadd_ps(x, y, acc)
 #define DRUT_FMA512(acc, x, y) _mm512_fmadd_ps(x, y, acc)
 #define DRUT_DPBF16(acc, x, y) _mm512_dpbf16_ps(acc, (__m512bh)(x), (__m512bh)(y))
@@ -138,6 +164,15 @@ DRUT_TARGET("avx2") inline uint64_t int8_avx2(long reps) {
   for (int c = 1; c < kSums; ++c) acc[0] = _mm256_add_epi32(acc[0], acc[c]);
   return uint64_t(DRUT_FIRST256(acc[0]));
 }
+
+#elif defined(__aarch64__)
+
+#define DRUT_FIRST_F32(a) vgetq_lane_f32(a, 0)
+#define DRUT_FIRST_S32(a) vgetq_lane_s32(a, 0)
+
+DRUT_CHAINS(float_neon, "+simd", float32x4_t, vdupq_n_f32(0), vdupq_n_f32(0.5f), vfmaq_f32, DRUT_FIRST_F32)
+DRUT_CHAINS(int8_dotprod, "arch=armv8.2-a+dotprod", int32x4_t, vdupq_n_s32(0), vdupq_n_s8(1), vdotq_s32, DRUT_FIRST_S32)
+DRUT_CHAINS(int8_i8mm, "arch=armv8.2-a+i8mm", int32x4_t, vdupq_n_s32(0), vdupq_n_s8(1), vmmlaq_s32, DRUT_FIRST_S32)
 
 #endif
 
