@@ -2,9 +2,9 @@
 
     python benchmarks/perplexity.py [MODEL.gguf] [--threads N] [--json]
 
-Three columns: Drut on the file as it is (integer kernels, bf16 cache), Drut on its weights dequantized to
-fp32 with an fp32 cache, and what transformers computed from the same fp32 weights
-(tests/golden/make_smollm2.py stores it). Exit code 1 where the first is more than 0.5 % from the last.
+Four columns: Drut on the file as it is (integer kernels) with a bf16 and with an int8 cache, Drut on its weights
+dequantized to fp32 with an fp32 cache, and what transformers computed from the same fp32 weights
+(tests/golden/make_smollm2.py stores it). Exit code 1 where the first is more than 0.5 % from the last, or the int8 cache costs more than 0.5 % beside it.
 MODEL must be the file the stored one is of.
 """
 
@@ -27,7 +27,7 @@ from drut import LLM
 from drut.model.store import resolve
 
 REFERENCE = Path(__file__).parents[1] / "tests" / "golden" / "smollm2_nll.json"
-AS_SHIPPED, FP32, TRANSFORMERS = "drut as shipped", "drut fp32", "transformers fp32"
+AS_SHIPPED, INT8, FP32, TRANSFORMERS = "drut as shipped", "drut, int8 cache", "drut fp32", "transformers fp32"
 LIMIT = 0.005
 
 
@@ -63,6 +63,8 @@ def main() -> int:
         if ids_digest(rows) != stored["ids_sha256"]:
             raise SystemExit(f"{path.name}: its token ids are not those of the stored reference")
         columns = {AS_SHIPPED: nlls(llm, rows)}
+    with LLM(path, threads=args.threads, kv_dtype="int8") as llm:
+        columns[INT8] = nlls(llm, rows)
     with tempfile.TemporaryDirectory() as scratch:
         fp32 = dequantize(path, Path(scratch))
         with LLM(fp32, threads=args.threads, kv_dtype="fp32") as llm:
@@ -72,7 +74,8 @@ def main() -> int:
         print(json.dumps({"nll": columns, "perplexity": {k: perplexity(v) for k, v in columns.items()}}))
     else:
         print_table(columns)
-    return int(abs(perplexity(columns[AS_SHIPPED]) / perplexity(stored["nll"]) - 1) > LIMIT)
+    pairs = ((AS_SHIPPED, TRANSFORMERS), (INT8, AS_SHIPPED))
+    return int(any(abs(perplexity(columns[a]) / perplexity(columns[b]) - 1) > LIMIT for a, b in pairs))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,13 @@ struct alignas(64) ActGroup {
   float scaled_half[2];
 };
 
+// What idot8 takes each code of 8 bits to have too much.
+#if defined(DRUT_CENTRED_CODES)
+constexpr int kCodeZero = 0;
+#else
+constexpr int kCodeZero = 128;
+#endif
+
 enum Form : int { kInt8 = 1, kFloat = 2, kBrain = 4 };
 
 inline int form_of(const DrutMatrix* m) {
@@ -46,11 +53,7 @@ inline void quantize_group(const float* x, ActGroup* out) {
   out->scaled_half[1] = float(high) * out->scale;
   out->scaled_sum = float(sum) * out->scale;
   out->zero8 = -8 * sum;
-#if defined(DRUT_CENTRED_CODES)
-  out->zero128 = 0;
-#else
-  out->zero128 = -128 * sum;
-#endif
+  out->zero128 = -kCodeZero * sum;
 }
 
 // out = x / rms(x) * weight over `width` elements; the padding to k stays zero because weight is zero there.

@@ -23,12 +23,12 @@ struct KvInt8 {
     for (int d = 0; d < head_dim; d += 16) store_int8(q + d, vmul(vload(x + d), inverse));
     return amax * (1.0f / 127.0f);
   }
-  // In the query's own memory: its codes, from element head_dim / 4 on the scale and -128 times the sum of the codes.
+  // In the query's own memory: its codes, from element head_dim / 4 on the scale and what the dots start from.
   static void store_query(float* x, int head_dim) {
     alignas(64) int8_t q[kMaxHeadDim];
     float scale = quantize(x, head_dim, q);
     int32_t zero = 0;
-    for (int d = 0; d < head_dim; d += 16) zero -= 128 * byte_sum(q + d);
+    for (int d = 0; d < head_dim; d += 16) zero -= kCodeZero * byte_sum(q + d);
     memcpy(x, q, size_t(head_dim));
     x[head_dim / 4] = scale;
     memcpy(x + head_dim / 4 + 1, &zero, 4);

@@ -1,12 +1,10 @@
-// The matrix kernels: up to kMaxRows activation rows against one panel of 32 outputs. A lane is an output, so every
+// The matrix kernels: up to kMaxRows rows of activations against one panel of 32 outputs. A lane is an output, so every
 // output adds its partial results along K in ascending order and nothing depends on the number of rows.
 #pragma once
 #include "activations.h"
 #include "packing.h"
 
 namespace {
-
-constexpr int kMaxRows = 8;
 
 // What a kernel asks of memory while it computes: `lines` cache lines of each group from `offset` on, counted from where
 // the group would lie in the panel that comes next. Passes over a panel divide the lines of the next among them.
@@ -207,16 +205,18 @@ template <int R> PanelKernel kernel_for(int kind) {
   }
 }
 
+constexpr int at_most(int rows) { return rows < kMaxRows ? rows : kMaxRows; }
+
 inline PanelKernel kernel_of(int kind, int rows) {
   switch (rows) {
     case 1: return kernel_for<1>(kind);
     case 2: return kernel_for<2>(kind);
-    case 3: return kernel_for<3>(kind);
-    case 4: return kernel_for<4>(kind);
-    case 5: return kernel_for<5>(kind);
-    case 6: return kernel_for<6>(kind);
-    case 7: return kernel_for<7>(kind);
-    default: return kernel_for<8>(kind);
+    case 3: return kernel_for<at_most(3)>(kind);
+    case 4: return kernel_for<at_most(4)>(kind);
+    case 5: return kernel_for<at_most(5)>(kind);
+    case 6: return kernel_for<at_most(6)>(kind);
+    case 7: return kernel_for<at_most(7)>(kind);
+    default: return kernel_for<kMaxRows>(kind);
   }
 }
 

@@ -7,7 +7,8 @@
 
 namespace {
 
-constexpr int kRegisterRows = 6;  // rows of a matrix kernel whose results stay in registers
+constexpr int kMaxRows = 6;       // rows of a matrix kernel
+constexpr int kRegisterRows = 6;  // of those, how many keep their results in registers
 constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
 
 struct V { __m256 a, b; };

@@ -7,7 +7,8 @@
 
 namespace {
 
-constexpr int kRegisterRows = 6;  // rows of a matrix kernel whose results stay in registers
+constexpr int kMaxRows = 8;       // rows of a matrix kernel
+constexpr int kRegisterRows = 6;  // of those, how many keep their results in registers
 // Vectors of keys or values that registers allow side by side for so many rows.
 constexpr int abreast(int rows) { return rows <= 3 ? 4 : 2; }
 

@@ -11,7 +11,9 @@
 
 namespace {
 
-constexpr int kAbreast = 1;  // vectors of keys or values that registers allow side by side
+constexpr int kMaxRows = 4;       // rows of a matrix kernel
+constexpr int kRegisterRows = 2;  // of those, how many keep their results in registers
+constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
 
 struct V { float32x4_t a, b, c, d; };
 struct I { int32x4_t a, b, c, d; };
@@ -124,6 +126,18 @@ inline void store_int8(int8_t* p, V x) {
   int16x8_t low = vcombine_s16(vmovn_s32(vcvtnq_s32_f32(c.a)), vmovn_s32(vcvtnq_s32_f32(c.b)));
   int16x8_t high = vcombine_s16(vmovn_s32(vcvtnq_s32_f32(c.c)), vmovn_s32(vcvtnq_s32_f32(c.d)));
   vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+
+inline int32_t byte_sum(const int8_t* p) { return vaddlvq_s8(vld1q_s8(p)); }  // of 16 bytes
+// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+inline I idot_signed(I acc, int32_t four, I s8) {
+  const int8x16_t u = vreinterpretq_s8_s32(vdupq_n_s32(four));
+  auto dot = [u](int32x4_t sum, int32x4_t s) { return vdotq_s32(sum, u, vreinterpretq_s8_s32(s)); };
+  return EACH2(dot, acc, s8);
+}
+inline void store_bytes(uint8_t* p, I x) {  // lanes of at most 7 bits
+  int16x8_t low = vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b)), high = vcombine_s16(vmovn_s32(x.c), vmovn_s32(x.d));
+  vst1q_u8(p, vreinterpretq_u8_s8(vcombine_s8(vmovn_s16(low), vmovn_s16(high))));
 }
 
 #if defined(DRUT_CENTRED_CODES)

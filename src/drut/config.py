@@ -29,7 +29,7 @@ def setting(default: Any, help: str, *, type: type = str, env: str | None = None
 class EngineConfig:
     """How an engine runs. A flag wins over the environment, the environment over the default."""
 
-    kv_dtype: str = setting("bf16", "format of keys and values in the cache", choices=("bf16", "fp32"))
+    kv_dtype: str = setting("bf16", "format of keys and values in the cache", choices=("bf16", "int8", "fp32"))
     kv_cache_gb: float | None = setting(None, "cap of the KV cache in GB (default: from free memory)", type=float,
                                         least=1e-6, most=1 << 20)
     prefix_cache: bool = setting(True, "share the KV of common prefixes between requests", type=bool)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.kernels.backend import Backend
-from drut.kernels.kv import KvLayout
-from drut.kernels.numpy.numbers import round_bf16
+from drut.kernels.kv import KV_DTYPES, KvLayout
+from drut.kernels.numpy.numbers import quantize_row, round_bf16
 from drut.kernels.ops import Attention, Buffer, Embed, Op, Qkv, RopeTable
 from drut.kernels.weight import Matrix
 from tests.kernels.conftest import Native
@@ -133,12 +133,19 @@ def ragged_decode(backend: Backend, shape: Shape, fill: int = POISON) -> F32:
     return run.attend(parts)
 
 
+def as_kept(shape: Shape, x: F32) -> F32:
+    """Heads (..., head_dim) rounded as the KV format rounds them."""
+    if shape.dtype == "int8":
+        codes, scale = quantize_row(x)
+        return codes * scale[..., None]
+    return round_bf16(x) if shape.dtype == "bf16" else x
+
+
 def plain_softmax(shape: Shape) -> np.ndarray:
     """What `ragged_decode` should give, in float64 over the values as the KV format keeps them."""
     rows = []
     y = shape.activations()
-    kept = round_bf16 if shape.dtype == "bf16" else np.asarray
-    q, k, v = (kept((y @ w.values().T).astype(np.float32)).astype(np.float64).reshape(TOKENS, -1, shape.head_dim)
+    q, k, v = (as_kept(shape,(y @ w.values().T).astype(np.float32).reshape(TOKENS, -1, shape.head_dim)).astype(np.float64)
                for w in shape.projections())
     for i, s in enumerate(sequences(np.random.default_rng(8), LENGTHS)):
         for position in range(max(0, len(s.tokens) - 1 - i % 4), len(s.tokens)):
@@ -150,7 +157,7 @@ def plain_softmax(shape: Shape) -> np.ndarray:
     return np.stack(rows)
 
 
-@pytest.fixture(scope="module", params=[(*s, d) for s in SHAPES for d in ("bf16", "fp32")],
+@pytest.fixture(scope="module", params=[(*s, d) for s in SHAPES for d in KV_DTYPES],
                 ids=lambda s: f"{s[0]}x{s[1]}-{s[2]}")
 def shape(request: pytest.FixtureRequest) -> Shape:
     return Shape(*request.param)
@@ -163,8 +170,8 @@ def decoded(native: Native, shape: Shape) -> dict[str, F32]:
 
 
 def tolerance(shape: Shape) -> float:
-    """Of values of about 2: exp to 2 units, sums of 513 weights; in bf16 each weight is rounded to 8 bits, so
-    that one of another exp may fall to the other side."""
+    """Of values of about 2: exp to 2 units, sums of 513 weights; in bf16 each weight is rounded to 8 bits, in int8 to
+    14, so that one of another exp may fall to the other side."""
     return 5e-6 if shape.dtype == "fp32" else 1e-3
 
 
@@ -174,7 +181,7 @@ def test_close_to_the_oracle(decoded: dict[str, F32], shape: Shape) -> None:
 
 
 def test_close_to_plain_softmax(decoded: dict[str, F32], shape: Shape) -> None:
-    # bf16 keeps weights to 2^-9 of themselves; errors of many tokens mostly cancel.
+    # bf16 keeps weights to 2^-9 of themselves, int8 to 2^-15 of the largest; errors of many tokens mostly cancel.
     limit = 1e-5 if shape.dtype == "fp32" else 1e-2
     np.testing.assert_allclose(decoded[usable_isas()[0]], plain_softmax(shape), rtol=0, atol=limit)
 
@@ -191,7 +198,7 @@ def test_slots_past_the_length_do_not_matter(native: Native, shape: Shape, decod
         assert_same_bits(over_poison, ragged_decode(native(isa), shape, fill=ZERO), isa)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("dtype", KV_DTYPES)
 @pytest.mark.parametrize("sharpness", [0.0, 60.0, -60.0, 1e20])
 def test_extreme_scores(native: Native, isa: str, dtype: str, sharpness: float) -> None:
     """All scores equal; all but a few weights vanishing, whichever chunk holds the largest score."""
@@ -202,7 +209,7 @@ def test_extreme_scores(native: Native, isa: str, dtype: str, sharpness: float) 
     assert_same_bits(actual, ragged_decode(native("portable"), shape), isa)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("dtype", KV_DTYPES)
 @pytest.mark.parametrize(("head_dim", "group"), [(32, 3), (64, 1), (16, 17)])
 def test_chunks_and_neighbours_change_nothing(native: Native, isa: str, dtype: str, head_dim: int, group: int) -> None:
     """A prompt of 290 tokens whole, in uneven chunks, token by token, and among other sequences."""
@@ -227,7 +234,7 @@ def test_chunks_and_neighbours_change_nothing(native: Native, isa: str, dtype: s
 @given(st.data())
 def test_any_schedule_gives_the_same_rows(native: Native, data: st.DataObject) -> None:
     """Sequences of any length, computed in any interleaving of any chunks, in pages in any order."""
-    shape = Shape(16, 3, data.draw(st.sampled_from(["bf16", "fp32"])))
+    shape = Shape(16, 3, data.draw(st.sampled_from(KV_DTYPES)))
     lengths = data.draw(st.lists(st.integers(1, 300), min_size=1, max_size=3))
     batch = sequences(np.random.default_rng(data.draw(st.integers(0, 99))), lengths)
     pages = sum(len(s.pages) for s in batch)
@@ -246,11 +253,12 @@ def test_any_schedule_gives_the_same_rows(native: Native, data: st.DataObject) -
             rows, done[s.slot] = rows[end - start :], end
 
 
-def test_what_is_not_finite_shows(native: Native, isa: str) -> None:
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_what_is_not_finite_shows(native: Native, isa: str, dtype: str) -> None:
     """A NaN among the keys a row sees makes the row's output NaN; a row before it stays as it was."""
-    shape = Shape(16, 2, "fp32")
+    shape = Shape(16, 2, dtype)
     s = sequences(np.random.default_rng(6), (40,))[0]
-    for fill in (0x7FC00000, 0x7F800000):  # NaN, infinity
+    for fill in (0x7FC00000, 0x7F800000) if dtype == "fp32" else (0xFFFFFFFF,):  # NaN, infinity
         run = Attending(native(isa), shape, pages=3, fill=ZERO)
         clean = run.attend([(s, 0, 40)])
         run.attender.pool.view(np.uint32)[s.pages[1]] = fill  # positions 16..31

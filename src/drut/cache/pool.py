@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from drut.kernels.descriptor import RELAY
 from drut.kernels.kv import PAGE_TOKENS
 
-POISON = 0xFF  # a NaN in bf16 and in fp32
+POISON = 0xFF  # a NaN in bf16, in fp32 and in the scales of int8
 EMPTY = -2  # stamp of a slot that holds nothing
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 PAGE_TOKENS = 16
 CHUNK_TOKENS = 256  # positions of one attention chunk, aligned to absolute position
 
-KV_BYTES = {"bf16": 2, "fp32": 4}
+ELEMENT_BYTES = {"bf16": 2, "fp32": 4, "int8": 1}
+SCALE_BYTES = {"bf16": 0, "fp32": 0, "int8": 4}  # of a token's keys, and of its values, in one head
+KV_DTYPES = tuple(ELEMENT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class KvLayout:
     @property
     def head_bytes(self) -> int:
         """Keys and values of one page, layer and head."""
-        return 2 * PAGE_TOKENS * self.head_dim * KV_BYTES[self.dtype]
+        return 2 * PAGE_TOKENS * (self.head_dim * ELEMENT_BYTES[self.dtype] + SCALE_BYTES[self.dtype])
 
     @property
     def layer_bytes(self) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.kernels.kv import KV_BYTES, KvLayout
+from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.weight import Matrix, Vector
 
 
@@ -97,7 +97,7 @@ class Qkv:
     k_norm: Vector | None = None
 
     def cost(self, s: StepShape) -> Cost:
-        written = s.rows * 2 * self.kv.kv_heads * self.kv.head_dim * KV_BYTES[self.kv.dtype]
+        written = s.rows * self.kv.layer_bytes // PAGE_TOKENS
         return _matmul(s.rows, self.q_proj, self.k_proj, self.v_proj) + Cost(written, 0)
 
 
@@ -113,7 +113,7 @@ class Attention:
     scale: float
 
     def cost(self, s: StepShape) -> Cost:
-        read = s.kv_tokens * 2 * self.kv.kv_heads * self.kv.head_dim * KV_BYTES[self.kv.dtype]
+        read = s.kv_tokens * self.kv.layer_bytes // PAGE_TOKENS
         macs = s.row_tokens * 2 * self.heads * self.kv.head_dim
         return Cost(read, macs, macs)
 

@@ -7,13 +7,13 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14}
 EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP = range(9)
 INT8_FORM, FLOAT_FORM = 1, 2  # of rows that one operation hands to the next
-KV_DTYPES = {"bf16": 0, "fp32": 1}
+KV_DTYPES = {"bf16": 0, "fp32": 1, "int8": 2}
 STALE = "the native library was built from another version of the sources; install again"
 
 

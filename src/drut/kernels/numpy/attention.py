@@ -6,48 +6,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels.kv import CHUNK_TOKENS, PAGE_TOKENS, KvLayout
-from drut.kernels.numpy.numbers import from_bf16, round_bf16, to_bf16
+from drut.kernels.numpy.numbers import from_bf16, quantize_row, round_bf16, to_bf16
 from drut.kernels.ops import F32
+
+WEIGHT_MAX = np.float32(16383)  # 14 bits
 
 
 class Pages:
-    """The pool seen as (pages, layers, kv_heads, keys|values, 16 tokens, head_dim) in its stored format."""
+    """The pool seen as (pages, layers, kv_heads, keys|values, 16 tokens, head_dim) in its stored format.
+
+    int8 keeps a scale for each token's keys and values, (pages, layers, kv_heads, keys|values, 16 tokens).
+    """
 
     def __init__(self, pool: NDArray[np.uint8], kv: KvLayout) -> None:
-        dtype = np.uint16 if kv.dtype == "bf16" else np.float32
         self.kv = kv
-        self._view = pool.view(dtype).reshape(len(pool), kv.layers, kv.kv_heads, 2, PAGE_TOKENS, kv.head_dim)
+        code = {"bf16": np.uint16, "fp32": np.float32, "int8": np.int8}[kv.dtype]
+        fields: list[tuple[str, type, tuple[int, ...]]] = [("codes", code, (2, PAGE_TOKENS, kv.head_dim))]
+        if kv.dtype == "int8":
+            fields.append(("scales", np.float32, (2, PAGE_TOKENS)))
+        heads = pool.view(np.dtype(fields)).reshape(len(pool), kv.layers, kv.kv_heads)
+        self._codes, self._scales = heads["codes"], heads["scales"] if kv.dtype == "int8" else None
 
     def write(self, layer: int, slots: NDArray[np.int32], keys: F32, values: F32) -> None:
         """Keys and values (rows, kv_heads, head_dim) into their slots."""
         page, token = slots // PAGE_TOKENS, slots % PAGE_TOKENS
         for part, x in enumerate((keys, values)):
-            self._view[page, layer, :, part, token] = to_bf16(x) if self.kv.dtype == "bf16" else x
+            if self._scales is not None:
+                x, self._scales[page, layer, :, part, token] = quantize_row(x)
+            self._codes[page, layer, :, part, token] = to_bf16(x) if self.kv.dtype == "bf16" else x
 
     def read(self, layer: int, blocks: NDArray[np.int32], start: int, end: int) -> tuple[F32, F32]:
-        """Keys and values of positions start..end, (kv_heads, CHUNK_TOKENS, head_dim) each, zero past the end."""
-        pages = blocks[start // PAGE_TOKENS : -(-end // PAGE_TOKENS)]
-        stored = self._view[pages, layer].transpose(1, 2, 0, 3, 4)  # kv_heads, 2, pages, tokens, head_dim
-        kv = self.kv
-        flat = np.ascontiguousarray(stored).reshape(kv.kv_heads, 2, -1, kv.head_dim)[:, :, : end - start]
-        out = np.zeros((kv.kv_heads, 2, CHUNK_TOKENS, kv.head_dim), np.float32)
-        out[:, :, : end - start] = from_bf16(flat) if kv.dtype == "bf16" else flat
-        return out[:, 0], out[:, 1]
+        """Keys and values of positions start..end, (kv_heads, CHUNK_TOKENS, head_dim) each, zero past the end.
+
+        Those of int8 are codes.
+        """
+        out = _past_end_zero(self._codes[blocks[start // PAGE_TOKENS : -(-end // PAGE_TOKENS)], layer], end - start)
+        floats = from_bf16(out) if self.kv.dtype == "bf16" else out.astype(np.float32)
+        return floats[:, 0], floats[:, 1]
+
+    def scales(self, layer: int, blocks: NDArray[np.int32], start: int, end: int) -> tuple[F32, F32]:
+        """Scales of keys and values, (kv_heads, 1, CHUNK_TOKENS) each."""
+        assert self._scales is not None
+        out = _past_end_zero(self._scales[blocks[start // PAGE_TOKENS : -(-end // PAGE_TOKENS)], layer], end - start)
+        return out[:, :1], out[:, 1:]
+
+
+def _past_end_zero(stored: NDArray, count: int) -> NDArray:
+    """(pages, kv_heads, 2, 16, ...) as (kv_heads, 2, CHUNK_TOKENS, ...), zero from `count` tokens on."""
+    pages, heads = stored.shape[:2]
+    flat = np.moveaxis(stored, 0, 2).reshape(heads, 2, pages * PAGE_TOKENS, *stored.shape[4:])[:, :, :count]
+    out = np.zeros((heads, 2, CHUNK_TOKENS, *stored.shape[4:]), stored.dtype)
+    out[:, :, :count] = flat
+    return out
 
 
 def attend(pages: Pages, layer: int, q: F32, length: int, blocks: NDArray[np.int32], scale: float) -> F32:
     """One row: q (kv_heads, group, head_dim), rounded as the KV format is, over positions below `length`."""
-    rounded = round_bf16 if pages.kv.dtype == "bf16" else np.asarray
+    chunk_of = _int8_chunk if pages.kv.dtype == "int8" else _float_chunk
     top = total = acc = None
     for start in range(0, length, CHUNK_TOKENS):
         end = min(length, start + CHUNK_TOKENS)
-        keys, values = pages.read(layer, blocks, start, end)
-        scores = np.matmul(q, keys.transpose(0, 2, 1)) * np.float32(scale)  # (kv_heads, group, CHUNK_TOKENS)
-        scores[:, :, end - start :] = -np.inf
-        chunk_top = scores.max(axis=-1, keepdims=True)
-        weights = rounded(np.exp(scores - chunk_top))
-        chunk_total = weights.sum(axis=-1, keepdims=True)
-        chunk_acc = np.matmul(weights, values)
+        chunk_top, chunk_total, chunk_acc = chunk_of(pages, layer, q, blocks, start, end, np.float32(scale))
         if top is None or total is None or acc is None:
             top, total, acc = chunk_top, chunk_total, chunk_acc
             continue
@@ -57,3 +76,37 @@ def attend(pages: Pages, layer: int, q: F32, length: int, blocks: NDArray[np.int
     assert acc is not None, "a row sees itself"
     assert total is not None
     return np.asarray(acc * (np.float32(1) / total), np.float32)
+
+
+Chunk = tuple[F32, F32, F32]  # maximum, sum and accumulator
+
+
+def _float_chunk(pages: Pages, layer: int, q: F32, blocks: NDArray[np.int32], start: int, end: int,
+                 scale: np.float32) -> Chunk:
+    keys, values = pages.read(layer, blocks, start, end)
+    scores = np.matmul(q, keys.transpose(0, 2, 1)) * scale  # (kv_heads, group, CHUNK_TOKENS)
+    scores[:, :, end - start :] = -np.inf
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - top)
+    if pages.kv.dtype == "bf16":
+        weights = round_bf16(weights)
+    return top, weights.sum(axis=-1, keepdims=True), np.matmul(weights, values)
+
+
+def _int8_chunk(pages: Pages, layer: int, q: F32, blocks: NDArray[np.int32], start: int, end: int,
+                scale: np.float32) -> Chunk:
+    """Exact sums of integers: a dot of 256 codes is below 2^24, one of 256 weights is taken in float64."""
+    keys, values = pages.read(layer, blocks, start, end)
+    key_scales, value_scales = pages.scales(layer, blocks, start, end)
+    codes, q_scale = quantize_row(q)
+    scores = np.matmul(codes, keys.transpose(0, 2, 1)) * (q_scale * scale)[..., None] * key_scales
+    scores[:, :, end - start :] = -np.inf
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - top)
+    scaled = weights * value_scales
+    most = scaled.max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.where(most > 0, WEIGHT_MAX / most, np.float32(0))
+    exact = np.matmul(np.rint(scaled * inverse).astype(np.float64), values.astype(np.float64))
+    acc = np.asarray(exact, np.float32) * (most * (np.float32(1) / WEIGHT_MAX))
+    return top, weights.sum(axis=-1, keepdims=True), acc

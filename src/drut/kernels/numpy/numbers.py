@@ -44,18 +44,22 @@ def rotate(x: F32, table: F32) -> F32:
     return np.concatenate([a * cosine - b * sine, b * cosine + a * sine, x[..., 2 * half :]], axis=-1)
 
 
+def quantize_row(x: F32) -> tuple[F32, F32]:
+    """The last axis as int8 with one scale: codes (kept as float32, exact) and scales without that axis."""
+    top = np.abs(x).max(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.where(top > 0, np.float32(127) / top, np.float32(0))
+        codes = np.clip(np.rint(x * inverse[..., None]), -127, 127).astype(np.float32)
+    return np.where(np.isnan(codes), np.float32(-127), codes), np.asarray(top * np.float32(1 / 127), np.float32)
+
+
 def quantize(x: F32, group: int = GROUP) -> tuple[F32, F32, F32]:
     """Rows as int8 in groups of 32 (kept as float32, exact): codes, scales and scaled sums.
 
     They come in parts of `group` elements (32, or 16 for weights with scales so fine): (rows, parts, group) and
     (rows, parts) twice.
     """
-    groups = x.reshape(len(x), -1, GROUP)
-    top = np.abs(groups).max(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = np.where(top > 0, np.float32(127) / top, np.float32(0))
-        codes = np.clip(np.rint(groups * inverse[..., None]), -127, 127).astype(np.float32)
-    codes = np.where(np.isnan(codes), np.float32(-127), codes)
-    scale = np.repeat(top * np.float32(1 / 127), GROUP // group, axis=-1)
+    codes, scale = quantize_row(x.reshape(len(x), -1, GROUP))
+    scale = np.repeat(scale, GROUP // group, axis=-1)
     parts = codes.reshape(len(x), -1, group)
     return parts, scale, parts.sum(axis=-1) * scale
