@@ -78,6 +78,20 @@ def _vllm_requirements(python: Path) -> list[list[str]]:
     return [["install", TORCH, *VLLM_PINS, *filter(None, listed)]]
 
 
+def fetch_tcmalloc() -> str | None:
+    """Debian's tcmalloc under build/peers/, not installed, for vLLM to be preloaded with. Why not, None where it is."""
+    folder = PEERS_DIR / "tcmalloc"
+    if any(folder.glob("usr/**/libtcmalloc_minimal.so.4")):
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run(["apt-get", "download", "libtcmalloc-minimal4"], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["dpkg", "-x", *folder.glob("*.deb"), folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return str(error)
+    return None
+
+
 PEERS = {peer.name: peer for peer in (
     Peer("llamacpp", "llama.cpp, compiled for this CPU", ((LLAMA_CPP, "numpy"),), "llama_cpp"),
     # Not from pip's cache, and not into it: the same package compiled otherwise may lie there.
@@ -127,13 +141,15 @@ def tail(log: Path, lines: int = 8) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(PEERS)}")
-    names = parser.parse_args().names or list(PEERS)
+    names: list[str] = parser.parse_args().names or list(PEERS)
     if unknown := [name for name in names if name not in PEERS]:
         parser.error(f"no such engine: {', '.join(unknown)}")
     failed = {}
     for name in names:
         why = build(PEERS[name])
         print(f"{name}: {'ready' if why is None else 'NOT BUILT, comparisons leave it out'}", flush=True)
+        if name == "vllm" and why is None and (none := fetch_tcmalloc()):
+            print(f"vllm: slower without tcmalloc: {none}")
         if why is not None:
             failed[name] = why
             print(why, file=sys.stderr)
