@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.compare.machine_roof import MachineRoof
 from benchmarks.compare.order import order
 from benchmarks.compare.peers import ROOT
-from benchmarks.compare.process import EngineProcess
+from benchmarks.compare.process import EngineError, EngineProcess
 from benchmarks.report import table
 
 from drut.formats.encoding import ENCODINGS
@@ -155,6 +155,8 @@ def main() -> int:
         for name, checkout in checkouts.items():
             processes[name] = start(checkout, name, cpus, args.isa)
         measured = measure(processes, todo, args.rounds, args.seconds, roof)
+    except EngineError as error:
+        raise SystemExit(f"a kernel worker {error}") from None
     finally:
         for process in processes.values():
             process.close()
