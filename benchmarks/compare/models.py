@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -59,12 +60,15 @@ def gguf_file(model: Model) -> Path:
 def openvino_folder(model: Model) -> Path:
     """The conversion with `model.openvino` weights, of the shipped file's dequantized ones."""
     target = FOLDER / f"{model.base}-ov-{model.openvino}"
-    if not (target / "openvino_model.bin").exists():
+    if not target.exists():
+        partial = target.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
         weights = ["--weight-format", model.openvino]
         if model.openvino == "int4":  # 576 inputs are no multiple of the default group, 128
             weights += ["--sym", "--group-size", "64", "--ratio", "1.0"]
         _run([PEERS["openvino"].folder / "bin" / "optimum-cli", "export", "openvino", "--model", checkpoint(model),
-              "--task", "text-generation-with-past", *weights, target], f"{target.name}.log")
+              "--task", "text-generation-with-past", *weights, partial], f"{target.name}.log")
+        partial.rename(target)
     return target
 
 

@@ -47,6 +47,7 @@ class Peer:
     steps: tuple[tuple[str, ...], ...]  # arguments of `pip install`
     imports: str
     env: dict[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()  # packages that came along and do not load here
     after: Callable[[Path], list[list[str]]] | None = None  # more commands, once the steps are done
 
     @property
@@ -64,7 +65,7 @@ class Peer:
     @property
     def recipe(self) -> str:
         """Changes when the environment has to be made again."""
-        return repr((self.steps, self.imports, self.env, self.after and (VLLM_PINS, VLLM_WITHOUT)))
+        return repr((self.steps, self.imports, self.env, self.without, self.after and (VLLM_PINS, VLLM_WITHOUT)))
 
     def ready(self) -> bool:
         stamp = self.folder / "ready"
@@ -100,7 +101,7 @@ PEERS = {peer.name: peer for peer in (
          {"CMAKE_ARGS": AVX2_ONLY}),
     Peer("openvino", "OpenVINO GenAI",
          ((TORCH,), ("openvino-genai==2026.4.1", "openvino-tokenizers", "optimum-intel", "nncf", TORCH)),
-         "openvino_genai, optimum.intel.openvino, nncf"),
+         "openvino_genai, optimum.intel.openvino, nncf", without=("torchvision",)),
     Peer("vllm", "vLLM for CPUs", ((TORCH,), ("--no-deps", VLLM)), "vllm", after=_vllm_requirements),
 )}
 
@@ -125,6 +126,8 @@ def build(peer: Peer) -> str | None:
                 run("-m", "pip", "install", "--quiet", *step)
             for arguments in peer.after(peer.python) if peer.after else []:
                 run("-m", "pip", *arguments)
+            if peer.without:
+                run("-m", "pip", "uninstall", "--yes", *peer.without)
             run("-c", f"import {peer.imports}")
         except (OSError, subprocess.CalledProcessError) as error:
             return f"{error}\n{tail(peer.log)}"
