@@ -85,7 +85,8 @@ def _vllm(model: Model, cpus: list[int]) -> Contestant | None:
     preloaded = [*tcmalloc[:1], *peer.folder.glob("lib/libiomp5.so")]
     env = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cpus)), "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-           "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "LD_PRELOAD": ":".join(map(str, preloaded))}
+           "OMP_NUM_THREADS": str(len(cpus)), "VLLM_NO_USAGE_STATS": "1",
+           "HF_HUB_OFFLINE": "1", "LD_PRELOAD": ":".join(map(str, preloaded))}
     return Contestant("vllm", peer.python, f"{WORKERS}.vllm_worker", checkpoint(model), False, env)
 
 

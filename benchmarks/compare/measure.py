@@ -15,7 +15,7 @@ from benchmarks.compare.order import order
 from benchmarks.compare.process import EngineError, EngineProcess
 from benchmarks.machine_load import OthersLoad
 
-LOAD_S, TURN_S = 600.0, 300.0  # longer is taken for a hang
+LOAD_S, TURN_S = 900.0, 600.0  # longer is taken for a hang
 
 Record = dict[str, Any]
 Say = Callable[[str], None]
