@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN    := .venv/bin
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
 
-.PHONY: help run setup test check lint arm clean
+.PHONY: help run setup test check lint arm peers compare clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -37,6 +37,12 @@ lint: .venv/.lint ## style, types, and which layer may import which
 arm: .venv/.test ## build the kernels for AArch64 and compare them, emulated, with those of this machine
 	@tests/aarch64/prepare
 	$(BIN)/python -m pytest tests/kernels/test_aarch64.py $(ARGS)
+
+peers: .venv/.created ## build other engines to compare with, each optional (ARGS="llamacpp openvino" chooses)
+	$(BIN)/python -m benchmarks.compare.peers $(ARGS)
+
+compare: .venv/.test ## measure beside them, write docs/benchmarks.md (ARGS="--models smollm2-q4_0" chooses)
+	$(BIN)/python -m benchmarks.compare $(ARGS)
 
 clean: ## remove all that was built or installed here
 	rm -rf .venv .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

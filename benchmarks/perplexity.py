@@ -4,8 +4,8 @@
 
 Four columns: Drut on the file as it is (integer kernels) with a bf16 and with an int8 cache, Drut on its weights
 dequantized to fp32 with an fp32 cache, and what transformers computed from the same fp32 weights
-(tests/golden/make_smollm2.py stores it). Exit code 1 where the first is more than 0.5 % from the last, or the int8 cache costs more than 0.5 % beside it.
-MODEL must be the file the stored one is of.
+(tests/golden/make_smollm2.py stores it). Exit code 1 where the first is more than 0.5 % from the last, or the int8
+cache costs more than 0.5 % beside it. MODEL must be the file the stored one is of.
 """
 
 from __future__ import annotations

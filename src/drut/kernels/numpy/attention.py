@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,7 +53,7 @@ class Pages:
         return out[:, :1], out[:, 1:]
 
 
-def _past_end_zero(stored: NDArray, count: int) -> NDArray:
+def _past_end_zero(stored: NDArray[Any], count: int) -> NDArray[Any]:
     """(pages, kv_heads, 2, 16, ...) as (kv_heads, 2, CHUNK_TOKENS, ...), zero from `count` tokens on."""
     pages, heads = stored.shape[:2]
     flat = np.moveaxis(stored, 0, 2).reshape(heads, 2, pages * PAGE_TOKENS, *stored.shape[4:])[:, :, :count]

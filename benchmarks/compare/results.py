@@ -1,0 +1,51 @@
+"""What was measured, as JSON files under build/compare/: one a model and column, replaced by the next run of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compare.models import MODELS
+from benchmarks.compare.peers import ROOT
+
+from drut.machine import cpu_model
+
+FOLDER = ROOT / "build" / "compare" / "results"
+
+Result = dict[str, Any]
+
+
+def machine(cpus: Sequence[int]) -> dict[str, Any]:
+    """What a reader needs to judge a figure: the machine, and which Drut it was."""
+    memory = next((line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines()
+                   if line.startswith("MemTotal:")), "0")
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    return {"cpu": cpu_model(), "cpus": len(cpus), "memory_gb": int(memory) * 1024 / 1e9, "system": platform.release(),
+            "python": platform.python_version(), "commit": commit or "unknown"}
+
+
+def save(result: Result, folder: Path = FOLDER) -> Path:
+    """Write `result`, whole or not at all, over the last of its model and column."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result['model']}.{result['column']}.json"
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(result, indent=1))
+    os.replace(partial, path)
+    return path
+
+
+def load_all(folder: Path = FOLDER) -> dict[str, list[Result]]:
+    """By model, in the order of `MODELS`, the results of its columns; models without any are left out."""
+    found: dict[str, list[Result]] = {}
+    for name in MODELS:
+        paths = [folder / f"{name}.{column}.json" for column in ("prefill", "decode1", "decode8", "decode32")]
+        results = [json.loads(path.read_text()) for path in paths if path.exists()]
+        if results:
+            found[name] = results
+    return found

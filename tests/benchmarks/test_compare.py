@@ -1,0 +1,139 @@
+"""The parts of the peer comparison that need no peer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.compare import document, models, results, summary
+from benchmarks.compare.columns import COLUMNS, FIRST_PLAIN
+from benchmarks.compare.machine_roof import floor_s
+from benchmarks.compare.order import order
+from benchmarks.compare.window import full_batch
+
+from drut.observe.ledger import Peaks
+
+
+def test_rounds_come_in_pairs_that_mirror_each_other() -> None:
+    for count in (1, 2, 3, 5):
+        items = list(range(count))
+        for pair in range(6):
+            first, second = order(items, 2 * pair), order(items, 2 * pair + 1)
+            assert second == first[::-1]
+            assert sorted(first) == items
+        assert {order(items, 2 * pair)[0] for pair in range(count)} == set(items)
+    assert order([], 3) == []
+    assert [order("AB", n) for n in range(4)] == [list("AB"), list("BA"), list("BA"), list("AB")]
+
+
+def test_the_full_batch_counts_from_the_last_first_token_to_the_first_last_one() -> None:
+    window = full_batch([[1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0]])
+    assert window == (4, 2.0, 2)  # at 3 and at 4, of both
+    assert full_batch([[0.0, 0.5, 1.0]]) == (2, 1.0, 2)
+
+
+def test_a_batch_that_never_decodes_together_is_an_error() -> None:
+    with pytest.raises(ValueError, match="never decoded all at once"):
+        full_batch([[1.0, 2.0], [2.0, 3.0]])
+
+
+def test_prompts_are_the_same_for_all_engines_and_new_in_every_round() -> None:
+    column = COLUMNS["decode8"]
+    first = column.prompts("0", 5000)
+    assert first == column.prompts("0", 5000)
+    (batch,) = first
+    assert [len(prompt) for prompt in batch] == [128] * 8
+    assert all(FIRST_PLAIN <= token < 5000 for prompt in batch for token in prompt)
+    heads = {tuple(prompt[:4]) for name in ("warm-up", "0", "1") for prompt in column.prompts(name, 5000)[0]}
+    heads |= {tuple(prompt[:4]) for prompt in COLUMNS["prefill"].prompts("0", 5000)[0]}
+    assert len(heads) == 24 + 2
+
+
+def test_speeds() -> None:
+    prefill, decode = COLUMNS["prefill"], COLUMNS["decode1"]
+    assert prefill.speed([{"seconds": [0.5, 1.5]}]) == 512
+    assert decode.speed([{"tokens": 64, "seconds": 1.0}, {"tokens": 64, "seconds": 3.0}]) == 32
+    assert [do for do, _ in decode.questions(decode.prompts("0", 999))] == ["decode", "decode"]
+    (do, arguments), = prefill.questions(prefill.prompts("0", 999))
+    assert (do, len(arguments["prompts"])) == ("prefill", 2)
+
+
+def test_the_shape_of_a_step() -> None:
+    assert COLUMNS["prefill"].shape() == [512, 1, 512, 512 * 513 // 2]
+    assert COLUMNS["decode8"].shape() == [8, 8, 8 * 160, 8 * 160]
+    assert (COLUMNS["prefill"].tokens_a_step(), COLUMNS["decode8"].tokens_a_step()) == (512, 8)
+
+
+def test_the_floor_is_a_sum_over_operations() -> None:
+    best = Peaks(lambda working_set: 100.0, int8_macs=10.0, float_macs=5.0)
+    assert floor_s([[1000, 10, 0], [100, 100, 50]], best) == 10 + (5 + 10)
+
+
+def fake_rounds() -> list[dict]:
+    speeds = [{"drut": 20.0, "llamacpp": 10.0}, {"drut": 30.0, "llamacpp": 10.0}, {"drut": 24.0}]
+    return [{"round": i, "order": list(s), "speed": s, "cpus": dict.fromkeys(s, 1.99), "others_cpus": 0.02,
+             "ids": {n: [1, 2 + (n == "drut")] for n in s}} for i, s in enumerate(speeds)]
+
+
+def test_ratios_are_taken_within_rounds() -> None:
+    rounds = fake_rounds()
+    assert summary.speed(rounds, "drut") == (24.0, 20.0, 30.0)
+    assert summary.ratio(rounds, "drut", "llamacpp") == (2.5, 2.0, 3.0)
+    assert summary.ratio(rounds, "drut", "vllm") is None
+    assert summary.cpus(rounds, "llamacpp") == (1.99, 1.99, 1.99)
+    assert summary.agreement(rounds, "llamacpp", "drut") == 0.5
+    assert summary.spread([2.0, 1.0]).text(1) == "1.5 (1.0 .. 2.0)"
+
+
+def fake_result(column: str = "decode1") -> dict:
+    engines = {name: {"engine": f"{name} 1", "file": "f.gguf", "same_file": True, "load_s": 0.2, "ready_s": 0.5,
+                      "pinned_by": "itself", "memory_mb": 100.0} for name in ("drut", "llamacpp")}
+    return {"model": "smollm2-q4_0", "column": column, "title": COLUMNS[column].title, "when": "2026-01-01 00:00",
+            "command": "python -m benchmarks.compare", "rounds": fake_rounds(), "engines": engines,
+            "missing": {"vllm": "not built (make peers)"}, "roof_tokens_per_s": {"best": 40.0, "avx2": 30.0},
+            "roof": {"isa": "avx2", "threads": 2, "read_gb_per_s": {"262144": 90.0, "1048576": 30.0},
+                     "int8_gmac_per_s": 400.0, "bf16_gmac_per_s": 100.0, "avx2_int8_gmac_per_s": 200.0,
+                     "avx2_bf16_gmac_per_s": 90.0},
+            "machine": {"cpu": "A CPU", "cpus": 2, "memory_gb": 24.0, "system": "6", "python": "3.11", "commit": "c0"}}
+
+
+def test_the_page_has_speeds_ratios_shares_and_who_is_missing() -> None:
+    page = document.document({"smollm2-q4_0": [fake_result(), fake_result("decode8")]})
+    assert "| Drut | 0.5 | 24 (20 .. 30) | 24 (20 .. 30) |" in page
+    assert "| llama.cpp | the same file | **2.50** (2.00 .. 3.00) | **2.50** (2.00 .. 3.00) |" in page
+    assert "| Drut | 60 (50 .. 75) | 60 (50 .. 75) |" in page
+    assert "- Left out: vLLM: not built (make peers)." in page
+    assert "roof 30.0 GB/s from memory, int8 400 GMAC/s (200 with AVX2), bf16 100; others used 0.02" in page
+    assert "First tokens equal to Drut's: llama.cpp 50 %" in page
+    assert page.count("`python -m benchmarks.compare`") == 1, "one run is told once"
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in rows)
+
+
+def test_a_busy_machine_and_an_idle_engine_are_told() -> None:
+    result = fake_result()
+    for record in result["rounds"]:
+        record["others_cpus"] = 0.5
+        record["cpus"] = dict.fromkeys(record["cpus"], 1.0)
+    page = document.document({"smollm2-q4_0": [result]})
+    assert "(**busy: repeat**)" in page
+    assert "CPUs kept busy where not all: decode, batch 1 1.00" in page
+
+
+def test_the_page_before_any_measurement() -> None:
+    assert "Nothing has been measured yet" in document.document({})
+
+
+def test_results_replace_those_of_their_model_and_column(tmp_path: Path) -> None:
+    results.save({**fake_result(), "when": "before"}, tmp_path)
+    path = results.save(fake_result(), tmp_path)
+    results.save(fake_result("prefill"), tmp_path)
+    assert json.loads(path.read_text())["when"] == "2026-01-01 00:00"
+    loaded = results.load_all(tmp_path)
+    assert [r["column"] for r in loaded["smollm2-q4_0"]] == ["prefill", "decode1"]
+    assert list(loaded) == ["smollm2-q4_0"]
+
+
+def test_models_have_names_of_their_own() -> None:
+    assert all(name == model.name for name, model in models.MODELS.items())
