@@ -145,8 +145,8 @@ def plain_softmax(shape: Shape) -> np.ndarray:
     """What `ragged_decode` should give, in float64 over the values as the KV format keeps them."""
     rows = []
     y = shape.activations()
-    q, k, v = (as_kept(shape,(y @ w.values().T).astype(np.float32).reshape(TOKENS, -1, shape.head_dim)).astype(np.float64)
-               for w in shape.projections())
+    heads = ((y @ w.values().T).astype(np.float32).reshape(TOKENS, -1, shape.head_dim) for w in shape.projections())
+    q, k, v = (as_kept(shape, x).astype(np.float64) for x in heads)
     for i, s in enumerate(sequences(np.random.default_rng(8), LENGTHS)):
         for position in range(max(0, len(s.tokens) - 1 - i % 4), len(s.tokens)):
             seen = s.tokens[: position + 1]
