@@ -20,6 +20,7 @@ bool has_avx512() {
          __builtin_cpu_supports("fma");
 }
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
+bool has_avxvnni() { return has_avx2() && __builtin_cpu_supports("avxvnni"); }
 bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 bool always() { return true; }
@@ -33,6 +34,8 @@ const Choice kChoices[] = {
 #if defined(__x86_64__)
     {&kIsaAvx512Bf16, has_avx512bf16},
     {&kIsaAvx512, has_avx512},
+    {&kIsaAvxVnni, has_avxvnni},
+    {&kIsaAvx512Vl, has_avx512},
     {&kIsaAvx2, has_avx2},
 #elif defined(__aarch64__)
     {&kIsaNeonI8mm, arm::has_i8mm},

@@ -17,6 +17,8 @@ struct DrutIsa {
 extern const DrutIsa kIsaPortable;
 #if defined(__x86_64__)
 extern const DrutIsa kIsaAvx2;
+extern const DrutIsa kIsaAvxVnni;
+extern const DrutIsa kIsaAvx512Vl;
 extern const DrutIsa kIsaAvx512;
 extern const DrutIsa kIsaAvx512Bf16;
 #endif

@@ -1,7 +1,7 @@
 // The matrix kernels: up to kMaxRows rows of activations against one panel of 32 outputs. A lane is an output, so every
 // output adds its partial results along K in ascending order and nothing depends on the number of rows.
 #pragma once
-#include "activations.h"
+#include "dots.h"
 #include "packing.h"
 
 namespace {
@@ -18,33 +18,6 @@ struct Fetch {
 
 // tile: (rows, 32), of the rows from `row` on.
 using PanelKernel = void (*)(const uint8_t* panel, const Acts& a, int row, float* tile, Fetch fetch);
-
-inline int32_t quad(const ActGroup& g, int i) { int32_t v; memcpy(&v, g.q + 4 * i, 4); return v; }
-
-// The codes of quad q (elements 4q..4q+3 of a group) for one half of the outputs, as unsigned bytes.
-template <int K> inline I codes_of(const uint8_t* g, int q, int half) {
-  constexpr Kind t = kind_of(K);
-  if (t.bits == 8) return iload(g + q * 128 + half * 64);
-  I nibbles = iload(g + q / 2 * 128 + half * 64);
-  I code = iand(q % 2 ? ishr(nibbles, 4) : nibbles, iset(0x0f0f0f0f));
-  if (t.bits == 5) {
-    I plane = iload(g + 512 + half * 64);
-    code = ior(code, iand(q < 4 ? ishl(plane, 4 - q) : ishr(plane, q - 4), iset(0x10101010)));
-  }
-  if (t.bits == 6) {
-    I plane = iload(g + 512 + half * 128 + q / 4 * 64);
-    int f = q % 4;
-    code = ior(code, iand(f < 2 ? ishl(plane, 4 - 2 * f) : ishr(plane, 2 * f - 4), iset(0x30303030)));
-  }
-  return t.table ? ilookup(kTables[t.table - 1], code) : code;
-}
-
-// What the zero point adds to the dot of a part: minus zero times the sum of its activations.
-template <int K> inline int32_t zero_share(const ActGroup& x, int part) {
-  constexpr Kind t = kind_of(K);
-  if (t.parts == 2) return x.minus_half[part] * t.zero;
-  return t.zero == 8 ? x.zero8 : t.zero == 128 ? x.zero128 : t.zero == 16 ? 2 * x.zero8 : 0;
-}
 
 // Scale of one half of the outputs for a part of a group; s: the group's scales, head: the super-block's.
 template <int K> inline V scale_of(const uint8_t* head, const uint8_t* s, int part, int half) {
@@ -66,41 +39,39 @@ template <int K> inline V minimum_of(const uint8_t* head, const uint8_t* s, int 
   return vsub(vset(0.0f), vmul(d, to_float(iload_u8(s + 32 * (t.parts + part) + 16 * half))));
 }
 
-// Where the results of a kernel grow: in registers, or in the tile where the rows' integer sums leave none free.
-template <int R, bool kInRegisters> struct Results {
+// Where the results of a kernel grow, H halves of the outputs from `tile` on: in registers, or in the tile where the
+// rows' integer sums leave none free.
+template <int R, int H, bool kInRegisters> struct Results {
   float* tile;
-  V acc[kInRegisters ? R : 1][2];
+  V acc[kInRegisters ? R : 1][H];
   explicit Results(float* tile) : tile(tile) {
 DRUT_UNROLL
-    for (int r = 0; r < R; ++r) put(r, vset(0.0f), vset(0.0f));
-  }
-  void put(int r, V x0, V x1) {
-    if (kInRegisters) {
-      acc[r][0] = x0;
-      acc[r][1] = x1;
-    } else {
-      vstore(tile + r * 32, x0);
-      vstore(tile + r * 32 + 16, x1);
+    for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+      for (int h = 0; h < H; ++h) put(r, h, vset(0.0f));
     }
   }
-  V get(int r, int half) const { return kInRegisters ? acc[r][half] : vload(tile + r * 32 + half * 16); }
+  void put(int r, int h, V x) {
+    if (kInRegisters) acc[r][h] = x;
+    else vstore(tile + r * 32 + h * 16, x);
+  }
+  V get(int r, int h) const { return kInRegisters ? acc[r][h] : vload(tile + r * 32 + h * 16); }
   void finish() {
 DRUT_UNROLL
     for (int r = 0; kInRegisters && r < R; ++r) {
-      vstore(tile + r * 32, acc[r][0]);
-      vstore(tile + r * 32 + 16, acc[r][1]);
+DRUT_UNROLL
+      for (int h = 0; h < H; ++h) vstore(tile + r * 32 + h * 16, acc[r][h]);
     }
   }
 };
 
 // Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
 // acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
-template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
+template <int K, int R, int H> void int_halves(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch, int from) {
   constexpr Kind t = kind_of(K);
-  constexpr int quads = 8 / t.parts;
   const int groups = a.k / kGroup;
   const ActGroup* act = a.groups + int64_t(row) * groups;
-  Results<R, (R <= kRegisterRows)> acc(tile);
+  Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16);
   for (int unit = 0; unit < groups; unit += t.groups()) {
     const uint8_t* head = b;
     b += t.head_bytes();
@@ -109,39 +80,37 @@ template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row,
       fetch(b);
 DRUT_UNROLL
       for (int part = 0; part < t.parts; ++part) {
-        I sum[R][2];
+        I sum[R][H];
+        part_dots<K, R, H>(b, act, groups, part, from, sum);
+        V d[H];
 DRUT_UNROLL
-        for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = iset(zero_share<K>(act[r * groups], part));
-DRUT_UNROLL
-        for (int i = 0; i < quads; ++i) {
-          const int q = part * quads + i;
-          I w0 = codes_of<K>(b, q, 0), w1 = codes_of<K>(b, q, 1);
-DRUT_UNROLL
-          for (int r = 0; r < R; ++r) {
-            int32_t x = quad(act[r * groups], q);
-            sum[r][0] = t.bits == 8 || t.table ? idot8(sum[r][0], w0, x) : idot7(sum[r][0], w0, x);
-            sum[r][1] = t.bits == 8 || t.table ? idot8(sum[r][1], w1, x) : idot7(sum[r][1], w1, x);
-          }
-        }
-        V d0 = scale_of<K>(head, s, part, 0), d1 = scale_of<K>(head, s, part, 1);
+        for (int h = 0; h < H; ++h) d[h] = scale_of<K>(head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           V x = vset(act[r * groups].scale);
-          acc.put(r, vfma(vmul(to_float(sum[r][0]), x), d0, acc.get(r, 0)), vfma(vmul(to_float(sum[r][1]), x), d1, acc.get(r, 1)));
-        }
-        if (t.minimum) {
-          V m0 = minimum_of<K>(head, s, part, 0), m1 = minimum_of<K>(head, s, part, 1);
 DRUT_UNROLL
-          for (int r = 0; r < R; ++r) {
-            const ActGroup& x = act[r * groups];
-            V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
-            acc.put(r, vfma(scaled, m0, acc.get(r, 0)), vfma(scaled, m1, acc.get(r, 1)));
-          }
+          for (int h = 0; h < H; ++h) acc.put(r, h, vfma(vmul(to_float(sum[r][h]), x), d[h], acc.get(r, h)));
+        }
+        if (!t.minimum) continue;
+        V m[H];
+DRUT_UNROLL
+        for (int h = 0; h < H; ++h) m[h] = minimum_of<K>(head, s, part, from + h);
+DRUT_UNROLL
+        for (int r = 0; r < R; ++r) {
+          const ActGroup& x = act[r * groups];
+          V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
+DRUT_UNROLL
+          for (int h = 0; h < H; ++h) acc.put(r, h, vfma(scaled, m[h], acc.get(r, h)));
         }
       }
     }
   }
   acc.finish();
+}
+
+template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
+  int_halves<K, R, kHalves>(b, a, row, tile, fetch, 0);
+  if (kHalves == 1) int_halves<K, R, kHalves>(b, a, row, tile, {0, 0}, 1);
 }
 
 // Float kinds: acc = fma(weight, activation, acc), k ascending; bf16 takes the odd element of a pair, then the even.

@@ -7,8 +7,9 @@
 
 namespace {
 
-constexpr int kMaxRows = 6;       // rows of a matrix kernel
-constexpr int kRegisterRows = 6;  // of those, how many keep their results in registers
+constexpr int kHalves = 1;        // halves of a panel's outputs computed side by side
+constexpr int kMaxRows = 4;       // rows of a matrix kernel
+constexpr int kRegisterRows = 4;  // of those, how many keep their results in registers
 constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
 
 struct V { __m256 a, b; };
@@ -103,9 +104,27 @@ inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
   s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
+#if defined(__AVXVNNI__)
+inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) { return _mm256_dpbusd_avx_epi32(acc, u8, s8); }
+#elif defined(__AVX512VNNI__)
+inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) { return _mm256_dpbusd_epi32(acc, u8, s8); }
+#else
+#define DRUT_NARROW_DOTS
 inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u8, s8), _mm256_set1_epi16(1)));
 }
+// Sums of pairs of products, in 16 bits.
+struct Narrow { __m256i a, b; };
+inline Narrow narrow_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline Narrow add_pairs(Narrow acc, I u8, int32_t four) {
+  __m256i s = _mm256_set1_epi32(four);
+  return {_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(u8.a, s)), _mm256_add_epi16(acc.b, _mm256_maddubs_epi16(u8.b, s))};
+}
+inline I widened(Narrow n) {
+  const __m256i one = _mm256_set1_epi16(1);
+  return {_mm256_madd_epi16(n.a, one), _mm256_madd_epi16(n.b, one)};
+}
+#endif
 // Codes of at most 7 bits: a pair of products stays within 16 bits (2 * 127 * 127).
 inline I idot7(I acc, I u8, int32_t four) {
   __m256i s = _mm256_set1_epi32(four);
@@ -120,10 +139,14 @@ inline void store_bytes(uint8_t* p, I x) {  // lanes of at most 7 bits
   __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
   _mm_storeu_si128((__m128i*)p, _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
+#if !defined(DRUT_NARROW_DOTS)
+inline I idot8(I acc, I u8, int32_t four) { return idot7(acc, u8, four); }
+#else
 // Codes of 8 bits, the top bit apart: a pair of 255 * 127 would saturate.
 inline I idot8(I acc, I u8, int32_t four) {
   const I low = iset(0x7f7f7f7f), top = iset(int32_t(0x80808080));
   return idot7(idot7(acc, iand(u8, low), four), iand(u8, top), four);
 }
+#endif
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 namespace {
 
+constexpr int kHalves = 2;        // halves of a panel's outputs computed side by side
 constexpr int kMaxRows = 8;       // rows of a matrix kernel
 constexpr int kRegisterRows = 6;  // of those, how many keep their results in registers
 // Vectors of keys or values that registers allow side by side for so many rows.

@@ -11,8 +11,9 @@
 
 namespace {
 
-constexpr int kMaxRows = 4;       // rows of a matrix kernel
-constexpr int kRegisterRows = 2;  // of those, how many keep their results in registers
+constexpr int kHalves = 1;        // halves of a panel's outputs computed side by side
+constexpr int kMaxRows = 3;       // rows of a matrix kernel
+constexpr int kRegisterRows = 3;  // of those, how many keep their results in registers
 constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
 
 struct V { float32x4_t a, b, c, d; };

@@ -6,8 +6,9 @@
 
 namespace {
 
-constexpr int kMaxRows = 6;       // rows of a matrix kernel
-constexpr int kRegisterRows = 6;  // of those, how many keep their results in registers
+constexpr int kHalves = 2;        // halves of a panel's outputs computed side by side
+constexpr int kMaxRows = 4;       // rows of a matrix kernel
+constexpr int kRegisterRows = 4;  // of those, how many keep their results in registers
 constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
 
 struct V { float f[16]; };
