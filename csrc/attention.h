@@ -16,7 +16,9 @@ template <class Kv> void attend_tile(const Heads<Kv>& h, int chunk, float scale,
     case 5: return attend_chunk<Kv, 5>(h, chunk, scale, c, partial, ahead);
     case 6: return attend_chunk<Kv, 6>(h, chunk, scale, c, partial, ahead);
     case 7: return attend_chunk<Kv, 7>(h, chunk, scale, c, partial, ahead);
-    default: return attend_chunk<Kv, 8>(h, chunk, scale, c, partial, ahead);
+    case 8: return attend_chunk<Kv, 8>(h, chunk, scale, c, partial, ahead);
+    case 10: return attend_chunk<Kv, kTile < 10 ? 8 : 10>(h, chunk, scale, c, partial, ahead);
+    default: return attend_chunk<Kv, kTile>(h, chunk, scale, c, partial, ahead);
   }
 }
 
@@ -43,11 +45,12 @@ void attend_rows(const Heads<Kv>& h, int chunk, float scale, const Combo* c, int
   int first = 0;
   while (first < count && c[first].length <= chunk * kChunk) ++first;
   const int all = (count - first + kTile - 1) / kTile;
-  for (int left = count - first, tiles = all; left > 0; --tiles) {
-    int rows = (left + tiles - 1) / tiles, at = count - left;
+  for (int left = count - first, tile = 0; left > 0; ++tile) {
+    int tiles = (left + kTile - 1) / kTile, rows = (left + tiles - 1) / tiles, at = count - left;
+    if (rows > 8 && rows % 2) rows = rows < left ? rows + 1 : 8;  // there is no kernel for 9 and 11
     float* partial[kTile];
     for (int r = 0; r < rows; ++r) partial[r] = where(at + r, r);
-    attend_tile<Kv>(h, chunk, scale, c + at, rows, partial, {all - tiles, all});
+    attend_tile<Kv>(h, chunk, scale, c + at, rows, partial, {tile, all});
     for (int r = 0; r < rows; ++r) share(at + r, partial[r]);
     left -= rows;
   }

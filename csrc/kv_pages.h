@@ -11,7 +11,6 @@
 
 namespace {
 
-constexpr int kTile = 8;          // (row, head) pairs that share a load of K or V
 constexpr int kMaxCombos = 64;    // (row, head) pairs of one unit of work
 constexpr int kMaxHeadDim = 256;
 

@@ -3,10 +3,11 @@
 #include <immintrin.h>
 #include "numerics.h"
 
-#define DRUT_UNROLL _Pragma("GCC unroll 8")
+#define DRUT_UNROLL _Pragma("GCC unroll 12")
 
 namespace {
 
+constexpr int kTile = 12;        // (row, head) pairs of attention that share a load of K or V: 8, or 12
 constexpr int kHalves = 2;        // halves of a panel's outputs computed side by side
 constexpr int kMaxRows = 8;       // rows of a matrix kernel
 constexpr int kRegisterRows = 6;  // of those, how many keep their results in registers

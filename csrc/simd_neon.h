@@ -11,6 +11,7 @@
 
 namespace {
 
+constexpr int kTile = 8;          // (row, head) pairs of attention that share a load of K or V: 8, or 12
 constexpr int kHalves = 1;        // halves of a panel's outputs computed side by side
 constexpr int kMaxRows = 3;       // rows of a matrix kernel
 constexpr int kRegisterRows = 3;  // of those, how many keep their results in registers
