@@ -48,6 +48,10 @@ class EngineConfig:
                              choices=("replay", "eager"))
     isa: str = setting("auto", "instruction set of the native kernels (the best the CPU has, unless forced)",
                        env="DRUT_ISA")
+    pack_cache: bool = setting(False, "keep packed weights on disk (models from 256 MB), for quicker loads", type=bool,
+                               env="DRUT_PACK_CACHE")
+    pack_cache_gb: float = setting(20.0, "most disk space they take, in GB; the least recently used go first",
+                                   type=float, least=0.0, most=1 << 20)
     debug_kv: bool = setting(False, "stamp KV slots, poison freed pages and check both on each step", type=bool,
                              env="DRUT_DEBUG_KV")
     force_preempt: float = setting(0.0, "chance that a running request is preempted at a step, for tests", type=float,

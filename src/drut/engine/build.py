@@ -15,12 +15,14 @@ from drut.engine.policy import make_policy
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Limits, Scheduler
 from drut.errors import RequestError, UnsupportedError
+from drut.home import home
 from drut.kernels.backend import Backend
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.native import library
 from drut.machine import usable_cpus
 from drut.model import decoder
 from drut.model.model import ModelFiles
+from drut.model.packs import PackCache
 from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
 
@@ -52,7 +54,7 @@ def choose_backend(config: EngineConfig) -> Backend:
 
 def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_ids: frozenset[int]) -> Engine:
     """Loads the weights and makes the page pool."""
-    weights = files.load(backend)
+    weights = files.load(backend, packs=pack_cache(config))
     spec = files.spec
     layout = decoder.kv_layout(spec, config.kv_dtype)
     memory = backend.pool(layout, pool_pages(layout, spec, config))
@@ -64,6 +66,11 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_
     pacer = Pacer(attention_depth(plan))
     scheduler = Scheduler(cache, limits, make_policy(config.policy), pacer, force_preempt=config.force_preempt)
     return Engine(runner, scheduler, vocab=spec.vocab, context=spec.context, eos_ids=eos_ids, overlap=config.overlap)
+
+
+def pack_cache(config: EngineConfig) -> PackCache | None:
+    """Where packed weights are kept, if the settings want it."""
+    return PackCache(home() / "packs", int(config.pack_cache_gb * 1e9)) if config.pack_cache else None
 
 
 def step_limits(config: EngineConfig, context: int) -> Limits:

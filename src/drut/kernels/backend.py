@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -83,3 +83,27 @@ class Backend(ABC):
     @abstractmethod
     def close(self) -> None:
         """Ends threads and frees memory the backend owns."""
+
+
+class PackingBackend(Backend):
+    """A backend whose packed matrices are plain bytes, which may be kept in a file and taken up again."""
+
+    @abstractmethod
+    def packing(self, encodings: Iterable[Encoding]) -> str:
+        """An id that differs where matrices of these encodings are packed in another way."""
+
+    @abstractmethod
+    def packed(self, matrix: Matrix) -> NDArray[np.uint8]:
+        """The bytes of a matrix of this backend, shape (nbytes,)."""
+
+    @abstractmethod
+    def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
+        """How many they are."""
+
+    @abstractmethod
+    def room(self, nbytes: int) -> NDArray[np.uint8]:
+        """Memory for packed bytes as good as that which `matrix` takes, zero."""
+
+    @abstractmethod
+    def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None) -> Matrix:
+        """A matrix of bytes that were packed before; they must stay as they are."""

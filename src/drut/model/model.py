@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drut.errors import ModelFileError, UnsupportedError
-from drut.kernels.backend import Backend
+from drut.kernels.backend import Backend, PackingBackend
 from drut.model.families import Family, family_of_gguf, family_of_hf
 from drut.model.families.table import Stored
+from drut.model.packs import PackCache, load_through
 from drut.model.spec import ModelSpec
 from drut.model.tokenizer import Tokenizer, from_gguf, from_hf
 from drut.model.weights.gguf import GGUFFile
@@ -43,8 +44,10 @@ class ModelFiles:
         """Every tensor is there, with its shape, in a supported encoding."""
         check_tensors(self.spec, self.source, self.table, self.path.name)
 
-    def load(self, backend: Backend, report: Report | None = None) -> Weights:
-        """Packs the weights into `backend`."""
+    def load(self, backend: Backend, report: Report | None = None, packs: PackCache | None = None) -> Weights:
+        """Packs the weights into `backend`, or takes what `packs` keeps of an earlier time."""
+        if packs is not None and isinstance(backend, PackingBackend):
+            return load_through(packs, self.spec, self.source, self.table, backend, self.path)
         return load_weights(self.spec, self.source, self.table, backend, self.path.name, report)
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +12,16 @@ from numpy.typing import NDArray
 
 from drut.errors import UnsupportedError
 from drut.formats.encoding import Encoding
-from drut.kernels.backend import Backend, Executable, Limits
+from drut.kernels.backend import Executable, Limits, PackingBackend
 from drut.kernels.kv import KvLayout
 from drut.kernels.native import abi, library
 from drut.kernels.native.memory import Arena, reserve
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
-from drut.kernels.weight import padded
+from drut.kernels.weight import Matrix, padded
 from drut.machine import usable_cpus
+
+PROBE_N, PROBE_K = 33, 512  # a whole panel and one of a single row, two super-blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class NativeVector:
         return self.data.ctypes.data
 
 
-class NativeBackend(Backend):
+class NativeBackend(PackingBackend):
     """One thread pool and one instruction set. Use from one thread at a time."""
 
     name = "native"
@@ -75,20 +79,50 @@ class NativeBackend(Backend):
 
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
                bias: F32 | None = None) -> NativeMatrix:
-        kind = abi.KINDS[enc.name]
+        data = self._arena.take(self.packed_bytes(enc, n, k))
+        self._pack(enc, raw, n, k, rows, data)
+        return self.adopt(enc, data, n, k, bias=bias)
+
+    def _pack(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
+              data: NDArray[np.uint8]) -> None:
         raw = np.ascontiguousarray(raw)
         assert raw.nbytes == n * enc.row_bytes(k), "the caller checks shapes against the file"
-        data = self._arena.take(self.library.drut_packed_bytes(kind, n, k))
         if rows is not None:
             rows = np.ascontiguousarray(rows, np.int32)
             assert len(rows) == n
             assert rows.min() >= 0
             assert rows.max() < n
         order = rows.ctypes.data if rows is not None else None
-        self.library.drut_pack(self.workers, kind, n, k, raw.ctypes.data, order, data.ctypes.data)
+        self.library.drut_pack(self.workers, abi.KINDS[enc.name], n, k, raw.ctypes.data, order, data.ctypes.data)
+
+    def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *,
+              bias: F32 | None = None) -> NativeMatrix:
+        assert data.nbytes == self.packed_bytes(enc, n, k)
         kept = _padded(bias, padded(n)) if bias is not None else None
-        struct = abi.Matrix(data.ctypes.data, kept.ctypes.data if kept is not None else None, kind, n, padded(k), 0)
+        struct = abi.Matrix(data.ctypes.data, kept.ctypes.data if kept is not None else None, abi.KINDS[enc.name], n,
+                            padded(k), 0)
         return NativeMatrix(n, k, enc, data, kept, struct)
+
+    def packing(self, encodings: Iterable[Encoding]) -> str:
+        """Of what the loaded library makes of a small matrix: no number has to be raised when a layout changes."""
+        found = hashlib.sha256()
+        for enc in sorted(set(encodings), key=lambda e: e.name):
+            raw = np.arange(PROBE_N * enc.row_bytes(PROBE_K)) * 167 // 59 % 251  # unlike under any shift of a block
+            data = np.zeros(self.packed_bytes(enc, PROBE_N, PROBE_K), np.uint8)
+            self._pack(enc, raw.astype(np.uint8), PROBE_N, PROBE_K, None, data)
+            found.update(f"{enc.name} {data.nbytes} ".encode())
+            found.update(data.data)
+        return f"{self.name} {found.hexdigest()}"
+
+    def packed(self, matrix: Matrix) -> NDArray[np.uint8]:
+        assert isinstance(matrix, NativeMatrix)
+        return matrix.data
+
+    def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
+        return int(self.library.drut_packed_bytes(abi.KINDS[enc.name], n, k))
+
+    def room(self, nbytes: int) -> NDArray[np.uint8]:
+        return reserve(nbytes, huge=True)
 
     def vector(self, values: F32) -> NativeVector:
         return NativeVector(values.size, _padded(values, padded(values.size)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drut.errors import ModelFileError, UnsupportedError
 from drut.formats.decode import F32, decode
 from drut.formats.encoding import encoding
-from drut.kernels.backend import Backend
+from drut.kernels.backend import Backend, PackingBackend
 from drut.kernels.weight import Matrix, Vector
 from drut.model.families.table import Stored
 from drut.model.roles import expected_shapes, layer_role
@@ -59,8 +59,11 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
 
 
 def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], backend: Backend, where: str,
-                 report: Report | None = None) -> Weights:
-    """Packs every role of `spec`. `report` is told the bytes of each tensor done."""
+                 report: Report | None = None, kept: Mapping[str, NDArray[np.uint8]] | None = None) -> Weights:
+    """Packs every role of `spec`. `report` is told the bytes of each tensor done.
+
+    Matrices in `kept`, by role, were packed before by the same backend, a PackingBackend, and are taken as they are.
+    """
     check_tensors(spec, source, table, where)
     shapes = expected_shapes(spec)
     matrices: dict[str, Matrix] = {}
@@ -78,7 +81,10 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
                 bias = _vector(source, source.tensors[table[bias_role].name], where)
                 order = table[bias_role].row_order(len(bias))
                 bias = bias if order is None else bias[order]
-            matrices[role] = _matrix(source, info, stored, shape, backend, bias)
+            if kept is not None and isinstance(backend, PackingBackend):
+                matrices[role] = backend.adopt(encoding(info.encoding), kept[role], *shape, bias=bias)
+            else:
+                matrices[role] = _matrix(source, info, stored, shape, backend, bias)
         source.release(stored.name)
         if report:
             report(info.nbytes)

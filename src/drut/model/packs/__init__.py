@@ -1,0 +1,6 @@
+"""Packed weights kept on disk, so that a model is packed once and read from then on."""
+
+from drut.model.packs.cache import PackCache
+from drut.model.packs.load import load_through
+
+__all__ = ["PackCache", "load_through"]

@@ -1,0 +1,110 @@
+"""The folder of packs: at most so many bytes, the least recently used go first."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from drut.model.packs.file import Bytes, Form, PackError, Room, pack_bytes, read_pack, write_pack
+from drut.model.store.files import publish
+
+SUFFIX, PARTIAL = ".pack", ".partial"
+
+
+class PackCache:
+    """Packs under `folder`, one a file `KEY.pack`. Processes may share it; whatever fails is a warning of one line."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self.folder, self.most_bytes = folder, most_bytes
+
+    def ready(self) -> bool:
+        """Whether there is a folder to look in, made if need be."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            self._not_kept(error)
+            return False
+        return True
+
+    def get(self, key: str, forms: Sequence[Form], room: Room) -> list[Bytes] | None:
+        """What is kept under `key` of each of `forms`, in memory from `room`; None if nothing, or it is damaged."""
+        path = self._path(key)
+        try:
+            found = read_pack(path, key, forms, room)
+        except FileNotFoundError:
+            return None
+        except (PackError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            warnings.warn(f"drut: {path}: {why}; the weights are packed again", stacklevel=2)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # when it was last used
+        return found
+
+    def put(self, key: str, model: str, matrices: Sequence[tuple[Form, Bytes]]) -> None:
+        """Keeps `matrices` under `key`, durably, unless another process is just writing here."""
+        try:
+            with self._locked() as mine:
+                if mine and not self._path(key).exists():
+                    self._make_room(pack_bytes(form for form, _ in matrices))
+                    partial = self.folder / f".{key}{PARTIAL}"
+                    try:
+                        write_pack(partial, key, model, matrices)
+                        publish(partial, self._path(key))
+                    finally:
+                        partial.unlink(missing_ok=True)
+        except OSError as error:
+            self._not_kept(error)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{SUFFIX}"
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[bool]:
+        """Whether this process got the lock."""
+        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            yield _acquired(lock)
+        finally:
+            os.close(lock)
+
+    def _make_room(self, nbytes: int) -> None:
+        """Removes what killed writers left, and old packs until `nbytes` more are within bounds. Needs the lock."""
+        for left in self.folder.glob(f".*{PARTIAL}"):
+            left.unlink(missing_ok=True)
+        if nbytes > self.most_bytes:
+            raise OSError(errno.EFBIG, f"{nbytes / 1e9:.1f} GB are more than pack_cache_gb")
+        others = sorted((s.st_mtime_ns, s.st_size, p) for p, s in self._packs())
+        total = nbytes + sum(size for _, size, _ in others)
+        for _, size, other in others:
+            if total <= self.most_bytes:
+                break
+            other.unlink(missing_ok=True)
+            total -= size
+        if shutil.disk_usage(self.folder).free < 2 * nbytes:  # others need some, too
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _packs(self) -> Iterator[tuple[Path, os.stat_result]]:
+        for path in self.folder.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError):
+                yield path, path.stat()
+
+    def _not_kept(self, error: OSError) -> None:
+        warnings.warn(f"drut: packed weights are not kept in {self.folder}: {error.strerror or error} "
+                      "(no pack_cache: do not try)", stacklevel=3)
+
+
+def _acquired(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
