@@ -23,7 +23,8 @@ inline int group_code(const Kind& t, const uint8_t* g, int lane, int k) {
   return t.table ? kTables[t.table - 1][code] : code;
 }
 
-inline void unpack_group(const Kind& t, const uint8_t* head, const uint8_t* g, int lane, float* out) {
+template <int K> void unpack_group(const uint8_t* head, const uint8_t* g, int lane, float* out) {
+  constexpr Kind t = kind_of(K);
   const uint8_t* s = g + t.code_bytes() + t.plane_bytes();
   for (int k = 0; k < kGroup; ++k) {
     int part = k / (kGroup / t.parts);
@@ -43,15 +44,28 @@ inline void unpack_group(const Kind& t, const uint8_t* head, const uint8_t* g, i
   }
 }
 
+template <int K> void unpack_lane(const uint8_t* b, int lane, int count, float* out) {
+  constexpr Kind t = kind_of(K);
+  for (int k = 0; k < count; k += t.groups() * kGroup, b += t.unit_bytes())
+    for (int g = 0; g < t.groups(); ++g) unpack_group<K>(b, b + t.head_bytes() + g * t.group_bytes(), lane, out + k + g * kGroup);
+}
+
 inline void unpack_row(const DrutMatrix& m, int n, float* out) {
   const uint8_t* b = panel(m, n / kPanel);
   int lane = n % kPanel;
-  if (is_integer(m.kind)) {
-    const Kind t = kind_of(m.kind);
-    for (int k = 0; k < m.k; k += t.groups() * kGroup, b += t.unit_bytes())
-      for (int g = 0; g < t.groups(); ++g)
-        unpack_group(t, b, b + t.head_bytes() + g * t.group_bytes(), lane, out + k + g * kGroup);
-    return;
+  switch (m.kind) {
+    case kQ4_0: return unpack_lane<kQ4_0>(b, lane, m.k, out);
+    case kQ4_1: return unpack_lane<kQ4_1>(b, lane, m.k, out);
+    case kQ8_0: return unpack_lane<kQ8_0>(b, lane, m.k, out);
+    case kQ5_0: return unpack_lane<kQ5_0>(b, lane, m.k, out);
+    case kQ5_1: return unpack_lane<kQ5_1>(b, lane, m.k, out);
+    case kQ2_K: return unpack_lane<kQ2_K>(b, lane, m.k, out);
+    case kQ3_K: return unpack_lane<kQ3_K>(b, lane, m.k, out);
+    case kQ4_K: return unpack_lane<kQ4_K>(b, lane, m.k, out);
+    case kQ5_K: return unpack_lane<kQ5_K>(b, lane, m.k, out);
+    case kQ6_K: return unpack_lane<kQ6_K>(b, lane, m.k, out);
+    case kIQ4_NL: return unpack_lane<kIQ4_NL>(b, lane, m.k, out);
+    case kMXFP4: return unpack_lane<kMXFP4>(b, lane, m.k, out);
   }
   for (int k = 0; k < m.k; ++k) {
     if (m.kind == kF32) memcpy(out + k, b + (int64_t(k) * 32 + lane) * 4, 4);

@@ -55,8 +55,34 @@ struct FlushSubnormals {
 #endif
 };
 
-constexpr int kSpins = 2000;  // pauses at a meeting before sleeping: some tens of microseconds
-constexpr int64_t kSpinNs = 60000;  // longer than the host's work between two steps, short against a time slice
+// A wait that is mostly short. It spins, then offers its CPU to others again and again, and only then is it time to
+// sleep: a virtual CPU that sleeps may wait long until its host lets it run again, and every meeting waits for it.
+class Patience {
+ public:
+  explicit Patience(int64_t yield_ns) : yield_ns_(yield_ns) {}
+  bool lasts() {
+    if (++turns_ < kSpins) {
+      relax();
+      return true;
+    }
+    if (turns_ % 16 == 0) {
+      const int64_t now = now_ns();
+      if (!deadline_) deadline_ = now + yield_ns_;
+      if (now > deadline_) return false;
+    }
+    sched_yield();
+    return true;
+  }
+
+ private:
+  static constexpr int kSpins = 2000;  // pauses: some tens of microseconds
+  const int64_t yield_ns_;
+  int64_t deadline_ = 0;
+  int turns_ = 0;
+};
+
+constexpr int64_t kMeetingNs = 3000000;  // about what a host takes a CPU away for
+constexpr int64_t kIdleNs = 400000;      // longer than the host's work between two steps
 
 }  // namespace
 
@@ -94,15 +120,12 @@ struct Pool {
   }
 
   void await(uint32_t seen) {
-    int64_t deadline = now_ns() + kSpinNs;
-    for (int i = 0; job.load(std::memory_order_acquire) == seen; ++i) {
-      relax();
-      if ((i & 63) == 63 && now_ns() > deadline) {
-        sleepers.fetch_add(1);
-        while (job.load() == seen) futex_wait(&job, seen);
-        sleepers.fetch_sub(1);
-        return;
-      }
+    Patience patience(kIdleNs);
+    while (job.load(std::memory_order_acquire) == seen) {
+      if (patience.lasts()) continue;
+      sleepers.fetch_add(1);
+      while (job.load() == seen) futex_wait(&job, seen);
+      sleepers.fetch_sub(1);
     }
   }
 
@@ -123,12 +146,10 @@ void Worker::sync() {
     if (s.sleepers.load()) futex_wake(&s.phase);
     return;
   }
-  // A worker whose CPU was taken away holds the others up. To go on spinning would take the CPU from it.
-  for (int i = 0; s.phase.load(std::memory_order_acquire) == mine; ++i) {
-    if (i < kSpins) {
-      relax();
-      continue;
-    }
+  // A worker whose CPU was taken away holds the others up. To go on spinning might take the CPU from it.
+  Patience patience(kMeetingNs);
+  while (s.phase.load(std::memory_order_acquire) == mine) {
+    if (patience.lasts()) continue;
     s.sleepers.fetch_add(1);
     while (s.phase.load() == mine) futex_wait(&s.phase, mine);
     s.sleepers.fetch_sub(1);
@@ -210,7 +231,8 @@ void pool_run(Pool* p, Task task, void* data, uint8_t* scratch, int64_t scratch_
   p->publish();
   p->work(0);
   const uint32_t others = uint32_t(p->count - 1);
-  for (int i = 0; i < kSpins && p->finished.load(std::memory_order_acquire) != others; ++i) relax();
+  Patience patience(kMeetingNs);
+  while (p->finished.load(std::memory_order_acquire) != others && patience.lasts()) {}
   p->caller_sleeps.store(true);
   for (uint32_t done; (done = p->finished.load()) != others;) futex_wait(&p->finished, done);
   p->caller_sleeps.store(false);

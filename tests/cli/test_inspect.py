@@ -59,7 +59,7 @@ def test_all_of_a_tiny_model(tiny, capsys):
         "tied_head": True,
         "vocabulary": VOCAB,
         "context": CONTEXT,
-        "kv_bytes_per_token": {"bf16": 2 * 2 * 16 * 2, "fp32": 2 * 2 * 16 * 4},
+        "kv_bytes_per_token": {"bf16": 2 * 2 * 16 * 2, "fp32": 2 * 2 * 16 * 4, "int8": 2 * 2 * (16 + 4)},
         "tokenizer": {
             "kind": "gpt2",
             "pre": "gpt-2",
@@ -201,6 +201,6 @@ def test_the_default_model(capsys):
         ("F32", 61),
     ]
     assert (told["layers"], told["hidden"], told["context"], told["vocabulary"]) == (30, 576, 8192, 49152)
-    assert told["kv_bytes_per_token"] == {"bf16": 23_040, "fp32": 46_080}
+    assert told["kv_bytes_per_token"] == {"bf16": 23_040, "fp32": 46_080, "int8": 12_240}
     assert told["licence"] == "apache-2.0"
     assert told["problems"] == []

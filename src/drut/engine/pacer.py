@@ -12,7 +12,7 @@ import math
 from drut.kernels.ops import StepShape
 from drut.kernels.plan import Plan
 
-STALL = 1.5  # a step with prompt tokens may take this many times a step without
+STALL = 1.7  # a step with prompt tokens may take this many times a step without
 LEAST = 4.0  # effort that always may
 PLAIN_EVERY = 16  # steps with prompts between two without, which tell what decoding costs now
 WEIGHT = 0.2  # of a new measurement in the running means
