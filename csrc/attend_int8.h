@@ -125,7 +125,7 @@ void int8_softmax(const Heads<KvInt8>& h, const Seen<R>& seen, int r, float* s, 
     total = vadd(total, e);
     V scaled = vmul(e, vload(KvInt8::scales(h.keys(seen.first_page + p), h.head_dim) + kPage));
     scaled = vselect_first(seen.tokens[r] - p * kPage, scaled, vset(0.0f));
-    top = imax(top, as_int(scaled));
+    top = imax(top, as_int(vabs(scaled)));  // a NaN may have either sign
     vstore(s + p * kPage, scaled);
   }
   *sum = vsum(total);

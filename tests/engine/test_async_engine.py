@@ -183,9 +183,9 @@ def test_a_model_that_computes_nonsense_fails_that_request_alone(tmp_path: Path,
     async def main() -> None:
         async with AsyncEngine(poisoned, process=process, **SETTINGS) as engine:
             good = asyncio.create_task(answers(engine, "hello", LONG))
-            for _ in range(3):
+            for n in (1, 2, 3):
                 with pytest.raises(DrutError, match="not finite") as error:
-                    await answers(engine, "hello!", SHORT)
+                    await answers(engine, "hello!", SamplingParams(max_tokens=5, ignore_eos=True, n=n))
                 assert not isinstance(error.value, EngineDeadError)
             assert shown(await good) == wanted
 

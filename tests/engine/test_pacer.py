@@ -40,7 +40,7 @@ def test_effort_is_the_sum_over_tokens_and_grows_with_position() -> None:
 def test_a_mixed_step_takes_at_most_so_many_times_a_plain_one(effort_s: float) -> None:
     pacer, decode_s = Pacer(), 0.02
     pacer.learn(8, 0, decode_s)
-    pacer.learn(0, 100, 100 * effort_s)
+    pacer.learn(0, 100, decode_s + 100 * effort_s)
     room = pacer.room(8)
     assert decode_s + room * effort_s == pytest.approx(STALL * decode_s) or room == LEAST
     assert room >= LEAST
@@ -58,7 +58,7 @@ def test_decoding_is_known_by_the_number_of_streams() -> None:
     pacer = Pacer()
     pacer.learn(1, 0, 0.01)
     pacer.learn(32, 0, 0.04)
-    pacer.learn(0, 100, 0.1)
+    pacer.learn(0, 100, 0.11)
     one, many = pacer.room(1), pacer.room(33)
     assert many == pytest.approx(4 * one)
     assert pacer.room(2) == one
@@ -74,8 +74,19 @@ def test_every_so_often_a_step_has_no_prompts() -> None:
     assert rooms[PLAIN_EVERY] == 0
 
 
-def test_a_step_faster_than_decoding_teaches_nothing_wrong() -> None:
+def test_what_any_step_costs_is_no_prompt_tokens_cost() -> None:
+    """Small prompts alone would else look many times as dear as they are."""
     pacer = Pacer()
-    pacer.learn(8, 0, 0.02)
-    pacer.learn(8, 50, 0.01)
-    assert pacer.room(8) == LEAST
+    pacer.learn(1, 0, 0.05)
+    for _ in range(20):
+        pacer.learn(0, 20, 0.05 + 20 * 0.001)
+    assert pacer.room(1) == pytest.approx((STALL - 1) * 0.05 / 0.001)
+
+
+def test_a_step_faster_than_decoding_tells_what_decoding_costs() -> None:
+    """One slow plain step, the first of all, must not stand for long."""
+    pacer = Pacer()
+    pacer.learn(8, 0, 1.0)
+    for _ in range(30):
+        pacer.learn(8, 10, 0.02)
+    assert pacer._plain(8) == pytest.approx(0.02, rel=0.2)

@@ -228,6 +228,35 @@ def test_prompts_that_come_together_share_what_may_ride_along() -> None:
     assert any(len(rows) > 1 for rows in beside)
 
 
+def test_who_computes_its_own_answer_again_is_no_stream() -> None:
+    """A preempted request comes back in whole steps, not paced as if it kept itself from decoding."""
+    engine = make_engine(pages=64, tokens=64, prefix_cache=False)
+    slow_prompts(engine)
+    request = submit(engine, text(0, 10), max_tokens=400)
+    while len(request.output) < 300:
+        engine.step()
+    engine.scheduler.preempt(request)
+    steps = 0
+    while request.computed < 310:
+        engine.step()
+        steps += 1
+    assert steps <= -(-310 // 64) + 1
+
+
+def test_a_stream_that_waits_for_its_own_token_paces_nobody() -> None:
+    engine = make_engine(pages=64, tokens=64, overlap=True)
+    slow_prompts(engine)
+    submit(engine, text(0, 4), max_tokens=200, frequency_penalty=0.5)
+    for _ in range(4):
+        engine.step()
+    long = submit(engine, text(1, 300), max_tokens=1)
+    steps = 0
+    while long.finish_reason is None:
+        engine.step()
+        steps += 1
+    assert steps < 300 / LEAST / 2
+
+
 def test_whole_prompts_wait_for_a_step_with_room() -> None:
     engine = make_engine(chunk=0, context=128, tokens=128, pages=32)
     stream = submit(engine, text(0, 4), max_tokens=20)

@@ -265,3 +265,16 @@ def test_what_is_not_finite_shows(native: Native, isa: str, dtype: str) -> None:
         rows = run.attend([(s, 15, 16), (s, 39, 40)])
         assert_same_bits(rows[0], clean[15])
         assert not np.isfinite(rows[1]).any()
+
+
+def test_an_infinite_value_of_no_weight_shows_too(native: Native, isa: str) -> None:
+    """int8: 0 * inf is a NaN of either sign, by the CPU; each instruction set must see it."""
+    shape = Shape(16, 2, "int8", sharpness=1e20)  # all weights but the largest are 0
+    s = sequences(np.random.default_rng(6), (40,))[0]
+    run = Attending(native(isa), shape, pages=3, fill=ZERO)
+    run.attend([(s, 0, 40)])
+    page = run.attender.pool[s.pages[1]]  # positions 16..31
+    for head in range(KV_HEADS):
+        scales = LAYER * shape.kv.layer_bytes + head * shape.kv.head_bytes + 2 * 16 * shape.head_dim + 64
+        page[scales : scales + 64].view(np.float32)[:] = np.inf
+    assert not np.isfinite(run.attend([(s, 39, 40)])).any()

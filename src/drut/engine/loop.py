@@ -62,7 +62,8 @@ class EngineLoop:
             if answer.push(update):
                 self._llm.engine.finish(update.request, "stop")
         for request in touched:
-            self._emit(request, out)
+            if request in self._answers:  # a choice that failed took its siblings along
+                self._emit(request, out)
 
     def _emit(self, request: Request, out: list[FromEngine]) -> None:
         answer, siblings = self._answers[request], self._open[request.id]

@@ -59,14 +59,19 @@ class Pacer:
         return max(LEAST, (STALL - 1.0) * decode_s / self._effort_s)
 
     def learn(self, streams: int, effort: float, seconds: float) -> None:
-        """A step with so many streams and so much effort for prompts took `seconds`."""
+        """A step with so many streams and so much effort for prompts took `seconds`.
+
+        What a step costs whatever it holds, reading the weights above all, is in that of one stream.
+        """
+        key = max(streams, 1).bit_length()
         if effort == 0:
-            key = streams.bit_length()
             self._decode_s[key] = _mean(self._decode_s.get(key), seconds)
             return
-        plain = self._plain(streams) if streams else 0.0
-        if plain is not None and seconds > plain:
+        plain = self._plain(max(streams, 1)) or 0.0
+        if seconds > plain:
             self._effort_s = _mean(self._effort_s, (seconds - plain) / effort)
+        elif key in self._decode_s:  # a plain step cannot cost more than one with prompts
+            self._decode_s[key] = _mean(plain, seconds)
 
     def _plain(self, streams: int) -> float | None:
         """Seconds of a step with so many streams and no prompt, or with the nearest number that was seen."""

@@ -67,6 +67,11 @@ class Request:
         return self.computed >= self.prompt_tokens
 
     @property
+    def streaming(self) -> bool:
+        """Its next row says a token: not while a prompt, or after a preemption its own answer, is computed again."""
+        return self.decoding and self.pending == 1 and not (self.inflight and self.needs_last_token)
+
+    @property
     def output(self) -> list[int]:
         return self.tokens[self.prompt_tokens :]
 

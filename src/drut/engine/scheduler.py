@@ -70,11 +70,12 @@ class Budget:
         self.tokens -= work.rows
         self.samples -= work.sample + work.scores
 
-    def drop(self, request: Request) -> None:
+    def drop(self, request: Request) -> Work | None:
         work = self.work.pop(request, None)
         if work is not None:
             self.tokens += work.rows
             self.samples += work.sample + work.scores
+        return work
 
 
 class Scheduler:
@@ -97,10 +98,10 @@ class Scheduler:
     def schedule(self) -> list[Work]:
         """The next step's work; empty when no request can use one now."""
         preempted = self._preempt_by_chance()
-        streams = sum(r.decoding and r.pending > 0 for r in self.running)
+        streams = sum(r.streaming for r in self.running)
         paced = self.limits.chunk is None and streams
         budget = Budget(self.limits.tokens, self.limits.samples, self.pacer.room(streams) if paced else math.inf)
-        for request in sorted(self.running, key=lambda r: not r.decoding):
+        for request in sorted(self.running, key=lambda r: not r.streaming):
             preempted |= self._continue(request, budget)
         if not preempted:
             self._admit(budget)
@@ -158,7 +159,7 @@ class Scheduler:
             return False
         while not self.cache.reserve(request.table, work.start + work.rows):
             victim = max(self.running, key=lambda r: (r.priority, r.order))
-            budget.drop(victim)
+            self._give_back(victim, budget)
             self.preempt(victim)
             preempted = True
             if victim is request:
@@ -170,6 +171,11 @@ class Scheduler:
         budget.add(work)
         if not work.decodes:
             budget.effort -= self.pacer.effort(work.start, work.rows)
+
+    def _give_back(self, request: Request, budget: Budget) -> None:
+        work = budget.drop(request)
+        if work is not None and not work.decodes:
+            budget.effort += self.pacer.effort(work.start, work.rows)
 
     def _admit(self, budget: Budget) -> None:
         for request in self.policy.order(self.waiting, self.cache):

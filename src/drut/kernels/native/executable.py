@@ -169,18 +169,22 @@ class NativeExecutable(Executable):
 
 
 def _forms(plan: Plan) -> dict[ops.Op, int]:
-    """The form of the rows that each attention and feed-forward hands to the projection after it: what the
-    projection's weight takes, where the producer's units of work are whole groups."""
+    """The form of the rows that each attention and feed-forward hands to the projections that read them: what the
+    projections' weights take, where all take the same and the producer's units of work are whole groups."""
     forms: dict[ops.Op, int] = dict.fromkeys(plan.ops, abi.FLOAT_FORM)
-    producer: dict[str, ops.Attention | ops.GateUp] = {}
+    readers: dict[ops.Op, list[ops.Op]] = {}
+    source: dict[str, ops.Op] = {}  # by buffer, who filled it last
     for op in plan.ops:
+        for name, value in vars(op).items():
+            if isinstance(value, Buffer) and name != "out" and value.name in source:
+                readers[source[value.name]].append(op)
         if isinstance(op, ops.Attention | ops.GateUp):
-            producer[op.out.name] = op
-        elif isinstance(op, ops.Project):
-            source = producer.get(op.source.name)
-            whole = isinstance(source, ops.GateUp) or (source is not None and source.kv.head_dim % PAD == 0)
-            if source is not None and whole and not op.weight.encoding.is_float:
-                forms[op] = forms[source] = abi.INT8_FORM
+            source[op.out.name] = op
+            readers[op] = []
+    for producer, those in readers.items():
+        whole = not isinstance(producer, ops.Attention) or producer.kv.head_dim % PAD == 0
+        if whole and those and all(isinstance(r, ops.Project) and not r.weight.encoding.is_float for r in those):
+            forms |= dict.fromkeys((producer, *those), abi.INT8_FORM)
     return forms
 
 

@@ -83,14 +83,17 @@ class PackCache:
         if nbytes > self.most_bytes:
             raise OSError(errno.EFBIG, f"{nbytes / 1e9:.1f} GB are more than pack_cache_gb")
         others = sorted((s.st_mtime_ns, s.st_size, p) for p, s in self._packs())
-        total = nbytes + sum(size for _, size, _ in others)
+        excess = nbytes + sum(size for _, size, _ in others) - self.most_bytes
+        victims, freed = [], 0
         for _, size, other in others:
-            if total <= self.most_bytes:
+            if freed >= excess:
                 break
-            other.unlink(missing_ok=True)
-            total -= size
-        if shutil.disk_usage(self.folder).free < 2 * nbytes:  # others need some, too
+            victims.append(other)
+            freed += size
+        if shutil.disk_usage(self.folder).free + freed < 2 * nbytes:  # others need some, too
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        for victim in victims:
+            victim.unlink(missing_ok=True)
 
     def _packs(self) -> Iterator[tuple[Path, os.stat_result]]:
         for path in self.folder.glob(f"*{SUFFIX}"):
