@@ -26,7 +26,9 @@ struct DrutMatrix {
 
 struct DrutOp { int32_t code, layer; };
 
-// A `form` says what an operation leaves to a matrix: 2 rows of floats, 1 groups of int8 in their place (activations.h).
+// The forms in which matrices take rows (activations.h). An operation's out_form and in_form are kFloat, or kInt8 for
+// groups in the floats' place.
+enum DrutForm : int32_t { kInt8 = 1, kFloat = 2, kBrain = 4 };
 
 struct DrutEmbed {
   DrutOp op;

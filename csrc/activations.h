@@ -23,8 +23,6 @@ constexpr int kCodeZero = 0;
 constexpr int kCodeZero = 128;
 #endif
 
-enum Form : int { kInt8 = 1, kFloat = 2, kBrain = 4 };
-
 inline int form_of(const DrutMatrix* m) {
   return m->kind == kF32 || m->kind == kF16 ? kFloat : m->kind == kBF16 ? kBrain : kInt8;
 }

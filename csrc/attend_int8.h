@@ -177,7 +177,7 @@ DRUT_UNROLL
   }
 }
 
-template <int R>
+template <class Kv, int R>
 void attend_chunk(const Heads<KvInt8>& h, int chunk, float scale, const Combo* c, float* const* partial, Ahead ahead) {
   alignas(64) float s[R][kChunk];
   const Seen<R> seen(c, chunk);
@@ -191,11 +191,6 @@ void attend_chunk(const Heads<KvInt8>& h, int chunk, float scale, const Combo* c
   int d = 0;
   for (; d + 16 * N <= h.head_dim; d += 16 * N) int8_values<R, N>(h, seen, w, d, partial, ahead);
   for (; d < h.head_dim; d += 16) int8_values<R, 1>(h, seen, w, d, partial, ahead);
-}
-
-template <class Kv, int R>
-void attend_chunk(const Heads<KvInt8>& h, int chunk, float scale, const Combo* c, float* const* partial, Ahead ahead) {
-  attend_chunk<R>(h, chunk, scale, c, partial, ahead);
 }
 
 }  // namespace
