@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-constexpr int32_t kAbiVersion = 4;
+constexpr int32_t kAbiVersion = 5;
 constexpr int32_t kStepVersion = 2;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
@@ -128,6 +128,18 @@ struct DrutContext {
   int64_t* op_ns;          // time of each operation, or null
   int32_t empty;           // 1: operations meet at their syncs and do nothing else
   int32_t reserved;
+};
+
+// Decoding steps that follow each other without the host. Every row of the descriptor is its sequence's last one and is
+// sampled in order; its block table reaches as far as `steps` rows more. The context's outputs have room for all steps:
+// those of one step lie behind those of the step before.
+struct DrutBurst {
+  int32_t steps;             // at most so many
+  int32_t progress;          // atomic, a futex: twice the steps whose outputs are there, and 1 where no other begins
+  int32_t stop;              // atomic, set by the host: the running step is the last
+  int32_t reserved;
+  const int32_t* end_first;  // (samples + 1): where the ids that end each sample's sequence lie in end_id
+  const int32_t* end_id;     // a step that draws one, or logits that are not finite, is the last
 };
 
 // Header of the step descriptor; capacities fix where the arrays lie (src/drut/kernels/descriptor.py).

@@ -1,4 +1,5 @@
 // The C ABI: instruction-set choice, an engine's pool, running a list of operations.
+#include "burst.h"
 #include "common.h"
 #include "pool.h"
 #include "numerics.h"
@@ -49,6 +50,7 @@ struct Run {
   const DrutOp* const* ops;
   int32_t count;
   const DrutContext* context;
+  DrutBurst* burst;
 };
 
 int64_t now_ns() {
@@ -57,9 +59,7 @@ int64_t now_ns() {
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-void walk(void* data, Worker& w) {
-  const Run& run = *static_cast<const Run*>(data);
-  const DrutContext& c = *run.context;
+void walk(const Run& run, const DrutContext& c, Worker& w) {
   bool timed = c.op_ns && w.id == 0;
   int64_t before = timed ? now_ns() : 0;
   const DrutOp nothing{kNop, 0};
@@ -73,6 +73,23 @@ void walk(void* data, Worker& w) {
   }
 }
 
+void one_step(void* data, Worker& w) {
+  const Run& run = *static_cast<const Run*>(data);
+  walk(run, *run.context, w);
+}
+
+void many_steps(void* data, Worker& w) {
+  const Run& run = *static_cast<const Run*>(data);
+  DrutContext c = *run.context;
+  for (;;) {
+    walk(run, c, w);  // its last operation ends with a meeting: all outputs are there
+    if (w.id == 0) end_step(*run.burst, c);
+    w.sync();
+    if (burst_over(*run.burst)) return;
+    next_outputs(c);
+  }
+}
+
 }  // namespace
 
 DRUT_API int32_t drut_abi_version() { return kAbiVersion; }
@@ -82,7 +99,7 @@ DRUT_API int32_t drut_step_version() { return kStepVersion; }
 DRUT_API int32_t drut_abi_sizes(int32_t* out, int32_t room) {
   const int32_t sizes[] = {sizeof(DrutMatrix), sizeof(DrutEmbed), sizeof(DrutRopeTable), sizeof(DrutQkv), sizeof(DrutAttention),
                            sizeof(DrutProject), sizeof(DrutGateUp), sizeof(DrutHead), sizeof(DrutSample), sizeof(DrutContext),
-                           sizeof(DrutStepHeader)};
+                           sizeof(DrutBurst), sizeof(DrutStepHeader)};
   int32_t n = sizeof(sizes) / sizeof(sizes[0]);
   for (int i = 0; i < n && i < room; ++i) out[i] = sizes[i];
   return n;
@@ -108,9 +125,20 @@ DRUT_API int64_t drut_scratch_bytes(const DrutIsa* isa, int32_t k, int32_t vocab
 DRUT_API int64_t drut_act_row_bytes(const DrutIsa* isa, int32_t k) { return isa->act_row_bytes(k); }
 
 DRUT_API void drut_run(Pool* pool, const DrutIsa* isa, const DrutOp* const* ops, int32_t count, const DrutContext* c) {
-  Run run{isa, ops, count, c};
-  pool_run(pool, walk, &run, c->scratch, c->scratch_bytes);
+  Run run{isa, ops, count, c, nullptr};
+  pool_run(pool, one_step, &run, c->scratch, c->scratch_bytes);
 }
+
+// Runs the operations again and again: burst->steps times, or until a sequence ends or the host says stop.
+DRUT_API void drut_run_burst(Pool* pool, const DrutIsa* isa, const DrutOp* const* ops, int32_t count, const DrutContext* c,
+                             DrutBurst* burst) {
+  Run run{isa, ops, count, c, burst};
+  pool_run(pool, many_steps, &run, c->scratch, c->scratch_bytes);
+}
+// Waits until more than `seen` steps are done, or the burst is over, or the time has passed.
+DRUT_API void drut_burst_wait(DrutBurst* burst, int32_t seen, int64_t timeout_ns) { burst_wait(*burst, seen, timeout_ns); }
+// Ends a burst that no step runs of any more, for a host that waits.
+DRUT_API void drut_burst_abandon(DrutBurst* burst) { burst_abandon(*burst); }
 
 DRUT_API float drut_gumbel(uint64_t seed, uint32_t position, uint32_t choice, uint32_t token, uint32_t purpose) {
   return num::gumbel(seed, position, choice, token, purpose);

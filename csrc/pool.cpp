@@ -35,7 +35,6 @@ int64_t now_ns() {
 void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
-void futex_wake(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0); }
 
 // Subnormal operands and results are zero while a plan runs; the caller gets its own mode back.
 struct FlushSubnormals {
@@ -85,6 +84,12 @@ constexpr int64_t kMeetingNs = 3000000;  // about what a host takes a CPU away f
 constexpr int64_t kIdleNs = 400000;      // longer than the host's work between two steps
 
 }  // namespace
+
+void futex_wait(std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns) {
+  timespec t{time_t(timeout_ns / 1000000000), long(timeout_ns % 1000000000)};
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &t, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0); }
 
 struct Pool {
   Shared shared;

@@ -36,6 +36,10 @@ Shared& pool_shared(Pool*);
 // Runs task on every worker; scratch + id * scratch_bytes is the worker's own memory. Returns when all are done.
 void pool_run(Pool*, Task task, void* data, uint8_t* scratch, int64_t scratch_bytes);
 
+// Sleeps while *word is `expected`, up to so long; wakes all who sleep so.
+void futex_wait(std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns);
+void futex_wake(std::atomic<uint32_t>* word);
+
 template <class Body> void Worker::share_runs(int units, Body body) {
   if (count == 1) {
     if (units > 0) body(0, units);

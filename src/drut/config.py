@@ -40,6 +40,8 @@ class EngineConfig:
         type=int, least=0, most=1 << 20)
     policy: str = setting("fcfs", "who is admitted next", choices=("fcfs", "priority", "longest-prefix"))
     overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool)
+    multi_step: int = setting(16, "most decoding steps that follow each other in one native call; with overlap only",
+                              type=int, least=1, most=1024)
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
                                   env="DRUT_THREADS", least=1, most=1024)
     backend: str = setting("auto", "who computes; auto takes native where it is built", env="DRUT_BACKEND",

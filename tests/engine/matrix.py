@@ -122,6 +122,7 @@ def narrowed(answer: Completion, top: int) -> list[dict[int, Any]]:
 def engine(model: str | Path, row: Row, **settings: Any) -> Iterator[LLM]:
     """An LLM as `row` says, watched for corruption; the idle invariant must hold in the end."""
     row_settings = {"chunk_tokens": row["chunk"], "force_preempt": row["preempt"], "overlap": row["overlap"],
+                    "multi_step": row["multi_step"],
                     **{name: row[name] for name in ("threads", "execution", "isa") if name in row}}
     with LLM(model, debug_kv=True, **row_settings, **settings) as llm:
         yield llm

@@ -19,11 +19,11 @@ def others(engine: Engine) -> list[Request]:
 
 
 @pytest.mark.parametrize("canary", [False, True])
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("overlap", "burst"), [(False, 1), (True, 1), (True, 5)])
 @pytest.mark.parametrize("steps", range(16))
-def test_abort_after_any_number_of_steps(steps: int, overlap: bool, canary: bool) -> None:
+def test_abort_after_any_number_of_steps(steps: int, overlap: bool, burst: int, canary: bool) -> None:
     """The prompt takes three steps, the answer twelve: waiting, in the prompt, decoding, in flight, finished."""
-    engine = make_engine(tokens=16, pages=12, overlap=overlap, canary=canary)
+    engine = make_engine(tokens=16, pages=12, overlap=overlap, burst=burst, canary=canary)
     (request,) = engine.submit(PROMPT, PARAMS)
     company = others(engine)
     for _ in range(steps):

@@ -205,7 +205,7 @@ def test_a_model_that_cannot_be_loaded_is_one_error(tmp_path: Path) -> None:
 
 
 def test_a_killed_engine_ends_every_stream(path: Path) -> None:
-    engine = AsyncEngine(path, process=True, **SETTINGS)
+    engine = AsyncEngine(path, process=True, multi_step=1, **SETTINGS)  # slow, so that it is killed in the midst of it
 
     async def main() -> None:
         async with engine:

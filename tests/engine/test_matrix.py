@@ -23,6 +23,7 @@ COMMON = {
     "prefix": ("cold", "warm", "half evicted"),
     "preempt": (0.0, 0.3),
     "overlap": (False, True),
+    "multi_step": (1, 3, 16),
     "logprobs": (False, True),
     "n": (1, 3),
     "temperature": (0.0, 1.0),

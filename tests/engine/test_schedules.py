@@ -21,6 +21,7 @@ CHOICES = {
     "chunk": [None, 0, 1, 5, 16],
     "policy": ["fcfs", "priority", "longest-prefix"],
     "overlap": [False, True],
+    "burst": [1, 1, 4, 20],
     "prefix_cache": [False, True, True],
     "force_preempt": [0.0, 0.0, 0.3],
     "canary": [False, True],

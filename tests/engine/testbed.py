@@ -185,12 +185,12 @@ class FakeBackend(Backend):
 
 
 def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int | None = None, policy: str = "fcfs",
-                overlap: bool = False, prefix_cache: bool = True, force_preempt: float = 0.0, canary: bool = False,
-                context: int = 1 << 12, eos: frozenset[int] = EOS) -> Engine:
+                overlap: bool = False, burst: int = 1, prefix_cache: bool = True, force_preempt: float = 0.0,
+                canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS) -> Engine:
     memory = np.zeros((pages, PAGE_TOKENS * 8), np.uint8)
     watch = Canary(memory) if canary else None
     cache = KvCache(PagePool(memory, watch), prefix_cache=prefix_cache)
-    limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk)
+    limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk, burst)
     runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, overlap=overlap, canary=watch)
     scheduler = Scheduler(cache, limits, make_policy(policy), Pacer(), force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)

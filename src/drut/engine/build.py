@@ -76,7 +76,8 @@ def pack_cache(config: EngineConfig) -> PackCache | None:
 def step_limits(config: EngineConfig, context: int) -> Limits:
     """The largest step. Where prompts go whole, it has room for the longest one."""
     tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
-    return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens)
+    return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
+                  config.multi_step if config.overlap else 1)
 
 
 def pool_pages(layout: KvLayout, spec: ModelSpec, config: EngineConfig) -> int:

@@ -12,14 +12,15 @@ import numpy as np
 
 from drut.cache.cache import BlockTable, pages_for
 from drut.engine.edits import EditTable
+from drut.engine.flight import Flight
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.engine.runner import Flight, Runner
+from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler, Work
 from drut.errors import RequestError
-from drut.kernels.backend import StepOutput
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
+from drut.kernels.output import StepOutput
 
 MASK64 = 0xFFFFFFFFFFFFFFFF
 
@@ -81,17 +82,24 @@ class Engine:
             raise RequestError(
                 f"the prompt has {len(tokens)} tokens; the {self._bound} of {self.room} leaves no room for an answer")
         seed = secrets.randbits(63) if params.seed is None else params.seed & MASK64
+        ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self.eos_ids)
         requests: list[Request] = []
         for choice in range(params.n):
             self._arrivals += 1
             requests.append(Request(
                 request_id or f"r{self._arrivals}", len(tokens), list(tokens), params, seed, choice,
                 min(len(tokens) + params.max_tokens, self.room), time.monotonic(), self._arrivals,
-                EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), priority,
+                EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), ends, priority,
                 requests[0] if requests else None, BlockTable(salt)))
         for request in requests:
             self.scheduler.add(request)
+        self._stop_burst()
         return requests
+
+    def _stop_burst(self) -> None:
+        """What runs must not go on as if nothing had changed."""
+        if self._flight is not None:
+            self._flight.stop()
 
     def abort(self, request: Request) -> None:
         """Ends a request wherever it is. Does nothing if it has ended."""
@@ -103,30 +111,59 @@ class Engine:
             request.finish_reason = reason
             request.finished_at = time.monotonic()
             self.scheduler.finish(request)
+            self._stop_burst()
 
     def step(self) -> list[Update]:
-        """Computes one step and returns what it brought (with `overlap`: what the step before it brought)."""
+        """Computes one step and returns what it brought. With `overlap`: launches a step and returns what the one
+        before it brought; while a burst runs, what has come since."""
+        updates: list[Update] = []
+        if self._flight is not None and self._flight.burst is not None:
+            self._flight.wait()
+            updates = self._take(self._flight)
+            if self._flight is not None and self._flight.open_ended:
+                return updates
         work = self.scheduler.schedule()
         flight = self.runner.launch(work) if work else None
         if self.overlap:
             flight, self._flight = self._flight, flight
         try:
-            return self._process(flight) if flight else []
+            while flight and not flight.landed:
+                flight.wait()
+                updates += self._take(flight)
+            return updates
         except Exception:
             if self._flight is not None:  # launched on top of the step that failed, it means nothing
+                self._flight.stop()
                 wait([self._flight.result])
                 self._flight = None
             raise
 
-    def _process(self, flight: Flight) -> list[Update]:
-        out, seconds = flight.result.result()
+    def _take(self, flight: Flight) -> list[Update]:
+        """What has come of a flight since. Where it was the last, its account is closed."""
+        updates: list[Update] = []
+        try:
+            for out in flight.outputs():
+                updates += self._process(flight.work, out, flight.read - 1)
+        except Exception:
+            if flight is self._flight:
+                self._flight = None
+            raise
+        if flight.landed:
+            self.scheduler.learn(flight.work, flight.result.result()[1])
+            for work in flight.work:
+                self.scheduler.unwind(work, flight.planned - flight.read)
+            if flight is self._flight:
+                self._flight = None
+        return updates
+
+    def _process(self, works: Sequence[Work], out: StepOutput, step: int) -> list[Update]:
+        """Updates from a step's output; `step`: its number in a burst."""
         now = time.monotonic()
-        self.scheduler.learn(flight.work, seconds)
         updates, at = [], 0
-        for work in flight.work:
+        for work in works:
             request = work.request
             request.inflight -= work.sample
-            self.scheduler.confirm(work)
+            self.scheduler.confirm(work, step)
             if request.finish_reason is None:
                 updates.append(self._read(work, out, at, now))
             at += work.scores + work.sample
@@ -151,9 +188,7 @@ class Engine:
         request.edits.push(token)
         if request.first_token_at is None:
             request.first_token_at = now
-        params = request.params
-        ends = token in params.stop_token_ids or (token in self.eos_ids and not params.ignore_eos)
-        if ends and len(request.output) >= params.min_tokens:
+        if token in request.ends and len(request.output) >= request.params.min_tokens:
             self.finish(request, "stop")
         elif len(request.tokens) >= request.limit:
             self.finish(request, "length")

@@ -24,8 +24,8 @@ class Why:
 class Request:
     """`computed` chases `known`: prompt chunks, decoding, prefix hits and resumption are all that same difference.
 
-    `done` <= `computed` <= `known`. What a step in flight will have computed is in `computed` already; `done` is what
-    finished steps have. `inflight` is 1 while a sampled token is on its way and not in `tokens` yet.
+    `done` <= `computed` <= `known`. What steps in flight will have computed is in `computed` already; `done` is what
+    finished steps have. `inflight` counts the sampled tokens that are on their way and not in `tokens` yet.
     """
 
     id: str
@@ -38,6 +38,7 @@ class Request:
     arrived: float  # seconds, monotonic
     order: int  # of arrival
     edits: EditTable
+    ends: frozenset[int] = frozenset()  # ids that end the answer
     priority: int = 0  # smaller goes first
     first_choice: Request | None = None  # computes the prompt this one waits to share
     table: BlockTable = field(default_factory=BlockTable)
@@ -83,6 +84,14 @@ class Request:
     def needs_last_token(self) -> bool:
         """Whether the host must know the last token before the next one can be drawn."""
         return self.edits.follows_output
+
+    @property
+    def steps_alone(self) -> int:
+        """Decoding steps that need nothing of the host in between: up to its limit or to where its edits change."""
+        if self.needs_last_token:
+            return 1
+        outputs, held = self.known - self.prompt_tokens, self.params.min_tokens
+        return min(self.limit - self.known, held - outputs if outputs < held else self.limit)
 
     @property
     def may_share(self) -> bool:

@@ -12,22 +12,18 @@ from numpy.typing import NDArray
 
 from drut.cache.cache import pages_for
 from drut.cache.pool import Canary, Changes
+from drut.engine.flight import Flight, Result
 from drut.engine.params import SamplingParams
 from drut.engine.scheduler import Limits, Work
 from drut.kernels import backend as kernels
-from drut.kernels.backend import Backend, StepOutput
+from drut.kernels.backend import Backend
+from drut.kernels.burst import Burst
 from drut.kernels.descriptor import RELAY, StepDescriptor
 from drut.kernels.ops import F32, StepShape
+from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
 
 GREEDY = SamplingParams(max_tokens=1)
-
-
-class Flight(NamedTuple):
-    """A launched step: its work, and its output with the seconds it took, once they are there."""
-
-    work: Sequence[Work]
-    result: Future[tuple[StepOutput, float]]
 
 
 class Rows(NamedTuple):
@@ -63,47 +59,60 @@ class Runner:
         return self._last.shape()
 
     def launch(self, work: Sequence[Work]) -> Flight:
-        """Starts a step; with no thread it is over on return."""
+        """Starts a step, or a burst where the work says so; with no thread it is over on return."""
         step, rows = self._fill(work)
         changes = self._canary.collect() if self._canary else None
+        ahead = work[0].ahead
+        burst = self.executable.burst(1 + ahead, [sorted(w.request.ends) for w in work]) if ahead else None
         if self._thread is not None:
-            return Flight(work, self._thread.submit(self._run, step, rows, changes))
-        done: Future[tuple[StepOutput, float]] = Future()
-        done.set_result(self._run(step, rows, changes))
-        return Flight(work, done)
+            return Flight(work, self._thread.submit(self._run, step, burst, rows, changes), burst)
+        done: Result = Future()
+        done.set_result(self._run(step, burst, rows, changes))
+        return Flight(work, done, burst)
 
-    def _run(self, step: StepDescriptor, rows: Sequence[Rows], changes: Changes | None) -> tuple[StepOutput, float]:
-        if self._canary and changes:
-            self._canary.settle(changes)
-            for r in rows:
-                self._canary.verify(r.pages, r.before)
-                self._canary.write(r.pages, r.tokens, len(r.before))
-        started = time.perf_counter()
-        out = self.executable.run(step)
-        seconds = time.perf_counter() - started
-        self._last, self.last_seconds = step, seconds
-        if self._thread is not None:
+    def _run(self, step: StepDescriptor, burst: Burst | None, rows: Sequence[Rows],
+             changes: Changes | None) -> tuple[StepOutput | None, float]:
+        try:
+            if self._canary and changes:
+                self._watch(self._canary, rows, changes)
+            started, out, steps = time.perf_counter(), None, 1
+            if burst is None:
+                out = self.executable.run(step)
+            else:
+                self.executable.run_burst(step, burst)
+                steps = burst.progress.done
+            seconds = (time.perf_counter() - started) / steps
+            self._last, self.last_seconds = step, seconds
             # The next step may start before these are read.
-            out = StepOutput(out.tokens.copy(), out.finite.copy(), out.logprobs.copy(), out.ranks.copy(),
-                             out.top_ids.copy(), out.top_logprobs.copy())
-        return out, seconds
+            return out.copy() if out and self._thread is not None else out, seconds
+        finally:
+            if burst is not None:
+                burst.abandon()
+
+    @staticmethod
+    def _watch(canary: Canary, rows: Sequence[Rows], changes: Changes) -> None:
+        canary.settle(changes)
+        for r in rows:
+            canary.verify(r.pages, r.before)
+            canary.write(r.pages, r.tokens, len(r.before))
 
     def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows]]:
         edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
-        step = self._next_descriptor(sum(pages_for(w.start + w.rows) for w in work),
+        step = self._next_descriptor(sum(pages_for(w.start + w.rows + w.ahead) for w in work),
                                      sum(len(e.ids) for e in edits if e is not None))
         rows = []
         for w, edit in zip(work, edits, strict=True):
             request = w.request
             tokens = request.tokens[w.start : w.start + w.rows]
             tokens += [RELAY] * (w.rows - len(tokens))
-            row = step.add_sequence(tokens, w.start, request.table.pages, request.slot)
+            row = step.add_sequence(tokens, w.start, request.table.pages, request.slot, w.ahead)
             self._score_prompt(step, w, row)
             if w.sample:
                 step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit)
             if self._canary:
                 before = request.tokens[: w.start]
-                rows.append(Rows(list(request.table.pages), before + [RELAY] * (w.start - len(before)), tokens))
+                rows.append(Rows(list(request.table.pages), before + [RELAY] * (w.start - len(before)),
+                                 tokens + [RELAY] * w.ahead))
         return step, rows
 
     def _score_prompt(self, step: StepDescriptor, w: Work, row: int) -> None:

@@ -18,6 +18,7 @@ from drut.cache.cache import KvCache, pages_for
 from drut.engine.pacer import Pacer
 from drut.engine.policy import Policy
 from drut.engine.request import Request
+from drut.kernels.kv import PAGE_TOKENS
 
 
 class SchedulerStallError(RuntimeError):
@@ -33,6 +34,7 @@ class Work(NamedTuple):
     sample: bool
     scores: int  # leading rows whose next token's logprob is wanted
     epoch: int
+    ahead: int = 0  # steps after this one that go on from it without the host, one row each; the same for all work
 
     @property
     def decodes(self) -> bool:
@@ -48,12 +50,14 @@ class Refused(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Of one step. `chunk`: prompt tokens of a request, 0 for whole prompts, None for as many as stall no stream."""
+    """Of one step. `chunk`: prompt tokens of a request, 0 for whole prompts, None for as many as stall no stream.
+    `burst`: decoding steps in one call."""
 
     seqs: int
     tokens: int
     samples: int
     chunk: int | None
+    burst: int = 1
 
 
 @dataclass
@@ -106,23 +110,47 @@ class Scheduler:
         if not preempted:
             self._admit(budget)
         self._prove_progress(budget)
+        ahead = self._ahead(budget)
         for work in budget.work.values():
-            work.request.computed = work.start + work.rows
-            work.request.inflight += work.sample
-            work.request.why.steps += 1
-        return list(budget.work.values())
+            work.request.computed = work.start + work.rows + ahead
+            work.request.inflight += work.sample * (1 + ahead)
+            work.request.why.steps += 1 + ahead
+        return [work._replace(ahead=ahead) for work in budget.work.values()]
+
+    def _ahead(self, budget: Budget) -> int:
+        """How many steps may follow by themselves: nobody waits, all that run decode, and have pages for the rows."""
+        works = budget.work.values()
+        if self.limits.burst == 1 or self._force or self.waiting or len(works) < len(self.running):
+            return 0
+        ahead = self.limits.burst - 1
+        for work in works:
+            ahead = min(ahead, work.request.steps_alone - 1) if work.decodes else 0
+        for work in works:
+            table, end = work.request.table, work.start + work.rows
+            if ahead > 0 and not self.cache.reserve(table, end + ahead):
+                ahead = len(table.pages) * PAGE_TOKENS - end
+        return max(ahead, 0)
+
+    def unwind(self, work: Work, steps: int) -> None:
+        """The last `steps` of those that were to follow `work` did not run."""
+        request = work.request
+        request.inflight -= steps
+        request.why.steps -= steps
+        if request.epoch == work.epoch and request.finish_reason is None:
+            request.computed -= steps
 
     def learn(self, work: Sequence[Work], seconds: float) -> None:
-        """A step with this work took `seconds`."""
+        """A step with this work, or each of a burst, took `seconds`."""
         effort = sum(self.pacer.effort(w.start, w.rows) for w in work if not w.decodes)
         self.pacer.learn(sum(w.decodes for w in work), effort, seconds)
 
-    def confirm(self, work: Work) -> bool:
-        """The step with `work` is over. False where the request was preempted meanwhile: only its token counts."""
+    def confirm(self, work: Work, step: int = 0) -> bool:
+        """The step with `work`, or that many after it, is over. False where the request was preempted meanwhile: only
+        its token counts."""
         request = work.request
         if request.epoch != work.epoch or request.finish_reason is not None:
             return False
-        request.done = work.start + work.rows
+        request.done = work.start + work.rows + step
         self.cache.commit(request.table, request.tokens, min(request.done, len(request.tokens)))
         return True
 

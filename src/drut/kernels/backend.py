@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.formats.encoding import Encoding
+from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import KvLayout
 from drut.kernels.ops import F32
+from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
 from drut.kernels.weight import Matrix, Vector
 
@@ -25,17 +27,6 @@ class Limits(NamedTuple):
     relay_slots: int
 
 
-class StepOutput(NamedTuple):
-    """Of the last step, by sample. Logprobs are of the raw logits; 0, rank 0 and ids -1 where none were asked for."""
-
-    tokens: NDArray[np.int32]
-    finite: NDArray[np.bool_]  # False: a logit is NaN or infinite, or edits leave no finite maximum; no token then
-    logprobs: F32  # of the token
-    ranks: NDArray[np.int32]  # of the token, 1 the likeliest
-    top_ids: NDArray[np.int32]  # (samples, MAX_TOP_LOGPROBS): the likeliest first, then -1
-    top_logprobs: F32  # (samples, MAX_TOP_LOGPROBS)
-
-
 Host = Callable[[str], None]  # called at each stop of a plan with the stop's name
 
 
@@ -45,6 +36,18 @@ class Executable(ABC):
     @abstractmethod
     def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
         """Runs every segment, and `host` between them. The output arrays are reused by the next run."""
+
+    def burst(self, steps: int, ends: Sequence[Sequence[int]]) -> Burst:
+        """What `run_burst` fills: at most so many steps, and each sequence's ids that end it."""
+        return Burst(steps, ends)
+
+    def run_burst(self, step: StepDescriptor, burst: Burst) -> None:
+        """Runs `step`, whose rows are sequences that decode, and the steps after it. It writes over `step`."""
+        while True:
+            burst.put(self.run(step))
+            if burst.progress.over:
+                return
+            step.advance()
 
     @abstractmethod
     def logits(self, count: int) -> F32:

@@ -106,19 +106,20 @@ class StepDescriptor:
         self.buffer[EDITS_USED] = 0
         self._blocks_used = 0
 
-    def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int) -> int:
+    def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int,
+                     ahead: int = 0) -> int:
         """Rows for `tokens` at positions from `start` on, over the sequence's `pages`; returns the first row.
 
-        Only the pages up to the last row's position enter the block table.
+        Only the pages up to the last row's position, and `ahead` positions more, enter the block table.
         """
         v, row, seq, count = self._view, self.rows, self.seqs, len(tokens)
         end = start + count
-        used = -(-end // PAGE_TOKENS)
+        used = -(-(end + ahead) // PAGE_TOKENS)
         table = self._blocks_used
         if row + count > len(v["seq"]) or seq >= len(v["first_row"]) or table + used > len(v["blocks"]):
             raise ValueError("the step descriptor is full")
         if len(pages) < used:
-            raise ValueError(f"{len(pages)} pages do not hold {end} tokens")
+            raise ValueError(f"{len(pages)} pages do not hold {end + ahead} tokens")
         v["blocks"][table : table + used] = pages[:used]
         self._blocks_used += used
         rows = slice(row, row + count)
@@ -172,6 +173,17 @@ class StepDescriptor:
         v["edit_seen"][place] = edits.seen
         self.buffer[EDITS_USED] = place.stop
         return count
+
+    def advance(self) -> None:
+        """Makes this the next step of sequences that decode: every row moves on to the next position, and takes its
+        token from the relay. The block tables must reach so far (`ahead`)."""
+        v, rows = self._view, slice(self.rows)
+        seq = v["seq"][rows]
+        position = v["position"][rows] + 1
+        v["position"][rows] = position
+        v["slot"][rows] = v["blocks"][v["table"][seq] + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
+        v["token"][rows] = RELAY
+        v["length"][seq] = position + 1
 
     def shape(self) -> StepShape:
         """What the step costs depend on."""

@@ -7,7 +7,7 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14}
@@ -77,11 +77,17 @@ class Context(Structure):
                 ("empty", c_int32), ("reserved", c_int32)]
 
 
+class Burst(Structure):
+    _fields_ = [*[(name, c_int32) for name in ("steps", "progress", "stop", "reserved")], ("end_first", c_void_p),
+                ("end_id", c_void_p)]
+
+
 class StepHeader(Structure):
     _fields_ = [("words", c_int32 * descriptor.HEADER)]
 
 
-STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context, StepHeader)
+STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context, Burst,
+           StepHeader)
 
 
 def declare(library: ctypes.CDLL) -> None:
@@ -98,6 +104,9 @@ def declare(library: ctypes.CDLL) -> None:
         "drut_scratch_bytes": (q, [p, i, i]),
         "drut_act_row_bytes": (q, [p, i]),
         "drut_run": (None, [p, p, p, i, p]),
+        "drut_run_burst": (None, [p, p, p, i, p, p]),
+        "drut_burst_wait": (None, [p, i, q]),
+        "drut_burst_abandon": (None, [p]),
         "drut_packed_bytes": (q, [i, i, i]),
         "drut_pack": (None, [p, i, i, i, p, p, p]),
         "drut_gumbel": (c_float, [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]),

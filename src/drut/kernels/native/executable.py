@@ -7,17 +7,21 @@ operation.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels import ops
-from drut.kernels.backend import Executable, Host, Limits, StepOutput
-from drut.kernels.descriptor import MAX_TOP_LOGPROBS, StepDescriptor
+from drut.kernels.backend import Executable, Host, Limits
+from drut.kernels.burst import Burst
+from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.native import abi
+from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.memory import reserve
 from drut.kernels.ops import F32, Buffer
+from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
 from drut.kernels.weight import PAD, padded
 
@@ -40,7 +44,7 @@ class NativeExecutable(Executable):
         self._vocab = head.weight.n
         self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)
         self._status = np.zeros(limits.samples, np.int32)
-        self._out = _outputs(limits.samples)
+        self._out = StepOutput.zeros(limits.samples)
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
@@ -91,6 +95,19 @@ class NativeExecutable(Executable):
         n, out = step.samples, self._out
         return StepOutput(out.tokens[:n], self._status[:n] == 0, out.logprobs[:n], out.ranks[:n], out.top_ids[:n],
                           out.top_logprobs[:n])
+
+    def burst(self, steps: int, ends: Sequence[Sequence[int]]) -> Burst:
+        if self._backend.execution == "eager":
+            return super().burst(steps, ends)
+        return NativeBurst(self._backend.library, self._context, steps, ends)
+
+    def run_burst(self, step: StepDescriptor, burst: Burst) -> None:
+        if not isinstance(burst, NativeBurst):
+            return super().run_burst(step, burst)
+        burst.context.step = step.buffer.ctypes.data
+        backend, ((address, count),) = self._backend, self._whole
+        backend.library.drut_run_burst(backend.workers, backend.isa_handle, address, count,
+                                       ctypes.byref(burst.context), burst.address)
 
     def run_empty(self, step: StepDescriptor) -> None:
         """Walks the plan as `run` does, but no operation computes anything: what replay itself costs."""
@@ -186,12 +203,6 @@ def _forms(plan: Plan) -> dict[ops.Op, int]:
         if whole and those and all(isinstance(r, ops.Project) and not r.weight.encoding.is_float for r in those):
             forms |= dict.fromkeys((producer, *those), abi.INT8_FORM)
     return forms
-
-
-def _outputs(samples: int) -> StepOutput:
-    tops = (samples, MAX_TOP_LOGPROBS)
-    return StepOutput(np.zeros(samples, np.int32), np.zeros(samples, np.bool_), np.zeros(samples, np.float32),
-                      np.zeros(samples, np.int32), np.zeros(tops, np.int32), np.zeros(tops, np.float32))
 
 
 def _address(item: Any) -> int | None:

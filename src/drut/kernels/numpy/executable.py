@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels import ops
-from drut.kernels.backend import Executable, Host, Limits, StepOutput
-from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor
+from drut.kernels.backend import Executable, Host, Limits
+from drut.kernels.descriptor import RELAY, Edits, StepDescriptor
 from drut.kernels.numpy import sampling
 from drut.kernels.numpy.attention import Pages, attend
 from drut.kernels.numpy.numbers import rms_norm, rotate, round_bf16, silu
 from drut.kernels.ops import F32, Buffer
+from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
 
 
@@ -26,7 +27,7 @@ class NumpyExecutable(Executable):
         self._pages: dict[Any, Pages] = {}
         self._values: dict[str, F32] = {}
         self._logits: F32 = np.zeros((0, 0), np.float32)
-        self._out = _outputs(0)
+        self._out = StepOutput.zeros(0)
 
     def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
         for segment in self._plan.segments:
@@ -90,7 +91,7 @@ class NumpyExecutable(Executable):
         self._set(op.out, np.stack(out))
 
     def _sample(self, step: StepDescriptor) -> None:
-        self._out = _outputs(step.samples)
+        self._out = StepOutput.zeros(step.samples)
         for i, logits in enumerate(self._logits):
             row, target = int(step["sample_row"][i]), int(step["target"][i])
             finite = bool(np.isfinite(logits).all())
@@ -129,12 +130,6 @@ def _multiply(weight: Any, x: F32) -> F32:
 
 def _data(vector: Any) -> F32:
     return vector.data  # type: ignore[no-any-return]
-
-
-def _outputs(samples: int) -> StepOutput:
-    tops = (samples, MAX_TOP_LOGPROBS)
-    return StepOutput(np.zeros(samples, np.int32), np.zeros(samples, np.bool_), np.zeros(samples, np.float32),
-                      np.zeros(samples, np.int32), np.full(tops, -1, np.int32), np.zeros(tops, np.float32))
 
 
 def _edited(logits: F32, step: StepDescriptor, i: int) -> F32:

@@ -1,0 +1,53 @@
+"""A burst whose steps run in one native call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from drut.kernels.burst import PATIENCE_S, Burst, Progress
+from drut.kernels.native import abi
+from drut.kernels.output import StepOutput
+
+
+class NativeBurst(Burst):
+    """The native side writes the outputs side by side and wakes who waits; no lock is taken."""
+
+    def __init__(self, library: ctypes.CDLL, context: abi.Context, steps: int, ends: Sequence[Sequence[int]]) -> None:
+        """`context`: what the executable's runs read and write; only the outputs are the burst's own."""
+        super().__init__(steps, ends)
+        self._library = library
+        self._first = np.array([0, *accumulate(len(e) for e in ends)], np.int32)
+        self._ids = np.array([i for e in ends for i in e], np.int32)
+        self._status = np.zeros((steps, len(ends)), np.int32)
+        self._strip = out = StepOutput.zeros(steps, len(ends))
+        self._struct = abi.Burst(steps, 0, 0, 0, self._first.ctypes.data, self._ids.ctypes.data)
+        self.context = abi.Context.from_buffer_copy(context)
+        self.context.tokens, self.context.status = out.tokens.ctypes.data, self._status.ctypes.data
+        self.context.logprobs, self.context.ranks = out.logprobs.ctypes.data, out.ranks.ctypes.data
+        self.context.top_ids, self.context.top_logprobs = out.top_ids.ctypes.data, out.top_logprobs.ctypes.data
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._struct)
+
+    @property
+    def progress(self) -> Progress:
+        word = self._struct.progress
+        return Progress(word >> 1, bool(word & 1))
+
+    def stop(self) -> None:
+        self._struct.stop = 1
+
+    def output(self, step: int) -> StepOutput:
+        tokens, _, *others = (array[step] for array in self._strip)
+        return StepOutput(tokens, self._status[step] == 0, *others)
+
+    def wait(self, seen: int) -> None:
+        self._library.drut_burst_wait(self.address, seen, int(PATIENCE_S * 1e9))
+
+    def abandon(self) -> None:
+        self._library.drut_burst_abandon(self.address)
