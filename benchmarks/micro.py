@@ -17,6 +17,7 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ KINDS = ("Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "BF16")
 SHAPES = ((576, 576), (1536, 576), (576, 1536), (2048, 2048), (8192, 2048), (2048, 8192))
 ROWS = (1, 4, 8, 16, 32, 128, 512)
 HEADS = {"135M": (9, 3, 64), "1B": (32, 8, 64)}
+KV_DTYPES = ("bf16", "int8")
 CONTEXTS, ATTENTION_ROWS = (512, 4096, 8192), (1, 128)
 HERE, THERE = "here", "there"
 TURN_S = 120.0
@@ -60,11 +62,11 @@ def cases(kinds: Sequence[str], only: Sequence[str]) -> list[Case]:
             for rows in ROWS:
                 sizes = {"kind": kind, "n": n, "k": k, "rows": rows}
                 found.append(Case(f"gemm {kind} {n}x{k} rows {rows}", "gemm", sizes))
-    for model, (heads, kv_heads, head_dim) in HEADS.items():
-        for context in CONTEXTS:
-            for rows in ATTENTION_ROWS:
-                sizes = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "context": context, "rows": rows}
-                found.append(Case(f"attention {model} context {context} rows {rows}", "attention", sizes))
+    for (model, (heads, kv_heads, head_dim)), kv_dtype in product(HEADS.items(), KV_DTYPES):
+        for context, rows in product(CONTEXTS, ATTENTION_ROWS):
+            sizes = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "kv_dtype": kv_dtype,
+                     "context": context, "rows": rows}
+            found.append(Case(f"attention {model} {kv_dtype} context {context} rows {rows}", "attention", sizes))
     return [case for case in found if not only or any(text in case.name for text in only)]
 
 

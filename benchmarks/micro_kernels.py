@@ -2,7 +2,7 @@
 
 {"do": "load", "threads": N, "isa": NAME}                       -> {"isa": name, "source": the drut that it is}
 {"do": "gemm", "kind": ENCODING, "n": N, "k": K, "rows": R, "seconds": S}
-{"do": "attention", "heads": H, "kv_heads": H, "head_dim": D, "context": C, "rows": R, "seconds": S}
+{"do": "attention", "heads": H, "kv_heads": H, "head_dim": D, "kv_dtype": NAME, "context": C, "rows": R, "seconds": S}
     -> {"seconds": s, "bytes": b, "macs": m, "float_macs": f, "working_set": w}   of one operation: the best of its runs
 
 An operation's weights or keys are used together with those of others, a model's worth, so that they come from memory
@@ -59,11 +59,12 @@ class Kernels:
         return {"seconds": took, "bytes": nbytes, "macs": macs, "float_macs": macs * enc.is_float,
                 "working_set": nbytes * len(weights)}
 
-    def attention(self, heads: int, kv_heads: int, head_dim: int, context: int, rows: int, seconds: float) -> Answer:
+    def attention(self, heads: int, kv_heads: int, head_dim: int, kv_dtype: str, context: int, rows: int,
+                  seconds: float) -> Answer:
         """The last `rows` rows of a sequence of `context` tokens."""
-        layer_bytes = KvLayout("bf16", 1, kv_heads, head_dim).token_bytes * context
+        layer_bytes = KvLayout(kv_dtype, 1, kv_heads, head_dim).token_bytes * context
         layers = max(1, min(LAYERS, WORKING_SET // layer_bytes))
-        layout = KvLayout("bf16", layers, kv_heads, head_dim)
+        layout = KvLayout(kv_dtype, layers, kv_heads, head_dim)
         q, out = Buffer("q", heads * head_dim), Buffer("out", heads * head_dim)
         ops: list[Op] = [Embed(self._floats(rows, q.width), q),
                          *(Attention(layer, q, out, heads, layout, head_dim**-0.5) for layer in range(layers))]

@@ -1,11 +1,13 @@
-"""Whether overlap pays: scheduling and detokenizing while a step runs, against one after the other.
+"""Whether overlap and multi-step decoding pay: the host's work beside a step, or out of its way, against in between.
 
     python benchmarks/overlap.py [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
-Two engines, alike but for the setting `overlap`, do the same work in turns, and take turns at going first; the ratio
-is taken within a round. Decode: a batch of 1, 8 or 32 requests, the tokens after the last request's first one. Mix:
-12 requests with prompts of 64 to 384 tokens, 4 at the start and one more every fourth step, 32 tokens each; all
-prompt and answer tokens over the whole time. Exit code 1 where the two engines' tokens differ.
+Three engines, alike but for `overlap` and `multi_step`, do the same work in turns, and take turns at going first:
+`plain` schedules and detokenizes between two steps, `overlap` while a step runs, `multi-step` (the default) has up to
+16 decoding steps follow each other in one native call on top of that. Ratios are to `plain` within a round. Decode: a
+batch of 1, 8 or 32 requests, the tokens after the last request's first one. Mix: 12 requests with prompts of 64 to 384
+tokens, 4 at the start and one more every fourth step, 32 tokens each; all prompt and answer tokens over the whole
+time. Exit code 1 where the engines' tokens differ.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from drut import LLM
 BATCHES = (1, 8, 32)
 PROMPT, NEW_TOKENS = 32, 64
 MIX_REQUESTS, MIX_AT_START, MIX_EVERY, MIX_TOKENS = 12, 4, 4, 32
-SETTINGS = {"off": False, "on": True}
+PLAIN = "plain"
+SETTINGS: dict[str, dict[str, Any]] = {PLAIN: {"overlap": False}, "overlap": {"multi_step": 1}, "multi-step": {}}
 
 Record = dict[str, Any]
 Outcome = tuple[float, list[list[int]]]
@@ -70,8 +73,9 @@ def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
         record: Record = {}
         for name, work in WORK.items():
             outcomes = {setting: work(engines[setting], random.Random(f"{number} {name}")) for setting in order}
-            if outcomes["on"][1] != outcomes["off"][1]:
-                raise SystemExit(f"{name}: the tokens with overlap are not those without")
+            for setting, (_, answers) in outcomes.items():
+                if answers != outcomes[PLAIN][1]:
+                    raise SystemExit(f"{name}: the tokens of {setting} are not those of {PLAIN}")
             record[name] = {setting: speed for setting, (speed, _) in outcomes.items()}
         record["others_cpus"] = load.cpus()
         if number:
@@ -81,21 +85,23 @@ def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
 
 def summary(records: list[Record], name: str) -> Record:
     pairs = [record[name] for record in records]
-    return {"work": name, **{setting: Spread.of([pair[setting] for pair in pairs]) for setting in SETTINGS},
-            "ratio": Spread.of([pair["on"] / pair["off"] for pair in pairs])}
+    ratios = {f"{setting} / {PLAIN}": Spread.of([pair[setting] / pair[PLAIN] for pair in pairs])
+              for setting in SETTINGS if setting != PLAIN}
+    return {"work": name, PLAIN: Spread.of([pair[PLAIN] for pair in pairs]), **ratios}
 
 
 def print_report(engine: str, records: list[Record], rows: list[Record]) -> None:
     print(engine)
-    cells = [[row["work"], row["off"].text(0), row["on"].text(0), row["ratio"].text(3)] for row in rows]
-    print(table(["tokens/s", "overlap off", "overlap on", "on / off"], cells))
+    ratios = [key for key in rows[0] if key not in ("work", PLAIN)]
+    cells = [[row["work"], row[PLAIN].text(0), *(row[key].text(3) for key in ratios)] for row in rows]
+    print(table(["work", f"{PLAIN}, tokens/s", *ratios], cells))
     print(others(records))
 
 
 def main() -> int:
     args = arguments(__doc__, rounds=7).parse_args()
-    engines = {name: LLM(args.model, threads=args.threads, kv_cache_gb=0.5, overlap=overlap)
-               for name, overlap in SETTINGS.items()}
+    engines = {name: LLM(args.model, threads=args.threads, kv_cache_gb=0.5, **settings)
+               for name, settings in SETTINGS.items()}
     records = measure(engines, args.rounds)
     rows = [summary(records, name) for name in WORK]
     conclude(args, engines.values(), records, rows, print_report)

@@ -18,8 +18,9 @@ def test_cases_leave_out_what_has_no_whole_blocks() -> None:
     assert "gemm Q4_K 576x576 rows 1" not in names
     assert "gemm Q4_K 576x1536 rows 512" in names
     assert len(names) == len(set(names))
-    assert [case.name for case in cases(["Q4_0"], ["1B context 4096 rows 1"])] == [
-        "attention 1B context 4096 rows 1", "attention 1B context 4096 rows 128"]
+    assert [case.name for case in cases(["Q4_0"], ["1B bf16 context 4096 rows 1", "1B int8 context 512 rows 128"])] == [
+        "attention 1B bf16 context 4096 rows 1", "attention 1B bf16 context 4096 rows 128",
+        "attention 1B int8 context 512 rows 128"]
 
 
 def test_a_kernel_falls_by_its_ratio_alone() -> None:
@@ -60,6 +61,6 @@ def test_a_kernel_is_timed() -> None:
     gemm = kernels.gemm("Q8_0", 64, 64, rows=20, seconds=0.0)
     assert gemm["seconds"] > 0
     assert (gemm["bytes"], gemm["macs"], gemm["float_macs"]) == (64 * 68, 20 * 64 * 64, 0)
-    attention = kernels.attention(4, 2, 16, context=40, rows=8, seconds=0.0)
+    attention = kernels.attention(4, 2, 16, "int8", context=40, rows=8, seconds=0.0)
     assert attention["seconds"] > 0
     assert attention["macs"] == sum(range(33, 41)) * 2 * 4 * 16
