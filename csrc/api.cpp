@@ -53,6 +53,17 @@ struct Run {
   DrutBurst* burst;
 };
 
+bool reads_matrices(const DrutOp* op) {
+  return op->code == kQkv || op->code == kProject || op->code == kGateUp || op->code == kHead;
+}
+
+// The next operation after i that reads matrices, or null.
+const DrutOp* later(const Run& run, int i) {
+  for (++i; i < run.count; ++i)
+    if (reads_matrices(run.ops[i])) return run.ops[i];
+  return nullptr;
+}
+
 int64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -64,7 +75,8 @@ void walk(const Run& run, const DrutContext& c, Worker& w) {
   int64_t before = timed ? now_ns() : 0;
   const DrutOp nothing{kNop, 0};
   for (int i = 0; i < run.count; ++i) {
-    run.isa->run_op(c.empty ? &nothing : run.ops[i], c, w);
+    if (c.empty) run.isa->run_op(&nothing, nullptr, c, w);
+    else run.isa->run_op(run.ops[i], later(run, i), c, w);
     if (timed) {
       int64_t now = now_ns();
       c.op_ns[i] = now - before;

@@ -7,8 +7,9 @@ struct Worker;
 
 struct DrutIsa {
   const char* name;
-  // Runs one operation on this worker; every worker calls it and each ends it with a sync.
-  void (*run_op)(const DrutOp* op, const DrutContext& context, Worker& worker);
+  // Runs one operation on this worker; every worker calls it and each ends it with a sync. `later`: the next one that
+  // reads matrices, or null.
+  void (*run_op)(const DrutOp* op, const DrutOp* later, const DrutContext& context, Worker& worker);
   // Bytes of scratch a worker needs for matrices of at most k columns and a vocabulary of `vocab`.
   int64_t (*scratch_bytes)(int k, int vocab);
   int64_t (*act_row_bytes)(int k);

@@ -19,6 +19,12 @@ template <class Body> void share_matrix(Worker& w, int units, int rows, Body bod
   });
 }
 
+// What the worker reads first of one or two matrices that are shared out by `units` of output with `panels_each`.
+inline ReadAhead read_ahead_in(const Worker& w, int units, int panels_each, const DrutMatrix* a, const DrutMatrix* b = nullptr) {
+  const int count = w.first_run(units) * panels_each, first = w.id * count;
+  return {{panel(*a, first), b ? panel(*b, first) : nullptr}, count * panel_bytes(*a)};
+}
+
 inline int identity(int i) { return i; }
 
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {

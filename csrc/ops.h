@@ -50,7 +50,29 @@ void sample(const DrutSample& o, const DrutContext& c, Worker& w) {
   w.sync();
 }
 
-void run_op(const DrutOp* op, const DrutContext& c, Worker& w) {
+// Where this worker begins in an operation that reads matrices, if its rows are one block.
+ReadAhead look_ahead(const DrutOp* op, const DrutContext& c, const Worker& w) {
+  if (w.count == 1 || Step(c.step).rows > kRowBlock) return {};
+  switch (op->code) {
+    case kQkv: return read_ahead_in_qkv(w, *reinterpret_cast<const DrutQkv*>(op));
+    case kProject: {
+      const DrutMatrix* m = reinterpret_cast<const DrutProject*>(op)->weight;
+      return read_ahead_in(w, panels(*m), 1, m);
+    }
+    case kGateUp: {
+      const DrutGateUp& o = *reinterpret_cast<const DrutGateUp*>(op);
+      return read_ahead_in(w, panels(*o.gate), 1, o.gate, o.up);
+    }
+    case kHead: {
+      const DrutMatrix* m = reinterpret_cast<const DrutHead*>(op)->weight;
+      return read_ahead_in(w, panels(*m), 1, m);
+    }
+    default: return {};
+  }
+}
+
+void run_op(const DrutOp* op, const DrutOp* later, const DrutContext& c, Worker& w) {
+  w.ahead = later ? look_ahead(later, c, w) : ReadAhead{};
   switch (op->code) {
     case kEmbed: return embed(*reinterpret_cast<const DrutEmbed*>(op), c, w);
     case kRopeTable: return rope_table(*reinterpret_cast<const DrutRopeTable*>(op), c, w);

@@ -80,6 +80,14 @@ class Patience {
   int turns_ = 0;
 };
 
+// Asks for the bytes from `at` on of both runs.
+void fetch(const ReadAhead& ahead, int64_t at, int64_t bytes) {
+  for (const uint8_t* run : ahead.runs)
+    for (int64_t end = at + bytes, i = at; run && i < end && i < ahead.bytes; i += 64) __builtin_prefetch(run + i, 0, 2);
+}
+constexpr int64_t kFirstFetch = 1024;  // by every worker: the last to arrive will not wait
+constexpr int64_t kNextFetch = 256;    // by those who wait, between two looks
+
 constexpr int64_t kMeetingNs = 3000000;  // about what a host takes a CPU away for
 constexpr int64_t kIdleNs = 400000;      // longer than the host's work between two steps
 
@@ -108,7 +116,7 @@ struct Pool {
 
   void work(int id) {
     FlushSubnormals mode;
-    Worker w{this, id, count, shared.phase.load(std::memory_order_relaxed), scratch + id * scratch_bytes};
+    Worker w{this, id, count, shared.phase.load(std::memory_order_relaxed), scratch + id * scratch_bytes, {}};
     task(data, w);
   }
 
@@ -144,6 +152,7 @@ void Worker::sync() {
   if (count == 1) return;
   Shared& s = pool_shared(pool);
   uint32_t mine = phase++;
+  fetch(ahead, 0, kFirstFetch);
   if (s.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
     s.next.store(0, std::memory_order_relaxed);
     s.arrived.store(0, std::memory_order_relaxed);
@@ -151,6 +160,9 @@ void Worker::sync() {
     if (s.sleepers.load()) futex_wake(&s.phase);
     return;
   }
+  for (int64_t at = kFirstFetch; at < ahead.bytes && s.phase.load(std::memory_order_relaxed) == mine; at += kNextFetch)
+    fetch(ahead, at, kNextFetch);
+  ahead.bytes = 0;
   // A worker whose CPU was taken away holds the others up. To go on spinning might take the CPU from it.
   Patience patience(kMeetingNs);
   while (s.phase.load(std::memory_order_acquire) == mine) {

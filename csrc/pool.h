@@ -5,15 +5,24 @@
 
 struct Pool;
 
+// Where a worker will read once all have met again: up to two runs of so many bytes. Memory would idle meanwhile.
+struct ReadAhead {
+  const uint8_t* runs[2];
+  int64_t bytes;
+};
+
 // A worker's view while a plan runs. Every worker walks the same operations and meets the others at each sync().
 struct Worker {
   Pool* pool;
   int id, count;
   uint32_t phase;
   uint8_t* scratch;
+  ReadAhead ahead;  // fetched at a meeting
   void sync();
-  // Calls body(begin, end) for runs of 0..units-1 until all are taken; runs shrink as the work runs out, and one worker's
-  // ascend. Ends without a sync.
+  // Of `units` to share, this worker takes those from id * first_run(units) on without asking.
+  int first_run(int units) const { return units / (2 * count); }
+  // Calls body(begin, end) for runs of 0..units-1 until all are taken: first its own, then what is left, in runs that
+  // shrink as the work runs out. One worker's runs ascend. Ends without a sync.
   template <class Body> void share_runs(int units, Body body);
   // The same, unit by unit: body(i).
   template <class Body> void share(int units, Body body);
@@ -45,15 +54,17 @@ template <class Body> void Worker::share_runs(int units, Body body) {
     if (units > 0) body(0, units);
     return;
   }
+  const int own = first_run(units), rest = units - own * count;
+  if (own) body(id * own, (id + 1) * own);
   std::atomic<int>& next = pool_shared(pool).next;
   for (;;) {
     int begin = next.load(std::memory_order_relaxed), take;
     do {
-      if (begin >= units) return;
-      take = (units - begin) / (2 * count);
+      if (begin >= rest) return;
+      take = (rest - begin) / (2 * count);
       if (take < 1) take = 1;
     } while (!next.compare_exchange_weak(begin, begin + take, std::memory_order_relaxed));
-    body(begin, begin + take);
+    body(own * count + begin, own * count + begin + take);
   }
 }
 

@@ -54,6 +54,12 @@ template <class Kv> void finish_heads(const DrutQkv& o, const DrutContext& c, co
     for (int head = unit * h.span; head < h.end_head(unit); ++head) finish_head<Kv>(o, c, s, part, h, row, head);
 }
 
+// Of the queries, if heads are whole panels: the first runs of two workers or more lie there.
+inline ReadAhead read_ahead_in_qkv(const Worker& w, const DrutQkv& o) {
+  if (o.head_dim % kPanel) return {};
+  return read_ahead_in(w, o.heads + 2 * o.kv_heads, o.head_dim / kPanel, o.q_proj);
+}
+
 void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   const Heads3 parts[3] = {{o.q_proj, o.q, o.q_norm, o.heads, o.head_dim, o.q_stride},
