@@ -112,23 +112,27 @@ class ServerTokenizer:
 
     def _exchange(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
         # The socket's timeout is for each read: a server that sends a byte now and then would never end.
-        guard = threading.Timer(self._timeout_s, self._hang_up)
+        late = threading.Event()
+        guard = threading.Timer(self._timeout_s, self._hang_up, [late])
         guard.daemon = True
         guard.start()
         try:
             self._connection.request("POST", self._root + path, msgspec.json.encode(body), self._headers)
             response = self._connection.getresponse()
             data = response.read(MAX_REPLY_BYTES + 1)
+        except (http.client.HTTPException, OSError):
+            if not late.is_set():
+                raise
         finally:
-            late = not guard.is_alive()
             guard.cancel()
-        if late:
+        if late.is_set():
             raise TimeoutError(f"no answer in {self._timeout_s:g} s")
         if len(data) > MAX_REPLY_BYTES:
             raise http.client.HTTPException(f"{path} answered more than {MAX_REPLY_BYTES} bytes")
         return response.status, data
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, late: threading.Event) -> None:
+        late.set()
         with contextlib.suppress(OSError, AttributeError):  # the socket may be closed, or not yet there
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 

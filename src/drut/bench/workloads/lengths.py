@@ -32,18 +32,23 @@ class Lengths:
     @classmethod
     def parse(cls, text: str, name: str) -> Lengths:
         """`text` in one of FORMS. RequestError, naming the option `name`, for all else."""
-        kind, *parts = text.split(":")
         try:
-            if not parts:
-                return cls("constant", 0, 0, int(kind), int(kind))._checked(text, name)
-            if kind == "uniform" and len(parts) == 2:
-                return cls(kind, 0, 0, int(parts[0]), int(parts[1]))._checked(text, name)
-            if kind in _SHAPED and len(parts) in (2, 4):
-                low, high = (int(p) for p in parts[2:]) if parts[2:] else (1, MOST)
-                return cls(kind, float(parts[0]), float(parts[1]), low, high)._checked(text, name)
+            lengths = cls._read(*text.split(":"))
         except ValueError:
-            pass
-        raise RequestError(f"{name} {text!r}: expected {FORMS}")
+            raise RequestError(f"{name} {text[:60]!r}: expected {FORMS}") from None
+        lengths._check(text[:60], name)
+        return lengths
+
+    @classmethod
+    def _read(cls, kind: str, *parts: str) -> Lengths:
+        if not parts:
+            return cls("constant", 0, 0, int(kind), int(kind))
+        if kind == "uniform" and len(parts) == 2:
+            return cls(kind, 0, 0, int(parts[0]), int(parts[1]))
+        if kind in _SHAPED and len(parts) in (2, 4):
+            low, high = (int(p) for p in parts[2:]) if parts[2:] else (1, MOST)
+            return cls(kind, float(parts[0]), float(parts[1]), low, high)
+        raise ValueError(kind)
 
     def draw(self, rng: np.random.Generator) -> int:
         """One length."""
@@ -66,7 +71,7 @@ class Lengths:
             return rng.lognormal(math.log(self.mean) - spread / 2, math.sqrt(spread), n)
         return rng.gamma(1 / square, self.mean * square, n)
 
-    def _checked(self, text: str, name: str) -> Lengths:
+    def _check(self, text: str, name: str) -> None:
         if not 1 <= self.low <= self.high <= MOST:
             raise RequestError(f"{name} {text!r}: lengths must be from 1 to {MOST}, the lower first")
         if self.kind in _SHAPED:
@@ -75,4 +80,3 @@ class Lengths:
             sample = self._shaped(np.random.default_rng(0), 1000).round()
             if np.mean((self.low <= sample) & (sample <= self.high)) < 0.01:
                 raise RequestError(f"{name} {text!r}: almost nothing of it lies from {self.low} to {self.high}")
-        return self

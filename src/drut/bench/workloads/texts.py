@@ -23,6 +23,11 @@ _MENDS = 12
 _BASE = "The"
 
 
+def generator(seed: Sequence[int], key: Sequence[int]) -> np.random.Generator:
+    """Random numbers of a seed and a key; as one list, [1] and [1, 0] would be the same to NumPy."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
 class Texts:
     """A source of texts. The same `seed` (numbers) and key give the same text, whatever was asked before.
 
@@ -56,7 +61,7 @@ class Texts:
         `label` (i, of how many) makes texts of different i differ within their first three tokens, or few more where
         the vocabulary has no words.
         """
-        rng = np.random.default_rng([*self._seed, *key])
+        rng = generator(self._seed, key)
         parts = [] if inside else [self._first[rng.integers(len(self._first))]]
         if label is not None:
             parts += self._digits(*label)
@@ -68,7 +73,7 @@ class Texts:
     def passage(self, n: int, start: int, *key: int) -> str:
         """`n` tokens of lines in the play's own order from line `start` on, to stand after another text."""
         indices = (np.arange(at, at + 64) % len(self._lines) for at in range(start, start + (n << 3) + 64, 64))
-        return "".join(self._fill(indices, n, np.random.default_rng([*self._seed, *key])))
+        return "".join(self._fill(indices, n, generator(self._seed, key)))
 
     def added(self, text: str) -> int:
         """How many tokens `text`, which begins with a space, adds to a text before it."""

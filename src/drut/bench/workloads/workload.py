@@ -14,7 +14,7 @@ import numpy as np
 from drut.bench.tokens import Tokenizer
 from drut.bench.work import Message, Session, Turn
 from drut.bench.workloads.lengths import Lengths
-from drut.bench.workloads.texts import Texts
+from drut.bench.workloads.texts import Texts, generator
 from drut.config import check_value
 from drut.errors import RequestError
 
@@ -51,7 +51,7 @@ class Context:
 
     def rng(self, *key: int) -> np.random.Generator:
         """Random numbers of this workload, seed and key; what they draw does not depend on the tokenizer."""
-        return np.random.default_rng([*self._entropy, *key])
+        return generator(self._entropy, key)
 
     @property
     def _entropy(self) -> tuple[int, int]:
@@ -60,8 +60,8 @@ class Context:
     def need_tokenizer(self) -> Tokenizer:
         """The target's tokenizer. RequestError where none was given."""
         if self.tokenizer is None:
-            raise RequestError(f"workload {self.workload!r} makes prompts of given lengths or of token ids and needs the target's "
-                               "tokenizer (--tokenizer)")
+            raise RequestError(f"workload {self.workload!r} makes prompts of given lengths or of token ids and needs "
+                               "the target's tokenizer (--tokenizer)")
         return self.tokenizer
 
     def need_chat(self) -> None:
