@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,15 @@ def generator(seed: Sequence[int], key: Sequence[int]) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
+@cache
+def _corpus() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The lines, each with a space before it, and the words, the most frequent first."""
+    text = read_text("shakespeare.txt")
+    lines = (" " + " ".join(line.split()) for line in text.splitlines() if line.strip())
+    words = Counter(word for word in text.split() if word.isascii() and word.isalpha())
+    return tuple(lines), tuple(word for word, _ in words.most_common(_WORDS))
+
+
 class Texts:
     """A source of texts. The same `seed` (numbers) and key give the same text, whatever was asked before.
 
@@ -37,13 +47,11 @@ class Texts:
     def __init__(self, tokenizer: Tokenizer, seed: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self._seed = seed
-        text = read_text("shakespeare.txt")
-        lines = [" " + " ".join(line.split()) for line in text.splitlines() if line.strip()]
+        lines, words = _corpus()
         self._lines = lines[:_REMOTE_LINES] if tokenizer.remote else lines
         self._counts = np.full(len(self._lines), -1, np.int64)  # tokens of each line, once known
         self._base = tokenizer.count(_BASE)
-        words = Counter(word for word in text.split() if word.isascii() and word.isalpha())
-        tried = [word for word, _ in words.most_common(_REMOTE_WORDS if tokenizer.remote else _WORDS)]
+        tried = words[: _REMOTE_WORDS if tokenizer.remote else _WORDS]
         self._fillers = self._one_token_each([" " + word for word in tried]) or self._one_character()
         self._first = [word for word in tried if tokenizer.count(word) == 1] or [
             letter for letter in _LETTERS if tokenizer.count(letter) == 1]
