@@ -61,7 +61,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            _check(f.name, getattr(self, f.name), f.metadata)
+            check_value(f.name, getattr(self, f.name), f.metadata)
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> EngineConfig:
@@ -76,19 +76,21 @@ class EngineConfig:
             if given.get(f.name) is not None:
                 values[f.name] = given[f.name]
             elif env and environ.get(env):
-                values[f.name] = _parse(env, environ[env], f.metadata["type"])
-                _check(env, values[f.name], f.metadata)
+                values[f.name] = parse_value(env, environ[env], f.metadata["type"])
+                check_value(env, values[f.name], f.metadata)
         return cls(**values)
 
 
-def _check(name: str, value: Any, meta: Mapping[str, Any]) -> None:
+def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:
+    """RequestError, naming the setting, where `value` is none of its choices or outside its bounds."""
     if meta["choices"] and value not in meta["choices"]:
         raise RequestError(f"{name} must be one of {', '.join(meta['choices'])}, not {value!r}")
     if meta["least"] is not None and value is not None and not meta["least"] <= value <= meta["most"]:
         raise RequestError(f"{name} must be from {meta['least']:g} to {meta['most']:g}, not {value}")
 
 
-def _parse(name: str, text: str, kind: type) -> Any:
+def parse_value(name: str, text: str, kind: type) -> Any:
+    """A setting's value out of text. RequestError, naming it, where `text` is none."""
     if kind is bool:
         if text.lower() not in SWITCH:
             raise RequestError(f"{name}={text!r} is not one of {', '.join(SWITCH)}")

@@ -1,7 +1,7 @@
 """Where a model's files come from: a known name, a repository of the Hugging Face hub, or a path."""
 
 from drut.model.store.digest import model_digest
-from drut.model.store.locate import pull, resolve
+from drut.model.store.locate import find, pull, resolve
 from drut.model.store.progress import Progress, show, silent
 
-__all__ = ["Progress", "model_digest", "pull", "resolve", "show", "silent"]
+__all__ = ["Progress", "find", "model_digest", "pull", "resolve", "show", "silent"]

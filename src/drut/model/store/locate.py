@@ -22,11 +22,16 @@ def resolve(reference: str | os.PathLike[str], *, progress: Progress = show) -> 
     Raises ModelFileError for a path that is no model, RequestError for a malformed reference, DownloadError
     where a fetch fails.
     """
+    return find(reference) or pull(reference, progress=progress)
+
+
+def find(reference: str | os.PathLike[str]) -> Path | None:
+    """As `resolve`, but None for what would have to be fetched."""
     model = parse_reference(os.fspath(reference))
     if isinstance(model, KnownModel):
-        return find_known(model, _folder(model)) or pull(reference, progress=progress)
+        return find_known(model, _folder(model))
     if isinstance(model, HubModel):
-        return find_hub(model, _folder(model)) or pull(reference, progress=progress)
+        return find_hub(model, _folder(model))
     return _recognised(model)
 
 

@@ -1,0 +1,8 @@
+"""The target's tokenizer: one on disk, or the server's own."""
+
+from drut.bench.tokens.local import LocalTokenizer
+from drut.bench.tokens.open import open_tokenizer
+from drut.bench.tokens.protocol import Tokenizer
+from drut.bench.tokens.remote import ServerTokenizer
+
+__all__ = ["LocalTokenizer", "ServerTokenizer", "Tokenizer", "open_tokenizer"]

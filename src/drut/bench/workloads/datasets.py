@@ -1,0 +1,68 @@
+"""Questions out of public collections, in a random order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from drut.bench.work import Session, Turn
+from drut.bench.workloads.packed import read_jsonl
+from drut.bench.workloads.workload import Context, Source, Workload, user
+from drut.config import setting
+
+
+@dataclass(frozen=True)
+class Questions(Workload):
+    """Rows in a seeded random order, another in each round."""
+
+    max_tokens: int = setting(512, "most tokens of an answer", type=int, least=1, most=1 << 20)
+    repeat: bool = setting(True, "begin again, in another order, after the last row", type=bool)
+
+    def _rows(self, context: Context, rows: int, turns: Callable[[int], list[Turn]]) -> Iterator[Session]:
+        for number, row in enumerate(context.order(rows, self.repeat)):
+            yield Session(f"{self.name}-{number}-row-{row}", turns(row))
+
+
+@dataclass(frozen=True)
+class MTBench(Questions):
+    name = "chat"
+    help = "MT-Bench: 80 conversations of two questions, the second after the server's own answer"
+    source = Source("MT-Bench questions", "https://github.com/lm-sys/FastChat", "Apache-2.0")
+
+    def sessions(self, context: Context) -> Iterator[Session]:
+        context.need_chat()
+        rows: list[list[str]] = read_jsonl("mt-bench")
+
+        def turns(row: int) -> list[Turn]:
+            first, *later = rows[row]
+            return [context.ask(first, self.max_tokens),
+                    *(Turn([user(text)], max_tokens=self.max_tokens) for text in later)]
+
+        return self._rows(context, len(rows), turns)
+
+
+@dataclass(frozen=True)
+class GSM8K(Questions):
+    name = "gsm8k"
+    help = "GSM8K test set: 1,319 school problems in words"
+    source = Source("GSM8K", "https://github.com/openai/grade-school-math", "MIT")
+
+    def sessions(self, context: Context) -> Iterator[Session]:
+        rows: list[str] = read_jsonl("gsm8k")
+        return self._rows(context, len(rows), lambda row: [context.ask(rows[row], self.max_tokens)])
+
+
+@dataclass(frozen=True)
+class HumanEval(Questions):
+    name = "humaneval"
+    help = "HumanEval: 164 Python functions to complete"
+    source = Source("HumanEval", "https://github.com/openai/human-eval", "MIT")
+
+    def sessions(self, context: Context) -> Iterator[Session]:
+        rows: list[str] = read_jsonl("humaneval")
+
+        def turns(row: int) -> list[Turn]:
+            asked = f"Complete this Python function.\n\n```python\n{rows[row]}```" if context.chat else rows[row]
+            return [context.ask(asked, self.max_tokens)]
+
+        return self._rows(context, len(rows), turns)

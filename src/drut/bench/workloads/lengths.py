@@ -1,0 +1,82 @@
+"""Lengths in tokens drawn from a distribution that a few words name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from drut.errors import RequestError
+
+MOST = 1 << 20
+FORMS = "N, uniform:LOW:HIGH, or normal, lognormal or gamma:MEAN:SD[:LOW:HIGH]"
+_SHAPED = ("normal", "lognormal", "gamma")
+_TRIES = 10_000
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Whole numbers of tokens from `low` to `high`: what falls outside is drawn again, never clipped to the edge.
+
+    MEAN and SD are of the length itself, before what falls outside is left out. The normal, lognormal and gamma
+    parameters follow from them by moments.
+    """
+
+    kind: str
+    mean: float
+    sd: float
+    low: int
+    high: int
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Lengths:
+        """`text` in one of FORMS. RequestError, naming the option `name`, for all else."""
+        try:
+            lengths = cls._read(*text.split(":"))
+        except ValueError:
+            raise RequestError(f"{name} {text[:60]!r}: expected {FORMS}") from None
+        lengths._check(text[:60], name)
+        return lengths
+
+    @classmethod
+    def _read(cls, kind: str, *parts: str) -> Lengths:
+        if not parts:
+            return cls("constant", 0, 0, int(kind), int(kind))
+        if kind == "uniform" and len(parts) == 2:
+            return cls(kind, 0, 0, int(parts[0]), int(parts[1]))
+        if kind in _SHAPED and len(parts) in (2, 4):
+            low, high = (int(p) for p in parts[2:]) if parts[2:] else (1, MOST)
+            return cls(kind, float(parts[0]), float(parts[1]), low, high)
+        raise ValueError(kind)
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """One length."""
+        if self.kind == "constant":
+            return self.low
+        if self.kind == "uniform":
+            return int(rng.integers(self.low, self.high, endpoint=True))
+        for _ in range(_TRIES):
+            length = round(float(self._shaped(rng, 1)[0]))
+            if self.low <= length <= self.high:
+                return length
+        raise RequestError(f"{self.kind}:{self.mean:g}:{self.sd:g}: nothing from {self.low} to {self.high}")
+
+    def _shaped(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        if self.kind == "normal":
+            return rng.normal(self.mean, self.sd, n)
+        square = (self.sd / self.mean) ** 2
+        if self.kind == "lognormal":
+            spread = math.log1p(square)
+            return rng.lognormal(math.log(self.mean) - spread / 2, math.sqrt(spread), n)
+        return rng.gamma(1 / square, self.mean * square, n)
+
+    def _check(self, text: str, name: str) -> None:
+        if not 1 <= self.low <= self.high <= MOST:
+            raise RequestError(f"{name} {text!r}: lengths must be from 1 to {MOST}, the lower first")
+        if self.kind in _SHAPED:
+            if not (0 < self.mean <= MOST and 0 < self.sd <= MOST):
+                raise RequestError(f"{name} {text!r}: mean and SD must be above 0 and at most {MOST}")
+            sample = self._shaped(np.random.default_rng(0), 1000).round()
+            if np.mean((self.low <= sample) & (sample <= self.high)) < 0.01:
+                raise RequestError(f"{name} {text!r}: almost nothing of it lies from {self.low} to {self.high}")

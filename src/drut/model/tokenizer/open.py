@@ -1,0 +1,29 @@
+"""The tokenizer of whatever is on disk, its weights never looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drut.errors import ModelFileError
+from drut.model.tokenizer.gguf import from_gguf
+from drut.model.tokenizer.hf import from_hf
+from drut.model.tokenizer.tokenizer import Tokenizer
+from drut.model.weights.gguf import GGUFFile
+
+
+def open_tokenizer(path: Path) -> Tokenizer:
+    """Out of a GGUF file, of any architecture, a folder with a `tokenizer.json`, or that file itself.
+
+    Raises ModelFileError for a path that is none of them, and as `from_gguf` and `from_hf` do.
+    """
+    if path.is_dir():
+        return from_hf(path)
+    if path.name == "tokenizer.json":
+        return from_hf(path.parent)
+    if path.suffix == ".json":
+        raise ModelFileError(f"{path}: a tokenizer's file is called tokenizer.json")
+    file = GGUFFile(path)
+    try:
+        return from_gguf(file.metadata, path.name)
+    finally:
+        file.close()

@@ -1,0 +1,136 @@
+"""The user's own file, right and wrong."""
+
+import os
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drut.bench.work import Turn
+from drut.bench.workloads import jsonl, load
+from drut.errors import RequestError
+from tests.bench.tokens.vocabularies import vocabulary
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Loads a file of these bytes."""
+    def make(data, options="", **settings):
+        path = tmp_path / "own.jsonl"
+        path.write_bytes(data)
+        return load(f"jsonl:path={path}{options}", **({"tokenizer": None, "seed": 1} | settings))
+
+    return make
+
+
+def test_rows(own):
+    sessions = list(own(b'''
+{"prompt": "a", "max_tokens": 5, "exact": true}
+{"messages": [{"role": "user", "content": "b"}], "body": {"temperature": 0}}
+''', ",repeat=off"))
+    assert [s.turns for s in sessions] == [
+        [Turn([{"role": "user", "content": "a"}], None, 5, True)],
+        [Turn([{"role": "user", "content": "b"}], body={"temperature": 0})]]
+    assert [s.id for s in sessions] == ["jsonl-0-line-2", "jsonl-0-line-3"]
+
+
+def test_completions(own):
+    first, second = own(b'{"prompt": "to be"}\n{"prompt": [5, 6, 7]}', ",repeat=off", chat=False,
+                        tokenizer=vocabulary("gpt-2"))
+    assert (first.turns[0].prompt, first.turns[0].input_tokens) == ("to be", vocabulary("gpt-2").count("to be"))
+    assert (second.turns[0].prompt, second.turns[0].input_tokens) == ([5, 6, 7], 3)
+
+
+def test_it_repeats_in_its_order(own):
+    sessions = own(b'{"prompt": "a"}\n{"prompt": "b"}')
+    assert [s.turns[0].messages[0]["content"] for s in islice(sessions, 5)] == list("ababa")
+    assert sessions.describe()["facts"] == {"rows": 2, "repeats": True, "stretch": 1.0}
+
+
+def test_times(own):
+    data = b'{"prompt": "a", "at_s": 0.5}\n{"prompt": "b", "at_s": 2}'
+    assert [s.at_s for s in own(data, ",stretch=3")] == [1.5, 6.0]
+    with pytest.raises(RequestError, match=r"line 2: at_s must stand in all lines or in none"):
+        own(data.replace(b', "at_s": 2', b""))
+    with pytest.raises(RequestError, match=r"line 2: at_s 0.1 is earlier"):
+        own(data.replace(b'"at_s": 2', b'"at_s": 0.1'))
+
+
+DEEP = b"[" * 65 + b"]" * 65
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    (b"{", "truncated"),
+    (b"null", "Expected `object`"),
+    (b"[]", "Expected `object`"),
+    (b"{}", "exactly one of prompt and messages"),
+    (b'{"prompt": "a", "messages": [{}]}', "exactly one of prompt and messages"),
+    (b'{"messages": []}', "length >= 1"),
+    (b'{"prompt": 5}', "prompt"),
+    (b'{"prompt": [-1]}', "prompt"),
+    (b'{"prompt": "a", "max_tokens": "9"}', "max_tokens"),
+    (b'{"prompt": "a", "max_tokens": 0}', "max_tokens"),
+    (b'{"prompt": "a", "max_tokens": 1.5}', "max_tokens"),
+    (b'{"prompt": "a", "at_s": NaN}', "malformed"),
+    (b'{"prompt": "a", "at_s": -1}', "at_s"),
+    (b'{"prompt": "a", "at_s": 1e999}', "out of range"),
+    (b'{"prompt": "a", "at_s": ' + b"9" * 100_000 + b"}", "at_s|range"),
+    (b'{"prompt": "a", "temperature": 1}', "unknown field `temperature`"),
+    (b'{"prompt": "\xff"}', "UTF-8"),
+    (b'{"prompt": "\\ud800"}', "truncated|surrogate|malformed"),
+    (b'{"prompt": "a", "body": {"x": ' + DEEP + b"}}", "nested deeper than 64"),
+    (b'{"messages": [{"x": ' + DEEP + b"}]}", "nested deeper than 64"),
+    (b'{"prompt": "a", "body": {"x": ' + DEEP * 1000 + b"}}", "malformed"),
+    (b'{"prompt": "a", "body": {"x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}}", "nested too deeply"),
+    (b'{"prompt": [1]}', "token ids need the completions endpoint"),
+])
+def test_a_bad_line_is_named(own, line, words):
+    with pytest.raises(RequestError, match=f"own.jsonl, line 2: .*({words})"):
+        own(b'{"prompt": "a"}\n' + line)
+
+
+def test_messages_need_chat(own):
+    with pytest.raises(RequestError, match="line 1: messages need the chat endpoint"):
+        own(b'{"messages": [{"role": "user", "content": "b"}]}', chat=False)
+
+
+def test_bounds(own, monkeypatch):
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 100)
+    with pytest.raises(RequestError, match="line 2: longer than 100 bytes"):
+        own(b'{"prompt": "a"}\n{"prompt": "' + b"a" * 1000 + b'"}')
+    monkeypatch.setattr(jsonl, "MAX_ROWS", 3)
+    with pytest.raises(RequestError, match="more than 3 lines"):
+        own(b'{"prompt": "a"}\n' * 4)
+    monkeypatch.setattr(jsonl, "MAX_FILE_BYTES", 10)
+    with pytest.raises(RequestError, match="longer than 10 bytes"):
+        own(b'{"prompt": "a"}\n')
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n  \n"])
+def test_nothing_in_it(own, data):
+    with pytest.raises(RequestError, match="no line with a request"):
+        own(data)
+
+
+def test_what_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path, words in ((tmp_path / "none", "No such file"), (tmp_path, "directory|regular"),
+                        (tmp_path / "fifo", "not a regular file"), ("/dev/zero", "not a regular file")):
+        with pytest.raises(RequestError, match=words):
+            load(f"jsonl:path={path}", tokenizer=None, seed=1)
+    with pytest.raises(RequestError, match="needs a file: jsonl:path=FILE"):
+        load("jsonl", tokenizer=None, seed=1)
+    with pytest.raises(RequestError, match="null"):
+        load("jsonl:path=a\0b", tokenizer=None, seed=1)
+
+
+@given(st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+    st.text(max_size=2), inner, max_size=3), max_leaves=20))
+def test_depth(value):
+    def naive(value):
+        if not isinstance(value, dict | list):
+            return 0
+        return 1 + max(map(naive, value.values() if isinstance(value, dict) else value), default=0)
+
+    assert jsonl.depth(value) == naive(value)
