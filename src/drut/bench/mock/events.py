@@ -25,6 +25,8 @@ _WORDS = [f" t{i}" for i in range(1000)]
 
 def text(start: int, end: int) -> str:
     """Tokens `start` to `end` - 1 as text: one word each, as the mock's tokenizer counts."""
+    if end - start == 1:
+        return _WORDS[start % len(_WORDS)]
     return "".join(_WORDS[i % len(_WORDS)] for i in range(start, end))
 
 
