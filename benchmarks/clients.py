@@ -5,8 +5,8 @@ A client keeps up with a rate of constant arrivals where
 
 - every request arrived and was answered in full,
 - the requests past the first tenth arrived at 98 % of the rate or more, and
-- the 99th percentile of their lateness is at most 20 ms or 5 gaps, whichever is more: lateness against the straight line
-  of that rate through the arrival that is earliest for its turn.
+- the 99th percentile of their lateness is at most 20 ms or 5 gaps, whichever is more: lateness against the straight
+  line of that rate through the arrival that is earliest for its turn.
 
 The rate is doubled until a client fails, then narrowed down by bisection. CPU time is that of the client's process and
 all it waited for, a long run less a short one at the same rate, so that starting does not count.
@@ -24,6 +24,7 @@ import math
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,7 +43,6 @@ ROOT = Path(__file__).parents[1] / "build" / "clients"
 PACKAGES = ("guidellm", "aiperf")
 ACHIEVED, LATE_S, LATE_GAPS, SETTLING = 0.98, 0.020, 5, 0.1
 SERVER_BOUND = 0.8  # CPUs of the scripted server past which it may be what limits
-WORDS = 1000
 SLACK_S = 180.0  # for a client to start and to write its files
 
 
@@ -89,8 +89,10 @@ def drut(job: Job) -> list[str]:
 
 
 def vllm(job: Job) -> list[str]:
-    start = "import sys; from vllm.entrypoints.cli.main import main; sys.exit(main())"
-    return ["-c", start, "bench", "serve", "--backend", "openai", "--base-url", job.url,
+    # Its command asks for the version of a package "vllm", which builds for CPUs do not have.
+    start = ("from argparse import ArgumentParser; from vllm.benchmarks.serve import add_cli_args, main; "
+             "parser = ArgumentParser(); add_cli_args(parser); main(parser.parse_args())")
+    return ["-c", start, "--backend", "openai", "--base-url", job.url,
             "--endpoint", "/v1/completions", "--model", "mock", "--tokenizer", str(job.tokenizer), "--dataset-name",
             "random", "--random-input-len", "16", "--random-output-len", str(job.tokens), "--ignore-eos",
             "--num-prompts", str(job.requests), "--request-rate", f"{job.rate}", "--burstiness", "inf",
@@ -134,16 +136,15 @@ def install(names: Sequence[str]) -> None:
 
 
 def make_tokenizer(folder: Path) -> None:
-    """A tokenizer of whole words that transformers opens: the peers will not do without one."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import WhitespaceSplit
+    """A tokenizer of bytes that transformers opens: the peers will not do without one."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    vocabulary = {"[UNK]": 0, **{f"t{i}": i + 1 for i in range(WORDS)}}
-    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]", "model_max_length": 1 << 20}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 1 << 20}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
@@ -167,7 +168,8 @@ def run(client: Client, server: MockServer, rate: float, requests: int, tokens: 
     job = Job(server.url, rate, requests, tokens, tokenizer, out)
     before, began = psutil.Process(server.pid).cpu_times(), time.monotonic()
     with (out / "log").open("w+") as log:
-        process = subprocess.Popen([str(client.python), *client.command(job)], stdout=log, stderr=log, cwd=out)
+        process = subprocess.Popen([str(client.python), *client.command(job)], stdout=log, stderr=log, cwd=out,
+                                   start_new_session=True)
         cpu_s = wait(process, began + requests / rate + SLACK_S)
         served = server.requests()
         if len(served) < requests:
@@ -190,7 +192,7 @@ def wait(process: subprocess.Popen[bytes], deadline: float) -> float:
             process.returncode = os.waitstatus_to_exitcode(status)  # so that nobody waits for it again
             return usage.ru_utime + usage.ru_stime
         if time.monotonic() > deadline:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # its workers too
         time.sleep(0.05)
 
 
