@@ -1,0 +1,8 @@
+"""A scripted OpenAI-compatible server: known service times and known faults, to prove clients on."""
+
+from drut.bench.mock.process import MockServer
+from drut.bench.mock.script import Script, load_script, parse_script
+from drut.bench.mock.server import serve_script
+from drut.bench.mock.service import Served
+
+__all__ = ["MockServer", "Script", "Served", "load_script", "parse_script", "serve_script"]

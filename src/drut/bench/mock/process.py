@@ -1,0 +1,79 @@
+"""A scripted server in a process of its own, so that it shares no interpreter with what it tests."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from drut.bench.mock.script import Script, load_script, parse_script
+from drut.bench.mock.service import Served
+from drut.errors import DrutError
+
+WAIT_S = 30.0
+
+
+class MockServer:
+    """Serves a script, given as such, as plain data or as a file's path, between `with` and its end.
+
+    It ends with the process that made it, however that ends. Raises RequestError where the script is none, DrutError
+    where the server does not start.
+    """
+
+    def __init__(self, script: Script | dict[str, Any] | str | Path, host: str = "127.0.0.1", port: int = 0) -> None:
+        if isinstance(script, dict):
+            script = parse_script(script)
+        elif not isinstance(script, Script):
+            script = load_script(script)
+        self.script, self._address = script, (host, port)
+        self.url = ""
+
+    def __enter__(self) -> MockServer:
+        command = [sys.executable, "-m", "drut.bench.mock.child", self._address[0], str(self._address[1])]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin
+        assert stdout
+        with contextlib.suppress(BrokenPipeError):  # told by what it did not print
+            stdin.write(msgspec.json.encode(self.script).decode() + "\n")
+            stdin.flush()
+        self.url = stdout.readline().strip()
+        if not self.url:
+            self.__exit__(None, None, None)
+            raise DrutError("the scripted server did not start")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
+                 ) -> None:
+        with self._process.stdout or contextlib.nullcontext():
+            self._end()
+
+    def _end(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            if self._process.stdin:
+                self._process.stdin.close()
+        try:
+            self._process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._process.pid
+
+    def requests(self) -> list[Served]:
+        """What became of all requests since the start or the last reset, in the order in which they ended."""
+        with urllib.request.urlopen(f"{self.url}/mock/requests", timeout=WAIT_S) as answer:
+            return msgspec.json.decode(answer.read(), type=list[Served])
+
+    def reset(self) -> None:
+        """Forget all requests; the next is number 0 of the script again."""
+        urllib.request.urlopen(f"{self.url}/mock/reset", data=b"", timeout=WAIT_S).close()

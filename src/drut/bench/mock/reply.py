@@ -1,0 +1,56 @@
+"""What one request will be answered: how many tokens, when each is due, what goes wrong."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from drut.bench.mock.ask import Ask
+from drut.bench.mock.script import Fault, Script
+from drut.bench.mock.times import Chance, chance, token_times
+
+
+class Reply(NamedTuple):
+    """Times are seconds from the start of service."""
+
+    request: int  # its number, from 0
+    tokens: int
+    cached_tokens: int
+    finish_reason: str
+    times: list[float]
+    fault: Fault | None
+
+    @property
+    def sent_tokens(self) -> int:
+        """Tokens that are sent before the fault, or all."""
+        return self.tokens if self.fault is None else min(self.fault.after_tokens, self.tokens)
+
+    @property
+    def service_s(self) -> float:
+        """How long the request holds its slot."""
+        return self.times[min(self.sent_tokens, self.tokens - 1)]
+
+
+def plan_reply(script: Script, ask: Ask, request: int) -> Reply:
+    """The same for the same script, ask and number of the request."""
+    random = chance(script.seed, request)
+    fault = _fault(script.faults, request, random)
+    tokens = ask.max_tokens
+    if script.output_tokens is not None and not ask.ignore_eos:
+        lengths = [script.output_tokens] if isinstance(script.output_tokens, int) else script.output_tokens
+        tokens = min(tokens, lengths[request % len(lengths)])
+    cached = int((script.cached_share or 0.0) * ask.prompt_tokens)
+    reason = "length" if tokens == ask.max_tokens else "stop"
+    if ask.chat and script.stream.tool_call:
+        reason = "tool_calls"
+    times = token_times(script, request, tokens, ask.prompt_tokens - cached, random)
+    return Reply(request, tokens, cached, reason, times, fault)
+
+
+def _fault(faults: list[Fault], request: int, random: Chance) -> Fault | None:
+    """The first that strikes. Each one of chance takes a number, struck or not, so that the rest stays as it was."""
+    struck = None
+    for fault in faults:
+        hit = (request + 1) % fault.every == 0 if fault.every else random().random() < (fault.probability or 0.0)
+        if hit and struck is None:
+            struck = fault
+    return struck

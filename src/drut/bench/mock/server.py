@@ -1,0 +1,133 @@
+"""The scripted server: its endpoints, and running it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drut.bench.mock.agenda import Agenda, Alarm, best_alarm
+from drut.bench.mock.ask import Ask, parse_ask, parse_body, tokenize
+from drut.bench.mock.events import events
+from drut.bench.mock.http import Connection, Request
+from drut.bench.mock.reply import plan_reply
+from drut.bench.mock.script import Script, load_script
+from drut.bench.mock.service import Desk, Service, error_body
+from drut.bench.mock.writes import writes
+from drut.errors import DrutError, RequestError
+
+MAX_MODEL_LEN = 1 << 20
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Mock:
+    """A handler of requests that does as a script says. Needs a running event loop."""
+
+    def __init__(self, script: Script, make_alarm: Callable[[Callable[[], None]], Alarm] = best_alarm) -> None:
+        self.script = script
+        self.connect_s = script.start.connect_ms / 1e3
+        self._agenda = Agenda(make_alarm)
+        self.desk = Desk(script, self._agenda)
+        self._plain: dict[tuple[str, str], Callable[[bytes], Any]] = {
+            ("GET", "/health"): lambda _: {},
+            ("GET", "/v1/models"): self._models,
+            ("POST", "/tokenize"): self._tokenize,
+            ("GET", "/mock/requests"): lambda _: list(self.desk.records),
+            ("POST", "/mock/reset"): self._reset,
+        }
+
+    def handle(self, connection: Connection, request: Request) -> Service | None:
+        """Answer now, or return what will."""
+        route = (request.method, request.path)
+        try:
+            if route == ("POST", "/v1/chat/completions") or route == ("POST", "/v1/completions"):
+                ask = parse_ask(route[1] == "/v1/chat/completions", request.body)
+                return self.desk.arrive(connection, ask)
+            if route == ("GET", "/metrics"):
+                connection.send_whole(200, self.desk.measures.text(), PROMETHEUS)
+            elif route in self._plain:
+                connection.send_whole(200, msgspec.json.encode(self._plain[route](request.body)))
+            else:
+                connection.send_whole(404, error_body(f"no {request.method} {request.path}", 404))
+        except RequestError as error:
+            connection.send_whole(400, error_body(str(error), 400))
+        return None
+
+    def resume(self, service: Service) -> None:
+        """The connection of a service takes data again."""
+        self.desk.resume(service)
+
+    def close(self) -> None:
+        """No request is answered any more."""
+        self._agenda.close()
+
+    def _models(self, _: bytes) -> Any:
+        model = {"id": self.script.model, "object": "model", "created": 0, "owned_by": "drut",
+                 "max_model_len": MAX_MODEL_LEN}
+        return {"object": "list", "data": [model]}
+
+    def _tokenize(self, body: bytes) -> Any:
+        ids = tokenize(parse_body(body))
+        return {"tokens": ids, "count": len(ids), "max_model_len": MAX_MODEL_LEN}
+
+    def _reset(self, _: bytes) -> Any:
+        self.desk.reset()
+        return {}
+
+
+def _warm_up(script: Script) -> None:
+    """Have all imported and cached that the first request would wait for."""
+    ask = Ask(True, True, 1, 16, False, True, False)
+    for _ in writes(events(script, ask, plan_reply(script, ask, 0)), script.stream):
+        pass
+
+
+async def serve(script: Script, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+    """Serve until `stop`. `ready` is told the URL. Raises DrutError where the address cannot be had."""
+    loop, mock = asyncio.get_running_loop(), Mock(script)
+    try:
+        server = await loop.create_server(lambda: Connection(mock), host, port, backlog=4096)
+    except (OSError, OverflowError) as error:
+        raise DrutError(f"cannot listen on {host}:{port}: {error}") from None
+    _warm_up(script)
+    gc.collect()
+    gc.freeze()  # a full collection would stop all streams for milliseconds
+    bound = server.sockets[0].getsockname()
+    ready(f"http://[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"http://{bound[0]}:{bound[1]}")
+    await stop.wait()
+    server.close()
+    mock.close()
+
+
+def run(main: Callable[[asyncio.Event], Any]) -> None:
+    """Run a coroutine function on the fastest event loop there is, its event set by SIGINT or SIGTERM."""
+    async def whole() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await main(stop)
+
+    try:
+        import uvloop
+    except ImportError:  # the same, slower
+        asyncio.run(whole())
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(whole())
+
+
+def serve_script(path: str | Path, host: str, port: int) -> None:
+    """Serve a script file until SIGINT or SIGTERM; prints the URL. Raises RequestError where the file is no script,
+    DrutError where the address cannot be had."""
+    script = load_script(path)
+
+    def ready(url: str) -> None:
+        print(f"{script.model} at {url}", file=sys.stderr, flush=True)
+
+    run(lambda stop: serve(script, host, port, ready, stop))

@@ -1,0 +1,261 @@
+"""Serving requests: slots, the line before them, and what is written when."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Protocol
+
+import msgspec
+
+from drut.bench.mock.agenda import Agenda
+from drut.bench.mock.ask import Ask
+from drut.bench.mock.events import Item, events, text, usage
+from drut.bench.mock.measures import Measures
+from drut.bench.mock.reply import Reply, plan_reply
+from drut.bench.mock.script import Script
+from drut.bench.mock.writes import writes
+
+MOST_RECORDS = 1_000_000
+MOST_AT_ONCE = 1 << 16  # bytes that one stream may write before the others have their turn
+
+
+class Served(msgspec.Struct, frozen=True, gc=False):
+    """What became of a request. Times are seconds of this machine's monotonic clock, 0 where it did not come to it."""
+
+    request: int  # its number, from 0
+    arrived_s: float  # all of the request was read
+    started_s: float  # it had a slot
+    due_first_s: float  # when the script wanted the first token sent
+    first_s: float  # when it was handed to the system
+    last_s: float  # the last token
+    ended_s: float
+    prompt_tokens: int
+    tokens: int  # of the answer, sent
+    outcome: str  # ok, error, cut; gone where the client left
+
+
+class Client(Protocol):
+    """The connection that a request came on."""
+
+    paused: bool  # its buffers are full
+
+    def send_answer(self, data: bytes) -> None:
+        """Part of a streamed answer; the first brings the head."""
+
+    def send_whole(self, status: int, body: bytes, content_type: str = "application/json") -> None:
+        """A whole answer."""
+
+    def end_answer(self) -> None:
+        """The streamed answer is complete."""
+
+    def cut(self) -> None:
+        """End the connection at once."""
+
+
+class Service:
+    """One request while it is served."""
+
+    __slots__ = ("_items", "_next", "arrived", "ask", "client", "dead", "desk", "first", "last", "reply", "stamps",
+                 "start", "tokens")
+
+    def __init__(self, desk: Desk, client: Client, ask: Ask, reply: Reply, arrived: float) -> None:
+        self.desk, self.client, self.ask, self.reply, self.arrived = desk, client, ask, reply, arrived
+        self.start = self.first = self.last = 0.0
+        self.tokens, self.dead = 0, False
+        self.stamps: list[float] = []  # of writes that brought tokens
+        self._items: Iterator[Item] = iter(())
+        self._next: Item | None = None
+
+    def begin(self, at: float) -> float:
+        """Service starts. Returns when the first write is due."""
+        self.start = at
+        script, ask = self.desk.script, self.ask
+        self._items = writes(events(script, ask, self.reply), script.stream) if ask.stream else self._whole()
+        self._next = next(self._items)
+        return at + self._next.due_s
+
+    def fire(self) -> float | None:
+        """Write all that is due."""
+        if self.dead or self.client.paused:
+            return None
+        item, tokens, parts, size = self._next, self.tokens, [], 0
+        elapsed = time.monotonic() - self.start
+        while item is not None and item.due_s <= elapsed and item.data is not None and size < MOST_AT_ONCE:
+            parts.append(item.data)
+            size += len(item.data)
+            tokens = item.tokens
+            item = next(self._items, None)
+        self._next = item
+        if self.ask.stream and parts:
+            self.client.send_answer(parts[0] if len(parts) == 1 else b"".join(parts))
+        if tokens > self.tokens:
+            self._note(tokens)
+        if item is None:
+            self._end(parts)
+        elif item.data is None and item.due_s <= elapsed:
+            self.close("cut")
+            self.client.cut()
+        else:
+            return self.start + item.due_s
+        return None
+
+    def close(self, outcome: str) -> None:
+        """No more is written. What the client has is accounted for."""
+        if not self.dead:
+            self.dead = True
+            self.desk.closed(self, outcome)
+
+    def _note(self, tokens: int) -> None:
+        now = time.monotonic()
+        if not self.tokens:
+            self.first = now
+        self.tokens, self.last = tokens, now
+        self.stamps.append(now)
+        if tokens == self.reply.tokens:
+            self.desk.release(self)
+
+    def _end(self, parts: list[bytes]) -> None:
+        fault = self.reply.fault
+        self.close("error" if fault else "ok")
+        if self.ask.stream:
+            self.client.end_answer()
+        else:
+            self.client.send_whole(500 if fault else 200, b"".join(parts))
+
+    def _whole(self) -> Iterator[Item]:
+        """An answer that is not streamed."""
+        reply, ask, script = self.reply, self.ask, self.desk.script
+        if reply.fault:
+            data = None if reply.fault.kind == "cut" else error_body("scripted error", 500)
+            yield Item(reply.service_s, reply.sent_tokens, data)
+            return
+        yield Item(reply.service_s, reply.tokens, _answer(script, ask, reply))
+
+
+class Desk:
+    """Takes requests, gives them slots in the order of arrival, and keeps the books."""
+
+    def __init__(self, script: Script, agenda: Agenda) -> None:
+        self.script, self._agenda = script, agenda
+        self._line: deque[Service] = deque()
+        self._holders: set[Service] = set()
+        self.reset()
+
+    def reset(self) -> None:
+        """Start to count and to number requests anew."""
+        self._count = 0
+        self.records: deque[Served] = deque(maxlen=MOST_RECORDS)
+        self.measures = Measures(self.script.model, self)
+
+    @property
+    def running(self) -> int:
+        """Requests that hold a slot."""
+        return len(self._holders)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a slot."""
+        return sum(not service.dead for service in self._line)
+
+    @property
+    def use(self) -> float:
+        """Share of the slots in use; 0 where there is no limit."""
+        return self.running / self.script.slots if self.script.slots else 0.0
+
+    def arrive(self, client: Client, ask: Ask) -> Service:
+        """A request was read in full."""
+        arrived = time.monotonic()
+        reply = plan_reply(self.script, ask, self._count)
+        self._count += 1
+        service = Service(self, client, ask, reply, arrived)
+        if reply.fault and reply.fault.kind == "status":
+            service.close("error")
+            client.send_whole(reply.fault.status, error_body("scripted status", reply.fault.status))
+        elif self._free():
+            self._holders.add(service)
+            service.begin(arrived)
+            self.resume(service)
+        else:
+            self._line.append(service)
+        return service
+
+    def resume(self, service: Service) -> None:
+        """Write what is due, and come back for the rest."""
+        due = service.fire()
+        if due is not None:
+            self._agenda.add(due, service)
+
+    def release(self, service: Service) -> None:
+        """A slot is free: the first in line takes it, at the moment that the script says, however late this is told."""
+        if service not in self._holders:
+            return
+        self._holders.discard(service)
+        now = time.monotonic()
+        freed = now if service.dead else min(service.start + service.reply.service_s, now)
+        while self._line and self._free():
+            waiting = self._line.popleft()
+            if not waiting.dead:
+                self._holders.add(waiting)
+                self._agenda.add(waiting.begin(max(freed, waiting.arrived)), waiting)
+
+    def closed(self, service: Service, outcome: str) -> None:
+        """A request came to its end."""
+        self.release(service)
+        reply, start = service.reply, service.start
+        due_first = start + reply.times[0] if start else 0.0
+        self.records.append(Served(
+            reply.request, service.arrived, start, due_first, service.first, service.last, time.monotonic(),
+            service.ask.prompt_tokens, service.tokens, outcome))
+        if outcome == "ok":
+            self._measure(service)
+
+    def _free(self) -> bool:
+        return self.script.slots is None or len(self._holders) < self.script.slots
+
+    def _measure(self, service: Service) -> None:
+        reply, measures, tokens = service.reply, self.measures, service.tokens
+        measures.add("request_success")
+        measures.add("prompt_tokens", service.ask.prompt_tokens)
+        measures.add("generation_tokens", tokens)
+        measures.add("prefix_cache_queries", service.ask.prompt_tokens)
+        measures.add("prefix_cache_hits", reply.cached_tokens)
+        measures.observe("e2e_request_latency_seconds", [service.last - service.arrived])
+        measures.observe("request_queue_time_seconds", [service.start - service.arrived])
+        if service.ask.stream:
+            measures.observe("time_to_first_token_seconds", [service.first - service.arrived])
+            measures.observe("inter_token_latency_seconds", [b - a for a, b in pairwise(service.stamps)])
+            if tokens > 1:
+                each = (service.last - service.first) / (tokens - 1)
+                measures.observe("request_time_per_output_token_seconds", [each])
+
+
+def error_body(message: str, code: int) -> bytes:
+    """An error as OpenAI's surface words it."""
+    return json.dumps({"error": {"message": message, "type": "mock_error", "code": code}}).encode()
+
+
+def _answer(script: Script, ask: Ask, reply: Reply) -> bytes:
+    stream, words = script.stream, text(0, reply.tokens)
+    choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": reply.finish_reason}
+    if ask.chat:
+        split = min(stream.reasoning_tokens, reply.tokens)
+        message: dict[str, Any] = {"role": "assistant", "content": text(split, reply.tokens)}
+        if split:
+            message[stream.reasoning_field] = text(0, split)
+        if stream.tool_call:
+            function = {"name": "mock", "arguments": message["content"]}
+            message["content"] = None
+            message["tool_calls"] = [{"id": f"call-{reply.request}", "type": "function", "function": function}]
+        choice["message"] = message
+    else:
+        choice["text"] = words
+    kind, name = ("chat.completion", "chatcmpl") if ask.chat else ("text_completion", "cmpl")
+    body = {"id": f"{name}-{reply.request}", "object": kind, "created": int(time.time()), "model": script.model,
+            "choices": [choice]}
+    if script.usage != "never":
+        body["usage"] = usage(ask, reply, script, reply.tokens)
+    return msgspec.json.encode(body)

@@ -1,0 +1,122 @@
+"""What each engine calls the quantities that a benchmark wants to know, and where a name means something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue_time")
+COUNTERS = ("prompt_tokens", "generation_tokens", "prefix_query_tokens", "prefix_hit_tokens", "preemptions")
+GAUGES = ("running", "waiting", "kv_use")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a quantity comes from: the first of `names` that is there. Names joined by `+` are added."""
+
+    names: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine by the prefix of its names."""
+
+    name: str
+    prefix: str
+    sources: dict[str, Source] = field(default_factory=dict)
+
+
+def _sources(**names: str | Source) -> dict[str, Source]:
+    return {key: name if isinstance(name, Source) else Source((name,)) for key, name in names.items()}
+
+
+_VLLM = _sources(
+    ttft="vllm:time_to_first_token_seconds",
+    itl=Source(("vllm:inter_token_latency_seconds",),
+               "one sample an engine step and request: a step that brings several tokens counts once"),
+    tpot="vllm:request_time_per_output_token_seconds",
+    e2e="vllm:e2e_request_latency_seconds",
+    queue_time="vllm:request_queue_time_seconds",
+    prompt_tokens="vllm:prompt_tokens_total",
+    generation_tokens="vllm:generation_tokens_total",
+    prefix_query_tokens="vllm:prefix_cache_queries_total",
+    prefix_hit_tokens="vllm:prefix_cache_hits_total",
+    preemptions="vllm:num_preemptions_total",
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    kv_use=Source(("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
+)
+
+ENGINES = (
+    Engine("drut", "drut_", _VLLM),  # vLLM's names where the meaning is equal, and some of its own
+    Engine("vllm", "vllm:", _VLLM),
+    Engine("sglang", "sglang:", _sources(
+        ttft=Source(("sglang:time_to_first_token_seconds",), "requests that do not stream count too"),
+        itl=Source(("sglang:inter_token_latency_seconds",),
+                   "one sample a token: the time between two outputs, shared by the tokens of the second"),
+        e2e="sglang:e2e_request_latency_seconds",
+        queue_time="sglang:queue_time_seconds",
+        prompt_tokens="sglang:prompt_tokens_total",
+        generation_tokens="sglang:generation_tokens_total",
+        prefix_query_tokens="sglang:prompt_tokens_total",
+        prefix_hit_tokens=Source(("sglang:cached_tokens_total",), "of all tiers of the cache"),
+        preemptions=Source(("sglang:num_retracted_requests_total",), "called retractions"),
+        running="sglang:num_running_reqs",
+        waiting=Source(("sglang:num_queue_reqs",), "without those that wait for a grammar"),
+        kv_use="sglang:token_usage",
+    )),
+    Engine("llama.cpp", "llamacpp:", _sources(
+        prompt_tokens=Source(("llamacpp:prompt_tokens_total+llamacpp:prompt_tokens_cached_total",
+                              "llamacpp:prompt_tokens_total"), "older servers leave out the cached ones"),
+        generation_tokens="llamacpp:tokens_predicted_total",
+        prefix_query_tokens="llamacpp:prompt_tokens_total+llamacpp:prompt_tokens_cached_total",
+        prefix_hit_tokens="llamacpp:prompt_tokens_cached_total",
+        running="llamacpp:requests_processing",
+        waiting="llamacpp:requests_deferred",
+        kv_use=Source(("llamacpp:kv_cache_usage_ratio",), "older servers only"),
+    )),
+    Engine("tensorrt-llm", "trtllm_", _sources(
+        ttft="trtllm_time_to_first_token_seconds",
+        tpot="trtllm_time_per_output_token_seconds",
+        e2e="trtllm_e2e_request_latency_seconds",
+        queue_time="trtllm_request_queue_time_seconds",
+        prompt_tokens="trtllm_prompt_tokens_total",
+        generation_tokens="trtllm_generation_tokens_total",
+        prefix_query_tokens="trtllm_prompt_tokens_total",
+        prefix_hit_tokens="trtllm_prompt_cached_tokens_total",
+        running="trtllm_num_requests_running",
+        waiting="trtllm_num_requests_waiting",
+        kv_use="trtllm_kv_cache_utilization",
+    )),
+    Engine("tgi", "tgi_", _sources(
+        tpot=Source(("tgi_request_mean_time_per_token_duration",), "the first token is in it"),
+        e2e="tgi_request_duration",
+        queue_time="tgi_request_queue_duration",
+        prompt_tokens="tgi_request_input_length_sum",
+        generation_tokens="tgi_request_generated_tokens_sum",
+        running=Source(("tgi_batch_current_size",), "requests of the current batch"),
+        waiting="tgi_queue_size",
+    )),
+    Engine("lmdeploy", "lmdeploy:", _sources(
+        ttft="lmdeploy:time_to_first_token_seconds",
+        itl=Source(("lmdeploy:iter_token_latency",), "one sample an output: several tokens may count once"),
+        tpot="lmdeploy:time_per_output_token_seconds",
+        e2e="lmdeploy:e2e_request_latency_seconds",
+        queue_time="lmdeploy:request_queue_time_seconds",
+        prompt_tokens="lmdeploy:prompt_tokens_total",
+        generation_tokens="lmdeploy:generation_tokens_total",
+        running="lmdeploy:num_requests_running",
+        waiting="lmdeploy:num_requests_waiting",
+        kv_use="lmdeploy:gpu_cache_usage_perc",
+    )),
+)
+
+
+def detect(names: Iterable[str]) -> Engine | None:
+    """The engine that has most of the names; drut where any is its own, since it uses vLLM's too."""
+    names = list(names)
+    counts = [sum(name.startswith(engine.prefix) for name in names) for engine in ENGINES]
+    if counts[0]:
+        return ENGINES[0]
+    return ENGINES[counts.index(max(counts))] if any(counts) else None

@@ -1,0 +1,86 @@
+"""Scrapes a server before, during and after a run, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from drut.bench.server_side.names import Engine, detect
+from drut.bench.server_side.page import TIMEOUT_S, Page, fetch, names_on, parse
+from drut.bench.server_side.summary import ServerSide, summarize, wanted_names
+from drut.errors import RequestError
+
+PATHS = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's, whose first is JSON
+
+
+def metrics_urls(url: str) -> list[str]:
+    """Where a server's metrics may be: `url` itself where it names them, else the usual places beside its API."""
+    parts = urlsplit(url)
+    if parts.path.endswith("/metrics"):
+        return [url]
+    base = parts._replace(path=parts.path.rstrip("/").removesuffix("/v1"), query="", fragment="").geturl()
+    return [base + path for path in PATHS]
+
+
+class ServerWatch:
+    """Watches a server from `start` to `stop`; a server without metrics is no error but a result that says so."""
+
+    def __init__(self, url: str, every_s: float = 1.0, timeout_s: float = TIMEOUT_S) -> None:
+        self._url, self._every_s, self._timeout_s = url, every_s, timeout_s
+        self._engine: Engine | None = None
+        self._wanted: set[str] = set()
+        self._problems: list[str] = []
+        self._during: list[Page] = []
+        self._failed = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="server metrics", daemon=True)
+
+    def __enter__(self) -> ServerWatch:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
+                 ) -> None:
+        self._stopping.set()
+
+    def start(self) -> None:
+        """The scrape before the run; takes as long as it takes."""
+        for url in metrics_urls(self._url):
+            try:
+                text = fetch(url, self._timeout_s)
+                self._engine = detect(names_on(text))
+                if self._engine is None:
+                    raise RequestError(f"{url}: no engine's metrics")
+                self._url, self._wanted = url, wanted_names(self._engine)
+                self._before, self._began = parse(text, self._wanted), time.monotonic()
+            except RequestError as error:
+                self._engine = None
+                self._problems.append(str(error))
+            else:
+                self._thread.start()
+                return
+
+    def stop(self) -> ServerSide:
+        """The scrape after the run, and what all of them say."""
+        self._stopping.set()
+        if self._engine is None:
+            return ServerSide(problems=self._problems)
+        self._thread.join()
+        try:
+            after = self._scrape()
+        except RequestError as error:
+            return ServerSide(self._engine.name, self._url, failed_scrapes=self._failed + 1, problems=[str(error)])
+        seconds = time.monotonic() - self._began
+        return summarize(self._engine, self._url, self._before, self._during, after, seconds, self._failed)
+
+    def _scrape(self) -> Page:
+        return parse(fetch(self._url, self._timeout_s), self._wanted)
+
+    def _sample(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            try:
+                self._during.append(self._scrape())
+            except RequestError:
+                self._failed += 1
