@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -92,15 +93,17 @@ def decode(llm: LLM, prompts: list[list[int]], new_tokens: int) -> Decoded:
         driver.step()
     start, steps = time.monotonic(), []
     while llm.engine.busy:
-        updates = driver.step()
-        if updates:  # with overlap a step may bring nothing yet
-            steps.append(_shape(updates))
+        steps += _shapes(driver.step())
     seconds = max(stream.times[-1] for stream in streams) - start
     answers = [stream.answer.request.output for stream in streams]
     return Decoded(answers, sum(shape.samples for shape in steps), seconds, steps)
 
 
-def _shape(updates: Sequence[Update]) -> StepShape:
-    """Of a step that decoded: a row each, at the end of what its request had before."""
-    kv_tokens = sum(len(update.request.tokens) - 1 for update in updates)
-    return StepShape(len(updates), len(updates), kv_tokens, kv_tokens)
+def _shapes(updates: Sequence[Update]) -> list[StepShape]:
+    """Of the steps that decoded: a row each, at the end of what its request had before. A burst may bring several."""
+    said = Counter(update.request for update in updates)
+    shapes = []
+    for later in range(max(said.values(), default=0) - 1, -1, -1):  # steps that came after
+        before = [len(request.tokens) - 1 - later for request, count in said.items() if count > later]
+        shapes.append(StepShape(len(before), len(before), sum(before), sum(before)))
+    return shapes
