@@ -181,7 +181,8 @@ class Answer:
         elif not self._running:
             told = -1  # the usage of the whole answer, not of this piece
         # An end-of-sequence token has no text: the piece that says `stop` is its arrival.
-        if chars or told > 0 or choice.finish_reason == "stop" and record.streamed and record.arrivals:
+        stopped = choice.finish_reason == "stop" and told < 0 and record.streamed and record.arrivals
+        if chars or told > 0 or stopped:
             self._arrive(now, chars, told)
         return True
 
@@ -194,7 +195,7 @@ class Answer:
         else:
             record.arrivals.append(now)
             record.chars.append(chars)
-            record.told.append(told if told > 0 else -1)
+            record.told.append(told)
 
     def _usage(self, usage: _Usage) -> int:
         """Keeps it. Gives the tokens that came since the usage before, -1 where that cannot be told."""

@@ -12,7 +12,7 @@ import msgspec
 
 from drut.bench.load.answer import Answer
 from drut.bench.load.http import Connection, Pool
-from drut.bench.load.record import Record
+from drut.bench.load.record import Failure
 from drut.bench.work import Message, Turn
 from drut.errors import RequestError
 
@@ -164,6 +164,6 @@ class Client:
             answer.record.connect_s += time.monotonic() - start
 
     @staticmethod
-    def _failed(answer: Answer, kind: Any, detail: str) -> None:
+    def _failed(answer: Answer, kind: Failure, detail: str) -> None:
         answer.fail(kind, detail)
         answer.record.ended = time.monotonic()

@@ -17,10 +17,12 @@ from drut.bench.load.schedule import Schedule
 from drut.bench.load.wire import Beat, Broken, Done, Job, NoMore, Offer, Ready, Start, Window, from_worker, put
 from drut.bench.work import Session
 from drut.errors import DrutError, RequestError
+from drut.machine import usable_cpus
 
 LEAD_S = 0.2  # from the last preparation to the start
 READY_S = 60.0
 AHEAD = 64  # sessions made ahead for a worker, beside what its pipe holds
+RATE_EACH, SLOTS_EACH = 200.0, 128  # of one client process, so that it stays well below one CPU
 BATCH = 8  # sessions made at a time, off the event loop
 
 
@@ -69,6 +71,17 @@ class Load(msgspec.Struct):
     cpu: list[float]
     behind: bool
     started_at: float  # seconds of the Unix clock
+
+
+def workers_for(loop: OpenLoop | ClosedLoop) -> int:
+    """Client processes that such a load is likely to need, no more than there are CPUs."""
+    if isinstance(loop, ClosedLoop):
+        wanted = loop.concurrency / SLOTS_EACH
+    elif loop.schedule is not None:
+        wanted = max(loop.schedule.rate.start, loop.schedule.rate.end) / RATE_EACH
+    else:
+        wanted = 1.0
+    return max(1, min(math.ceil(wanted), len(usable_cpus())))
 
 
 class _Worker:
