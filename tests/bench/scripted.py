@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -58,8 +59,8 @@ class Request:
 class ScriptedServer:
     """`with ScriptedServer(handler) as server`: listens on `server.url`, remembers `server.requests`."""
 
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+    def __init__(self, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
+        self._handler, self._tls = handler, tls
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._listening = threading.Event()
@@ -80,7 +81,7 @@ class ScriptedServer:
         self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=1024)
+        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=1024, ssl=self._tls)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._listening.set()
         await self._stop.wait()

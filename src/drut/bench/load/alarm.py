@@ -84,9 +84,10 @@ class Alarm:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def _readable(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._fd, 8)
         self._fire()
+        if self._armed is None and self._fd >= 0:  # arming it anew would have made it unreadable too
+            with suppress(BlockingIOError):
+                os.read(self._fd, 8)
 
     def _fire(self) -> None:
         self._armed = None

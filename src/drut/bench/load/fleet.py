@@ -23,7 +23,7 @@ LEAD_S = 0.2  # from the last preparation to the start
 READY_S = 60.0
 AHEAD = 64  # sessions made ahead for a worker, beside what its pipe holds
 RATE_EACH, SLOTS_EACH = 200.0, 128  # of one client process, so that it stays well below one CPU
-BATCH = 8  # sessions made at a time, off the event loop
+BATCH = 32  # sessions made at a time, off the event loop
 
 
 class OpenLoop(msgspec.Struct, frozen=True):

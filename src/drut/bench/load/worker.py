@@ -37,13 +37,24 @@ async def work() -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_PIPE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(os.dup(1), "wb"))
+    writer, closed = await loop.connect_write_pipe(_Closed, os.fdopen(os.dup(1), "wb"))
     writer.set_write_buffer_limits(high=1 << 30)  # records wait for a slow parent, requests do not
     try:
         await _serve(reader, lambda message: put(writer, message))
     except DrutError as error:
         put(writer, Broken(str(error)))
     writer.close()
+    await closed.when  # what is buffered would else be lost
+
+
+class _Closed(asyncio.BaseProtocol):
+    """Tells when a pipe is closed, all written."""
+
+    def __init__(self) -> None:
+        self.when: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.when.set_result(None)
 
 
 async def _serve(reader: asyncio.StreamReader, say: Callable[[Any], None]) -> None:

@@ -1,0 +1,63 @@
+"""Never early, in order, and close to the time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from drut.bench.load import alarm as module
+from drut.bench.load.alarm import Alarm
+
+
+def rung() -> list[tuple[float, float]]:
+    """Wanted and actual times of 200 calls over 0.2 s."""
+    calls: list[tuple[float, float]] = []
+
+    async def main() -> None:
+        alarm = Alarm()
+        start = time.monotonic() + 0.01
+        times = [start + random.Random(1).random() * 0.2 for _ in range(200)]
+        for when in times:
+            alarm.at(when, lambda when=when: calls.append((when, time.monotonic())))
+        await alarm.until(start + 0.25)
+        alarm.close()
+
+    asyncio.run(main())
+    return calls
+
+
+def test_calls_come_in_order_never_early_and_mostly_within_a_millisecond() -> None:
+    calls = rung()
+    assert len(calls) == 200
+    assert [w for w, _ in calls] == sorted(w for w, _ in calls)
+    assert all(at >= when for when, at in calls)
+    late = sorted(at - when for when, at in calls)
+    assert late[20] < 1e-3  # the best tenth, since others use this machine too
+
+
+def test_without_the_kernels_timer_the_loop_serves(monkeypatch) -> None:
+    class Nothing:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+    monkeypatch.setattr(module.ctypes, "CDLL", Nothing)
+    calls = rung()
+    assert len(calls) == 200
+    assert all(at >= when for when, at in calls)
+
+
+def test_a_call_that_makes_an_earlier_one_and_one_in_the_past() -> None:
+    order: list[str] = []
+
+    async def main() -> None:
+        alarm = Alarm()
+        now = time.monotonic()
+        alarm.at(now + 0.03, lambda: order.append("late"))
+        alarm.at(now - 5, lambda: (order.append("past"), alarm.at(now + 0.01, lambda: order.append("soon"))))
+        await alarm.until(now + 0.05)
+        alarm.at(now + 0.06, lambda: order.append("never"))
+        alarm.close()
+        await asyncio.sleep(0.03)
+
+    asyncio.run(main())
+    assert order == ["past", "soon", "late"]
