@@ -101,7 +101,7 @@ class ScriptedServer:
                 request = Request(first.split()[1], headers, body, writer)
                 self.requests.append(request)
                 await self._handler(request)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.load.sse import SseSplitter, TooLongError
+from drut.bench.load.sse import MOST_BYTES, SseSplitter, TooLongError
 
 
 def naive(stream: bytes) -> list[bytes]:
@@ -26,8 +27,8 @@ def naive(stream: bytes) -> list[bytes]:
     return events
 
 
-def fed(*parts: bytes) -> list[bytes]:
-    splitter = SseSplitter()
+def fed(*parts: bytes, most_bytes: int = MOST_BYTES) -> list[bytes]:
+    splitter = SseSplitter(most_bytes)
     return [event for part in parts for event in splitter.feed(part)]
 
 
@@ -56,7 +57,7 @@ def test_any_stream_in_any_pieces_is_what_the_naive_reader_reads(parts: list[tup
     if stream.endswith(b"\r"):
         stream += b"\n"  # a last CR waits for what may follow
     at = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    pieces = [stream[a:b] for a, b in zip(at, at[1:], strict=False)]
+    pieces = [stream[a:b] for a, b in itertools.pairwise(at)]
     assert fed(*pieces) == naive(stream)
 
 
@@ -64,10 +65,8 @@ def test_any_stream_in_any_pieces_is_what_the_naive_reader_reads(parts: list[tup
                                    b"data: xxxxxxxx\n" * 20])
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_an_event_without_bound_is_refused(piece: bytes, size: int) -> None:
-    splitter = SseSplitter(most_bytes=100)
     with pytest.raises(TooLongError, match="longer than 100 bytes"):
-        for i in range(0, len(piece), size):
-            splitter.feed(piece[i: i + size])
+        fed(*(piece[i: i + size] for i in range(0, len(piece), size)), most_bytes=100)
 
 
 def test_many_events_may_be_longer_than_the_bound_of_one() -> None:

@@ -69,7 +69,7 @@ class Driver:
         else:
             self._feeding = False  # a slot asks for itself
             for wait in stagger:
-                self._spawn(self._slot(start + wait, offers))
+                self._spawn(self._slot(wait, offers))
         try:
             await self._over
         finally:
@@ -78,13 +78,13 @@ class Driver:
     async def _open(self, offers: Next) -> None:
         """Hands each session to the clock, a bounded number ahead of its time."""
         while (offer := await offers()) is not None:
-            due = self._start + (offer.due or 0.0)
-            if due >= self._start + self._window.end:
+            due = offer.due or 0.0
+            if due >= self._window.end:
                 self._feeding = False
                 self._check()
             await self._room.acquire()
             self._waiting += 1
-            self._alarm.at(due, partial(self._begin, offer, due))
+            self._alarm.at(self._start + due, partial(self._begin, offer, due))
         self._feeding, self._dry = False, True
 
     def _begin(self, offer: Offer, due: float) -> None:
@@ -93,7 +93,7 @@ class Driver:
         self._spawn(self._session(offer, due))
 
     async def _slot(self, due: float, offers: Next) -> None:
-        await self._alarm.until(due)
+        await self._alarm.until(self._start + due)
         while (offer := await offers()) is not None:
             due = await self._session(offer, due)
         self._dry = True
@@ -101,15 +101,17 @@ class Driver:
             self.dry_s = time.monotonic() - self._start
 
     async def _session(self, offer: Offer, due: float) -> float:
-        """All turns, each due when the one before has ended and been thought about. Gives when it was over."""
+        """All turns, each due when the one before has ended and been thought about. Gives when it was over.
+
+        Due times are seconds from the start."""
         session, history = offer.session, list[Message]()
         for i, turn in enumerate(session.turns):
-            await self._alarm.until(due)
-            record = Record(session.id, i, due, self._window.holds(due - self._start),
+            await self._alarm.until(self._start + due)
+            record = Record(session.id, i, due, self._window.holds(due),
                             expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
             answer = Answer(record)
             await self._ask(answer, self._client.encode(turn, history))
-            due = record.ended or time.monotonic()
+            due = due if record.ended is None else record.ended
             if record.failure is not None or i + 1 == len(session.turns):
                 break
             history += turn.messages
@@ -126,6 +128,7 @@ class Driver:
         finally:
             self._in_flight.discard(answer)
             self._counted -= record.counted
+            record.count_from(self._start)
             self.pieces += len(record.arrivals)
             if record.output_tokens is None and record.failure is None:
                 record.text = answer.text()

@@ -62,9 +62,8 @@ class Progress(msgspec.Struct):
 
 
 class Load(msgspec.Struct):
-    """What came of a run. Times of the records are seconds from its start; `window` ends early where the workload
-    did. `cpu` is each client process's use of a CPU within the window, from 0 to 1. `behind`: sessions of the window
-    were not made in time to be handed out."""
+    """What came of a run. `window` ends early where the workload did. `cpu` is each client process's use of a CPU
+    within the window, from 0 to 1. `behind`: sessions of the window were not made in time to be handed out."""
 
     records: list[Record]
     window: Window
@@ -162,7 +161,7 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
         for worker in workers:
             worker.kill()
             await worker.process.wait()
-    return _gather(plan, workers, feed, start, started_at)
+    return _gather(plan, workers, feed, started_at)
 
 
 class _Feed:
@@ -257,7 +256,7 @@ def _progress(workers: list[_Worker], elapsed_s: float) -> Progress:
                     sum(w.failed for w in workers), sum(w.pieces for w in workers))
 
 
-def _gather(plan: LoadPlan, workers: list[_Worker], feed: _Feed, start: float, started_at: float) -> Load:
+def _gather(plan: LoadPlan, workers: list[_Worker], feed: _Feed, started_at: float) -> Load:
     window = plan.window
     last_words = [worker.done for worker in workers if worker.done is not None]
     if isinstance(plan.loop, OpenLoop):
@@ -269,17 +268,8 @@ def _gather(plan: LoadPlan, workers: list[_Worker], feed: _Feed, start: float, s
     ended = Window(window.begin, end, window.grace)
     records = [record for worker in workers for record in worker.records]
     for record in records:
-        _relative(record, start)
         record.counted = ended.holds(record.scheduled)
     records.sort(key=lambda record: record.scheduled)
     cpu = [done.cpu_s / ended.length if ended.length else 0.0 for done in last_words]
     return Load(records, ended, cpu, behind, started_at)
 
-
-def _relative(record: Record, start: float) -> None:
-    record.scheduled -= start
-    record.arrivals = [t - start for t in record.arrivals]
-    if record.sent is not None:
-        record.sent -= start
-    if record.ended is not None:
-        record.ended -= start

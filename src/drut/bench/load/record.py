@@ -14,7 +14,7 @@ the answer ended and had no token; unfinished: not over when the grace after the
 
 
 class Record(msgspec.Struct):
-    """Times are seconds of CLOCK_MONOTONIC; the server's own clock is in none of them.
+    """Times are seconds from the start of the run, of CLOCK_MONOTONIC; the server's own clock is in none of them.
 
     `arrivals[i]` is when the i-th piece of the answer with output in it was in the client's hands, `chars[i]` how much
     text it had, and `told[i]` how many tokens the server said it had (-1: it did not say). Pieces that came with one
@@ -43,3 +43,9 @@ class Record(msgspec.Struct):
     queue_s: float | None = None
     finish_reason: str | None = None
     text: str | None = None  # kept where the server did not say how many tokens it is
+
+    def count_from(self, start: float) -> None:
+        """Makes what was stamped by the clock count from `start`. `scheduled` does so from the beginning."""
+        self.arrivals = [t - start for t in self.arrivals]
+        self.sent = None if self.sent is None else self.sent - start
+        self.ended = None if self.ended is None else self.ended - start
