@@ -10,7 +10,7 @@ from drut.bench.load.record import Record
 
 def record(scheduled: float = 0.0, arrivals: Sequence[float] = (), tokens: int | None = None, **more: Any) -> Record:
     """A streamed answer that is well: arrivals are seconds after `scheduled`, as is `sent`; each has 4 characters."""
-    times = [scheduled + t for t in arrivals]
+    times = [float(scheduled + t) for t in arrivals]
     fields: dict[str, Any] = {
         "session": "s", "turn": 0, "counted": True, "sent": scheduled, "streamed": True, "status": 200,
         "arrivals": times, "chars": [4] * len(times), "told": [-1] * len(times), "output_tokens": tokens,
