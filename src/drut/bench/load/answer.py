@@ -94,7 +94,7 @@ class Answer:
     def head(self, status: int, content_type: bytes, queue_ms: bytes | None) -> None:
         """The response's head is here. `queue_ms` is what TGI tells in x-queue-time."""
         self.record.status = status
-        if status == 200 and content_type.startswith(b"text/event-stream"):
+        if status == 200 and content_type.lower().startswith(b"text/event-stream"):
             self.splitter = SseSplitter()
             self.record.streamed = True
         if queue_ms is not None and queue_ms.isdigit():

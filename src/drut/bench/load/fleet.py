@@ -131,14 +131,14 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
                    tell: Callable[[Progress], None] | None = None) -> Load:
     """Runs it. `tell` hears of the progress about four times a second. Raises DrutError where the server cannot be
     reached at the start, or a client process ends."""
-    workers = [await _Worker.start() for _ in range(plan.workers)]
-    feed = _Feed(plan, sessions, workers)
+    workers: list[_Worker] = []
     tasks: list[asyncio.Task[None]] = []
     try:
-        for worker, job in zip(workers, _jobs(plan), strict=True):
-            put(worker.stdin, job)
-        async with asyncio.timeout(READY_S):
-            await asyncio.gather(*(worker.ready() for worker in workers))
+        for job in _jobs(plan):
+            workers.append(await _Worker.start())
+            put(workers[-1].stdin, job)
+        await _all_ready(workers)
+        feed = _Feed(plan, sessions, workers)
         await feed.make_first()
         start, started_at = time.monotonic() + LEAD_S, time.time() + LEAD_S
         for worker in workers:
@@ -153,8 +153,6 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
                     task.result()
             if tell is not None:
                 tell(_progress(workers, time.monotonic() - start))
-    except TimeoutError as error:
-        raise DrutError(f"the client processes were not ready within {READY_S:.0f} s") from error
     finally:
         for task in tasks:
             task.cancel()
@@ -162,6 +160,14 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
             worker.kill()
             await worker.process.wait()
     return _gather(plan, workers, feed, started_at)
+
+
+async def _all_ready(workers: list[_Worker]) -> None:
+    try:
+        async with asyncio.timeout(READY_S):
+            await asyncio.gather(*(worker.ready() for worker in workers))
+    except TimeoutError as error:
+        raise DrutError(f"the client processes were not ready within {READY_S:.0f} s") from error
 
 
 class _Feed:

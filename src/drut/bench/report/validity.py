@@ -19,7 +19,7 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
         limit = max(limit, LAG_SHARE * summary.ttft_ms.p50)
     if _above(summary.lag_ms.p99, limit):
         reasons.append(f"the client sent late: p99 of sent - scheduled is {summary.lag_ms.p99:.1f} ms, the most is "
-                       f"{limit:.1f} ms (more --workers, or less load)")
+                       f"{limit:.1f} ms (more --workers, less load, or less else on this machine)")
     if max(load.cpu, default=0.0) > MOST_CPU:
         reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the most is {MOST_CPU:.0%} "
                        "(more --workers, or less load)")
