@@ -24,7 +24,7 @@ from drut.bench.work import Message
 Next = Callable[[], Awaitable[Offer | None]]
 """Gives the next session; None: there are no more."""
 
-AHEAD = 512  # sessions of an open loop that may wait for their time in the driver
+AHEAD = 2048  # sessions of an open loop that may wait for their time in the driver
 
 
 class Driver:

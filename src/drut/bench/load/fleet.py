@@ -23,7 +23,7 @@ LEAD_S = 0.2  # from the last preparation to the start
 READY_S = 60.0
 AHEAD = 64  # sessions made ahead for a worker, beside what its pipe holds
 RATE_EACH, SLOTS_EACH = 200.0, 128  # of one client process, so that it stays well below one CPU
-BATCH = 32  # sessions made at a time, off the event loop
+BATCH, BATCH_S = 512, 0.05  # sessions made at a time, off the event loop, and how long that may take
 
 
 class OpenLoop(msgspec.Struct, frozen=True):
@@ -122,9 +122,12 @@ class _Worker:
                     raise DrutError(message.why)
         raise DrutError(f"a client process ended in mid-run, with code {await self.process.wait()}")
 
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self.process.kill()
+    async def end(self) -> None:
+        """Ends it, if it has not come to its own end."""
+        if self.done is None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+        await self.process.wait()
 
 
 async def run_load(plan: LoadPlan, sessions: Iterator[Session],
@@ -157,8 +160,7 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
         for task in tasks:
             task.cancel()
         for worker in workers:
-            worker.kill()
-            await worker.process.wait()
+            await worker.end()
     return _gather(plan, workers, feed, started_at)
 
 
@@ -204,7 +206,7 @@ class _Feed:
                     await self._queues[count % len(self._queues)].put(offer)
                     self.last_due = offer.due
                     count += 1
-                batch = await asyncio.to_thread(self._make, BATCH)
+                batch = await asyncio.to_thread(self._make, BATCH, BATCH_S)
             for i in range(len(self._workers)):
                 await self._queues[i % len(self._queues)].put(None)
             await asyncio.gather(*pipes)
@@ -212,11 +214,11 @@ class _Feed:
             for pipe in pipes:
                 pipe.cancel()
 
-    def _make(self, count: int) -> list[Offer]:
-        """The next sessions; fewer where the workload or the run ends."""
+    def _make(self, count: int, most_s: float = math.inf) -> list[Offer]:
+        """The next sessions, one at least; none where the workload or the run is over."""
         offers: list[Offer] = []
-        window = self._plan.window
-        while len(offers) < count and not self.exhausted:
+        window, until = self._plan.window, time.monotonic() + most_s
+        while len(offers) < count and not self.exhausted and not (offers and time.monotonic() > until):
             session = next(self._sessions, None)
             if session is None:
                 self.exhausted = self.dry = True

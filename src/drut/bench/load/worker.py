@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import os
 import resource
@@ -19,7 +20,7 @@ from drut.bench.load.wire import Beat, Broken, Done, Job, NoMore, Offer, Ready, 
 from drut.errors import DrutError
 
 BEAT_S = 0.25
-_PIPE_BYTES = 1 << 14  # read ahead; a frame may be longer
+READ_BYTES, PIPE_BYTES = 1 << 14, 1 << 18  # sessions that lie ahead; a single one may be longer
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -35,7 +36,9 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 async def work() -> None:
     """Takes a job, the start and sessions; gives beats with records, and the last words."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_PIPE_BYTES)
+    reader = asyncio.StreamReader(limit=READ_BYTES)
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # a parent that gets the CPU late must not hold up the load
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     writer, closed = await loop.connect_write_pipe(_Closed, os.fdopen(os.dup(1), "wb"))
     writer.set_write_buffer_limits(high=1 << 30)  # records wait for a slow parent, requests do not
