@@ -139,7 +139,7 @@ class Client:
         try:
             return await over
         except asyncio.CancelledError:
-            self._failed(answer, "unfinished", "still running at the end of the grace")
+            self._failed(answer, "unfinished", "still running when the run ended")
             connection.abort()
             raise
         finally:
@@ -158,7 +158,7 @@ class Client:
             self._failed(answer, "connect", why)
             return None
         except asyncio.CancelledError:
-            self._failed(answer, "unfinished", "still connecting at the end of the grace")
+            self._failed(answer, "unfinished", "still connecting when the run ended")
             raise
         finally:
             answer.record.connect_s += time.monotonic() - start

@@ -37,7 +37,7 @@ class Driver:
         self._room = asyncio.Semaphore(AHEAD)
         self._over = asyncio.get_running_loop().create_future()
         self._start = 0.0
-        self._counted = 0  # measured requests that are not over
+        self._owed = 0  # measured requests that are known to be due and are not over
         self._waiting = 0  # sessions handed to the clock
         self._feeding = True  # sessions of the window may still come
         self._dry = False  # the workload had no more
@@ -88,14 +88,18 @@ class Driver:
         self._feeding, self._dry = False, True
 
     def _begin(self, offer: Offer, due: float) -> None:
+        self._owe(due)
         self._waiting -= 1
         self._room.release()
         self._spawn(self._session(offer, due))
 
     async def _slot(self, due: float, offers: Next) -> None:
+        self._owe(due)
         await self._alarm.until(self._start + due)
         while (offer := await offers()) is not None:
             due = await self._session(offer, due)
+            self._owe(due)
+        self._settle(due)
         self._dry = True
         if self.dry_s is None:
             self.dry_s = time.monotonic() - self._start
@@ -103,7 +107,7 @@ class Driver:
     async def _session(self, offer: Offer, due: float) -> float:
         """All turns, each due when the one before has ended and been thought about. Gives when it was over.
 
-        Due times are seconds from the start."""
+        Due times are seconds from the start. The first is owed already."""
         session, history = offer.session, list[Message]()
         for i, turn in enumerate(session.turns):
             await self._alarm.until(self._start + due)
@@ -111,29 +115,36 @@ class Driver:
                             expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
             answer = Answer(record)
             await self._ask(answer, self._client.encode(turn, history))
+            self._settle(due)
             due = due if record.ended is None else record.ended
             if record.failure is not None or i + 1 == len(session.turns):
                 break
             history += turn.messages
             history += session.replies[i] if session.replies is not None else [answer.message()]
             due += session.turns[i + 1].think_s
+            self._owe(due)
         return due
 
     async def _ask(self, answer: Answer, payload: bytes) -> None:
         record = answer.record
-        self._counted += record.counted
         self._in_flight.add(answer)
         try:
             await self._client.ask(payload, answer)
         finally:
             self._in_flight.discard(answer)
-            self._counted -= record.counted
             record.count_from(self._start)
             self.pieces += len(record.arrivals)
             if record.output_tokens is None and record.failure is None:
                 record.text = answer.text()
             self._emit(record)
-            self._check()
+
+    def _owe(self, due: float) -> None:
+        self._owed += self._window.holds(due)
+
+    def _settle(self, due: float) -> None:
+        """One less is owed. What follows from it, a next turn or session, is owed before this looks for the end."""
+        self._owed -= self._window.holds(due)
+        asyncio.get_running_loop().call_soon(self._check)
 
     def _end(self) -> None:
         self._past_end = True
@@ -145,7 +156,7 @@ class Driver:
 
     def _check(self) -> None:
         """The run is over when no measured request is, nor may come."""
-        if self._past_end and not self._counted and not self._feeding:
+        if self._past_end and not self._owed and not self._feeding:
             self._stop()
 
     def _stop(self) -> None:
