@@ -49,12 +49,10 @@ def test_a_stream_of_tokens_is_recorded() -> None:
     record = answer.record
     assert (record.failure, record.status, record.streamed) == (None, 200, True)
     assert (record.input_tokens, record.output_tokens, record.finish_reason) == (3, 4, "length")
-    assert len(record.arrivals) == 4
-    assert record.chars == [3, 3, 3, 3]
-    assert record.sent is not None
-    assert record.sent + 0.009 < record.arrivals[0]
-    assert record.arrivals[-1] - record.arrivals[0] > 0.027
-    assert record.ended >= record.arrivals[-1]
+    assert len(record.arrivals) == len(record.chars) <= 4  # fewer where this process was given no CPU for a while
+    assert sum(record.chars) == 12
+    assert record.sent + 0.0099 < record.arrivals[0]
+    assert record.sent + 0.0399 < record.arrivals[-1] <= record.ended
     assert answer.message() == {"role": "assistant", "content": "t0 t1 t2 t3 "}
 
 
