@@ -29,13 +29,20 @@ def rung() -> list[tuple[float, float]]:
     return calls
 
 
-def test_calls_come_in_order_never_early_and_mostly_within_a_millisecond() -> None:
+def test_calls_come_in_order_and_never_early() -> None:
     calls = rung()
     assert len(calls) == 200
     assert [w for w, _ in calls] == sorted(w for w, _ in calls)
     assert all(at >= when for when, at in calls)
-    late = sorted(at - when for when, at in calls)
-    assert late[20] < 1e-3  # the best tenth, since others use this machine too
+
+
+def test_calls_come_within_half_a_millisecond_where_the_cpu_is_free() -> None:
+    """Timers of whole milliseconds are half of one late in the median. Others use this machine too: the best of tries
+    counts."""
+    def median_late() -> float:
+        return sorted(at - when for when, at in rung())[100]
+
+    assert any(median_late() < 0.4e-3 for _ in range(40))
 
 
 def test_without_the_kernels_timer_the_loop_serves(monkeypatch) -> None:
