@@ -6,6 +6,8 @@ import asyncio
 import random
 import time
 
+import pytest
+
 from drut.bench.load import alarm as module
 from drut.bench.load.alarm import Alarm
 
@@ -36,13 +38,30 @@ def test_calls_come_in_order_and_never_early() -> None:
     assert all(at >= when for when, at in calls)
 
 
-def test_calls_come_within_half_a_millisecond_where_the_cpu_is_free() -> None:
-    """Timers of whole milliseconds are half of one late in the median. Others use this machine too: the best of tries
-    counts."""
-    def median_late() -> float:
-        return sorted(at - when for when, at in rung())[100]
+def sleeps_too_long() -> float:
+    """The median overshoot of twenty short sleeps: what the machine adds today to any wake-up."""
+    late = []
+    for _ in range(20):
+        start = time.monotonic()
+        time.sleep(0.005)
+        late.append(time.monotonic() - start - 0.005)
+    return sorted(late)[10]
 
-    assert any(median_late() < 0.4e-3 for _ in range(40))
+
+def test_calls_come_within_half_a_millisecond_where_the_cpu_is_free() -> None:
+    """Timers of whole milliseconds are half of one late in the median. Tries count only between two moments in which
+    the machine lets this process sleep exactly, and the best of them counts."""
+    quiet = []
+    for _ in range(12):
+        before = sleeps_too_long()
+        calls = rung()
+        if max(before, sleeps_too_long()) < 0.25e-3:
+            quiet.append(sorted(at - when for when, at in calls)[100])
+        if quiet and quiet[-1] < 0.4e-3:
+            return
+    if len(quiet) < 4:
+        pytest.skip("others keep this machine too busy to tell half a millisecond")
+    assert min(quiet) < 0.4e-3
 
 
 def test_without_the_kernels_timer_the_loop_serves(monkeypatch) -> None:
