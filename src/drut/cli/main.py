@@ -21,6 +21,7 @@ COMMANDS = (
     ("inspect", "say what a model is, without reading its weights"),
     ("roof", "measure what this machine can do at most"),
     ("profile", "measure where the time of a step goes"),
+    ("bench", "measure any OpenAI-compatible server under load"),
 )
 USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 2, 130, 141
 

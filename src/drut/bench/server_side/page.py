@@ -6,7 +6,7 @@ import http.client
 import re
 import socket
 import threading
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -77,7 +77,8 @@ def parse(text: str, wanted: Container[str]) -> Page:
     return Page(values, buckets)
 
 
-def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES) -> str:
+def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
+          headers: Mapping[str, str] | None = None) -> str:
     """The text at a URL of http or https. Raises RequestError naming it, after `timeout_s` in all at the latest."""
     parts = urlsplit(url)
     kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
@@ -91,7 +92,7 @@ def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES) 
         timer.daemon = True
         timer.start()
         try:
-            text = _get(connection, parts.path or "/", most_bytes)
+            text = _get(connection, parts.path or "/", most_bytes, headers or {})
             if timed_out.is_set():  # what was read until then looked complete
                 raise TimeoutError
             return text
@@ -108,8 +109,8 @@ def _give_up(sock: socket.socket, timed_out: threading.Event) -> None:
     sock.shutdown(socket.SHUT_RDWR)
 
 
-def _get(connection: http.client.HTTPConnection, path: str, most_bytes: int) -> str:
-    connection.request("GET", path, headers={"Accept": "text/plain"})
+def _get(connection: http.client.HTTPConnection, path: str, most_bytes: int, headers: Mapping[str, str]) -> str:
+    connection.request("GET", path, headers={"Accept": "text/plain", **headers})
     answer = connection.getresponse()
     if answer.status != 200:
         raise ValueError(f"status {answer.status}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from urllib.parse import urlsplit
 
@@ -27,8 +28,9 @@ def metrics_urls(url: str) -> list[str]:
 class ServerWatch:
     """Watches a server from `start` to `stop`; a server without metrics is no error but a result that says so."""
 
-    def __init__(self, url: str, every_s: float = 1.0, timeout_s: float = TIMEOUT_S) -> None:
-        self._url, self._every_s, self._timeout_s = url, every_s, timeout_s
+    def __init__(self, url: str, every_s: float = 1.0, timeout_s: float = TIMEOUT_S,
+                 headers: Mapping[str, str] | None = None) -> None:
+        self._url, self._every_s, self._timeout_s, self._headers = url, every_s, timeout_s, headers or {}
         self._engine: Engine | None = None
         self._wanted: set[str] = set()
         self._problems: list[str] = []
@@ -49,7 +51,7 @@ class ServerWatch:
         """The scrape before the run; takes as long as it takes."""
         for url in metrics_urls(self._url):
             try:
-                text = fetch(url, self._timeout_s)
+                text = fetch(url, self._timeout_s, headers=self._headers)
                 self._engine = detect(names_on(text))
                 if self._engine is None:
                     raise RequestError(f"{url}: no engine's metrics")
@@ -76,7 +78,7 @@ class ServerWatch:
         return summarize(self._engine, self._url, self._before, self._during, after, seconds, self._failed)
 
     def _scrape(self) -> Page:
-        return parse(fetch(self._url, self._timeout_s), self._wanted)
+        return parse(fetch(self._url, self._timeout_s, headers=self._headers), self._wanted)
 
     def _sample(self) -> None:
         while not self._stopping.wait(self._every_s):

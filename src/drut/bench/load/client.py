@@ -1,0 +1,169 @@
+"""From a turn to a record: what is asked, how long it may take, and who is to blame where it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from drut.bench.load.answer import Answer
+from drut.bench.load.http import Connection, Pool
+from drut.bench.load.record import Failure
+from drut.bench.work import Message, Turn
+from drut.errors import RequestError
+
+_OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The server, and how it is asked. `body` goes into every request; `timeout_s` is of a request, from sending."""
+
+    url: str
+    model: str
+    headers: dict[str, str] = {}
+    body: dict[str, Any] = {}
+    stream: bool = True
+    continuous_usage: bool = False
+    timeout_s: float = 600.0
+    verify_tls: bool = True
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise RequestError(f"the URL must be http://HOST[:PORT] or https://HOST[:PORT], not {self.url!r}")
+        try:
+            _ = parts.port
+        except ValueError as error:
+            raise RequestError(f"the URL {self.url!r}: {error}") from error
+        for name, value in self.headers.items():
+            if not name or any(c in name + value for c in "\r\n\0") or ":" in name or " " in name:
+                raise RequestError(f"{name!r} is not a header that can be sent")
+            if name.lower() in _OWN_HEADERS:
+                raise RequestError(f"the header {name} is set by the client itself")
+        if not self.timeout_s > 0:
+            raise RequestError(f"the timeout must be more than 0 s, not {self.timeout_s}")
+
+    def pool(self) -> Pool:
+        """Connections to it. Raises RequestError where the certificates cannot be read."""
+        parts = urlsplit(self.url)
+        tls = None
+        if parts.scheme == "https":
+            try:
+                tls = ssl.create_default_context(cafile=self.ca_file)
+            except OSError as error:
+                raise RequestError(f"cannot read certificates from {self.ca_file}: {error}") from error
+            if not self.verify_tls:
+                tls.check_hostname = False
+                tls.verify_mode = ssl.CERT_NONE
+        return Pool(str(parts.hostname), parts.port or (443 if tls else 80), tls)
+
+    def path(self, chat: bool) -> str:
+        """Where a chat or a completion is asked for; the URL may end in /v1 or not."""
+        prefix = urlsplit(self.url).path.rstrip("/")
+        prefix = prefix if prefix.endswith("/v1") else prefix + "/v1"
+        return prefix + ("/chat/completions" if chat else "/completions")
+
+    def head(self, chat: bool) -> bytes:
+        """The request's head up to the number of bytes in its body."""
+        host = urlsplit(self.url).netloc.rpartition("@")[2]
+        lines = [f"POST {self.path(chat)} HTTP/1.1", f"Host: {host}", "Content-Type: application/json",
+                 f"Accept: {'text/event-stream' if self.stream else 'application/json'}",
+                 *(f"{name}: {value}" for name, value in self.headers.items()), "Content-Length: "]
+        return "\r\n".join(lines).encode()
+
+
+class Client:
+    """Sends turns to a target, each as soon as it is told to."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._pool = target.pool()
+        self._loop = asyncio.get_running_loop()
+        self._heads = {chat: target.head(chat) for chat in (False, True)}
+        self._encoder = msgspec.json.Encoder()
+        self._common: dict[str, Any] = {"model": target.model, "stream": target.stream}
+        if target.stream:
+            options = {"include_usage": True}
+            if target.continuous_usage:
+                options["continuous_usage_stats"] = True
+            self._common["stream_options"] = options
+
+    async def prepare(self) -> None:
+        """Makes sure that somebody listens. Raises DrutError."""
+        await self._pool.resolve()
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def encode(self, turn: Turn, history: list[Message]) -> bytes:
+        """The request, head and body."""
+        body = {**self._common, "max_tokens": turn.max_tokens, **self._target.body, **turn.body}
+        if turn.exact:
+            body |= {"min_tokens": turn.max_tokens, "ignore_eos": True}
+        chat = turn.prompt is None
+        if chat:
+            body["messages"] = [*history, *turn.messages]
+        else:
+            body["prompt"] = turn.prompt
+        data = self._encoder.encode(body)
+        return b"%b%d\r\n\r\n%b" % (self._heads[chat], len(data), data)
+
+    async def ask(self, payload: bytes, answer: Answer) -> None:
+        """Sends it and waits for the end; all that happened is in `answer.record`. Cancelled, it ends the connection
+        and the record is `unfinished`."""
+        connection = self._pool.reuse()
+        used = connection is not None
+        if connection is None:
+            connection = await self._connect(answer)
+            if connection is None:
+                return
+        while not await self._exchange(connection, payload, answer):
+            if answer.record.failure is not None:
+                return
+            if not used:
+                self._failed(answer, "cut", "the connection ended without an answer")
+                return
+            used = False
+            connection = await self._connect(answer)
+            if connection is None:
+                return
+
+    async def _exchange(self, connection: Connection, payload: bytes, answer: Answer) -> bool:
+        over = connection.send(payload, answer)
+        timer = self._loop.call_later(self._target.timeout_s, self._expire, connection, answer)
+        try:
+            return await over
+        except asyncio.CancelledError:
+            self._failed(answer, "unfinished", "still running when the run ended")
+            connection.abort()
+            raise
+        finally:
+            timer.cancel()
+
+    def _expire(self, connection: Connection, answer: Answer) -> None:
+        answer.fail("timeout", f"no whole answer within {self._target.timeout_s:g} s")
+        connection.abort()
+
+    async def _connect(self, answer: Answer) -> Connection | None:
+        start = time.monotonic()
+        try:
+            return await self._pool.connect()
+        except (OSError, TimeoutError) as error:
+            why = str(error) or f"no connection in {time.monotonic() - start:.0f} s"
+            self._failed(answer, "connect", why)
+            return None
+        except asyncio.CancelledError:
+            self._failed(answer, "unfinished", "still connecting when the run ended")
+            raise
+        finally:
+            answer.record.connect_s += time.monotonic() - start
+
+    @staticmethod
+    def _failed(answer: Answer, kind: Failure, detail: str) -> None:
+        answer.fail(kind, detail)
+        answer.record.ended = time.monotonic()

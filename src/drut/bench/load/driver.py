@@ -1,0 +1,189 @@
+"""Runs sessions against a client: an open loop by the clock, or a closed loop of slots.
+
+Load begins before the measured window and goes on after it, at the same rate or concurrency, until every request that
+was scheduled within the window is over. So a measured request never meets a server that is still empty or already
+draining. What is not over when the grace has passed is a failure: to drop it would drop the slowest, and to wait for
+ever would never end where the server is past its capacity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from drut.bench.load.alarm import Alarm
+from drut.bench.load.answer import Answer
+from drut.bench.load.client import Client
+from drut.bench.load.record import Record
+from drut.bench.load.wire import Offer, Window
+from drut.bench.work import Message
+
+Next = Callable[[], Awaitable[Offer | None]]
+"""Gives the next session; None: there are no more."""
+
+AHEAD = 2048  # sessions of an open loop that may wait for their time in the driver
+
+
+class Driver:
+    """One client process's part of a run. `emit` is called with each record when it is complete."""
+
+    def __init__(self, client: Client, window: Window, emit: Callable[[Record], None]) -> None:
+        self._client, self._window, self._emit = client, window, emit
+        self._alarm = Alarm()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._room = asyncio.Semaphore(AHEAD)
+        self._over = asyncio.get_running_loop().create_future()
+        self._start = 0.0
+        self._owed = 0  # measured requests that are known to be due and are not over
+        self._waiting = 0  # sessions handed to the clock
+        self._feeding = True  # sessions of the window may still come
+        self._dry = False  # the workload had no more
+        self._past_end = False
+        self._cpu = [0.0, 0.0]
+        self._in_flight: set[Answer] = set()
+        self.pieces = 0  # arrivals of requests that are over
+        self.dry_s: float | None = None
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of this process within the window."""
+        return self._cpu[1] - self._cpu[0]
+
+    def now_in_flight(self) -> tuple[int, int]:
+        """Requests that are out, and the arrivals they have had."""
+        return len(self._in_flight), sum(len(answer.record.arrivals) for answer in self._in_flight)
+
+    async def run(self, start: float, offers: Next, stagger: Sequence[float] | None) -> None:
+        """Runs from `start`, a time of CLOCK_MONOTONIC: an open loop of `offers` that have a due time, or a closed
+        one with a slot for each entry of `stagger`, which begins so many seconds after the start."""
+        self._start, window = start, self._window
+        begin, end = start + window.begin, start + window.end
+        self._alarm.at(begin, lambda: self._mark_cpu(0))
+        self._alarm.at(end, self._end)
+        self._alarm.at(end + window.grace, self._stop)
+        if stagger is None:
+            self._spawn(self._open(offers))
+        else:
+            self._feeding = False  # a slot asks for itself
+            for wait in stagger:
+                self._spawn(self._slot(wait, offers))
+        try:
+            await self._over
+        finally:
+            await self._cancel()
+
+    async def _open(self, offers: Next) -> None:
+        """Hands each session to the clock, a bounded number ahead of its time."""
+        while (offer := await offers()) is not None:
+            due = offer.due or 0.0
+            if due >= self._window.end:
+                self._feeding = False
+                self._check()
+            await self._room.acquire()
+            self._waiting += 1
+            self._alarm.at(self._start + due, partial(self._begin, offer, due))
+        self._feeding, self._dry = False, True
+
+    def _begin(self, offer: Offer, due: float) -> None:
+        self._owe(due)
+        self._waiting -= 1
+        self._room.release()
+        self._spawn(self._session(offer, due))
+
+    async def _slot(self, due: float, offers: Next) -> None:
+        self._owe(due)
+        await self._alarm.until(self._start + due)
+        while (offer := await offers()) is not None:
+            due = await self._session(offer, due)
+            self._owe(due)
+        self._settle(due)
+        self._dry = True
+        if self.dry_s is None:
+            self.dry_s = time.monotonic() - self._start
+
+    async def _session(self, offer: Offer, due: float) -> float:
+        """All turns, each due when the one before has ended and been thought about. Gives when it was over.
+
+        Due times are seconds from the start. The first is owed already."""
+        session, history = offer.session, list[Message]()
+        for i, turn in enumerate(session.turns):
+            await self._alarm.until(self._start + due)
+            record = Record(session.id, i, due, self._window.holds(due),
+                            expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
+            answer = Answer(record)
+            await self._ask(answer, self._client.encode(turn, history))
+            self._settle(due)
+            due = due if record.ended is None else record.ended
+            if record.failure is not None or i + 1 == len(session.turns):
+                break
+            history += turn.messages
+            history += session.replies[i] if session.replies is not None else [answer.message()]
+            due += session.turns[i + 1].think_s
+            self._owe(due)
+        return due
+
+    async def _ask(self, answer: Answer, payload: bytes) -> None:
+        record = answer.record
+        self._in_flight.add(answer)
+        try:
+            await self._client.ask(payload, answer)
+        finally:
+            self._in_flight.discard(answer)
+            record.count_from(self._start)
+            self.pieces += len(record.arrivals)
+            if record.output_tokens is None and record.failure is None:
+                record.text = answer.text()
+            self._emit(record)
+
+    def _owe(self, due: float) -> None:
+        self._owed += self._window.holds(due)
+
+    def _settle(self, due: float) -> None:
+        """One less is owed. What follows from it, a next turn or session, is owed before this looks for the end."""
+        self._owed -= self._window.holds(due)
+        asyncio.get_running_loop().call_soon(self._check)
+
+    def _end(self) -> None:
+        self._past_end = True
+        self._mark_cpu(1)
+        self._check()
+
+    def _mark_cpu(self, which: int) -> None:
+        self._cpu[which] = time.process_time()
+
+    def _check(self) -> None:
+        """The run is over when no measured request is, nor may come."""
+        if self._past_end and not self._owed and not self._feeding:
+            self._stop()
+
+    def _stop(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self._over.done():
+            return
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._over.set_exception(error)
+        elif self._dry and not self._tasks and not self._waiting:
+            if not self._past_end:
+                self._mark_cpu(1)
+            self._stop()
+
+    async def _cancel(self) -> None:
+        self._alarm.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._client.close()
+

@@ -1,0 +1,283 @@
+"""The parent's side of a run: starts client processes, hands out sessions, gathers records."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from drut.bench.load.client import Target
+from drut.bench.load.record import Record
+from drut.bench.load.schedule import Schedule
+from drut.bench.load.wire import Beat, Broken, Done, Job, NoMore, Offer, Ready, Start, Window, from_worker, put
+from drut.bench.work import Session
+from drut.errors import DrutError, RequestError
+from drut.machine import usable_cpus
+
+LEAD_S = 0.2  # from the last preparation to the start
+READY_S = 60.0
+AHEAD = 64  # sessions made ahead for a worker, beside what its pipe holds
+RATE_EACH, SLOTS_EACH = 200.0, 128  # of one client process, so that it stays well below one CPU
+BATCH, BATCH_S = 512, 0.05  # sessions made at a time, off the event loop, and how long that may take
+
+
+class OpenLoop(msgspec.Struct, frozen=True):
+    """Sessions arrive by a schedule; None: when the workload's trace says (`Session.at_s`)."""
+
+    schedule: Schedule | None
+
+
+class ClosedLoop(msgspec.Struct, frozen=True):
+    """So many users, each beginning the next session when the last is over."""
+
+    concurrency: int
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise RequestError(f"the concurrency must be at least 1, not {self.concurrency}")
+
+
+class LoadPlan(msgspec.Struct, frozen=True):
+    """What is to be run, but for the sessions themselves."""
+
+    target: Target
+    window: Window
+    loop: OpenLoop | ClosedLoop
+    workers: int = 1
+
+
+class Progress(msgspec.Struct):
+    """How a run stands. Seconds are from its start."""
+
+    elapsed_s: float = 0.0
+    in_flight: int = 0
+    done: int = 0
+    failed: int = 0
+    pieces: int = 0
+
+
+class Load(msgspec.Struct):
+    """What came of a run. `window` ends early where the workload did. `cpu` is each client process's use of a CPU
+    within the window, from 0 to 1. `behind`: sessions of the window were not made in time to be handed out."""
+
+    records: list[Record]
+    window: Window
+    cpu: list[float]
+    behind: bool
+    started_at: float  # seconds of the Unix clock
+
+
+def workers_for(loop: OpenLoop | ClosedLoop) -> int:
+    """Client processes that such a load is likely to need, no more than there are CPUs."""
+    if isinstance(loop, ClosedLoop):
+        wanted = loop.concurrency / SLOTS_EACH
+    elif loop.schedule is not None:
+        wanted = max(loop.schedule.rate.start, loop.schedule.rate.end) / RATE_EACH
+    else:
+        wanted = 1.0
+    return max(1, min(math.ceil(wanted), len(usable_cpus())))
+
+
+class _Worker:
+    """A client process, and what it said."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
+        self.in_flight = self.pieces = self.failed = 0
+        self.records: list[Record] = []
+        self.done: Done | None = None
+
+    @classmethod
+    async def start(cls) -> _Worker:
+        return cls(await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "drut.bench.load.worker", stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, limit=1 << 20))
+
+    async def ready(self) -> None:
+        message = await from_worker(self.stdout)
+        if isinstance(message, Broken):
+            raise DrutError(message.why)
+        if not isinstance(message, Ready):
+            raise DrutError("a client process ended before it began")
+
+    async def listen(self) -> None:
+        """Until its last words."""
+        while (message := await from_worker(self.stdout)) is not None:
+            match message:
+                case Beat():
+                    self.records += message.records
+                    self.failed += sum(record.failure is not None for record in message.records)
+                    self.in_flight, self.pieces = message.in_flight, message.pieces
+                case Done():
+                    self.done = message
+                    return
+                case Broken():
+                    raise DrutError(message.why)
+        raise DrutError(f"a client process ended in mid-run, with code {await self.process.wait()}")
+
+    async def end(self) -> None:
+        """Ends it, if it has not come to its own end."""
+        if self.done is None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+        await self.process.wait()
+
+
+async def run_load(plan: LoadPlan, sessions: Iterator[Session],
+                   tell: Callable[[Progress], None] | None = None) -> Load:
+    """Runs it. `tell` hears of the progress about four times a second. Raises DrutError where the server cannot be
+    reached at the start, or a client process ends."""
+    workers: list[_Worker] = []
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for job in _jobs(plan):
+            workers.append(await _Worker.start())
+            put(workers[-1].stdin, job)
+        await _all_ready(workers)
+        feed = _Feed(plan, sessions, workers)
+        await feed.make_first()
+        start, started_at = time.monotonic() + LEAD_S, time.time() + LEAD_S
+        for worker in workers:
+            put(worker.stdin, Start(start))
+        tasks = [asyncio.create_task(feed.run())]
+        listening = [asyncio.create_task(worker.listen()) for worker in workers]
+        tasks += listening
+        while not all(task.done() for task in listening):
+            await asyncio.wait(tasks, timeout=0.25, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task.done():
+                    task.result()
+            if tell is not None:
+                tell(_progress(workers, time.monotonic() - start))
+    finally:
+        for task in tasks:
+            task.cancel()
+        for worker in workers:
+            await worker.end()
+    return _gather(plan, workers, feed, started_at)
+
+
+async def _all_ready(workers: list[_Worker]) -> None:
+    try:
+        async with asyncio.timeout(READY_S):
+            await asyncio.gather(*(worker.ready() for worker in workers))
+    except TimeoutError as error:
+        raise DrutError(f"the client processes were not ready within {READY_S:.0f} s") from error
+
+
+class _Feed:
+    """Makes sessions, gives each its time, and deals them out: in an open loop in turns, which is fair by the clock;
+    in a closed loop to whoever has room."""
+
+    def __init__(self, plan: LoadPlan, sessions: Iterator[Session], workers: list[_Worker]) -> None:
+        self._plan, self._workers, self._sessions = plan, workers, sessions
+        self._times = plan.loop.schedule.times() if isinstance(plan.loop, OpenLoop) and plan.loop.schedule else None
+        self._first: list[Offer] = []
+        self.exhausted = False
+        queues = len(workers) if isinstance(plan.loop, OpenLoop) else 1
+        self._queues: list[asyncio.Queue[Offer | None]] = [asyncio.Queue(AHEAD) for _ in range(queues)]
+        self.last_due: float | None = None  # of the last session offered
+        self.dry = False  # the workload ended
+
+    async def make_first(self) -> None:
+        """Makes those that are wanted at once before the clock starts. Raises what the workload raises."""
+        want = AHEAD * len(self._workers)
+        if isinstance(self._plan.loop, ClosedLoop):
+            want = max(want, 2 * self._plan.loop.concurrency)
+        self._first = await asyncio.to_thread(self._make, want)
+        if not self._first:
+            raise RequestError("the workload has no sessions")
+
+    async def run(self) -> None:
+        """Until the workload or the time for it is over."""
+        pipes = [asyncio.create_task(self._pipe(worker, self._queues[i % len(self._queues)]))
+                 for i, worker in enumerate(self._workers)]
+        try:
+            count, batch = 0, self._first
+            while batch:
+                for offer in batch:
+                    await self._queues[count % len(self._queues)].put(offer)
+                    self.last_due = offer.due
+                    count += 1
+                batch = await asyncio.to_thread(self._make, BATCH, BATCH_S)
+            for i in range(len(self._workers)):
+                await self._queues[i % len(self._queues)].put(None)
+            await asyncio.gather(*pipes)
+        finally:
+            for pipe in pipes:
+                pipe.cancel()
+
+    def _make(self, count: int, most_s: float = math.inf) -> list[Offer]:
+        """The next sessions, one at least; none where the workload or the run is over."""
+        offers: list[Offer] = []
+        window, until = self._plan.window, time.monotonic() + most_s
+        while len(offers) < count and not self.exhausted and not (offers and time.monotonic() > until):
+            session = next(self._sessions, None)
+            if session is None:
+                self.exhausted = self.dry = True
+                break
+            due = self._due(session)
+            if due is not None and due >= window.end + window.grace:
+                self.exhausted = True
+                break
+            offers.append(Offer(session, due))
+        return offers
+
+    def _due(self, session: Session) -> float | None:
+        if isinstance(self._plan.loop, ClosedLoop):
+            return None
+        if self._times is not None:
+            return next(self._times)
+        if session.at_s is None or not session.at_s >= 0:
+            raise RequestError(f"session {session.id} has no time of arrival, which a replay of a trace needs")
+        return session.at_s
+
+    async def _pipe(self, worker: _Worker, queue: asyncio.Queue[Offer | None]) -> None:
+        with suppress(ConnectionError):  # its end is heard of by `listen`
+            while (offer := await queue.get()) is not None:
+                put(worker.stdin, offer)
+                await worker.stdin.drain()
+            put(worker.stdin, NoMore())
+            await worker.stdin.drain()
+
+
+def _jobs(plan: LoadPlan) -> list[Job]:
+    """Each worker's part. The slots of a closed loop begin one after the other over the first half of the warm-up, so
+    that they do not all ask for a prompt at once again and again."""
+    n = plan.workers
+    if isinstance(plan.loop, OpenLoop):
+        return [Job(plan.target, plan.window)] * n
+    step = plan.window.begin / 2 / plan.loop.concurrency
+    staggers = [i * step for i in range(plan.loop.concurrency)]
+    return [Job(plan.target, plan.window, staggers[i::n]) for i in range(n)]
+
+
+def _progress(workers: list[_Worker], elapsed_s: float) -> Progress:
+    return Progress(elapsed_s, sum(w.in_flight for w in workers), sum(len(w.records) for w in workers),
+                    sum(w.failed for w in workers), sum(w.pieces for w in workers))
+
+
+def _gather(plan: LoadPlan, workers: list[_Worker], feed: _Feed, started_at: float) -> Load:
+    window = plan.window
+    last_words = [worker.done for worker in workers if worker.done is not None]
+    if isinstance(plan.loop, OpenLoop):
+        dry = math.nextafter(feed.last_due, math.inf) if feed.dry and feed.last_due is not None else math.inf
+    else:
+        dry = min((done.dry_s for done in last_words if done.dry_s is not None), default=math.inf)
+    end = max(min(window.end, dry), window.begin)
+    behind = not feed.exhausted and feed.last_due is not None and feed.last_due < window.end
+    ended = Window(window.begin, end, window.grace)
+    records = [record for worker in workers for record in worker.records]
+    for record in records:
+        record.counted = ended.holds(record.scheduled)
+    records.sort(key=lambda record: record.scheduled)
+    cpu = [done.cpu_s / ended.length if ended.length else 0.0 for done in last_words]
+    return Load(records, ended, cpu, behind, started_at)
+

@@ -1,0 +1,206 @@
+"""HTTP/1.1 for measuring: one read is one time stamp, taken before anything is parsed.
+
+An exchange is a request and what comes of it on one connection. A connection is used again where the server lets it
+live. One that the server closed while it lay idle may look alive: where it ends before the first byte of an answer,
+the request is sent once more, on a new connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from typing import cast
+
+import httptools
+
+from drut.bench.load.answer import Answer
+from drut.errors import DrutError
+
+MOST_HEAD = 64 << 10  # bytes of a response's head
+CONNECT_S = 10.0
+
+_now = time.monotonic
+
+
+class Connection(asyncio.Protocol):
+    """One connection and the exchange that is on it."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._loop = pool.loop
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: Answer | None = None
+        self._over: asyncio.Future[bool] | None = None  # True: a whole response; False: none at all
+        self._arrived = 0.0
+        self._got = False  # a byte since the request was sent
+        self._head = 0
+        self._in_body = False
+        self._framed = False
+        self._type = b""
+        self._queue_ms: bytes | None = None
+        self.closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def send(self, payload: bytes, answer: Answer) -> asyncio.Future[bool]:
+        """Sends a request. The future is True when the exchange is over, well or not (`answer.record` says), False
+        where the connection ended and not a byte had come."""
+        self._answer = answer
+        self._over = self._loop.create_future()
+        self._head, self._got, self._in_body = 0, False, False
+        answer.record.sent = _now()
+        self._transport.write(payload)
+        return self._over
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        self.closed = True
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._arrived = _now()
+        if self._answer is None:  # nobody asked
+            self.abort()
+            return
+        self._got = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(f"not HTTP/1.1: {error}")
+            return
+        if not self._in_body:
+            self._head += len(data)
+            if self._head > MOST_HEAD:
+                self._fail(f"the head of the answer is longer than {MOST_HEAD} bytes")
+
+    def eof_received(self) -> None:
+        return None  # the transport closes, and `connection_lost` comes
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._pool.forget(self)
+        answer = self._answer
+        if answer is None:
+            return
+        if not self._got:
+            self._finish(False)
+            return
+        if not self._in_body or (self._framed and not answer.complete):
+            answer.fail("cut", f"the connection ended inside the answer{f': {exc}' if exc else ''}")
+        elif answer.splitter is not None and not answer.complete:
+            answer.fail("cut", "the stream ended without finish_reason and [DONE]")
+        answer.end(_now())
+        self._finish(True)
+
+    # What the parser calls. An exception in one would be the parser's: none may leave.
+
+    def on_message_begin(self) -> None:
+        self._framed, self._type, self._queue_ms = False, b"", None
+        if self._answer is None:
+            self.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"content-type":
+            self._type = value
+        elif name in (b"content-length", b"transfer-encoding"):
+            self._framed = True
+        elif name == b"x-queue-time":
+            self._queue_ms = value
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._answer is not None and status >= 200:
+            self._in_body = True
+            self._answer.head(status, self._type, self._queue_ms)
+
+    def on_body(self, data: bytes) -> None:
+        if self._answer is not None and not self._answer.body(data, self._arrived):
+            self._give_up()
+
+    def on_message_complete(self) -> None:
+        if not self._in_body or self._answer is None:  # 100 Continue and its like
+            return
+        answer, alive = self._answer, self._parser.should_keep_alive()
+        if answer.splitter is not None and not answer.complete and answer.record.failure is None:
+            answer.fail("cut", "the stream ended without finish_reason and [DONE]")
+        answer.end(self._arrived)
+        self._finish(True)
+        if alive and not self.closed:
+            self._pool.take_back(self)
+        else:
+            self.abort()
+
+    def _fail(self, detail: str) -> None:
+        if self._answer is not None:
+            self._answer.fail("malformed", detail)
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """The answer is of no use any more, and with it what else may come on this connection."""
+        self._finish(True)
+        self.abort()
+
+    def _finish(self, answered: bool) -> None:
+        over, self._over, answer, self._answer = self._over, None, self._answer, None
+        if answer is not None:
+            answer.record.ended = _now() if answer.record.failure is not None else self._arrived
+        if over is not None and not over.done():
+            over.set_result(answered)
+
+
+class Pool:
+    """Connections to one server. The one that was used last is used next."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._name, self._host, self._port, self._tls = host, host, port, tls
+        self._idle: list[Connection] = []
+
+    async def resolve(self) -> None:
+        """Finds the address that answers and keeps it, with a connection. Raises DrutError where none does."""
+        last: Exception | None = None
+        try:
+            found = await self.loop.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise DrutError(f"cannot find the host {self._name}: {error.strerror or error}") from error
+        for *_, address in found:
+            self._host = str(address[0])
+            try:
+                self._idle.append(await self.connect())
+                return
+            except (OSError, TimeoutError) as error:
+                last = error
+        why = "no answer in time" if isinstance(last, TimeoutError) else str(last)
+        raise DrutError(f"cannot connect to {self._name}:{self._port}: {why}")
+
+    def reuse(self) -> Connection | None:
+        """An idle connection, if there is one."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+        return None
+
+    async def connect(self) -> Connection:
+        """A new connection. Raises OSError or TimeoutError."""
+        async with asyncio.timeout(CONNECT_S):
+            _, connection = await self.loop.create_connection(
+                lambda: Connection(self), self._host, self._port, ssl=self._tls,
+                server_hostname=self._name if self._tls else None)
+            return connection
+
+    def take_back(self, connection: Connection) -> None:
+        self._idle.append(connection)
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close(self) -> None:
+        for connection in list(self._idle):
+            connection.abort()
+        self._idle.clear()

@@ -1,0 +1,110 @@
+"""When sessions arrive in an open loop: absolute times, drawn beforehand from a seed.
+
+An arrival process of unit rate is laid over a rate that may change: the k-th arrival comes when the integral of the
+rate reaches the k-th time of the unit process. Stochastic processes start in equilibrium: their first gap is what is
+left of a gap that began before time 0. So the expected number of arrivals in any stretch is the integral of the rate
+over it, exactly; a process that started with a whole gap would miss by (cv^2 - 1) / 2 arrivals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from drut.errors import RequestError
+
+Arrivals = Literal["constant", "poisson", "gamma"]
+Floats = npt.NDArray[np.float64]
+_DRAWN = 1024  # gaps at a time
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Sessions per second: `start` until `ramp_from_s`, then straight to `end` at `ramp_to_s`, then `end`."""
+
+    start: float
+    end: float
+    ramp_from_s: float = 0.0
+    ramp_to_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, rate in (("rate", self.start), ("ramp's last rate", self.end)):
+            if not (math.isfinite(rate) and rate > 0):
+                raise RequestError(f"the {name} must be a positive number of sessions per second, not {rate}")
+        if not 0 <= self.ramp_from_s <= self.ramp_to_s:
+            raise RequestError("a ramp must not end before it begins")
+
+    @classmethod
+    def steady(cls, rate: float) -> Rate:
+        """The same rate at all times."""
+        return cls(rate, rate)
+
+    def expected(self, t: float) -> float:
+        """The integral of the rate over [0, t]: sessions expected until `t` seconds."""
+        in_ramp = min(max(t - self.ramp_from_s, 0.0), self.ramp_to_s - self.ramp_from_s)
+        return (self.start * min(t, self.ramp_from_s) + in_ramp * (self.start + self._at(in_ramp)) / 2
+                + self.end * max(t - self.ramp_to_s, 0.0))
+
+    def when(self, count: float) -> float:
+        """The inverse of `expected`: seconds at which so many sessions are expected to have come."""
+        before, within = self.start * self.ramp_from_s, self.expected(self.ramp_to_s)
+        if count <= before:
+            return count / self.start
+        if count >= within:
+            return self.ramp_to_s + (count - within) / self.end
+        slope = (self.end - self.start) / (self.ramp_to_s - self.ramp_from_s)
+        more = count - before  # = start * x + slope / 2 * x^2, solved without cancellation
+        return self.ramp_from_s + 2 * more / (self.start + math.sqrt(self.start**2 + 2 * slope * more))
+
+    def _at(self, in_ramp: float) -> float:
+        length = self.ramp_to_s - self.ramp_from_s
+        return self.start + (self.end - self.start) * in_ramp / length if length else self.start
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """An arrival process over a rate. `cv` is the coefficient of variation of gamma gaps: 1 is Poisson, more is
+    burstier; vLLM's `burstiness` is 1 / cv^2."""
+
+    rate: Rate
+    arrivals: Arrivals = "poisson"
+    cv: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.cv) and self.cv > 0):
+            raise RequestError(f"the coefficient of variation must be a positive number, not {self.cv}")
+
+    def times(self) -> Iterator[float]:
+        """Seconds from the start of the run at which a session arrives, ascending, without end."""
+        for count in self._unit_times():
+            yield self.rate.when(count)
+
+    def until(self, end_s: float) -> list[float]:
+        """All times before `end_s`."""
+        result = []
+        for t in self.times():
+            if t >= end_s:
+                break
+            result.append(t)
+        return result
+
+    def _unit_times(self) -> Iterator[float]:
+        """Arrivals of the process at rate 1."""
+        if self.arrivals == "constant":
+            count = 0
+            while True:
+                yield float(count)
+                count += 1
+        rng = np.random.default_rng(self.seed)
+        shape = 1.0 if self.arrivals == "poisson" else self.cv**-2
+        # What is left of a gap met at random: a uniform part of one drawn by length.
+        at = rng.gamma(shape + 1.0, 1.0 / shape) * rng.random()
+        yield at
+        while True:
+            for gap in rng.gamma(shape, 1.0 / shape, _DRAWN):
+                at += float(gap)
+                yield at

@@ -1,0 +1,129 @@
+"""A client process: `python -m drut.bench.load.worker`, frames on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from drut.bench.load.client import Client
+from drut.bench.load.driver import Driver
+from drut.bench.load.record import Record
+from drut.bench.load.wire import Beat, Broken, Done, Job, NoMore, Offer, Ready, Start, put, to_worker
+from drut.errors import DrutError
+
+BEAT_S = 0.25
+READ_BYTES, PIPE_BYTES = 1 << 14, 1 << 18  # sessions that lie ahead; a single one may be longer
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Runs it on uvloop where that is installed, else on asyncio's own loop."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+async def work() -> None:
+    """Takes a job, the start and sessions; gives beats with records, and the last words."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=READ_BYTES)
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # a parent that gets the CPU late must not hold up the load
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    writer, closed = await loop.connect_write_pipe(_Closed, os.fdopen(os.dup(1), "wb"))
+    writer.set_write_buffer_limits(high=1 << 30)  # records wait for a slow parent, requests do not
+    try:
+        await _serve(reader, lambda message: put(writer, message))
+    except DrutError as error:
+        put(writer, Broken(str(error)))
+    writer.close()
+    await closed.when  # what is buffered would else be lost
+
+
+class _Closed(asyncio.BaseProtocol):
+    """Tells when a pipe is closed, all written."""
+
+    def __init__(self) -> None:
+        self.when: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.when.set_result(None)
+
+
+async def _serve(reader: asyncio.StreamReader, say: Callable[[Any], None]) -> None:
+    job = await to_worker(reader)
+    if not isinstance(job, Job):
+        raise DrutError("a client process was started without a job")
+    client = Client(job.target)
+    await client.prepare()
+    records: list[Record] = []
+    driver = Driver(client, job.window, records.append)
+    say(Ready())
+    start = await to_worker(reader)
+    if not isinstance(start, Start):
+        raise DrutError("a client process was given no start")
+
+    def beat() -> None:
+        in_flight, pieces = driver.now_in_flight()
+        say(Beat(records.copy(), in_flight, driver.pieces + pieces))
+        records.clear()
+
+    async def beats() -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            beat()
+
+    beating = asyncio.create_task(beats())
+    try:
+        await driver.run(start.at, _Offers(reader), job.stagger)
+    finally:
+        beating.cancel()
+        beat()
+    say(Done(driver.cpu_s, driver.dry_s))
+
+
+class _Offers:
+    """The sessions that the parent hands out, to one asker at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._lock = asyncio.Lock()
+        self._over = False
+
+    async def __call__(self) -> Offer | None:
+        async with self._lock:
+            if self._over:
+                return None
+            message = await to_worker(self._reader)
+            if isinstance(message, Offer):
+                return message
+            if not isinstance(message, NoMore):
+                raise DrutError("the parent of a client process is gone")
+            self._over = True
+            return None
+
+
+def main() -> None:
+    """Room for as many connections as the system grants, and few pauses of the garbage collector."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to hear, which ends this process
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)  # cycles are left by closed connections alone
+    run_loop(work())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Quantities over the time of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drut.bench.load.record import Record
+from drut.bench.load.wire import Window
+from drut.bench.metrics.distribution import Floats
+from drut.bench.metrics.request import Timing
+from drut.bench.metrics.tokens import carried, told_tokens
+
+
+class Concurrency:
+    """How many requests were in flight, from sent to ended, as a step function of time."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        sent = np.sort([r.sent for r in records if r.sent is not None])
+        ended = np.sort([np.inf if r.ended is None else r.ended for r in records if r.sent is not None])
+        self._sent, self._ended = sent, ended
+
+    def at(self, times: Floats) -> Floats:
+        """Right after each of `times`."""
+        return (np.searchsorted(self._sent, times, "right") - np.searchsorted(self._ended, times, "right")).astype(
+            np.float64)
+
+    def area(self, edges: Floats) -> Floats:
+        """Request-seconds in each stretch between two successive `edges`."""
+        return np.diff(_ramps(self._sent, edges) - _ramps(self._ended[np.isfinite(self._ended)], edges))
+
+    def most(self, begin: float, end: float) -> int:
+        """The most at any time in [begin, end)."""
+        moments = np.append(self._sent[(self._sent >= begin) & (self._sent < end)], begin)
+        return int(self.at(moments).max())
+
+
+def _ramps(starts: Floats, times: Floats) -> Floats:
+    """The sum over starts of max(0, t - start), at each of `times`."""
+    before = np.searchsorted(starts, times)
+    return before * times - np.concatenate(([0.0], np.cumsum(starts)))[before]
+
+
+class Arrivals:
+    """Output tokens of all requests, measured or not, failed or not, and when each arrived.
+
+    Where the number of an answer's tokens is unknown (it was cut, or not over), it is estimated by the run's mean of
+    characters per token.
+    """
+
+    def __init__(self, records: Sequence[Record], timings: Sequence[Timing]) -> None:
+        known = [(sum(r.chars), t.tokens) for r, t in zip(records, timings, strict=True) if t.tokens is not None]
+        chars, tokens = (sum(column) for column in zip(*known, strict=True)) if known else (0, 0)
+        per_char = tokens / chars if chars else None
+        times: list[Floats] = [np.zeros(0)]
+        parts: list[Floats] = [np.zeros(0)]
+        self.unknown = 0  # answers whose tokens could not be told at all
+        for record, timing in zip(records, timings, strict=True):
+            if not record.arrivals:
+                continue
+            if timing.tokens is not None:
+                weights = carried(record, timing.tokens).astype(np.float64)
+            elif (told := told_tokens(record)) is not None:
+                weights = np.asarray(told, np.float64)
+            elif per_char is not None:
+                weights = np.asarray(record.chars) * per_char
+            else:
+                self.unknown += 1
+                continue
+            times.append(np.asarray(record.arrivals))
+            parts.append(weights)
+        self.times, self.tokens = np.concatenate(times), np.concatenate(parts)
+
+    def within(self, edges: Floats) -> Floats:
+        """Tokens in each stretch [edge, next edge)."""
+        return np.histogram(self.times, _half_open(edges), weights=self.tokens)[0]
+
+
+def _half_open(edges: Floats) -> Floats:
+    """The same stretches for np.histogram, whose last one would take its end in."""
+    return np.append(edges[:-1], np.nextafter(edges[-1], -np.inf))
+
+
+def seconds_of(window: Window, step: float = 1.0) -> Floats:
+    """The edges of the whole steps of the window, its last part left out."""
+    return np.asarray(window.begin + step * np.arange(int(window.length / step + 1e-9) + 1), np.float64)

@@ -1,0 +1,154 @@
+"""All records of a run to one summary. docs/metrics.md has the definitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from drut.bench.load.record import Record
+from drut.bench.load.wire import Window
+from drut.bench.metrics.distribution import Distribution, Floats
+from drut.bench.metrics.request import Slo, Timing
+from drut.bench.metrics.series import Arrivals, Concurrency
+
+INF = float("inf")
+
+
+class Errors(msgspec.Struct, frozen=True):
+    """Measured requests that failed, of those offered."""
+
+    offered: int
+    failed: int
+    rate: float | None
+    kinds: dict[str, int]
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """Of the requests scheduled within the window; the rates are of what happened within it. Times in milliseconds."""
+
+    window_s: float
+    requests: int
+    ttft_ms: Distribution
+    ttft_sent_ms: Distribution
+    itl_ms: Distribution
+    tpot_ms: Distribution
+    e2e_ms: Distribution
+    queue_ms: Distribution
+    output_tokens_per_s: float | None
+    input_tokens_per_s: float | None
+    requests_per_s: float
+    goodput_per_s: float | None
+    good_share: float | None
+    errors: Errors
+    cached_tokens: int | None
+    cached_share: float | None
+    concurrency_mean: float
+    concurrency_max: int
+    lag_ms: Distribution
+    connect_ms: Distribution
+
+
+def summarize(records: Sequence[Record], timings: Sequence[Timing], window: Window, slo: Slo | None) -> Summary:
+    """`timings` belong to the records, in their order. The window must have a length."""
+    counted = [(r, t) for r, t in zip(records, timings, strict=True) if r.counted]
+    own = [r for r, _ in counted]
+    edges = np.array([window.begin, window.end])
+    flights = Concurrency(records)
+    good = sum(slo.good(t) for _, t in counted) if slo is not None else None
+    cached, inputs = _cached(own)
+    return Summary(
+        window_s=window.length,
+        requests=len(own),
+        ttft_ms=_waits(counted, lambda t: t.ttft),
+        ttft_sent_ms=_waits(counted, lambda t: t.ttft_sent),
+        itl_ms=_itl(counted),
+        tpot_ms=_waits(counted, lambda t: t.tpot),
+        e2e_ms=_waits(counted, lambda t: t.e2e),
+        queue_ms=Distribution.of([r.queue_s for r in own if r.queue_s is not None], scale=1e3),
+        output_tokens_per_s=_output_rate(records, timings, window),
+        input_tokens_per_s=_input_rate(records, window),
+        requests_per_s=sum(_ended_in(r, window) for r in records) / window.length,
+        goodput_per_s=None if good is None else good / window.length,
+        good_share=None if good is None or not own else good / len(own),
+        errors=_errors(own),
+        cached_tokens=cached,
+        cached_share=cached / inputs if cached is not None and inputs else None,
+        concurrency_mean=float(flights.area(edges)[0]) / window.length,
+        concurrency_max=flights.most(window.begin, window.end),
+        lag_ms=Distribution.of([lag(r) for r in own if r.sent is not None], scale=1e3),
+        connect_ms=Distribution.of([r.connect_s for r in own if r.connect_s > 0], scale=1e3),
+    )
+
+
+def lag(record: Record) -> float:
+    """Seconds by which the client itself was late: from scheduled to sent, without the wait for a new connection."""
+    assert record.sent is not None
+    return record.sent - record.scheduled - record.connect_s
+
+
+def samples(counted: Sequence[tuple[Record, Timing]], of: Callable[[Timing], float | None]) -> tuple[Floats, int]:
+    """A figure of all requests, infinite for those that failed; and how many are well and do not have it.
+
+    Where no request has it though some are well, it does not exist in this run, for the failed ones neither.
+    """
+    values = [of(t) for _, t in counted if t.ok]
+    have = [v for v in values if v is not None]
+    failed = sum(not t.ok for _, t in counted)
+    if values and not have:
+        return np.zeros(0), len(values)
+    return np.array([*have, *[INF] * failed]), len(values) - len(have)
+
+
+def itl_samples(counted: Sequence[tuple[Record, Timing]]) -> tuple[Floats, int]:
+    """The gaps before all tokens but the first ones, of all requests. One that failed has a gap that never ended."""
+    gaps = [t.itl for _, t in counted if t.ok and t.tpot is not None]
+    well, failed = sum(t.ok for _, t in counted), sum(not t.ok for _, t in counted)
+    if well and not gaps:
+        return np.zeros(0), well
+    return np.concatenate((*gaps, np.full(failed, INF))), well - len(gaps)
+
+
+def _waits(counted: Sequence[tuple[Record, Timing]], of: Callable[[Timing], float | None]) -> Distribution:
+    return Distribution.of(*samples(counted, of), scale=1e3)
+
+
+def _itl(counted: Sequence[tuple[Record, Timing]]) -> Distribution:
+    return Distribution.of(*itl_samples(counted), scale=1e3)
+
+
+def _output_rate(records: Sequence[Record], timings: Sequence[Timing], window: Window) -> float | None:
+    arrivals = Arrivals(records, timings)
+    if arrivals.unknown:
+        return None
+    return float(arrivals.within(np.array([window.begin, window.end]))[0]) / window.length
+
+
+def _input_rate(records: Sequence[Record], window: Window) -> float | None:
+    read = [input_tokens(r) for r in records if r.arrivals and window.holds(r.arrivals[0])]
+    known = [n for n in read if n is not None]
+    return None if len(known) < len(read) else sum(known) / window.length
+
+
+def input_tokens(record: Record) -> int | None:
+    """The server's word, else the workload's."""
+    return record.input_tokens if record.input_tokens is not None else record.expected_input_tokens
+
+
+def _cached(records: Sequence[Record]) -> tuple[int | None, int]:
+    """Tokens found in the server's prefix cache, None where it never says; and prompt tokens of those who say."""
+    told = [(r.cached_tokens, r.input_tokens or 0) for r in records if r.cached_tokens is not None]
+    return (sum(c for c, _ in told) if told else None), sum(n for _, n in told)
+
+
+def _ended_in(record: Record, window: Window) -> bool:
+    return record.failure is None and record.ended is not None and window.holds(record.ended)
+
+
+def _errors(records: Sequence[Record]) -> Errors:
+    kinds = Counter(r.failure for r in records if r.failure is not None)
+    failed = kinds.total()
+    return Errors(len(records), failed, failed / len(records) if records else None,
+                  {str(kind): count for kind, count in sorted(kinds.items())})

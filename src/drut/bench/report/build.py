@@ -1,0 +1,76 @@
+"""From what a run left to its result."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drut import __version__
+from drut.bench.cost import Price, Usage, cost
+from drut.bench.load.fleet import Load
+from drut.bench.metrics.request import Slo, timing
+from drut.bench.metrics.series import Arrivals, Concurrency, seconds_of
+from drut.bench.metrics.summary import Summary, samples, summarize
+from drut.bench.metrics.tokens import CountTokens
+from drut.bench.report.schema import SCHEMA, Client, Result, Series, requests
+from drut.bench.report.validity import validity
+from drut.bench.stats.bootstrap import intervals
+from drut.bench.stats.samples import Claim, claims
+from drut.bench.stats.steady import steady
+from drut.bench.watch import Watched
+from drut.errors import DrutError
+from drut.machine import cpu_model, usable_cpus
+
+
+class Billing(NamedTuple):
+    """A price, and the share of the busy time that prompts are charged with; None: not known."""
+
+    price: Price
+    input_busy_share: float | None = None
+
+
+def build(load: Load, settings: dict[str, Any], *, wanted_s: float, slo: Slo | None, most_errors: float,
+          count: CountTokens | None = None, arrivals: bool = True, watched: Watched | None = None,
+          billing: Billing | None = None) -> Result:
+    """`wanted_s` seconds were to be measured. `count` is the target's tokenizer, for servers that give no usage."""
+    if not load.window.length:
+        raise DrutError("the workload ended before the warm-up did: nothing was measured")
+    records, window = load.records, load.window
+    timings = [timing(record, count) for record in records]
+    summary = summarize(records, timings, window, slo)
+    edges = seconds_of(window)
+    tokens, flights = Arrivals(records, timings).within(edges), Concurrency(records).area(edges)
+    counted = [(r, t) for r, t in zip(records, timings, strict=True) if r.counted]
+    told: dict[str, list[Claim]] = {}
+    for name in ("ttft", "tpot", "e2e"):
+        values, _ = samples(counted, lambda t, name=name: getattr(t, name))  # type: ignore[misc]
+        if len(values):
+            told[f"{name}_ms"] = claims(np.sort(values) * 1e3)
+    return Result(
+        schema=SCHEMA, settings=settings, environment=environment(load.started_at),
+        validity=validity(summary, load, wanted_s, most_errors), steady=steady(tokens, flights), summary=summary,
+        claims=told, intervals=intervals(records, timings, window, slo),
+        series=Series(window.begin, [round(float(x), 2) for x in tokens], [round(float(x), 3) for x in flights]),
+        client=Client(len(load.cpu), [round(use, 4) for use in load.cpu]),
+        requests=requests(records, timings, slo, arrivals), watched=watched,
+        cost=None if billing is None else cost(billing.price, _usage(summary, billing.input_busy_share)))
+
+
+def _usage(summary: Summary, input_busy_share: float | None) -> Usage:
+    """What was served within the window. Tokens that nobody told are none, and have no price."""
+    seconds = summary.window_s
+    inputs, outputs = (round((rate or 0.0) * seconds) for rate in (summary.input_tokens_per_s,
+                                                                    summary.output_tokens_per_s))
+    return Usage(seconds, round(summary.requests_per_s * seconds), inputs,
+                 round(inputs * (summary.cached_share or 0.0)), outputs, input_busy_share)
+
+
+def environment(started_at: float) -> dict[str, Any]:
+    """Of the machine that made the load; `started_at` in seconds of the Unix clock."""
+    return {"drut": __version__, "python": platform.python_version(), "system": platform.platform(), "cpu": cpu_model(),
+            "cpus": len(usable_cpus()), "event_loop": "uvloop" if find_spec("uvloop") else "asyncio",
+            "started": datetime.fromtimestamp(started_at, UTC).isoformat(timespec="seconds")}

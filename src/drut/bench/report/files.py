@@ -1,0 +1,76 @@
+"""Writes a result: result.json, requests.csv, summary.md."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from drut.bench.report.markdown import markdown
+from drut.bench.report.schema import SCHEMA, Request, Result
+from drut.errors import DrutError, RequestError
+
+_NOT_IN_CSV = ("arrivals_ms", "arrival_chars", "arrival_told")
+
+
+def make_folder(folder: Path) -> None:
+    """Before a run, so that it is not lost for want of a place. Raises RequestError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"--out: cannot make the folder {folder}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise RequestError(f"--out: no files may be made in {folder}")
+
+
+def write(result: Result, folder: Path) -> None:
+    """All files; each takes its name only when it is whole. Raises DrutError."""
+    data = msgspec.json.encode(result)
+
+    def json_file(file: TextIO) -> None:
+        file.write(data.decode())
+
+    _write(folder / "result.json", json_file)
+    _write(folder / "requests.csv", lambda file: _csv(result, file))
+    _write(folder / "summary.md", lambda file: print(markdown(result), file=file))
+
+
+def read(path: Path) -> Result:
+    """A result.json. Raises DrutError where it is missing, damaged or of another schema."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DrutError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        schema = msgspec.json.decode(data, type=_Schema).schema
+        if schema != SCHEMA:
+            raise DrutError(f"{path} is of the schema {schema!r}, not {SCHEMA!r}")
+        return msgspec.json.decode(data, type=Result)
+    except msgspec.DecodeError as error:
+        raise DrutError(f"{path} is not a result: {error}") from error
+
+
+class _Schema(msgspec.Struct):
+    schema: str
+
+
+def _csv(result: Result, file: TextIO) -> None:
+    names = [name for name in Request.__struct_fields__ if name not in _NOT_IN_CSV]
+    rows = csv.writer(file)
+    rows.writerow(names)
+    for request in result.requests:
+        rows.writerow(["" if (value := getattr(request, name)) is None else value for name in names])
+
+
+def _write(path: Path, fill: Callable[[TextIO], None]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            fill(file)
+        partial.replace(path)
+    except OSError as error:
+        raise DrutError(f"cannot write {path}: {error.strerror}") from error

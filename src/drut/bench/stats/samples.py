@@ -1,0 +1,79 @@
+"""How many requests a claim about a percentile needs, by the binomial distribution."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+
+from drut.bench.metrics.distribution import PERCENTS, Figure, Floats, figure
+
+MISSES = (0, 1, 2, 5, 10)
+CONFIDENCE = 0.95
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Of a percentile. `n` samples are there and `needed` are the least; `at_most_ms` is what the percentile does not
+    exceed, at 95 % confidence, None where there are too few samples to say."""
+
+    percent: int
+    n: int
+    needed: int
+    at_most_ms: Figure
+
+    @property
+    def may(self) -> bool:
+        """Whether the run can claim anything about this percentile."""
+        return self.n >= self.needed
+
+
+def least_samples(percent: int, misses: int = 0, confidence: float = CONFIDENCE) -> int:
+    """Samples needed to claim "the percentile is within the limit" when so many of them miss it.
+
+    If more than 1 - p of all requests missed the limit, then so few misses among n would have a probability below
+    1 - confidence. Requests are taken as independent; in a queue they are not quite, so this is the least.
+    """
+    q = 1 - percent / 100
+    low, high = misses, misses + 1
+    while _at_most(misses, high, q) > 1 - confidence:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _at_most(misses, middle, q) > 1 - confidence else (low, middle)
+    return high
+
+
+def sample_table(confidence: float = CONFIDENCE) -> dict[int, list[int]]:
+    """`least_samples` of each reported percentile for each of MISSES."""
+    return {percent: [least_samples(percent, misses, confidence) for misses in MISSES] for percent in PERCENTS}
+
+
+def claims(ascending_ms: Floats) -> list[Claim]:
+    """Of sorted samples, for each reported percentile."""
+    n = len(ascending_ms)
+    result = []
+    for percent in PERCENTS:
+        needed = least_samples(percent)
+        bound = float(ascending_ms[n - 1 - _misses_allowed(percent, n)]) if n >= needed else None
+        result.append(Claim(percent, n, needed, figure(bound)))
+    return result
+
+
+def _misses_allowed(percent: int, n: int) -> int:
+    """The most of n samples that may lie above a bound of the percentile."""
+    low, high = 0, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _at_most(middle, n, 1 - percent / 100) <= 1 - CONFIDENCE else (low, middle)
+    return low
+
+
+def _at_most(k: int, n: int, q: float) -> float:
+    """P(X <= k) of a binomial distribution of n draws with probability q, by logarithms, since terms underflow."""
+    if k >= n:
+        return 1.0
+    i = np.arange(1, k + 1)
+    steps = np.log(n - i + 1) - np.log(i) + math.log(q) - math.log1p(-q)
+    logs = n * math.log1p(-q) + np.concatenate(([0.0], np.cumsum(steps)))
+    return float(np.exp(logs).sum())

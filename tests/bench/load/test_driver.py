@@ -1,0 +1,209 @@
+"""Open and closed loops in one process: who is sent when, what is measured, how a run ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from drut.bench.load.client import Client, Target
+from drut.bench.load.driver import Driver
+from drut.bench.load.record import Record
+from drut.bench.load.wire import Offer, Window
+from drut.bench.work import Session, Turn
+from tests.bench.scripted import Handler, Request, ScriptedServer, tokens
+
+
+def hello(i: int, **more: Any) -> Session:
+    return Session(str(i), [Turn(messages=[{"role": "user", "content": "hello"}], max_tokens=3, **more)])
+
+
+def driven(handler: Handler, window: Window, offers: Iterator[Offer],
+           stagger: list[float] | None = None) -> tuple[list[Record], Driver]:
+    """All records, times from the start."""
+    records: list[Record] = []
+
+    async def main(url: str) -> Driver:
+        client = Client(Target(url, "m"))
+        await client.prepare()
+        driver = Driver(client, window, records.append)
+        start = time.monotonic() + 0.02
+
+        async def following() -> Offer | None:
+            return next(offers, None)
+
+        await driver.run(start, following, stagger)
+        return driver
+
+    with ScriptedServer(handler) as server:
+        driver = asyncio.run(main(server.url))
+    records.sort(key=lambda record: record.scheduled)
+    return records, driver
+
+
+def by_the_clock(gap: float, count: int | None = None) -> Iterator[Offer]:
+    numbers = itertools.count() if count is None else range(count)
+    return (Offer(hello(i), i * gap) for i in numbers)
+
+
+def one_at_a_time(service_s: float) -> Handler:
+    """A queue with one server."""
+    lock = asyncio.Lock()
+
+    async def handler(request: Request) -> None:
+        async with lock:
+            await tokens(3, service_s)(request)
+
+    return handler
+
+
+def test_an_open_loop_waits_for_no_answer() -> None:
+    """The server answers none before it has all fifty: a client with a gate of any width below would wait for ever."""
+    all_here = asyncio.Event()
+    here = 0
+
+    async def handler(request: Request) -> None:
+        nonlocal here
+        here += 1
+        if here == 50:
+            all_here.set()
+        await all_here.wait()
+        await tokens(3)(request)
+
+    records, _ = driven(handler, Window(0.0, 0.5, 60.0), by_the_clock(0.01))
+    measured = [r for r in records if r.counted]
+    assert [r.scheduled for r in measured] == [i * 0.01 for i in range(50)]
+    assert {r.failure for r in measured} == {None}
+    assert all(r.sent is not None and r.sent >= r.scheduled for r in measured)
+
+
+def test_what_is_not_over_when_the_grace_has_passed_has_failed() -> None:
+    records, _ = driven(one_at_a_time(60.0), Window(0.0, 0.2, 0.3), by_the_clock(0.05))
+    measured = [r for r in records if r.counted]
+    assert [r.failure for r in measured] == ["unfinished"] * 4
+    assert all(r.ended is not None and r.ended >= 0.5 for r in measured)
+
+
+@pytest.mark.parametrize("end", [0.2, 0.20000001, 0.2000001])
+def test_the_last_moment_of_the_window_is_measured_too(end: float) -> None:
+    """A request that is due just before the end has hardly begun when the end comes."""
+    dues = [0.1, 0.2, 0.3, 0.4, 0.5]
+    records, _ = driven(tokens(2, 0.05), Window(0.0, end, 30.0), (Offer(hello(i), t) for i, t in enumerate(dues)))
+    assert [r.failure for r in records if r.counted] == [None] * sum(t < end for t in dues)
+
+
+def test_a_turn_that_follows_within_the_window_is_measured_too() -> None:
+    """The first answer of each of many sessions ends near the window's end, and its next turn is due at once."""
+    turns = [Turn(messages=[{"role": "user", "content": "a"}], max_tokens=2)] * 2
+    offers = (Offer(Session(str(i), turns), 0.01 * i) for i in itertools.count())
+    records, _ = driven(tokens(2, 0.02), Window(0.0, 0.3, 30.0), offers)
+    assert {r.failure for r in records if r.counted} == {None}
+    firsts = [r for r in records if r.turn == 0 and r.ended is not None and r.ended < 0.3]
+    assert {r.session for r in firsts} <= {r.session for r in records if r.turn == 1}
+
+
+def test_past_capacity_the_wait_is_in_the_figures() -> None:
+    """50 requests a second at a server of 25: the last measured one waits for half the time that the load lasted.
+    A client that waits for answers, or counts from sending after a gate, would report the 40 ms of service."""
+    records, _ = driven(one_at_a_time(0.04), Window(0.2, 1.0, 60.0), by_the_clock(0.02))
+    measured = [r for r in records if r.counted]
+    assert {r.failure for r in measured} == {None}
+    waits = [r.arrivals[0] - r.scheduled for r in measured]
+    assert len(waits) == 40
+    # Before the last one 49 others are served: 2 s of service, less the 0.98 s for which it comes later.
+    assert waits[-1] > 50 * 0.04 - 0.98 - 0.001
+    assert waits[0] > 11 * 0.04 - 0.2 - 0.001
+
+
+def test_the_load_goes_on_until_the_last_measured_request_is_over() -> None:
+    """Else the last ones would meet an emptying server."""
+    records, _ = driven(tokens(3, 0.3), Window(0.1, 0.5, 5.0), by_the_clock(0.05))
+    measured = [r for r in records if r.counted]
+    assert [r.scheduled for r in measured] == [i * 0.05 for i in range(2, 10)]
+    assert {r.failure for r in measured} == {None}
+    over = max(r.ended for r in measured)
+    after = [r.scheduled for r in records if r.scheduled >= 0.5]
+    assert after == [i * 0.05 for i in range(10, 10 + len(after))]
+    assert over - 0.15 < after[-1] <= over  # it goes on at its rate till then, and no longer
+
+
+def test_a_closed_loop_hands_its_slots_over_without_a_gap() -> None:
+    """The first burst of C prompts is in the warm-up, and slots neither drain nor start anew at the window."""
+    offers = (Offer(hello(i)) for i in itertools.count())
+    staggers = [0.02 * i for i in range(5)]
+    records, _ = driven(tokens(3, 0.05), Window(0.4, 1.2, 30.0), offers, staggers)
+    assert all(r.counted == (0.4 <= r.scheduled < 1.2) for r in records)
+    assert {r.failure for r in records if r.counted} <= {None}
+    starts = sorted(r.scheduled for r in records)
+    assert set(staggers) <= set(starts)
+    # Every other request begins at the very moment at which one before it ends.
+    assert set(starts) - set(staggers) <= {r.ended for r in records}
+    across = [r for r in records if r.scheduled < 0.4 <= (r.ended or 99.0)]
+    assert len(across) == 5  # every slot is busy over the window's start
+    assert not any(r.counted for r in across)
+
+
+def test_turns_come_in_order_with_a_growing_prefix() -> None:
+    turns = [Turn(messages=[{"role": "user", "content": c}], max_tokens=2, think_s=0.1) for c in "abc"]
+    replies = [[{"role": "assistant", "content": "A"}, {"role": "tool", "content": "T"}],
+               [{"role": "assistant", "content": "B"}]]
+    seen: dict[str, list[Any]] = {"own": [], "given": []}
+
+    async def handler(request: Request) -> None:
+        seen[request.body["user"]].append(request.body["messages"])
+        await tokens(2, 0.02)(request)
+
+    def session(name: str, given: list[Any] | None) -> Session:
+        return Session(name, [Turn(t.messages, max_tokens=2, think_s=t.think_s, body={"user": name}) for t in turns],
+                       given)
+
+    offers = iter([Offer(session("own", None), 0.0), Offer(session("given", replies), 0.05)])
+    records, _ = driven(handler, Window(0.0, 5.0, 5.0), offers)
+    said = {"role": "assistant", "content": "t0 t1 "}
+    user = [{"role": "user", "content": c} for c in "abc"]
+    assert seen["own"] == [[user[0]], [user[0], said, user[1]], [user[0], said, user[1], said, user[2]]]
+    assert seen["given"] == [[user[0]], [user[0], *replies[0], user[1]],
+                             [user[0], *replies[0], user[1], *replies[1], user[2]]]
+    own = [r for r in records if r.session == "own"]
+    assert [r.turn for r in own] == [0, 1, 2]
+    for before, after in itertools.pairwise(own):
+        assert before.ended is not None
+        assert after.scheduled == pytest.approx(before.ended + 0.1)
+
+
+def test_a_failed_turn_ends_its_session() -> None:
+    async def handler(request: Request) -> None:
+        await request.json({"error": "no"}, 500)
+
+    session = Session("s", [Turn(messages=[{"role": "user", "content": "a"}])] * 3)
+    records, _ = driven(handler, Window(0.0, 1.0, 1.0), iter([Offer(session, 0.0)]))
+    assert [(r.turn, r.failure) for r in records] == [(0, "http")]
+
+
+def test_a_workload_that_ends_ends_the_run() -> None:
+    start = time.monotonic()
+    records, driver = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), by_the_clock(0.02, 10))
+    assert len(records) == 10
+    records, driver = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), (Offer(hello(i)) for i in range(10)), [0.0, 0.0])
+    assert len(records) == 10
+    assert driver.dry_s is not None
+    assert driver.dry_s < 5
+    assert time.monotonic() - start < 30
+
+
+def test_text_is_kept_where_no_usage_came_and_only_there() -> None:
+    async def handler(request: Request) -> None:
+        await request.head()
+        await request.text("some", "length")
+        if len(server_requests) % 2:
+            await request.usage(1, 1)
+        server_requests.append(request)
+        await request.done()
+
+    server_requests: list[Request] = []
+    records, _ = driven(handler, Window(0.0, 1.0, 1.0), by_the_clock(0.1, 2))
+    assert [r.text for r in records] == ["some", None]

@@ -1,0 +1,22 @@
+"""Records made by hand, for figures that can be told beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drut.bench.load.record import Record
+
+
+def record(scheduled: float = 0.0, arrivals: Sequence[float] = (), tokens: int | None = None, **more: Any) -> Record:
+    """A streamed answer that is well: arrivals are seconds after `scheduled`, as is `sent`; each has 4 characters."""
+    times = [float(scheduled + t) for t in arrivals]
+    fields: dict[str, Any] = {
+        "session": "s", "turn": 0, "counted": True, "sent": scheduled, "streamed": True, "status": 200,
+        "arrivals": times, "chars": [4] * len(times), "told": [-1] * len(times), "output_tokens": tokens,
+        "ended": times[-1] if times else scheduled, "finish_reason": "length", **more}
+    return Record(scheduled=scheduled, **fields)
+
+
+def failed(scheduled: float = 0.0, failure: str = "http", **more: Any) -> Record:
+    return record(scheduled, failure=failure, **{"ended": scheduled + 0.1, **more})

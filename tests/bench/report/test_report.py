@@ -1,0 +1,187 @@
+"""What a run leaves behind, from records made by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from drut.bench.load.fleet import Load, Progress
+from drut.bench.load.record import Record
+from drut.bench.load.wire import Window
+from drut.bench.metrics.request import Slo
+from drut.bench.report.build import build
+from drut.bench.report.files import make_folder, read, write
+from drut.bench.report.markdown import markdown
+from drut.bench.report.plot import columns
+from drut.bench.report.progress import ProgressLine
+from drut.bench.report.schema import SCHEMA, Result
+from drut.errors import DrutError, RequestError
+from tests.bench.records import failed, record
+
+WINDOW = Window(5.0, 35.0, 10.0)
+
+
+def even(n: int = 600, **more: Any) -> list[Record]:
+    """A request each 50 ms over the window, three tokens each, waits that vary a little."""
+    rng = np.random.default_rng(0)
+    return [record(5 + 0.05 * i, [w, w + 0.01, w + 0.02], 3, input_tokens=7, **more)
+            for i, w in enumerate(rng.uniform(0.08, 0.12, n))]
+
+
+def late(by_s: float) -> list[Record]:
+    """Every fiftieth is sent late."""
+    records = even()
+    for r in records[::50]:
+        r.sent = r.scheduled + by_s
+    return records
+
+
+def result(records: list[Record], *, cpu: float = 0.1, behind: bool = False, window: Window = WINDOW, wanted_s: float
+           = 30.0, **more: Any) -> Result:
+    load = Load(records, window, [cpu], behind, 1.76e9)
+    return build(load, {"url": "http://h", "model": "m", "seed": 0}, wanted_s=wanted_s, slo=Slo(ttft=0.2),
+                 most_errors=0.01, **more)
+
+
+def test_a_good_run_is_valid_and_steady() -> None:
+    r = result(even())
+    assert r.validity.valid
+    assert r.steady.verdict == "steady"
+    assert r.summary.ttft_ms.p50 == pytest.approx(100, abs=3)
+    assert r.summary.tpot_ms.p99 == pytest.approx(10)
+    assert r.summary.output_tokens_per_s == pytest.approx(60, rel=0.01)
+    assert r.summary.goodput_per_s == pytest.approx(20)
+    assert {c.percent: c.may for c in r.claims["ttft_ms"]}[99]
+
+
+@pytest.mark.parametrize(("records", "more", "words"), [
+    (late(0.0049), {}, None),
+    (late(0.006), {}, "the client sent late: p99 of sent - scheduled is 6.0 ms, the most is 5.0 ms"),
+    (even(), {"cpu": 0.81}, "used 81% of a CPU"),
+    (even(), {"behind": True}, "not made fast enough"),
+    (even() + [failed(20.0) for _ in range(7)], {}, "7 of 607 requests failed, the most is 1.0% (http 7)"),
+    ([failed(20.0, "connect", sent=None)], {}, "no request finished"),
+    ([record(1.0, [0.1], 1, counted=False)], {}, "no request was scheduled within"),
+    (even(), {"wanted_s": 60.0}, "the workload ended after 30.0 of 60.0 s"),
+])
+def test_what_makes_a_run_void(records: list[Record], more: dict[str, Any], words: str | None) -> None:
+    r = result(records, **more)
+    if words is None:
+        assert r.validity.valid
+        return
+    assert not r.validity.valid
+    assert any(words in reason for reason in r.validity.reasons), r.validity.reasons
+    assert markdown(r).index("**Void.**") < markdown(r).index("Steady state")
+
+
+def test_a_late_client_may_be_two_in_a_hundred_of_a_long_wait() -> None:
+    records = even()
+    for r in records:
+        r.sent = r.scheduled + 0.006
+        r.arrivals = [t + 0.4 for t in r.arrivals]
+    assert result(records).validity.valid  # 6 ms of 500
+
+
+def test_the_file_is_as_documented_and_comes_back(tmp_path: Path) -> None:
+    r = result([*even(), failed(20.0, "cut", detail="gone"), record(2.0, [0.1], 1, counted=False)])
+    write(r, tmp_path)
+    assert read(tmp_path / "result.json") == r
+    data = json.loads((tmp_path / "result.json").read_text())
+    assert data["schema"] == SCHEMA
+    assert {"settings", "environment", "validity", "steady", "summary", "requests"} <= set(data)
+    assert {"p50", "p90", "p95", "p99", "mean"} <= set(data["summary"]["ttft_ms"])
+    assert data["summary"]["errors"]["kinds"] == {"cut": 1}
+    first, bad = data["requests"][0], data["requests"][600]
+    assert first["arrivals_ms"] == [first["ttft_ms"], pytest.approx(first["ttft_ms"] + 10, abs=0.01),
+                                    first["e2e_ms"]]
+    assert (bad["failure"], bad["detail"], "ttft_ms" in bad) == ("cut", "gone", False)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_infinity_is_written_as_a_word(tmp_path: Path) -> None:
+    r = result([failed(20.0), failed(21.0), record(22.0, [0.1, 0.2], 2)])
+    write(r, tmp_path)
+    text = (tmp_path / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["summary"]["ttft_ms"]["p50"] == "inf"
+    assert read(tmp_path / "result.json") == r
+
+
+def test_arrivals_can_be_left_out() -> None:
+    assert all(q.arrivals_ms is None for q in result(even(), arrivals=False).requests)
+
+
+def test_the_csv_has_a_row_a_request(tmp_path: Path) -> None:
+    write(result([*even(10), failed(20.0, detail='say "a,b"\nc')]), tmp_path)
+    rows = list(csv.DictReader((tmp_path / "requests.csv").open(newline="")))
+    assert len(rows) == 11
+    assert float(rows[3]["scheduled_ms"]) == 5150
+    assert (rows[10]["detail"], rows[10]["ttft_ms"]) == ('say "a,b"\nc', "")
+
+
+def test_files_that_are_no_result(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with pytest.raises(DrutError, match="cannot read"):
+        read(path)
+    for text, words in (("{", "is not a result"), ('{"schema": "drut.bench/0"}', "of the schema 'drut.bench/0'"),
+                        (json.dumps({"schema": SCHEMA}), "is not a result")):
+        path.write_text(text)
+        with pytest.raises(DrutError, match=words):
+            read(path)
+    with pytest.raises(RequestError, match="cannot make the folder"):
+        make_folder(path / "x")
+
+
+def test_nothing_measured_is_an_error() -> None:
+    with pytest.raises(DrutError, match="before the warm-up did"):
+        result(even(), window=Window(5.0, 5.0, 1.0))
+
+
+def test_the_summary_says_what_may_be_said() -> None:
+    text = markdown(result(even(100)))
+    assert "TTFT p99 (has 100, needs 299)" in text
+    assert "noise floor" in text
+    assert "output tokens in each second" in text
+    assert "n/a" not in text.split("figure")[0]
+
+
+def test_a_servers_words_do_not_become_markup() -> None:
+    text = markdown(result([*even(), *[failed(20.0, detail="`x` | \x1b[31m\nred")] * 9]))
+    assert "\x1b" not in text
+    assert "'x' \\|" in text
+
+
+def test_a_plot_has_the_height_of_its_values() -> None:
+    lines = columns([0, 1, 2, 4], height=4).splitlines()
+    assert lines == ["4 |   █", "  |   █", "  |  ██", "0 | ███"]
+    assert columns([]) == ""
+    assert max(map(len, columns(range(1000), width=50).splitlines())) == 50 + len("989.5 |")
+
+
+def test_progress_is_plain_lines_now_and_then_where_there_is_no_terminal() -> None:
+    out = io.StringIO()
+    with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=out)) as line:
+        for i in range(0, 60):
+            line.tell(Progress(i / 4, 3, i, 1, 100 * i))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("warm-up 0 of 2 s")
+    assert lines[1] == "measuring 3 of 10 s: 3 in flight, 20 done, 1 failed, 400 pieces/s"
+    assert "\x1b" not in out.getvalue()
+    quiet = io.StringIO()
+    with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=quiet), quiet=True) as line:
+        line.tell(Progress(1.0))
+    assert quiet.getvalue() == ""
+
+
+def test_progress_on_a_terminal_is_one_line_that_goes() -> None:
+    out = io.StringIO()
+    with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=out, force_terminal=True)) as line:
+        line.tell(Progress(14.0, 3, 9, 1, 100))
+    assert "waiting for the last, 2 of 5 s" in out.getvalue()

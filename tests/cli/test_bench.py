@@ -1,0 +1,174 @@
+"""`drut bench` against servers whose answers are known."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drut.bench.mock import MockServer
+from drut.cli.main import main
+from tests.bench.scripted import Request, ScriptedServer, tokens
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def hello(folder: Path) -> str:
+    """A workload of one's own: a hello each, again and again."""
+    path = folder / "hello.jsonl"
+    path.write_text('{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}\n')
+    return f"jsonl:path={path}"
+
+
+def serve(url: str, out: Path, *flags: str) -> int:
+    there = next(folder for folder in out.parents if folder.exists())
+    common = ["--url", url, "--model", "m", "--workload", hello(there), "--out", str(out), "--warmup", "0.2",
+              "--duration", "1", "--grace", "30", "--max-error-rate", "1"]
+    return main(["bench", "serve", *common, *flags])
+
+
+def lag_alone(reasons: list[str]) -> bool:
+    """Whether a run is void for nothing but what others do on this machine."""
+    return all("sent late" in reason or "of a CPU" in reason for reason in reasons)
+
+
+def test_a_run_leaves_its_files_and_says_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer(tokens(3, 0.05, 0.02)) as server:
+        code = serve(server.url, tmp_path / "a/b", "--rate", "20", "--arrivals", "constant", "--slo",
+                     "ttft=60s,tpot=30s", "--header", "X-Team: red", "--api-key", "sesame", "--seed", "3",
+                     "--body", '{"temperature": 0}')
+        request = server.requests[-1]
+    assert (request.headers["authorization"], request.headers["x-team"]) == ("Bearer sesame", "red")
+    assert request.body["temperature"] == 0
+    out = capsys.readouterr()
+    assert out.out.startswith(f"# m at {server.url}\n")
+    assert out.err.startswith("warm-up 0 of 0.2 s: ")
+    data = json.loads((tmp_path / "a/b/result.json").read_text())
+    assert code == (0 if data["validity"]["valid"] else 3)
+    assert lag_alone(data["validity"]["reasons"])
+    summary = data["summary"]
+    assert summary["requests"] == summary["ttft_ms"]["n"] == 20
+    assert summary["ttft_ms"]["p50"] >= 50  # by a loaded machine's clock; never less than the script
+    assert summary["tpot_ms"]["p50"] >= 20
+    assert summary["goodput_per_s"] == 20
+    assert sum(q["measured"] for q in data["requests"]) == 20
+    assert data["settings"]["seed"] == 3
+    assert data["settings"]["headers"] == ["X-Team"]
+    assert data["settings"]["work"]["workload"] == "jsonl"
+    assert "sesame" not in (tmp_path / "a/b/result.json").read_text()
+    assert "red" not in json.dumps(data["settings"]["headers"])
+    assert {p.name for p in (tmp_path / "a/b").iterdir()} == {"result.json", "requests.csv", "summary.md"}
+
+
+def test_a_run_of_failures_is_void_and_exits_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def broken(request: Request) -> None:
+        await request.json({"error": "out of order"}, 503)
+
+    with ScriptedServer(broken) as server:
+        assert serve(server.url, tmp_path, "--concurrency", "2", "--json", "--quiet") == 3
+    out = capsys.readouterr()
+    said = json.loads(out.out)
+    assert "no request finished" in said["validity"]["reasons"]
+    assert said["summary"]["ttft_ms"]["p50"] == "inf"
+    assert said["summary"]["errors"]["kinds"].keys() == {"http"}
+    assert out.err == ""
+
+
+def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def whole(request: Request) -> None:
+        assert request.body["stream"] is False
+        await request.json({"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}],
+                            "usage": {"prompt_tokens": 9, "completion_tokens": 2}})
+
+    with ScriptedServer(whole) as server:
+        serve(server.url, tmp_path, "--rate", "20", "--no-stream")
+    summary = json.loads((tmp_path / "result.json").read_text())["summary"]
+    assert (summary["ttft_ms"]["p50"], summary["itl_ms"]["p50"], summary["tpot_ms"]["p50"]) == (None, None, None)
+    assert summary["e2e_ms"]["p50"] > 0
+    assert "| TTFT" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("flags", "words"), [
+    ([], "one of --rate, --concurrency and --arrivals trace is needed"),
+    (["--rate", "1", "--concurrency", "1"], "not allowed with"),
+    (["--rate", "0"], "rate must be a positive number"),
+    (["--rate", "nan"], "rate must be a positive number"),
+    (["--concurrency", "0"], "concurrency must be at least 1"),
+    (["--concurrency", "2", "--cv", "2"], "--cv is of an open loop"),
+    (["--rate", "1", "--cv", "2"], "--cv is of --arrivals gamma"),
+    (["--rate", "1", "--arrivals", "trace"], "--rate has no use with --arrivals trace"),
+    (["--rate", "1", "--ramp-to", "-3"], "ramp's last rate"),
+    (["--rate", "1", "--duration", "0"], "--duration must be a number of seconds"),
+    (["--rate", "1", "--warmup", "-1"], "--warmup must be"),
+    (["--rate", "1", "--slo", "speed=3"], "--slo takes each of ttft, tpot, e2e once"),
+    (["--rate", "1", "--workers", "0"], "--workers must be auto or a number"),
+    (["--rate", "1", "--body", "[1]"], "--body must be a JSON object"),
+    (["--rate", "1", "--body", "{"], "--body is not JSON"),
+    (["--rate", "1", "--body", '{"stream": false}'], "--body must not set stream"),
+    (["--rate", "1", "--header", "novalue"], "--header must be NAME:VALUE"),
+    (["--rate", "1", "--url", "localhost:1"], "the URL must be http://HOST"),
+    (["--rate", "1", "--max-error-rate", "2"], "--max-error-rate must be from 0 to 1"),
+    (["--rate", "1", "--workload", "nope"], "nope"),
+    (["--rate", "1", "--tokenizer", "nope"], "nope"),
+    (["--rate", "1", "--url", "https://h", "--ca", "/nope"], "cannot read certificates from /nope"),
+    (["--rate", "1", "--server-pid", "99999999"], "there is no process 99999999"),
+    (["--rate", "1", "--price", "cheap"], "--price: 'cheap' is not like"),
+    (["--rate", "1", "--input-busy-share", "0.5"], "--input-busy-share is of --price"),
+    (["--rate", "1"], "cannot connect to 127.0.0.1:9"),
+])
+def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str],
+                                         words: str) -> None:
+    assert serve("http://127.0.0.1:9", tmp_path, *flags) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("drut: error: ")
+    assert len(err.splitlines()) == 1
+    assert words in err
+
+
+def test_workloads_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "workloads"]) == 0
+    assert capsys.readouterr().out.startswith("synthetic: ")
+
+
+def test_the_server_and_the_machine_are_watched_and_billed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The scripted server has metrics under vLLM's names."""
+    script = {"ttft": {"kind": "constant", "ms": 20}, "itl": {"kind": "constant", "ms": 5}, "cached_share": 0.5}
+    with MockServer(script) as server:
+        serve(server.url, tmp_path / "out", "--rate", "20", "--server-pid", str(server.pid), "--price",
+              "3.6/h@2026-11-01 list", "--input-busy-share", "0.25", "--quiet")
+    out, data = capsys.readouterr().out, json.loads((tmp_path / "out/result.json").read_text())
+    watched, cost, requests = data["watched"], data["cost"], data["requests"]
+    assert watched["server"]["engine"] == "vllm"
+    assert watched["server"]["distributions"]["ttft"]["count"] == len(requests)
+    assert watched["server"]["totals"]["generation_tokens"]["total"] == 3 * len(requests)
+    assert watched["resources"]["server"]["cpu_s"] > 0
+    seconds, served = data["summary"]["window_s"], data["summary"]["requests_per_s"]
+    assert cost["run"] == pytest.approx(0.001 * seconds)
+    assert cost["per_request"] == pytest.approx(0.001 / served)
+    assert cost["per_million_output"] == pytest.approx(0.75 * 1e3 / data["summary"]["output_tokens_per_s"], rel=0.05)
+    for words in ("by vllm's own metrics", "resources, ", "USD at 3.60 an hour of 2026-11-01 (list)"):
+        assert words in out
+
+
+def test_a_server_without_metrics_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer(tokens(3, 0.01, 0.01)) as server:
+        serve(server.url, tmp_path / "out", "--rate", "20", "--quiet")
+        assert "The server's own metrics: none; " in capsys.readouterr().out
+        serve(server.url, tmp_path / "out", "--rate", "20", "--quiet", "--no-metrics")
+        assert "own metrics" not in capsys.readouterr().out
+
+
+def test_the_mock_is_given_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+    module = types.ModuleType("drut.bench.mock")
+    module.serve_script = lambda *args: calls.append(args)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert main(["bench", "mock", "--script", "a.json", "--port", "81"]) == 0
+    assert calls == [("a.json", "127.0.0.1", 81)]
