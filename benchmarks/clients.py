@@ -84,7 +84,8 @@ class Trial:
 
 
 def drut(job: Job) -> list[str]:
-    return ["-m", "drut", "bench", "serve", "--url", job.url, "--model", "mock", "--api", "completions", "--workload",
+    return ["-m", "drut", "bench", "serve", "--url", job.url, "--model", "mock", "--tokenizer",
+            str(job.tokenizer / "tokenizer.json"), "--api", "completions", "--workload",
             f"synthetic:input=16,output={job.tokens}", "--rate", f"{job.rate}", "--arrivals", "constant", "--warmup",
             "0", "--duration", f"{job.requests / job.rate}", "--quiet", "--no-arrivals", "--out", str(job.out)]
 
