@@ -32,11 +32,12 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The model is loaded."""
+    """The model is loaded. `room`: tokens that a prompt and its answer may have together."""
 
     load_s: float
     numerics_id: str
     description: str
+    room: int
 
 
 class Output(msgspec.Struct, frozen=True, tag="output"):

@@ -38,7 +38,7 @@ def serve(model: str, config: EngineConfig, receive: Callable[[bool], Iterable[T
 
     try:
         with LLM(model, config=config) as llm:
-            send([Ready(llm.load_s, llm.numerics_id, llm.backend.describe())])
+            send([Ready(llm.load_s, llm.numerics_id, llm.backend.describe(), llm.room)])
             EngineLoop(llm, receive, send).run()
     except DrutError as error:
         send([Failed("", str(error), True)])

@@ -1,0 +1,3 @@
+"""Whether the server lives and can answer."""
+
+from drut.server.life.health import Health as Health
