@@ -140,12 +140,18 @@ class Running(Client):
 
 
 @contextmanager
-def serving(path: Path, *, name: str = "tiny", engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Running]:
+def serving(path: Path, *, engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Running]:
     """A server with the engine in a thread; `settings` are those of ServerConfig."""
     lines: list[str] = []
-    config = ServerConfig.resolve({"port": 0, "engine": "thread", "served_model_name": name} | settings, {})
+    config = ServerConfig.resolve({"port": 0, "engine": "thread", "served_model_name": "tiny"} | settings, {})
     engine_config = EngineConfig.resolve({"threads": 1} | (engine or {}), {})
-    server = Server(str(path), path, config, engine_config, lines.append)
+    with run_in_thread(Server(str(path), path, config, engine_config, lines.append), lines) as running:
+        yield running
+
+
+@contextmanager
+def run_in_thread(server: Server, lines: list[str]) -> Iterator[Running]:
+    """`server`, from when it said "ready" among its lines to the end of the block."""
     thread = threading.Thread(target=lambda: asyncio.run(server.run()), daemon=True)
     thread.start()
     try:

@@ -27,8 +27,8 @@ class Connection(HttpToolsProtocol):
         self._most_bytes, self._most_headers = settings.max_header_kb * 1024, settings.max_headers
         self._timeout_s = settings.head_timeout_s
         self._head_bytes = 0  # of the head that is being read
-        self._unfinished = 0  # bytes that came since, while no part of it was complete
-        self._in_head = True
+        self._unfinished = 0  # bytes that came without completing it
+        self._in_head, self._heads = True, 0
         self._refused: ApiError | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -43,9 +43,9 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.parser is None or self.transport.is_closing():
             return
-        reading = self._in_head
+        reading, heads = self._in_head, self._heads
         super().data_received(data)
-        if reading and self._in_head:  # a value that never ends reaches no callback
+        if reading and heads == self._heads:  # a value that never ends reaches no callback
             self._unfinished += len(data)
             if self._unfinished > self._most_bytes and not self.transport.is_closing():
                 self._refuse()
@@ -72,6 +72,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_timer()
         self._in_head, self._unfinished = False, 0
+        self._heads += 1
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
