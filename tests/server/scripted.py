@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,27 +34,29 @@ class ScriptedTicket:
     """Plays a script until it is cancelled."""
 
     def __init__(self, chunks: AsyncIterator[Chunk]) -> None:
-        self._chunks, self._cancelled = chunks, asyncio.Event()
-        self.cancelled = self.exhausted = False
+        self._queue: asyncio.Queue[Chunk | Exception | None] = asyncio.Queue()
+        self._player = asyncio.create_task(self._play(chunks))
+        self.cancelled = False
+
+    async def _play(self, chunks: AsyncIterator[Chunk]) -> None:
+        try:
+            async for chunk in chunks:
+                self._queue.put_nowait(chunk)
+            self._queue.put_nowait(None)
+        except Exception as error:
+            self._queue.put_nowait(error)
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
-        stop = asyncio.create_task(self._cancelled.wait())
-        while not self.cancelled:
-            step: asyncio.Task[Chunk] = asyncio.create_task(anext(self._chunks))  # type: ignore[arg-type]
-            await asyncio.wait((step, stop), return_when=asyncio.FIRST_COMPLETED)
-            if not step.done():
-                step.cancel()
-                return
-            try:
-                yield step.result()
-            except StopAsyncIteration:
-                self.exhausted = True
-                return
+        while (item := await self._queue.get()) is not None:
+            if isinstance(item, Exception):
+                raise item
+            yield item
 
     def cancel(self) -> None:
-        if not self.exhausted:
+        if not self._player.done():
             self.cancelled = True
-            self._cancelled.set()
+            self._player.cancel()
+            self._queue.put_nowait(None)
 
 
 class ScriptedAdmission:
@@ -77,11 +80,14 @@ class ScriptedServer(Server):
 
 
 @contextmanager
-def scripted(path: Path, script: Script, **settings: Any) -> Iterator[tuple[Running, ScriptedAdmission]]:
-    """A server whose engine plays `script` for every prompt."""
+def scripted(path: Path, script: Script, *, sndbuf: int | None = None,
+             **settings: Any) -> Iterator[tuple[Running, ScriptedAdmission]]:
+    """A server whose engine plays `script` for every prompt. `sndbuf`: what the system buffers for a reader."""
     lines: list[str] = []
     config = ServerConfig.resolve({"port": 0, "served_model_name": "tiny"} | settings, {})
     server = ScriptedServer(str(path), path, config, EngineConfig.resolve({}, {}), lines.append)
+    if sndbuf is not None:
+        server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf)
     server.admission = ScriptedAdmission(script)
     with run_in_thread(server, lines) as running:
         yield running, server.admission

@@ -21,7 +21,8 @@ ASKED: dict[str, Any] = {
     "response_format": {"type": "json_object"}, "structured_outputs": {"regex": "\0"}, "grammar": "root ::= x",
     "json_schema": {"type": "object"}, "guided_json": {}, "guided_regex": "a", "guided_choice": ["a"],
     "guided_grammar": "a", "regex": "a", "ebnf": "a", "reasoning_effort": "low", "reasoning": {"effort": "low"},
-    "thinking": {"type": "enabled"}, "include_reasoning": False, "audio": {"voice": "x"}, "modalities": ["text", "audio"],
+    "thinking": {"type": "enabled"}, "include_reasoning": False, "audio": {"voice": "x"},
+    "modalities": ["text", "audio"],
     "web_search_options": {}, "best_of": 2, "suffix": "end", "use_beam_search": True, "length_penalty": 1.5,
     "truncate_prompt_tokens": 5, "allowed_token_ids": [1], "bad_words": ["x"], "logits_processors": ["x"],
     "prompt_embeds": "AAAA", "mm_processor_kwargs": {}, "chat_template": "{{ 1 }}", "documents": [{}],
@@ -40,7 +41,8 @@ def test_what_is_known_and_not_built_is_refused_by_name(server: Running, name: s
     ways = [server.chat] if name == "add_special_tokens" else [server.chat, server.complete]
     for ask in ways:
         error = ask(**{name: ASKED[name]}).error
-        assert (error["code"], error["param"], error["type"]) == ("unsupported_parameter", name, "invalid_request_error")
+        assert (error["code"], error["param"]) == ("unsupported_parameter", name)
+        assert error["type"] == "invalid_request_error"
         assert name in error["message"]
         for neutral in (*UNSUPPORTED[name], None):
             reply = ask(**{name: neutral})
@@ -49,7 +51,7 @@ def test_what_is_known_and_not_built_is_refused_by_name(server: Running, name: s
 
 
 def test_what_is_unknown_or_harmless_is_named(server: Running, model_path: Path) -> None:
-    fields = {name: "x" for name in sorted(HARMLESS)} | {"no_such_field": [1], "bad\r\nname: \u2603": 1, "gone": None}
+    fields = dict.fromkeys(sorted(HARMLESS), "x") | {"no_such_field": [1], "bad\r\nname: \u2603": 1, "gone": None}
     for stream in (False, True):
         named = server.chat(stream=stream, **fields).headers["x-drut-ignored"]
         assert set(named.split(", ")) == HARMLESS | {"no_such_field", "bad??name: ?"}
@@ -62,8 +64,9 @@ def test_what_is_unknown_or_harmless_is_named(server: Running, model_path: Path)
 
 
 BAD: list[tuple[str, Any]] = [
-    ("temperature", -0.1), ("temperature", 2.1), ("temperature", "1"), ("temperature", True), ("top_p", 0), ("top_p", 1.1),
-    ("top_k", -2), ("top_k", 1.5), ("min_p", -1), ("n", 0), ("n", 129), ("n", "2"), ("seed", 1 << 63), ("seed", 0.5),
+    ("temperature", -0.1), ("temperature", 2.1), ("temperature", "1"), ("temperature", True), ("top_p", 0),
+    ("top_p", 1.1), ("top_k", -2), ("top_k", 1.5), ("min_p", -1), ("n", 0),
+    ("n", 129), ("n", "2"), ("seed", 1 << 63), ("seed", 0.5),
     ("presence_penalty", 2.5), ("frequency_penalty", -3), ("repetition_penalty", 0), ("stop", ""), ("stop", [""]),
     ("stop", ["a"] * 5), ("stop", "x" * 257), ("stop", 3), ("stop", [None]), ("stop_token_ids", [-1]),
     ("stop_token_ids", [258]), ("stop_token_ids", "a"), ("min_tokens", -1), ("min_tokens", 6), ("ignore_eos", 1),
@@ -135,8 +138,8 @@ def test_several_prompts_have_a_largest_number(server: Running) -> None:
         assert "--max-choices" in reply.error["message"]
 
 
-BAD_PROMPTS = ["", [], [[]], ["a", 5], [5, "a"], [[1], 2], [[1], "a"], 5, {}, None, True, [None], [-1], [258], [1 << 70],
-               [True], [1.5], [["a"]], ["a", ""]]
+BAD_PROMPTS = ["", [], [[]], ["a", 5], [5, "a"], [[1], 2], [[1], "a"], 5, {}, None, True, [None], [-1], [258],
+               [1 << 70], [True], [1.5], [["a"]], ["a", ""]]
 
 
 @pytest.mark.parametrize("prompt", BAD_PROMPTS, ids=range(len(BAD_PROMPTS)))
@@ -165,8 +168,8 @@ def test_streams_do_not_tell_prompt_logprobs(server: Running) -> None:
 
 
 def test_bodies_that_are_no_object(server: Running) -> None:
-    for raw in (b"", b"[1]", b"42", b'"text"', b"null", b"true", b"{", b'{"prompt":"a"}x', b"\xff", b'{"prompt":"\xff"}',
-                b'{"prompt":"\\ud800"}', b'{"a":' * 5000 + b"1" + b"}" * 5000, b"[" * 100_000):
+    for raw in (b"", b"[1]", b"42", b'"text"', b"null", b"true", b"{", b'{"prompt":"a"}x', b"\xff",
+                b'{"prompt":"\xff"}', b'{"prompt":"\\ud800"}', b'{"a":' * 5000 + b"1" + b"}" * 5000, b"[" * 100_000):
         for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"):
             assert server.post(path, raw).status == 400
             assert server.post(path, raw).error["type"] == "invalid_request_error"

@@ -19,7 +19,7 @@ REQUESTS = st.fixed_dictionaries(
         "stop_token_ids": st.lists(st.integers(97, 122), max_size=2), "min_tokens": st.just(1),
         "frequency_penalty": st.sampled_from([0, 1.5]),
         # bytes that are parts of characters, in any order
-        "logit_bias": st.dictionaries(st.sampled_from(["195", "169", "240", "159", "97", "257"]), st.just(5), max_size=5),
+        "logit_bias": st.dictionaries(st.sampled_from(["195", "169", "240", "159", "257"]), st.just(5), max_size=5),
     })
 
 
@@ -30,8 +30,9 @@ def merged(reply: Reply) -> dict[int, dict[str, Any]]:
     whole: dict[int, dict[str, Any]] = {}
     for chunk in chunks:
         (choice,) = chunk["choices"]
-        known = whole.setdefault(choice["index"], choice | {"text": "", "token_ids": [], "logprobs": None})
-        assert known["finish_reason"] is None or known is choice
+        empty = {"text": "", "token_ids": [], "logprobs": None, "finish_reason": None}
+        known = whole.setdefault(choice["index"], choice | empty)
+        assert known["finish_reason"] is None
         known["text"] += choice["text"]
         known["token_ids"] += choice["token_ids"]
         known["finish_reason"], known["stop_reason"] = choice["finish_reason"], choice["stop_reason"]

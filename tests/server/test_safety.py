@@ -63,7 +63,8 @@ def test_keys_do_not_share_cached_prefixes(locked: Running) -> None:
     prompt = "the same words for everybody, that is: " * 2
 
     def cached(key: str, **fields: str) -> int:
-        return Client(locked.url, key).complete(prompt, **fields).json["usage"]["prompt_tokens_details"]["cached_tokens"]
+        usage = Client(locked.url, key).complete(prompt, **fields).json["usage"]
+        return usage["prompt_tokens_details"]["cached_tokens"]
 
     assert [cached(KEYS[0]), cached(KEYS[0])] == [0, 64]
     assert [cached(KEYS[1]), cached(KEYS[1])] == [0, 64]
@@ -111,9 +112,11 @@ def test_a_loopback_address_needs_none() -> None:
 
 def test_hosts() -> None:
     hosts = Hosts(ServerConfig(host="0.0.0.0", allowed_hosts="llm.example.org, b"), keyless=True)
-    for good in ("localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:80", "[::1]", "10.0.0.7", "llm.example.org:443", "b"):
+    for good in ("localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:80", "[::1]", "10.0.0.7", "b",
+                 "llm.example.org:443"):
         hosts.check(good)
-    for bad in ("evil.example.org", "", "localhost.evil.org", "127.0.0.1.evil.org:80", "[::1].evil", "a:b:c", "localhost@x"):
+    for bad in ("evil.example.org", "", "localhost.evil.org", "127.0.0.1.evil.org:80", "[::1].evil", "a:b:c",
+                "localhost@x"):
         with pytest.raises(ApiError):
             hosts.check(bad)
         Hosts(ServerConfig(), keyless=False).check(bad)
@@ -130,7 +133,8 @@ def test_only_json_is_read(server: Running, kind: str | None) -> None:
     for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"):
         reply = server.request("POST", path, b"{}", {"content-type": kind} if kind else {"content-type": "x"})
         assert (reply.status, reply.error["code"]) == (415, "unsupported_media_type")
-    assert server.post("/tokenize", b'{"prompt":"a"}', headers={"content-type": "Application/JSON; charset=utf-8"}).status == 200
+    good = {"content-type": "Application/JSON; charset=utf-8"}
+    assert server.post("/tokenize", b'{"prompt":"a"}', headers=good).status == 200
 
 
 def test_a_body_has_a_largest_size(server: Running) -> None:
@@ -163,7 +167,8 @@ def test_a_head_or_body_that_never_ends_is_cut_off(model_path: Path) -> None:
     with serving(model_path, head_timeout_s=0.3, body_timeout_s=0.3) as running:
         assert running.raw(b"GET /health HTTP/1.1\r\nHost: loc") == b""
         assert running.raw(b"") == b""
-        started = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{"
+        head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        started = head + b"Content-Length: 10\r\n\r\n{"
         assert b" 408 " in running.raw(started).split(b"\r\n")[0]
         assert running.get("/health").status == 200
 
@@ -179,7 +184,8 @@ def test_what_is_not_http_is_told_so(server: Running) -> None:
 def test_request_ids_come_back_clean(server: Running) -> None:
     assert server.get("/health", headers={"X-Request-Id": "abc-1"}).headers["x-request-id"] == "abc-1"
     assert server.get("/health", headers={"X-Request-Id": "x" * 500}).headers["x-request-id"] == "x" * 128
-    reply = server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a\tb\xe9c\r\nConnection: close\r\n\r\n")
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    reply = server.raw(head + b"X-Request-Id: a\tb\xe9c\r\n\r\n")
     assert b"x-request-id: abc\r\n" in reply
     assert len(server.get("/health").headers["x-request-id"]) == 24
 
@@ -187,6 +193,7 @@ def test_request_ids_come_back_clean(server: Running) -> None:
 def test_other_paths_and_methods(server: Running) -> None:
     for path in ("/", "/v1", "/v2/models", "/v1/embeddings", "/v1/completions/", "/../etc/passwd"):
         assert (server.get(path).status, server.get(path).error["type"]) == (404, "not_found_error")
-    for method, path in (("GET", "/v1/completions"), ("POST", "/v1/models"), ("DELETE", "/health"), ("PUT", "/tokenize")):
+    for method, path in (("GET", "/v1/completions"), ("POST", "/v1/models"), ("DELETE", "/health"),
+                         ("PUT", "/tokenize")):
         reply = server.request(method, path)
         assert (reply.status, reply.error["code"]) == (405, "method_not_allowed")

@@ -33,7 +33,7 @@ class Endpoint:
         self._service, self._handler, self._public = service, handler, public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send, write_timeout_s=self._service.config.write_timeout_s)
+        exchange = Exchange(scope, receive, send)
         try:
             self._service.hosts.check(exchange.header("host"))
             caller = "" if self._public else self._service.keys.caller(exchange.header("authorization"))
@@ -53,7 +53,6 @@ class App:
     """Routes of `service`, over HTTP only."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
         guarded, public = partial(Endpoint, service), partial(Endpoint, service, public=True)
         get, post = ["GET"], ["POST"]
         self._router = Router(redirect_slashes=False, default=self._nothing_here, routes=[
@@ -83,11 +82,8 @@ class App:
             allowed = (refusal.headers or {}).get("Allow", "")
             error = ApiError(refusal.status_code, f"{scope['method']} is not for this path; {allowed} is",
                              code="method_not_allowed")
-            await self._exchange(scope, receive, send).fail(error)
+            await Exchange(scope, receive, send).fail(error)
 
     async def _nothing_here(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = ApiError(404, "there is nothing at this path; GET /docs lists what there is", code="not_found")
-        await self._exchange(scope, receive, send).fail(error)
-
-    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
-        return Exchange(scope, receive, send, write_timeout_s=self._service.config.write_timeout_s)
+        await Exchange(scope, receive, send).fail(error)

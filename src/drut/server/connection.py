@@ -1,4 +1,4 @@
-"""The wire: uvicorn's HTTP protocol with a bound on what comes before a body, in bytes, headers and time."""
+"""The wire: uvicorn's HTTP protocol, with bounds on what comes before a body and on how long a reader may stall."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, settings: ServerConfig, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._most_bytes, self._most_headers = settings.max_header_kb * 1024, settings.max_headers
-        self._timeout_s = settings.head_timeout_s
+        self._head_timeout_s, self._write_timeout_s = settings.head_timeout_s, settings.write_timeout_s
         self._head_bytes = 0  # of the head that is being read
         self._unfinished = 0  # bytes that came without completing it
         self._in_head, self._heads = True, 0
         self._refused: ApiError | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None  # of the head
+        self._stall: asyncio.TimerHandle | None = None  # of a reader that takes nothing
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._timer = self.loop.call_later(self._timeout_s, transport.abort)
+        self._timer = self.loop.call_later(self._head_timeout_s, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -56,7 +58,7 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self.scope["extensions"] = {CONNECTION: self.transport}  # type: ignore[dict-item]
         if self._timer is None:
-            self._timer = self.loop.call_later(self._timeout_s, self.transport.abort)
+            self._timer = self.loop.call_later(self._head_timeout_s, self.transport.abort)
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -78,6 +80,26 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._in_head = True
         super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_again(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        super().resume_writing()
+
+    def _look_again(self, waiting: int) -> None:
+        """Drops the connection if by then no byte of what waits has gone."""
+        self._stall = self.loop.call_later(self._write_timeout_s, self._look, waiting)
+
+    def _look(self, waited: int) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        if waiting >= waited:
+            return self.transport.abort()
+        self._look_again(waiting)
 
     def send_400_response(self, msg: str) -> None:
         error = self._refused or ApiError(400, "this is not a valid HTTP request", code="invalid_http")

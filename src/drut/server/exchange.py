@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from drut.server.protocol.errors import ApiError, encode_error
@@ -18,14 +19,14 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = b"application/json"
 CONNECTION = "drut.connection"  # the transport, among a scope's extensions
 MAX_ID_CHARS = 128
+DISCARD_BYTES, DISCARD_S = 64 << 20, 1.0  # of a body that is too large
 
 
 class Exchange:
     """`id` names the request in headers and logs: what the client sent as X-Request-Id, or a new one."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, write_timeout_s: float) -> None:
-        self.scope = scope
-        self._receive, self._send, self._write_timeout_s = receive, send, write_timeout_s
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope, self._receive, self._send = scope, receive, send
         self.headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             self.headers.setdefault(name, value)
@@ -38,22 +39,38 @@ class Exchange:
     async def body(self, most: int, timeout_s: float) -> bytes:
         """The request's body. ApiError 413 for more than `most` bytes, 408 where it does not come in time."""
         length = self.headers.get(b"content-length", b"")
-        if length.isdigit() and (len(length) > 18 or int(length) > most):
-            raise _too_large(most)
+        too_large = length.isdigit() and (len(length) > 18 or int(length) > most)
         data = bytearray()
         try:
             async with asyncio.timeout(timeout_s):
-                while True:
-                    message = await self._receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGoneError
-                    data += message.get("body", b"")
-                    if len(data) > most:
-                        raise _too_large(most)
-                    if not message.get("more_body"):
+                while not too_large:
+                    part, more = await self._body_part()
+                    data += part
+                    if not more:
                         return bytes(data)
+                    too_large = len(data) > most
         except TimeoutError:
             raise ApiError(408, f"the body did not come within {timeout_s:g} s", code="timeout") from None
+        await self._discard()
+        raise ApiError(413, f"the body is longer than {most} bytes (--max-body-mb)", code="body_too_large")
+
+    async def _body_part(self) -> tuple[bytes, bool]:
+        """Some of the body, and whether there is more."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        return message.get("body", b""), message.get("more_body", False)
+
+    async def _discard(self) -> None:
+        """Takes for a while what nobody wants: a client still sending would not see the reply."""
+        if b"expect" in self.headers:
+            return
+        left, more = DISCARD_BYTES, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_S):
+                while more and left > 0:
+                    part, more = await self._body_part()
+                    left -= len(part)
 
     async def gone(self) -> None:
         """Returns when the client has hung up. Only after the body was read."""
@@ -93,19 +110,11 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": named})
 
     async def _write(self, data: bytes, *, more: bool) -> None:
-        timer = asyncio.get_running_loop().call_later(self._write_timeout_s, self.abort)
-        try:
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        finally:
-            timer.cancel()
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
 
 class ClientGoneError(Exception):
     """Nobody is there to answer."""
-
-
-def _too_large(most: int) -> ApiError:
-    return ApiError(413, f"the body is longer than {most} bytes (--max-body-mb)", code="body_too_large")
 
 
 def _printable(text: str) -> str:

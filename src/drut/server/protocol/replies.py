@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-PromptLogprobs = list[dict[str, "PromptLogprob"] | None]
-
 
 class PromptLogprob(msgspec.Struct):
     logprob: float
     rank: int
     decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
 class PromptDetails(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -25,7 +25,7 @@ TopLogprobs = Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)]
 Deadline = Annotated[float, Meta(gt=0, le=86400, description="seconds from its arrival after which the request ends "
                                                              "with an error")]
 Name = Annotated[str, Meta(max_length=256)]
-Bias = Annotated[dict[str, object], Meta(
+Bias = Annotated[dict[str, Any], Meta(
     description="token id to a number from -100 to 100 that is added to its logit", max_length=MOST_IDS,
     extra_json_schema={"additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
                        "propertyNames": {"pattern": "^[0-9]{1,10}$"}})]
@@ -107,7 +107,7 @@ def _or(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def _biases(given: dict[str, object] | None) -> dict[int, float] | None:
+def _biases(given: dict[str, Any] | None) -> dict[int, float] | None:
     biases: dict[int, float] = {}
     for key, value in (given or {}).items():
         if not (key.isascii() and key.isdigit() and len(key) <= 10):
