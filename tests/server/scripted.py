@@ -73,7 +73,7 @@ class ScriptedServer(Server):
     admission: ScriptedAdmission
 
     async def _run_engine(self) -> None:
-        texts = Texts.open(self._path, 160)
+        texts = Texts.open(self._path, 160, 10_000)
         self.service.loaded = Loaded(texts, self.admission, "drut-scripted", 0)  # type: ignore[arg-type]
         self._tell("ready")
         await asyncio.Event().wait()

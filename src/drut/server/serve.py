@@ -23,6 +23,7 @@ from drut.server.connection import Connection
 from drut.server.service import Loaded, Service
 from drut.server.texts import Texts
 
+BACKLOG = 1024  # of connections that nobody has taken yet
 IDLE_S = 75  # of a connection between requests
 GRACE_S = 10  # for replies under way at the end
 Tell = Callable[[str], None]  # a line for the operator
@@ -35,6 +36,7 @@ def listen(config: ServerConfig) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((config.host, config.port))
+        sock.listen(BACKLOG)  # clients that come before the server runs wait
     except OSError as error:
         sock.close()
         raise RequestError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
@@ -61,7 +63,7 @@ class Server:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._http = uvicorn.Server(uvicorn.Config(
             App(self.service), http=partial(Connection, settings=config), ws="none", lifespan="off",  # type: ignore[arg-type]
-            log_config=None, access_log=False, server_header=False, timeout_keep_alive=IDLE_S, backlog=1024,
+            log_config=None, access_log=False, server_header=False, timeout_keep_alive=IDLE_S, backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S))
 
     async def run(self) -> None:
@@ -88,7 +90,7 @@ class Server:
         try:
             async with AsyncEngine(self._path, process=self._config.engine == "process", **given) as engine:
                 ready = engine.ready
-                texts = await asyncio.to_thread(Texts.open, self._path, ready.room)
+                texts = await asyncio.to_thread(Texts.open, self._path, ready.room, self._config.max_text_chars)
                 admission = Admission(engine, AdmissionLimits(max_queue=self._config.max_queue))
                 service.loaded = Loaded(texts, admission, ready.numerics_id, int(time.time()))
                 service.health.waits_for = None

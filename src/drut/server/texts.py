@@ -14,10 +14,10 @@ from drut.server.protocol.errors import ApiError, too_long
 
 
 class Texts:
-    """Safe to use from several threads. `room`: tokens of a prompt and its answer together."""
+    """Safe to use from several threads. `room`: tokens of a prompt and its answer together; `most_chars`: of a text."""
 
-    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int) -> None:
-        self.tokenizer, self.vocab, self.room = tokenizer, vocab, room
+    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int) -> None:
+        self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
         self.template: ChatTemplate | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
         if tokenizer is not None and tokenizer.chat_template is not None:
@@ -26,21 +26,21 @@ class Texts:
             except DrutError as error:
                 self._no_template = UnsupportedError(f"this model's chat template is no good: {error}")
         # No text of more characters can become so few tokens.
-        self._most_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
+        self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
     @classmethod
-    def open(cls, path: str | Path, room: int) -> Texts:
+    def open(cls, path: str | Path, room: int, most_chars: int) -> Texts:
         files = open_model(path)
         try:
-            return cls(files.tokenizer(), files.spec.vocab, room)
+            return cls(files.tokenizer(), files.spec.vocab, room, most_chars)
         finally:
             files.close()
 
     def prompt(self, prompt: str | Sequence[int], *, add_special: bool = True, echo: bool = False) -> PreparedPrompt:
         """A prompt's ids, checked: in the vocabulary, and with room for an answer."""
         if isinstance(prompt, str):
-            self._fits(prompt)
-            ids = self.encoder().encode(prompt, add_special=add_special)
+            self._check_prompt(prompt)
+            ids = self.encode(prompt, add_special=add_special)
             if not ids:
                 raise ApiError(400, "the prompt is empty", param="prompt")
             unwritten = len(self.encoder().rules.prefix) if add_special else 0
@@ -59,9 +59,16 @@ class Texts:
                                         continue_final=continue_final, variables=variables)
         except RequestError as error:
             raise ApiError(400, str(error), param="messages") from None
-        self._fits(text)
+        if fit:
+            self._check_prompt(text)
+        self._check_text(text)
         ids = self.encoder().encode_chat(text)
         return self.checked(ids, "messages") if fit else ids
+
+    def encode(self, text: str, *, add_special: bool) -> list[int]:
+        """Ids of a text, however many."""
+        self._check_text(text)
+        return self.encoder().encode(text, add_special=add_special)
 
     @property
     def why_no_chat(self) -> str:
@@ -85,8 +92,13 @@ class Texts:
             if not 0 <= worst < self.vocab:
                 raise ApiError(400, f"{name}: token id {worst} is outside the vocabulary of {self.vocab}", param=name)
 
-    def _fits(self, text: str) -> None:
-        if len(text) > self._most_chars:
-            raise ApiError(400, f"the prompt has {len(text)} characters; no text of more than {self._most_chars} fits "
-                                f"this server's context length of {self.room} tokens",
+    def _check_prompt(self, text: str) -> None:
+        if self.tokenizer is not None and len(text) > self._most_prompt_chars:
+            raise ApiError(400, f"the prompt has {len(text)} characters; no text of more than "
+                                f"{self._most_prompt_chars} fits this server's context length of {self.room} tokens",
                            code="context_length_exceeded", param="prompt")
+
+    def _check_text(self, text: str) -> None:
+        if len(text) > self._most_chars:
+            raise ApiError(400, f"the text has {len(text)} characters; at most {self._most_chars} are tokenized "
+                                "(--max-text-chars)", param="prompt")

@@ -74,8 +74,8 @@ def _refuse_unless_neutral(name: str, raw: msgspec.Raw) -> None:
         return
     try:
         value = msgspec.json.decode(raw)
-    except RecursionError:
-        value = ...
+    except (msgspec.DecodeError, RecursionError):
+        value = ...  # whatever it is, it asks for something
     if not any(type(value) is type(neutral) and value == neutral for neutral in UNSUPPORTED[name]):
         raise unsupported(name, HINTS.get(name, ""))
 

@@ -36,7 +36,7 @@ def _tokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
         raise ApiError(400, "give either prompt or messages", param="prompt")
     texts = loaded.texts
     if request.prompt is not None:
-        ids = texts.encoder().encode(request.prompt, add_special=request.add_special_tokens is not False)
+        ids = texts.encode(request.prompt, add_special=request.add_special_tokens is not False)
     else:
         if request.add_special_tokens:
             raise ApiError(400, "add_special_tokens: a chat template writes its own", param="add_special_tokens")
