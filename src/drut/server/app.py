@@ -47,12 +47,16 @@ class Endpoint:
                 return await exchange.fail(as_api_error(error))
             log.error("a reply broke off", exc_info=error)
             exchange.abort()
+        finally:
+            if exchange.status is not None:
+                self._service.metrics.replied(exchange.status)
 
 
 class App:
     """Routes of `service`, over HTTP only."""
 
     def __init__(self, service: Service) -> None:
+        self._service = service
         guarded, public = partial(Endpoint, service), partial(Endpoint, service, public=True)
         get, post = ["GET"], ["POST"]
         self._router = Router(redirect_slashes=False, default=self._nothing_here, routes=[
@@ -82,8 +86,12 @@ class App:
             allowed = (refusal.headers or {}).get("Allow", "")
             error = ApiError(refusal.status_code, f"{scope['method']} is not for this path; {allowed} is",
                              code="method_not_allowed")
-            await Exchange(scope, receive, send).fail(error)
+            await self._refuse(error, scope, receive, send)
 
     async def _nothing_here(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = ApiError(404, "there is nothing at this path; GET /docs lists what there is", code="not_found")
+        await self._refuse(error, scope, receive, send)
+
+    async def _refuse(self, error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service.metrics.replied(error.status)
         await Exchange(scope, receive, send).fail(error)

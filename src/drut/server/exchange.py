@@ -31,7 +31,12 @@ class Exchange:
         for name, value in scope["headers"]:
             self.headers.setdefault(name, value)
         self.id = _printable(self.header("x-request-id")) or secrets.token_hex(12)
-        self.started = False
+        self.status: int | None = None  # once a reply has begun
+
+    @property
+    def started(self) -> bool:
+        """Whether a reply has begun."""
+        return self.status is not None
 
     def header(self, name: str) -> str:
         return self.headers.get(name.encode(), b"").decode("latin-1")
@@ -105,7 +110,7 @@ class Exchange:
             transport.abort()
 
     async def _start(self, status: int, headers: Headers) -> None:
-        self.started = True
+        self.status = status
         named = [*headers, (b"x-request-id", self.id.encode()), (b"x-content-type-options", b"nosniff")]
         await self._send({"type": "http.response.start", "status": status, "headers": named})
 

@@ -10,6 +10,10 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.replies = Counter("drut_http_replies", "Replies by status sent", ["status"], registry=self.registry)
 
+    def replied(self, status: int) -> None:
+        """Counts an HTTP reply."""
+        self.replies.labels(status).inc()
+
     def render(self) -> tuple[str, bytes]:
         """Content type and text."""
         return CONTENT_TYPE_LATEST, generate_latest(self.registry)

@@ -57,7 +57,7 @@ class Server:
         """Takes the port. RequestError where it, or who may call, is no good."""
         self.service = Service(config, served_names(config, model))
         check_exposure(config, self.service.keys)
-        self._path, self._config, self._engine, self._tell = path, config, engine, tell
+        self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from drut.server.admission import Admission
@@ -34,9 +34,9 @@ class Service:
     """One model behind one address. `loaded` is None until the model can answer."""
 
     def __init__(self, config: ServerConfig, names: list[str]) -> None:
-        self.config, self.names = config, names
-        self.limits = Limits.of(config)
         self.keys = Keys.of(config)
+        self.config, self.names = replace(config, api_key=None), names  # of the keys only digests are kept
+        self.limits = Limits.of(config)
         self.hosts = Hosts(config, keyless=not self.keys)
         self.loaded: Loaded | None = None
         self.health, self.metrics = Health(), Metrics()
