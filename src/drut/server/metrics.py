@@ -15,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from drut.engine.async_engine import AsyncEngine
 from drut.engine.messages import Stats
 from drut.observe.histogram import Histogram, spread
 from drut.server.admission.admission import Admission
@@ -63,7 +64,8 @@ METRICS = {
     "drut_failed_steps": Described("counter", "steps that ended in an exception"),
     "drut_step_seconds": Described("histogram", "time of a step"),
     "drut_last_step_age_seconds": Described("gauge", "since a step last ended"),
-    "drut_engine_up": Described("gauge", "1 while the engine answers, 0 once it has ended"),
+    "drut_engine_up": Described("gauge", "1 from when the model is loaded until the engine ends, else 0"),
+    "drut_http_replies": Described("counter", "HTTP replies by the status sent", ("status",)),
 }
 KINDS: dict[str, Callable[..., Any]] = {
     "histogram": HistogramMetricFamily, "counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
@@ -79,7 +81,7 @@ GOOD = ("stop", "length", "abort")  # what a request may say of its own end
 class Metrics(Collector):
     """An admission's observer, with a registry of its own. Use in the event loop, where the requests are.
 
-    `stats`, `up`: set before rendering; the engine's counts of the moment, and whether it lives.
+    `stats`: the engine's counts, set by who asks for them; without them its metrics are left out.
     """
 
     def __init__(self, model: str) -> None:
@@ -92,14 +94,23 @@ class Metrics(Collector):
         self._failures: Counter[str] = Counter(dict.fromkeys(("deadline", "error", "rejected", "shutdown"), 0))
         self._tokens: Counter[str] = Counter()
         self._admission: Admission | None = None
+        self._replies: Counter[str] = Counter()
+        self._up = False
         self.stats: Stats | None = None
-        self.up = True
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def watch(self, admission: Admission) -> None:
-        """Whose queue the gauges show."""
-        self._admission = admission
+    def watch(self, admission: Admission, engine: AsyncEngine) -> None:
+        """Whose queue and whose life the gauges show."""
+        self._admission, self._up = admission, True
+        engine.on_death(self._on_death)
+
+    def _on_death(self, reason: str) -> None:
+        self._up, self.stats = False, None
+
+    def replied(self, status: int) -> None:
+        """Counts an HTTP reply."""
+        self._replies[str(status)] += 1
 
     def first_token(self, record: Record) -> None:
         """Counts the time from the request's arrival."""
@@ -154,7 +165,8 @@ class Metrics(Collector):
     def _values(self) -> dict[str, Histogram | dict[str, int] | float]:
         values: dict[str, Histogram | dict[str, int] | float] = {
             **self._histograms, "vllm:request_success": dict(self._ends),
-            "drut_request_failures": dict(self._failures), "drut_engine_up": float(self.up),
+            "drut_request_failures": dict(self._failures), "drut_engine_up": float(self._up),
+            "drut_http_replies": dict(self._replies),
             **{name: self._tokens[name] for name in (
                 "vllm:prompt_tokens", "vllm:prompt_tokens_cached", "vllm:generation_tokens")}}
         queued = self._admission.waiting if self._admission else 0
