@@ -47,7 +47,7 @@ compare: .venv/.test ## measure beside them, write docs/benchmarks.md (ARGS="--m
 wheel: .venv/.wheel ## build dist/*.whl for Linux with glibc 2.28 or newer, and check it where there is no compiler
 	@rm -rf build/wheel && mkdir -p build/wheel dist
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation -C cmake.define.DRUT_MANYLINUX=ON -w build/wheel .
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --plat manylinux_2_28_$$(uname -m) -w dist build/wheel/*.whl
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --only-plat --plat manylinux_2_28_$$(uname -m) -w dist build/wheel/*.whl
 	tests/release/check_wheel dist/$$(ls -t dist | head -1) $(MODEL)
 
 clean: ## remove all that was built or installed here

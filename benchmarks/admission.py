@@ -88,7 +88,8 @@ def main() -> int:
     if args.json:
         print(json.dumps(rounds))
     else:
-        print(table(["", "us of CPU a token"], [[name, Spread.of([r[name] for r in rounds]).text(1)] for name in names]))
+        rows = [[name, Spread.of([r[name] for r in rounds]).text(1)] for name in names]
+        print(table(["", "us of CPU a token"], rows))
     return 0
 
 

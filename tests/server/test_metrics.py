@@ -55,14 +55,14 @@ def test_histograms_are_the_readers_own_times() -> None:
     async def main() -> None:
         loop, dice, metrics = asyncio.get_running_loop(), random.Random(3), Metrics("tiny")
         engine = FakeEngine(max_seqs=3, step_s=0.013)
-        admission = Admission(engine, AdmissionLimits(max_queue=10), observer=Several(metrics), clock=loop.time)
+        admission = Admission(engine, AdmissionLimits(max_queue=6), observer=Several(metrics), clock=loop.time)
         metrics.watch(admission, engine)  # type: ignore[arg-type]
         moments: dict[Ticket, list[float]] = {}
         readers, rejected = [], 0
-        for i in range(60):
+        for i in range(100):
             params = SamplingParams(max_tokens=dice.randrange(1, 30))
             try:
-                deadline = 1.0 if i % 9 == 0 else None
+                deadline = 0.3 if i % 9 == 0 else None
                 ticket = admission.submit(Ask([0] * dice.randrange(1, 90), params, deadline_s=deadline))
             except QueueFullError:
                 rejected += 1
@@ -71,7 +71,7 @@ def test_histograms_are_the_readers_own_times() -> None:
                 readers.append(asyncio.ensure_future(follow(ticket, moments)))
                 if i % 7 == 0:
                     loop.call_later(0.3, ticket.cancel)
-            await asyncio.sleep(dice.random() * 0.15)
+            await asyncio.sleep(dice.random() * 0.08)
         await asyncio.gather(*readers, return_exceptions=True)
 
         samples = scrape(metrics)
@@ -120,14 +120,14 @@ def test_tokens_that_come_together_share_the_gap_before_them() -> None:
 
 def test_the_engines_counts_and_its_death() -> None:
     async def main() -> None:
-        metrics, engine = Metrics("tiny"), FakeEngine(max_seqs=1)
+        metrics, engine = Metrics("tiny", asyncio.get_running_loop().time), FakeEngine(max_seqs=1)
         assert scrape(metrics)["drut_engine_up", ()] == 0
         admission = Admission(engine, observer=metrics, clock=asyncio.get_running_loop().time)
         metrics.watch(admission, engine)  # type: ignore[arg-type]
         for _ in range(9):
             admission.submit(Ask([0] * 8, SamplingParams(max_tokens=5)))
         metrics.replied(200)
-        metrics.stats = STATS
+        metrics.counted(STATS)
         samples = scrape(metrics)
         queued = admission.waiting
         assert queued == 4
@@ -148,6 +148,8 @@ def test_the_engines_counts_and_its_death() -> None:
         assert {key: samples[key] for key in wanted} == wanted
         families = {f.name for f in text_string_to_metric_families(metrics.render()[1].decode())}
         assert families == set(METRICS)
+        await asyncio.sleep(0.05)
+        assert scrape(metrics)["drut_last_step_age_seconds", ()] == pytest.approx(0.55)
         engine.die("lightning")
         after = scrape(metrics)
         assert after["drut_engine_up", ()] == 0

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import queue
+import socket
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -84,8 +85,8 @@ class RemoteModel:
                 "temperature": params.temperature, "top_p": params.top_p}
         body |= {name: getattr(params, name) for name in EXTRAS if getattr(params, name) != getattr(PLAIN, name)}
         started = time.monotonic()
-        with self._request("POST", "/v1/chat/completions", body) as (connection, response):
-            lines = _Lines(connection, response)
+        with self._request("POST", "/v1/chat/completions", body) as (sock, response):
+            lines = _Lines(sock, response)
             try:
                 yield from _chunks(lines, started)
             finally:
@@ -109,20 +110,22 @@ class RemoteModel:
 
     @contextlib.contextmanager
     def _request(self, method: str, path: str, body: Mapping[str, object] | None
-                 ) -> Iterator[tuple[http.client.HTTPConnection, http.client.HTTPResponse]]:
+                 ) -> Iterator[tuple[socket.socket, http.client.HTTPResponse]]:
         kind = http.client.HTTPSConnection if self._tls else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=CONNECT_S)
         try:
             try:
                 connection.connect()
-                connection.sock.settimeout(SILENCE_S)
+                sock = connection.sock  # which the connection forgets where the server closes it at the end
+                sock.settimeout(SILENCE_S)
                 connection.request(method, self._base + path, None if body is None else json.dumps(body), self._headers)
                 response = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 raise RemoteError(f"{self.url}: {str(error) or type(error).__name__}") from None
             if response.status != http.client.OK:
                 raise _refusal(self.url, response)
-            yield connection, response
+            with response:
+                yield sock, response
         finally:
             connection.close()
 
@@ -130,8 +133,8 @@ class RemoteModel:
 class _Lines:
     """Lines of a response, read by a thread: who waits for them can look up meanwhile."""
 
-    def __init__(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
-        self._socket, self._response = connection.sock, response
+    def __init__(self, sock: socket.socket, response: http.client.HTTPResponse) -> None:
+        self._socket, self._response = sock, response
         self._queue: queue.Queue[bytes | Exception | None] = queue.Queue()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -148,9 +151,8 @@ class _Lines:
 
     def close(self) -> None:
         """Ends the reading, and with it the request."""
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(2)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(1.0)
 
     def _read(self) -> None:

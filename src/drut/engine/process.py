@@ -27,7 +27,8 @@ FAREWELL_S = 10.0  # for the step that runs when the asker is gone
 def main(fd: int, model: str, config: str, parent: int) -> None:
     """Serves the asker at socket `fd`. `parent`: the process to die with, 0 for none."""
     faulthandler.register(DUMP_SIGNAL, all_threads=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the asker decides what it means
+    for number in (signal.SIGINT, signal.SIGTERM):  # they may reach the whole group: the asker decides what they mean
+        signal.signal(number, signal.SIG_IGN)
     if parent:
         die_with(parent)
     sock = socket.socket(fileno=fd)

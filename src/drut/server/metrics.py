@@ -6,6 +6,7 @@ docs/serving.md lists them and a test compares.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -81,12 +82,12 @@ GOOD = ("stop", "length", "abort")  # what a request may say of its own end
 class Metrics(Collector):
     """An admission's observer, with a registry of its own. Use in the event loop, where the requests are.
 
-    `stats`: the engine's counts, set by who asks for them; without them its metrics are left out.
+    Without the engine's counts its metrics are left out.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`model`: the value of the label `model_name`."""
-        self._model = model
+        self._model, self._clock = model, clock
         self._histograms = {name: Histogram(bounds) for name, bounds in HISTOGRAMS.items()}
         self._ttft = self._histograms["vllm:time_to_first_token_seconds"]
         self._itl = self._histograms["vllm:inter_token_latency_seconds"]
@@ -96,7 +97,7 @@ class Metrics(Collector):
         self._admission: Admission | None = None
         self._replies: Counter[str] = Counter()
         self._up = False
-        self.stats: Stats | None = None
+        self._stats: tuple[Stats, float] | None = None  # and when they came
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -106,7 +107,11 @@ class Metrics(Collector):
         engine.on_death(self._on_death)
 
     def _on_death(self, reason: str) -> None:
-        self._up, self.stats = False, None
+        self._up, self._stats = False, None
+
+    def counted(self, stats: Stats) -> None:
+        """The engine has told its counts."""
+        self._stats = stats, self._clock()
 
     def replied(self, status: int) -> None:
         """Counts an HTTP reply."""
@@ -172,8 +177,10 @@ class Metrics(Collector):
         queued = self._admission.waiting if self._admission else 0
         if self._admission:
             values["drut_queue_tokens"] = self._admission.waiting_tokens
-        if self.stats is not None:
-            values |= _engine_values(self.stats, queued)
+        if self._stats is not None:
+            stats, at = self._stats
+            values |= _engine_values(stats, queued)
+            values["drut_last_step_age_seconds"] = stats.idle_s + self._clock() - at
         return values
 
 
@@ -191,8 +198,7 @@ def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str,
         "vllm:num_preemptions": stats.preemptions, "vllm:prefix_cache_queries": stats.queried_tokens,
         "vllm:prefix_cache_hits": stats.hit_tokens, "drut_prefix_cache_evicted_misses": stats.evicted_miss_tokens,
         "drut_evicted_pages": stats.evicted_pages, "drut_steps": stats.steps, "drut_step_rows": stats.rows,
-        "drut_failed_steps": stats.failed_steps, "drut_step_seconds": steps,
-        "drut_last_step_age_seconds": stats.idle_s}
+        "drut_failed_steps": stats.failed_steps, "drut_step_seconds": steps}
 
 
 def _fill(family: HistogramMetricFamily, model: str, histogram: Histogram) -> None:

@@ -80,6 +80,7 @@ def test_sigterm_lets_streams_end(serve, process: bool) -> None:
     assert [line["end"] for line in lines if "end" in line] == ["length"] * 3
 
 
+@pytest.mark.slow
 def test_sigterm_ends_streams_at_the_deadline_and_a_second_one_at_once(serve) -> None:
     """The engine is stopped, so that nothing ends by itself."""
     served = serve(drain_s=0.5)
@@ -121,20 +122,21 @@ def test_a_killed_server_leaves_no_engine_not_even_a_stopped_one(serve) -> None:
     wait_gone(served.engine)
 
 
+@pytest.mark.slow
 def test_a_stopped_engine_is_noticed(serve) -> None:
     served = serve(stuck_s=1.0)
     os.kill(served.engine, signal.SIGSTOP)
     code, lines, err = served.end()
-    assert code == 1
+    assert code in (1, 70)  # the latter where the machine is too busy to end within the watchdog's grace
     ends = [line for line in lines if "end" in line]
     assert [line["end"] for line in ends] == ["EngineDeadError"] * 3
     assert "a step of the engine has been stuck for 1 s" in ends[0]["why"]
     assert "Current thread" in err
 
 
-@pytest.mark.parametrize("process", [False])
-def test_a_stuck_step_is_shown_and_ends_the_server(serve, process: bool) -> None:
-    served = serve(process=process, hang_after=20, stuck_s=1.0, streams=2)
+@pytest.mark.slow
+def test_a_stuck_step_is_shown_and_ends_the_server(serve) -> None:
+    served = serve(process=False, hang_after=20, stuck_s=1.0, streams=2)
     code, lines, err = served.end()
     assert [line["end"] for line in lines if "end" in line] == ["EngineDeadError"] * 2
     assert code == 70  # the thread cannot be ended, so the watchdog ends the process
@@ -142,6 +144,7 @@ def test_a_stuck_step_is_shown_and_ends_the_server(serve, process: bool) -> None
     assert "served.py" in err  # where it hangs
 
 
+@pytest.mark.slow
 def test_a_stuck_event_loop_is_shown_and_ends_the_server(serve) -> None:
     served = serve(block_loop=True, stuck_s=1.0)
     code, _, err = served.end()

@@ -25,7 +25,7 @@ class RequestLog(Nobody):
         """`stream` must be unbuffered or flush by itself on each write of a line."""
         self._stream = stream
         self._lines: queue.Queue[bytes | None] = queue.Queue(MOST_QUEUED)
-        self._dropped = 0
+        self._overflowed = self._failed = self._told = 0  # lines lost, by thread, and those of them that were told
         self._thread = threading.Thread(target=self._write, name="drut-log", daemon=True)
         self._thread.start()
 
@@ -34,7 +34,7 @@ class RequestLog(Nobody):
         try:
             self._lines.put_nowait(msgspec.json.encode(entry(record)) + b"\n")
         except queue.Full:
-            self._dropped += 1
+            self._overflowed += 1
 
     def close(self, patience_s: float = 1.0) -> None:
         """Writes what is left, for so long at most."""
@@ -47,13 +47,14 @@ class RequestLog(Nobody):
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
             try:
-                if self._dropped:
-                    dropped, self._dropped = self._dropped, 0
-                    self._stream.write(msgspec.json.encode({"log_lines_dropped": dropped}) + b"\n")
+                lost = self._overflowed + self._failed
+                if lost > self._told:
+                    self._stream.write(msgspec.json.encode({"log_lines_dropped": lost - self._told}) + b"\n")
+                    self._told = lost
                 self._stream.write(line)
                 self._stream.flush()
             except (OSError, ValueError):  # a full disk, a closed pipe
-                self._dropped += 1
+                self._failed += 1
 
 
 def entry(record: Record) -> dict[str, object]:

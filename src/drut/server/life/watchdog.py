@@ -51,8 +51,7 @@ class Watchdog:
                 self._end("the event loop", f"the event loop has been stuck for {self._patience_s:g} s", wait=False)
             if silent >= TICKS:
                 self._end("the engine", f"a step of the engine has been stuck for {self._patience_s:g} s", wait=True)
-            if not missed:
-                self._call(self._beat)
+            self._call(self._beat)
 
     def _beat(self) -> None:
         self._beats += 1
