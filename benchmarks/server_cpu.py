@@ -61,7 +61,7 @@ def main() -> int:
         while "listening" not in (line := server.stderr.readline()):
             assert line
         port = int(line.split()[2].rstrip(",").rpartition(":")[2])
-        while "ready" not in server.stderr.readline():
+        while "ready after" not in server.stderr.readline():
             pass
         (engine,) = children(server.pid)
         asyncio.run(load(port, args.streams, 8, json.loads(args.extra)))

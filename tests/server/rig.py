@@ -128,7 +128,8 @@ class Running(Client):
     def open(self) -> int:
         """Requests that the engine has or will get."""
         assert self.server.service.loaded is not None
-        return self.server.service.loaded.admission.open
+        admission = self.server.service.loaded.admission
+        return admission.waiting + admission.running
 
     def until_idle(self, seconds: float = 10) -> None:
         """Returns when no request is open. The time is for slow machines."""
@@ -143,7 +144,8 @@ class Running(Client):
 def serving(path: Path, *, engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Running]:
     """A server with the engine in a thread; `settings` are those of ServerConfig."""
     lines: list[str] = []
-    config = ServerConfig.resolve({"port": 0, "engine": "thread", "served_model_name": "tiny"} | settings, {})
+    common = {"port": 0, "engine": "thread", "served_model_name": "tiny", "stuck_s": 3600}
+    config = ServerConfig.resolve(common | settings, {})
     engine_config = EngineConfig.resolve({"threads": 1} | (engine or {}), {})
     with run_in_thread(Server(str(path), path, config, engine_config, lines.append), lines) as running:
         yield running

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,14 @@ class ScriptedAdmission:
 class ScriptedServer(Server):
     admission: ScriptedAdmission
 
-    async def _run_engine(self) -> None:
+    async def _run_engine(self) -> int:
         texts = Texts.open(self._path, 160, 10_000)
         self.service.loaded = Loaded(texts, self.admission, "drut-scripted", 0)  # type: ignore[arg-type]
+        over = asyncio.Event()
+        self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
         self._tell("ready")
-        await asyncio.Event().wait()
+        await over.wait()
+        return 0
 
 
 @contextmanager

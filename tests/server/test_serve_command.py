@@ -99,8 +99,8 @@ def test_what_would_fail_fails_the_dry_run(
 
 
 def start(*args: str, **env: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-m", "drut", "serve", *args], stderr=subprocess.PIPE, text=True,
-                            env=os.environ | env)
+    return subprocess.Popen([sys.executable, "-m", "drut", "serve", *args], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=os.environ | env)
 
 
 def test_the_process_says_where_it_listens_answers_and_ends(model_path: Path) -> None:
@@ -112,12 +112,15 @@ def test_the_process_says_where_it_listens_answers_and_ends(model_path: Path) ->
         url = listening.split()[2].rstrip(",")
         client = Client(url, "the-key-12345")
         until(lambda: client.get("/ready").status == 200, 60)
+        assert process.stderr.readline().startswith("ready after ")
         assert "numerics drut-" in process.stderr.readline()
         assert client.get("/health").status == 200
         assert client.complete().status == 200
         assert client.get("/version").json["numerics_id"] == client.complete().json["system_fingerprint"]
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        assert process.wait(30) == 0
+        logged = [json.loads(line) for line in process.stdout or ()]
+        assert [(line["finish_reason"], "prompt" in line) for line in logged] == [("length", False)] * 2
     finally:
         process.kill()
     assert "Traceback" not in process.stderr.read()

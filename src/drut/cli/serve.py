@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import difflib
 import logging
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until a signal. Notes on standard error say what is used."""
+    """Serves until a signal; the exit code is the server's. Notes on standard error say what is used."""
     file = read_config(args.config) if args.config else {}
     check_names(file, args.config)
     config = ServerConfig.from_args(args, {k: v for k, v in file.items() if k in ServerConfig.names()})
@@ -49,20 +50,30 @@ def run(args: argparse.Namespace) -> int:
         for line in report(args.model, config, engine):
             print(line)
         return 0
+    from drut.server.life import RequestLog
     from drut.server.serve import Server
 
     logging.basicConfig(level=logging.WARNING, format="drut: %(levelname)s: %(message)s")
     for line in limits(config):
         note(line)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(Server(args.model, resolve(args.model), config, engine, note).run())
-    return 0
+    log = RequestLog(unbuffered_output()) if config.request_log else None
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(Server(args.model, resolve(args.model), config, engine, note, log).run())
+    finally:
+        if log is not None:
+            log.close()
+
+
+def unbuffered_output() -> BinaryIO:
+    """Standard output, where each write goes out by itself."""
+    return cast(BinaryIO, open(sys.stdout.fileno(), "wb", buffering=0, closefd=False))
 
 
 def limits(config: ServerConfig) -> list[str]:
     """What requests may hold at most, as flags."""
     flags = [f"--{name.replace('_', '-')} {getattr(config, name)}" for name in config.names()
-             if name.startswith("max_") or name.endswith("_s")]
+             if (name.startswith("max_") or name.endswith("_s")) and getattr(config, name) is not None]
     return ["limits: " + " ".join(flags)]
 
 

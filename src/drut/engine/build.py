@@ -25,6 +25,7 @@ from drut.model.model import ModelFiles
 from drut.model.packs import PackCache
 from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
+from drut.observe.laps import Laps
 
 NUMERICS_VERSION = 1
 DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
@@ -52,20 +53,25 @@ def choose_backend(config: EngineConfig) -> Backend:
     return NumpyBackend()
 
 
-def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_ids: frozenset[int]) -> Engine:
-    """Loads the weights and makes the page pool."""
+def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_ids: frozenset[int],
+                 laps: Laps | None = None) -> Engine:
+    """Loads the weights and makes the page pool; `laps` takes down how long each took."""
+    laps = Laps() if laps is None else laps
     weights = files.load(backend, packs=pack_cache(config))
+    laps.lap("weights")
     spec = files.spec
     layout = decoder.kv_layout(spec, config.kv_dtype)
     context = context_of(spec, config)
     memory = backend.pool(layout, pool_pages(layout, context, config))
     canary = Canary(memory) if config.debug_kv else None
+    laps.lap("kv pages")
     cache = KvCache(PagePool(memory, canary), prefix_cache=config.prefix_cache)
     limits = step_limits(config, context)
     plan = decoder.record(spec, weights, layout)
     runner = Runner(backend, plan, memory, limits, context=context, overlap=config.overlap, canary=canary)
     pacer = Pacer(attention_depth(plan))
     scheduler = Scheduler(cache, limits, make_policy(config.policy), pacer, force_preempt=config.force_preempt)
+    laps.lap("plan")
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap)
 
 

@@ -27,6 +27,13 @@ class ServerConfig(Settings):
                                   type=bool)
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"))
     max_queue: int = setting(256, "most requests that wait for the engine", type=int, least=1, most=1 << 20)
+    max_queue_tokens: int | None = setting(None, "most prompt tokens of requests that wait", type=int, least=1,
+                                           most=1 << 40)
+    drain_s: float = setting(60.0, "seconds that requests under way have left after a first SIGTERM", type=float,
+                             least=0, most=86400)
+    stuck_s: float = setting(120.0, "seconds after which a step of the engine counts as stuck, and the server ends",
+                             type=float, least=1, most=86400)
+    request_log: bool = setting(True, "a line of JSON on standard output for each request, without its text", type=bool)
     max_body_mb: float = setting(8.0, "most MB of a request's body", type=float, least=0.001, most=256)
     max_header_kb: int = setting(64, "most KB of a request's line and headers", type=int, least=1, most=1024)
     max_headers: int = setting(100, "most headers of a request", type=int, least=8, most=10_000)

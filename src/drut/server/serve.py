@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,18 +15,19 @@ import uvicorn
 
 from drut.config import EngineConfig
 from drut.engine.async_engine import AsyncEngine
-from drut.errors import DrutError, RequestError
-from drut.server.admission import Admission, AdmissionLimits
+from drut.errors import RequestError
+from drut.server.admission import Admission, AdmissionLimits, Observer, Several
 from drut.server.app import App
 from drut.server.auth import check_exposure, is_address
 from drut.server.config import ServerConfig
 from drut.server.connection import Connection
+from drut.server.life import Lifecycle, Startup
 from drut.server.service import Loaded, Service
 from drut.server.texts import Texts
 
 BACKLOG = 1024  # of connections that nobody has taken yet
 IDLE_S = 75  # of a connection between requests
-GRACE_S = 10  # for replies under way at the end
+GRACE_S = 5  # for last words at the end, after all requests have ended
 Tell = Callable[[str], None]  # a line for the operator
 
 
@@ -50,53 +52,67 @@ def served_names(config: ServerConfig, model: str) -> list[str]:
     return given if any(name != "*" for name in given) else [own, *given]
 
 
-class Server:
-    """Serves the model at `path` under one address. `tell` gets lines for the operator."""
+class HttpServer(uvicorn.Server):
+    """Leaves signals to the server's lifecycle."""
 
-    def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, tell: Tell) -> None:
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Server:
+    """Serves the model at `path` under one address. `tell` gets lines for the operator, `log` hears of each request."""
+
+    def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, tell: Tell,
+                 log: Observer | None = None) -> None:
         """Takes the port. RequestError where it, or who may call, is no good."""
+        self._startup = Startup()
         self.service = Service(config, served_names(config, model))
         check_exposure(config, self.service.keys)
         self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
+        metrics = self.service.metrics
+        self._observer: Observer = metrics if log is None else Several(metrics, log)
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        self._http = uvicorn.Server(uvicorn.Config(
+        self._http = HttpServer(uvicorn.Config(
             App(self.service), http=partial(Connection, settings=config), ws="none", lifespan="off",  # type: ignore[arg-type]
             log_config=None, access_log=False, server_header=False, timeout_keep_alive=IDLE_S, backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S))
+        self._stop: Callable[[], object] | None = None
 
-    async def run(self) -> None:
-        """Until a signal or `stop`. DrutError where the model cannot be loaded."""
+    async def run(self) -> int:
+        """Until a signal, `stop` or the engine's end; returns the exit code. DrutError where the model cannot be
+        loaded."""
         self._tell(f"listening on {self.url}, loading {self.service.name}")
-        engine = asyncio.create_task(self._run_engine())
+        http = asyncio.create_task(self._http.serve(sockets=[self._socket]))
         try:
-            await self._http.serve(sockets=[self._socket])
+            return await self._run_engine()
         finally:
-            engine.cancel()
-            (end,) = await asyncio.gather(engine, return_exceptions=True)
+            self._http.should_exit = True
+            await http
             self.service.close()
-        if isinstance(end, DrutError):
-            raise end
 
     def stop(self) -> None:
-        """Ends `run`: replies under way have some seconds left. From any thread."""
-        self._http.should_exit = True
+        """As a signal does: the first time requests under way may go on for a while. From any thread, once it runs."""
+        if self._stop is not None:
+            self._stop()
 
-    async def _run_engine(self) -> None:
-        """Loads, says so, and keeps the engine until it is cancelled. A failure ends the server."""
+    async def _run_engine(self) -> int:
         given = {name: value for name, value in asdict(self._engine).items() if value is not None}
-        service = self.service
-        try:
-            async with AsyncEngine(self._path, process=self._config.engine == "process", **given) as engine:
-                ready = engine.ready
-                texts = await asyncio.to_thread(Texts.open, self._path, ready.room, self._config.max_text_chars)
-                admission = Admission(engine, AdmissionLimits(max_queue=self._config.max_queue))
-                service.loaded = Loaded(texts, admission, ready.numerics_id, int(time.time()))
-                service.health.waits_for = None
-                self._tell(f"ready: {ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context, "
-                           f"loaded in {ready.load_s:.2f} s")
-                await asyncio.Event().wait()
-        finally:
-            service.loaded = None
-            self.stop()
+        service, config = self.service, self._config
+        async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
+            ready = engine.ready
+            self._startup.engine(ready)
+            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars)
+            limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens)
+            admission = Admission(engine, limits, observer=self._observer)
+            service.metrics.watch(admission, engine)
+            life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,
+                             on_stats=service.metrics.counted)
+            self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, life.stop)
+            service.loaded = Loaded(texts, admission, ready.numerics_id, int(time.time()))
+            self._startup.lap("tokenizer")
+            self._tell(str(self._startup))
+            self._tell(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
+            return await life.run()

@@ -39,7 +39,7 @@ class Service:
         self.limits = Limits.of(config)
         self.hosts = Hosts(config, keyless=not self.keys)
         self.loaded: Loaded | None = None
-        self.health, self.metrics = Health(), Metrics()
+        self.health, self.metrics = Health(), Metrics(self.name)
         self._pool = ThreadPoolExecutor(config.text_threads, thread_name_prefix="drut-text")
 
     @property

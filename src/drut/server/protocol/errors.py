@@ -68,7 +68,7 @@ def as_api_error(error: BaseException) -> ApiError:
         case ApiError():
             return error
         case QueueFullError():
-            return ApiError(429, "the queue is full; try again later", code="queue_full",
+            return ApiError(429, str(error), code="queue_full",
                             retry_after_s=error.retry_after_s)
         case DrainingError():
             return ApiError(503, "the server is shutting down", code="shutting_down", retry_after_s=5)
