@@ -55,7 +55,7 @@ def main() -> int:
     args = parser.parse_args()
     flags = ["--port", "0", "--engine", "process", *args.flags.split()]
     command = [sys.executable, "-m", "drut", "serve", args.model, *flags]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stderr is not None
         while "listening" not in (line := server.stderr.readline()):
