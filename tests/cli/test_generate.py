@@ -27,6 +27,7 @@ JSON_KEYS = {
     "seed",
     "index",
     "why",
+    "stop_reason",
     "timings",
 }
 
@@ -145,7 +146,8 @@ def test_sampling_flags_are_the_fields_of_sampling_params():
     assert flags(*argv.split()) == given
     untold = {f.name for f in fields(given) if getattr(given, f.name) == getattr(SamplingParams(), f.name)}
     # Every other field has a flag, which this test gives.
-    assert untold == {"ignore_eos", "n", "stop_token_ids", "logit_bias", "logprobs", "prompt_logprobs"}
+    assert untold == {"ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "n", "stop_token_ids",
+                      "logit_bias", "logprobs", "prompt_logprobs"}
 
 
 def test_a_model_s_words_cannot_steer_a_terminal(monkeypatch):

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from drut import LLM, AsyncEngine, Completion, SamplingParams
+from drut.cache.pool import KvCorruptionError
 from drut.engine.async_engine import EngineDeadError
 from drut.engine.engine import Engine
 from drut.engine.transport import ProcessTransport
 from drut.errors import DrutError, RequestError
+from drut.kernels.native.executable import NativeExecutable
 from tests.engine.models import Said, said, write_bytes_model, write_poisoned_model
 
 LONG = SamplingParams(max_tokens=150, ignore_eos=True)
@@ -225,23 +227,82 @@ def test_a_killed_engine_ends_every_stream(path: Path) -> None:
     run(main())
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_step_that_fails_ends_every_stream(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, steps = Engine.step, iter(range(5))
+def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(
+        path: Path, llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, steps = NativeExecutable.run, iter(range(5))
 
-    def step(self: Engine) -> Any:
-        if next(steps, None) is None:
+    def run_or_break(self: NativeExecutable, *args: Any) -> Any:
+        if next(steps, None) == 4:
             raise RuntimeError("a wheel came off")
-        return real(self)
+        return real(self, *args)
+
+    monkeypatch.setattr(NativeExecutable, "run", run_or_break)
+
+    async def main() -> None:
+        async with AsyncEngine(path, multi_step=1, **SETTINGS) as engine:
+            ends = await asyncio.gather(*(answers(engine, "hello", LONG) for _ in range(3)), return_exceptions=True)
+            assert [type(e) for e in ends] == [DrutError] * 3, ends
+            assert "RuntimeError: a wheel came off" in str(ends[0])
+            assert shown(await answers(engine, "hello", LONG)) == expected(llm, "hello", LONG)
+            assert engine.dead is None
+            stats = await engine.stats()
+            assert stats.failed_steps == 1
+            assert (stats.running, stats.waiting) == (0, {})
+            assert stats.free_pages + stats.cached_pages == stats.pages
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_engine_whose_pages_do_not_add_up_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(self: Engine) -> Any:
+        raise KvCorruptionError("page 3 is FREE, expected CACHED")
 
     monkeypatch.setattr(Engine, "step", step)
+    reasons: list[str] = []
 
     async def main() -> None:
         async with AsyncEngine(path, **SETTINGS) as engine:
-            ends = await asyncio.gather(*(answers(engine, "hello", LONG) for _ in range(3)), return_exceptions=True)
-            assert [type(e) for e in ends] == [EngineDeadError] * 3, ends
-            with pytest.raises(EngineDeadError, match="a wheel came off"):
-                await answers(engine, "hello", SHORT)
+            engine.on_death(reasons.append)
+            with pytest.raises(EngineDeadError, match="page 3 is FREE"):
+                await answers(engine, "hello", LONG)
+            assert engine.dead == reasons[0]
+            engine.on_death(reasons.append)
+            assert len(set(reasons)) == 1
+            assert len(reasons) == 2
+
+    run(main())
+
+
+def test_stats_are_told_while_it_is_idle_and_while_it_works(engine: AsyncEngine) -> None:
+    async def main() -> None:
+        async with engine:
+            idle = await engine.stats()
+            assert (idle.steps, idle.running, idle.waiting) == (0, 0, {})
+            stream = engine.generate("hello", LONG)
+            await anext(stream)
+            busy = await engine.stats()
+            assert busy.running == 1
+            assert busy.pages > busy.free_pages + busy.cached_pages
+            await stream.aclose()
+            after = [await engine.stats() for _ in range(3)][-1]
+            assert (after.running, after.free_pages + after.cached_pages) == (0, after.pages)
+            assert sum(engine.ready.parts.values()) == pytest.approx(engine.ready.load_s)
+            assert engine.ready.room == 160
+
+    run(main())
+
+
+def test_a_killed_engine_fails_its_requests_at_once(engine: AsyncEngine) -> None:
+    async def main() -> None:
+        async with engine:
+            stream = engine.generate("hello", LONG)
+            await anext(stream)
+            engine.kill("enough")
+            with pytest.raises(EngineDeadError, match="enough"):
+                await exhaust(stream)
+            with pytest.raises(EngineDeadError, match="enough"):
+                await engine.stats()
 
     run(main())
 

@@ -369,3 +369,22 @@ def test_a_long_conversation_is_within_the_limits():
     messages = [{"role": "user", "content": "x" * 2000}] * 1000
     assert len(render(CHATML, messages)) > 2_000_000
     assert len(render(HEADERS, messages)) > 2_000_000
+
+
+def test_an_answer_can_be_continued():
+    template = ChatTemplate(CHATML)
+    open_ended = [*HELLO, {"role": "assistant", "content": "Once upon a"}]
+    text = template.render(open_ended, continue_final=True)
+    assert text.endswith("<|im_start|>assistant\nOnce upon a")
+    assert template.render(open_ended, add_generation_prompt=False).startswith(text)
+    # what a template trims away at the end of a message is the model's to continue from
+    spaced = [*HELLO, {"role": "assistant", "content": " Once "}]
+    assert template.render(spaced, continue_final=True).endswith("assistant\nOnce ")
+    with pytest.raises(RequestError, match="does not show the last message"):
+        ChatTemplate("{{ messages[0].content }}").render(open_ended, continue_final=True)
+
+
+def test_variables_are_what_a_caller_may_set():
+    assert ChatTemplate(CHATML).variables == frozenset()
+    assert "date_string" in ChatTemplate(HEADERS).variables
+    assert "date_string" in ChatTemplate("{% if date_string %}{{ strftime_now('%d') }}{% endif %}").variables

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import os
 import re
 import sys
 from collections.abc import Iterator
 
 from drut.cli import sampling
-from drut.cli.conversation import Conversation
+from drut.cli.conversation import Conversation, Talker
 from drut.cli.interrupt import Interrupt, deferred
 from drut.cli.opening import add_model, open_llm, speed
+from drut.cli.remote import RemoteModel
 from drut.cli.terminal import Writer, note, one_line
-from drut.config import add_flags, from_flags
-from drut.engine.llm import LLM
+from drut.config import EngineConfig, add_flags, from_flags
 from drut.engine.output import Completion
 from drut.engine.params import SamplingParams
 from drut.errors import DrutError, RequestError
 from drut.home import home
 
 HELP = """Talk with a model. Each line is a message; /help lists the commands. What is typed at a terminal
-can be recalled later: it is kept in DRUT_HOME/chat_history."""
+can be recalled later: it is kept in DRUT_HOME/chat_history. With --url it talks with a server's model."""
 DEFAULTS = SamplingParams(max_tokens=1024, temperature=0.7, top_p=0.9)
 COMMANDS = """\
 /reset        forget what was said (the system message stays)
@@ -30,11 +32,17 @@ COMMANDS = """\
 /quit         leave, as Ctrl-D does
 Ctrl-C        stop the answer; what was said of it counts"""
 HISTORY_LINES = 1000
+KEY = "DRUT_API_KEY"  # the variable that also holds the server's key
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the system message, then the flags of sampling and engine."""
-    add_model(parser)
+    add_model(parser, optional=True)
+    server = parser.add_argument_group("instead of MODEL")
+    server.add_argument("--url", metavar="U", help="talk with the model of a server, drut's or another that speaks "
+                                                   "OpenAI's language, as http://localhost:8000")
+    server.add_argument("--model", metavar="M", dest="served", help="its name there (default: the first it lists)")
+    server.add_argument("--api-key", metavar="K", help=f"the server's key [{KEY}]")
     parser.add_argument("--system", metavar="TEXT", help="what the model is told before all else")
     sampling.add_flags(parser, DEFAULTS)
     add_flags(parser)
@@ -42,20 +50,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reads messages to the end of standard input. Errors end it, unless somebody at a terminal can go on."""
-    params, config = sampling.from_flags(args), from_flags(args)
+    params = sampling.from_flags(args)
     people = sys.stdin.isatty() and sys.stdout.isatty()
-    with open_llm(args.model, config) as llm, _editing() if people else contextlib.nullcontext():
-        chat = Chat(llm, params, args.system, people=people)
+    with _talker(args) as talker, _editing() if people else contextlib.nullcontext():
+        chat = Chat(talker, params, args.system, people=people)
         for line in _typed_lines() if people else _piped_lines():
             if not chat.handle(line):
                 break
     return 0
 
 
+def _talker(args: argparse.Namespace) -> contextlib.AbstractContextManager[Talker]:
+    """The model to talk with. RequestError where the flags name none, or one here and one there."""
+    if args.url is None:
+        if args.model is None:
+            raise RequestError("a MODEL or --url is needed")
+        for flag in ("served", "api_key"):
+            if getattr(args, flag) is not None:
+                raise RequestError(f"--{'model' if flag == 'served' else 'api-key'} goes with --url")
+        return open_llm(args.model, from_flags(args))
+    if args.model is not None:
+        raise RequestError(f"MODEL {args.model!r} is loaded here, --url asks a server: give one (--model names the "
+                           "server's)")
+    for field in dataclasses.fields(EngineConfig):
+        if getattr(args, field.name, None) is not None:
+            raise RequestError(f"--{field.name.replace('_', '-')} is the server's own affair: not with --url")
+    remote = RemoteModel(args.url, args.served, args.api_key or os.environ.get(KEY))
+    note(f"{remote.model} at {remote.url}")
+    return contextlib.nullcontext(remote)
+
+
 class Chat:
     """A conversation with a model, a line at a time."""
 
-    def __init__(self, llm: LLM, params: SamplingParams, system: str | None, *, people: bool) -> None:
+    def __init__(self, llm: Talker, params: SamplingParams, system: str | None, *, people: bool) -> None:
         """`people`: at a terminal, where speeds are told, Ctrl-C stops an answer, and errors end nothing.
 
         UnsupportedError or RequestError at once where the model cannot chat, or not with a system message.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from drut.engine.output import Chunk
+from drut.engine.params import SamplingParams
 from drut.errors import RequestError
 
 Message = dict[str, str]
@@ -19,6 +22,12 @@ class Reader(Protocol):
         ...
 
     def encode_chat(self, messages: list[Message]) -> list[int]: ...
+
+
+class Talker(Reader, Protocol):
+    """A model that answers, here or behind a URL."""
+
+    def stream(self, messages: list[Message], params: SamplingParams) -> Generator[Chunk, None, None]: ...
 
 
 @dataclass

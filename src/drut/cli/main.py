@@ -18,6 +18,7 @@ COMMANDS = (
     ("pull", "fetch a model and say where it lies"),
     ("generate", "answer prompts"),
     ("chat", "talk with a model"),
+    ("serve", "answer requests over HTTP, as OpenAI's clients expect it"),
     ("inspect", "say what a model is, without reading its weights"),
     ("roof", "measure what this machine can do at most"),
     ("profile", "measure where the time of a step goes"),

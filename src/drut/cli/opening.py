@@ -11,9 +11,10 @@ from drut.engine.llm import LLM
 from drut.engine.output import Completion
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """The argument MODEL."""
-    parser.add_argument("model", metavar="MODEL", help="a known name, hf:ORG/REPO or a path (see drut pull)")
+    parser.add_argument("model", metavar="MODEL", nargs="?" if optional else None,
+                        help="a known name, hf:ORG/REPO or a path (see drut pull)")
 
 
 def open_llm(model: str, config: EngineConfig) -> LLM:

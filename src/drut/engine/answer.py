@@ -18,13 +18,15 @@ class Answer:
 
     def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float) -> None:
         self.request, self._tokenizer, self._load_s = request, tokenizer, load_s
-        self._detokenizer = Detokenizer(tokenizer) if tokenizer else None
-        self._stops = StopChecker(stops)
+        params = request.params
+        self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens) if tokenizer else None
+        self._stops = StopChecker(stops, include=params.include_stop_str_in_output)
         self._ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []
         self._prompt_logprobs: list[Logprobs | None] = [None]
         self._taken = self._ids_taken = 0
+        self._prompt_taken = False
         self.stopped = False
         self.done = False
         self.taken = False  # the completion, by `take`
@@ -39,9 +41,12 @@ class Answer:
             self._logprobs.append(self._entry(update.scored))
         if self._detokenizer is None:
             return False
-        if self.request.finish_reason != "stop" or update.token not in self.request.params.stop_token_ids:
-            self._add(self._detokenizer.push((update.token,)))  # a stop id is not part of the text
+        if self.request.params.include_stop_str_in_output or not self._ended_by(update.token):
+            self._add(self._detokenizer.push((update.token,)))
         return self.stopped
+
+    def _ended_by(self, token: int) -> bool:
+        return self.request.finish_reason == "stop" and token in self.request.ends
 
     def _add(self, text: str) -> None:
         """New text; stop strings count from `min_tokens` on."""
@@ -63,9 +68,18 @@ class Answer:
         if self.failed:
             raise DrutError(NOT_FINITE)
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
+        scores = self._logprobs[self._ids_taken :] if self.request.params.logprobs is not None else None
         self._taken, self._ids_taken = len(self._text), len(self._ids)
         self.taken = self.done
-        return Chunk(text, ids, self.completion() if self.done else None, self.request.choice)
+        return Chunk(text, ids, self.completion() if self.done else None, self.request.choice, scores,
+                     self._take_prompt())
+
+    def _take_prompt(self) -> list[Logprobs | None] | None:
+        """The prompt's logprobs, once, when the first token says that they are complete."""
+        if self._prompt_taken or not (self._ids or self.done):
+            return None
+        self._prompt_taken = True
+        return self.prompt_logprobs and list(self.prompt_logprobs)
 
     def completion(self, prompt_logprobs: list[Logprobs | None] | None = None) -> Completion:
         """The record. `prompt_logprobs`: those of the first choice, for the others."""
@@ -75,7 +89,14 @@ class Answer:
         scored = prompt_logprobs if prompt_logprobs is not None else self.prompt_logprobs
         return Completion("".join(self._text), list(self._ids), reason, r.prompt_tokens, r.cached_tokens or 0,
                           len(self._ids), r.seed, r.choice, self._timings(),
-                          self._logprobs if r.params.logprobs is not None else None, scored, self._why())
+                          self._logprobs if r.params.logprobs is not None else None, scored, self._why(),
+                          self._stop_reason())
+
+    def _stop_reason(self) -> str | int | None:
+        if self.stopped:
+            return self._stops.matched
+        last = self._ids[-1] if self._ids else None
+        return last if self.request.finish_reason == "stop" and last in self.request.params.stop_token_ids else None
 
     @property
     def failed(self) -> bool:

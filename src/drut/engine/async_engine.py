@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from drut.config import EngineConfig
-from drut.engine.messages import Abort, Failed, FromEngine, Output, Ready, Stop, Submit
+from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Ready, Stats, Stop, Submit
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
 from drut.engine.transport import ProcessTransport, ThreadTransport, Transport
 from drut.errors import DrutError, RequestError
+
+Sink = Callable[[Output | Failed], None]  # called in the event loop with what comes of one request
 
 
 class EngineDeadError(DrutError):
@@ -30,11 +33,14 @@ class AsyncEngine:
         config = EngineConfig.resolve(settings)
         kind = ProcessTransport if process else ThreadTransport
         self._transport: Transport = kind(str(model), config)
-        self._queues: dict[str, asyncio.Queue[Output | Failed]] = {}
+        self._sinks: dict[str, Sink] = {}
         self._names: set[str] = set()
         self._ready: asyncio.Future[Ready] | None = None
+        self._inspections: list[asyncio.Future[Stats]] = []
+        self._watchers: list[Callable[[str], None]] = []
         self._dead: str | None = None
         self._serial = 0
+        self.heard_at = time.monotonic()  # when anything last came from the engine, seconds
 
     async def __aenter__(self) -> AsyncEngine:
         loop = asyncio.get_running_loop()
@@ -55,9 +61,63 @@ class AsyncEngine:
 
     @property
     def ready(self) -> Ready:
-        """How the model was loaded, and the numerics id."""
+        """How the model was loaded, the numerics id, and what the engine can hold."""
         assert self._ready is not None, "use inside `async with`"
         return self._ready.result()
+
+    @property
+    def dead(self) -> str | None:
+        """Why the engine has ended, or None."""
+        return self._dead
+
+    def on_death(self, watcher: Callable[[str], None]) -> None:
+        """Calls `watcher` in the event loop with the reason when the engine ends, at once where it has."""
+        if self._dead is not None:
+            watcher(self._dead)
+        else:
+            self._watchers.append(watcher)
+
+    def kill(self, reason: str) -> None:
+        """Gives the engine up: all its requests fail now with `reason`. A process is killed, a thread left behind."""
+        self._die(Failed("", reason, False))
+        self._transport.kill()
+
+    def dump_stacks(self) -> None:
+        """Asks an engine in a process of its own to write its Python stacks to standard error."""
+        self._transport.dump_stacks()
+
+    async def stats(self) -> Stats:
+        """What the engine counts. It answers between two steps. EngineDeadError where it has ended."""
+        if self._dead is not None:
+            raise EngineDeadError(self._dead)
+        answer: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
+        self._inspections.append(answer)
+        self._transport.send(Inspect())
+        return await answer
+
+    def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
+             salt: str = "") -> str:
+        """Starts a request whose messages go to `sink`, up to the one that is `last` or a failure. Returns its handle.
+
+        RequestError or EngineDeadError where it cannot even be sent.
+        """
+        if self._dead is not None:
+            raise EngineDeadError(self._dead)
+        prompt = _checked(prompt)
+        self._serial += 1
+        handle = f"{name}.{self._serial}"  # what is still on its way from a stopped request of that name goes nowhere
+        self._sinks[handle] = sink
+        try:
+            self._transport.send(Submit(handle, prompt, params, priority, salt))
+        except UnicodeEncodeError:
+            del self._sinks[handle]
+            raise RequestError("text holds a lone surrogate") from None
+        return handle
+
+    def abort(self, handle: str) -> None:
+        """Ends a request wherever it is; its sink hears no more. Does nothing if it has ended."""
+        if self._sinks.pop(handle, None) is not None:
+            self._transport.send(Abort(handle))
 
     async def generate(self, prompt: str | list[int], params: SamplingParams | None = None, *,
                        request_id: str | None = None, priority: int = 0, salt: str = "") -> AsyncGenerator[Chunk, None]:
@@ -65,53 +125,63 @@ class AsyncEngine:
 
         RequestError if it is invalid, another DrutError if it failed, EngineDeadError if the engine did.
         """
-        if self._dead is not None:
-            raise EngineDeadError(self._dead)
-        prompt = _checked(prompt)
-        self._serial += 1
-        name = request_id if request_id is not None else f"a{self._serial}"
+        name = request_id if request_id is not None else f"a{self._serial + 1}"
         if name in self._names:
             raise RequestError(f"request id {name!r} is in use")
-        unique = f"{name}.{self._serial}"  # what is still on its way from a stopped request of that name goes nowhere
-        queue = self._queues[unique] = asyncio.Queue()
+        queue: asyncio.Queue[Output | Failed] = asyncio.Queue()
+        handle = self.open(prompt, params or SamplingParams(), queue.put_nowait, name=name, priority=priority,
+                           salt=salt)
         self._names.add(name)
-        finished = True
         try:
-            self._transport.send(Submit(unique, prompt, params or SamplingParams(), priority, salt))
-            finished = False
-            while not finished:
+            last = False
+            while not last:
                 message = await queue.get()
                 if isinstance(message, Failed):
-                    finished = True
-                    raise _error(message)
-                finished = message.last
+                    raise failure_error(message)
+                last = message.last
                 yield message.chunk
-        except UnicodeEncodeError:
-            raise RequestError("text holds a lone surrogate") from None
         finally:
-            del self._queues[unique]
             self._names.remove(name)
-            if not finished:
-                self._transport.send(Abort(unique))
+            self.abort(handle)
 
     def _dispatch(self, messages: list[FromEngine]) -> None:
+        self.heard_at = time.monotonic()
         for message in messages:
             if isinstance(message, Ready):
                 if self._ready is not None and not self._ready.done():
                     self._ready.set_result(message)
+            elif isinstance(message, Stats):
+                waiting, self._inspections = self._inspections, []
+                for answer in waiting:
+                    if not answer.done():
+                        answer.set_result(message)
             elif message.id or isinstance(message, Output):
-                queue = self._queues.get(message.id)
-                if queue is not None:
-                    queue.put_nowait(message)
+                self._deliver(message)
             else:
                 self._die(message)
 
+    def _deliver(self, message: Output | Failed) -> None:
+        sink = self._sinks.get(message.id)
+        if sink is None:
+            return
+        if isinstance(message, Failed) or message.last:
+            del self._sinks[message.id]
+        sink(message)
+
     def _die(self, failure: Failed) -> None:
-        self._dead = self._dead or failure.message
+        if self._dead is not None:
+            return
+        self._dead = failure.message
         if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(_error(failure))
-        for queue in self._queues.values():
-            queue.put_nowait(failure)
+            self._ready.set_exception(failure_error(failure))
+        for answer in self._inspections:
+            if not answer.done():
+                answer.set_exception(failure_error(failure))
+        sinks, self._sinks = self._sinks, {}
+        for sink in sinks.values():
+            sink(failure)
+        for watcher in self._watchers:
+            watcher(failure.message)
 
 
 def _checked(prompt: str | Iterable[int]) -> str | list[int]:
@@ -123,7 +193,8 @@ def _checked(prompt: str | Iterable[int]) -> str | list[int]:
     return [int(i) for i in ids]
 
 
-def _error(failure: Failed) -> DrutError:
+def failure_error(failure: Failed) -> DrutError:
+    """What is raised for a failed request or engine."""
     if failure.invalid:
         return RequestError(failure.message)
     return DrutError(failure.message) if failure.id else EngineDeadError(failure.message)

@@ -25,6 +25,7 @@ from drut.model.model import ModelFiles
 from drut.model.packs import PackCache
 from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
+from drut.observe.laps import Laps
 
 NUMERICS_VERSION = 1
 DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
@@ -52,20 +53,33 @@ def choose_backend(config: EngineConfig) -> Backend:
     return NumpyBackend()
 
 
-def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_ids: frozenset[int]) -> Engine:
-    """Loads the weights and makes the page pool."""
+def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_ids: frozenset[int],
+                 laps: Laps | None = None) -> Engine:
+    """Loads the weights and makes the page pool; `laps` takes down how long each took."""
+    laps = Laps() if laps is None else laps
     weights = files.load(backend, packs=pack_cache(config))
+    laps.lap("weights")
     spec = files.spec
     layout = decoder.kv_layout(spec, config.kv_dtype)
-    memory = backend.pool(layout, pool_pages(layout, spec, config))
+    context = context_of(spec, config)
+    memory = backend.pool(layout, pool_pages(layout, context, config))
     canary = Canary(memory) if config.debug_kv else None
+    laps.lap("kv pages")
     cache = KvCache(PagePool(memory, canary), prefix_cache=config.prefix_cache)
-    limits = step_limits(config, spec.context)
+    limits = step_limits(config, context)
     plan = decoder.record(spec, weights, layout)
-    runner = Runner(backend, plan, memory, limits, context=spec.context, overlap=config.overlap, canary=canary)
+    runner = Runner(backend, plan, memory, limits, context=context, overlap=config.overlap, canary=canary)
     pacer = Pacer(attention_depth(plan))
     scheduler = Scheduler(cache, limits, make_policy(config.policy), pacer, force_preempt=config.force_preempt)
-    return Engine(runner, scheduler, vocab=spec.vocab, context=spec.context, eos_ids=eos_ids, overlap=config.overlap)
+    laps.lap("plan")
+    return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap)
+
+
+def context_of(spec: ModelSpec, config: EngineConfig) -> int:
+    """Tokens of the longest sequence: the model's context, or less where the settings say so."""
+    if config.max_model_len is not None and config.max_model_len > spec.context:
+        raise RequestError(f"max_model_len {config.max_model_len} is more than the model's context of {spec.context}")
+    return config.max_model_len or spec.context
 
 
 def pack_cache(config: EngineConfig) -> PackCache | None:
@@ -80,14 +94,14 @@ def step_limits(config: EngineConfig, context: int) -> Limits:
                   config.multi_step if config.overlap else 1)
 
 
-def pool_pages(layout: KvLayout, spec: ModelSpec, config: EngineConfig) -> int:
+def pool_pages(layout: KvLayout, context: int, config: EngineConfig) -> int:
     """Pages of the cache: what the settings cap it to, else what a few full sequences need and free memory allows."""
     if config.kv_cache_gb is not None:
         pages = int(config.kv_cache_gb * 1e9) // layout.page_bytes
         if pages < 1:
             raise RequestError(f"kv_cache_gb {config.kv_cache_gb} does not hold one page of {layout.page_bytes} bytes")
         return pages
-    wanted = DEFAULT_SEQUENCES * -(-spec.context // PAGE_TOKENS)
+    wanted = DEFAULT_SEQUENCES * -(-context // PAGE_TOKENS)
     return max(1, min(wanted, int(free_memory() * FREE_SHARE) // layout.page_bytes))
 
 

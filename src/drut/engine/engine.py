@@ -13,6 +13,7 @@ import numpy as np
 from drut.cache.cache import BlockTable, pages_for
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
+from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.runner import Runner
@@ -43,6 +44,14 @@ class Update(NamedTuple):
     prompt_scored: tuple[Scored, ...] = ()
 
 
+class Attempt(NamedTuple):
+    """What `step` is at: what it has brought so far, the work it would fail with, and work launched on top of that."""
+
+    updates: list[Update]
+    work: list[Work]
+    dropped: list[Work]
+
+
 class Engine:
     """Scheduler, cache and runner in one loop. Use from one thread at a time.
 
@@ -55,7 +64,9 @@ class Engine:
         self.vocab, self.context, self.overlap = vocab, context, overlap
         # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
+        self.meter = StepMeter()
         self._flight: Flight | None = None
+        self._attempt = Attempt([], [], [])
         self._arrivals = 0
 
     @property
@@ -116,58 +127,82 @@ class Engine:
     def step(self) -> list[Update]:
         """Computes one step and returns what it brought. With `overlap`: launches a step and returns what the one
         before it brought; while a burst runs, what has come since."""
-        updates: list[Update] = []
+        self._attempt = attempt = Attempt([], [], [])
         if self._flight is not None and self._flight.burst is not None:
             self._flight.wait()
-            updates = self._take(self._flight)
+            self._take(self._flight)
             if self._flight is not None and self._flight.open_ended:
-                return updates
+                return attempt.updates
+        attempt.work[:] = ()
         work = self.scheduler.schedule()
+        attempt.work[:] = work
         flight = self.runner.launch(work) if work else None
         if self.overlap:
             flight, self._flight = self._flight, flight
         try:
             while flight and not flight.landed:
                 flight.wait()
-                updates += self._take(flight)
-            return updates
+                self._take(flight)
+            return attempt.updates
         except Exception:
             if self._flight is not None:  # launched on top of the step that failed, it means nothing
                 self._flight.stop()
                 wait([self._flight.result])
+                attempt.dropped[:] = self._flight.work
                 self._flight = None
             raise
 
-    def _take(self, flight: Flight) -> list[Update]:
-        """What has come of a flight since. Where it was the last, its account is closed."""
-        updates: list[Update] = []
+    def recover(self) -> tuple[list[Update], list[Request]]:
+        """After `step` has raised: ends the requests whose step it was, and takes back what was launched on top of it.
+
+        Returns what the step had brought before, and the requests that are lost; the others go on. Where no work was
+        found to blame, scheduling failed: what ran is lost, or else the first that waits. KvCorruptionError where the
+        pages no longer add up.
+        """
+        self.meter.failed += 1
+        attempt, self._attempt = self._attempt, Attempt([], [], [])
+        lost = [w.request for w in attempt.work]
+        if not lost:
+            self.scheduler.break_off()
+            lost = list(self.scheduler.running) or self.scheduler.waiting[:1]
+        for request in lost:
+            self.finish(request, "error")
+        for work in attempt.dropped:
+            self.scheduler.take_back(work)
+        self.cache.check([r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
+        return attempt.updates, lost
+
+    def _take(self, flight: Flight) -> None:
+        """Takes what has come of a flight since. Where it was the last, its account is closed."""
+        self._attempt.work[:] = flight.work
         try:
             for out in flight.outputs():
-                updates += self._process(flight.work, out, flight.read - 1)
+                self._process(flight.work, out, flight.read - 1)
         except Exception:
             if flight is self._flight:
                 self._flight = None
             raise
         if flight.landed:
-            self.scheduler.learn(flight.work, flight.result.result()[1])
+            seconds = flight.result.result()[1]
+            self.scheduler.learn(flight.work, seconds)
+            rows = sum(w.rows for w in flight.work) + (flight.read - 1) * len(flight.work)
+            self.meter.add(flight.read, rows, seconds)
             for work in flight.work:
                 self.scheduler.unwind(work, flight.planned - flight.read)
             if flight is self._flight:
                 self._flight = None
-        return updates
 
-    def _process(self, works: Sequence[Work], out: StepOutput, step: int) -> list[Update]:
-        """Updates from a step's output; `step`: its number in a burst."""
+    def _process(self, works: Sequence[Work], out: StepOutput, step: int) -> None:
+        """Adds the updates from a step's output; `step`: its number in a burst."""
         now = time.monotonic()
-        updates, at = [], 0
+        at = 0
         for work in works:
             request = work.request
             request.inflight -= work.sample
             self.scheduler.confirm(work, step)
             if request.finish_reason is None:
-                updates.append(self._read(work, out, at, now))
+                self._attempt.updates.append(self._read(work, out, at, now))
             at += work.scores + work.sample
-        return updates
 
     def _read(self, work: Work, out: StepOutput, at: int, now: float) -> Update:
         request = work.request

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
@@ -21,6 +20,7 @@ from drut.model.model import open_model
 from drut.model.store import Progress, resolve, show
 from drut.model.template import ChatTemplate
 from drut.model.tokenizer import StopStrings, Tokenizer
+from drut.observe.laps import Laps
 
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, object]]
@@ -36,18 +36,21 @@ class LLM:
                  **settings: Any) -> None:
         self.config = config if config is not None else EngineConfig.resolve(settings)
         path = resolve(model, progress=progress)
-        started = time.monotonic()
+        laps = Laps()
         self.files = open_model(path)
         self.files.check()
+        laps.lap("headers")
         self.tokenizer: Tokenizer | None = self.files.tokenizer()
+        laps.lap("tokenizer")
         self.backend = choose_backend(self.config)
+        laps.lap("threads")
         eos = self.tokenizer.eos_ids if self.tokenizer else frozenset[int]()
         try:
-            self.engine = build_engine(self.files, self.backend, self.config, eos)
+            self.engine = build_engine(self.files, self.backend, self.config, eos, laps)
         except MemoryError as error:
             raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
         self._open: dict[Request, Answer] = {}  # of every `generate` and `stream` under way
-        self.load_s = time.monotonic() - started
+        self.load_s, self.load_parts = laps.total_s, laps.parts
 
     def __enter__(self) -> LLM:
         return self

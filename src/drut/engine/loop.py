@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
+from drut.cache.pool import KvCorruptionError
+from drut.engine import meter
 from drut.engine.answer import Answer
+from drut.engine.engine import Update
 from drut.engine.llm import LLM
-from drut.engine.messages import Abort, Failed, FromEngine, Output, Stop, Submit, ToEngine
+from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Stop, Submit, ToEngine
 from drut.engine.request import Request
 from drut.errors import DrutError, RequestError
+
+logger = logging.getLogger(__name__)
 
 Receive = Callable[[bool], Iterable[ToEngine]]  # called with whether to wait for a message
 Send = Callable[[list[FromEngine]], None]
 
 
 class EngineLoop:
-    """Serves one LLM until it is told to stop. What a step brings leaves in one batch."""
+    """Serves one LLM until it is told to stop. What a step brings leaves in one batch.
+
+    A step that raises ends the requests that were in it; a cache whose pages do not add up ends the engine.
+    """
 
     def __init__(self, llm: LLM, receive: Receive, send: Send) -> None:
         self._llm, self._receive, self._send = llm, receive, send
@@ -34,7 +43,9 @@ class EngineLoop:
             if out:
                 self._send(out)
 
-    def _take(self, message: Submit | Abort, out: list[FromEngine]) -> None:
+    def _take(self, message: Submit | Abort | Inspect, out: list[FromEngine]) -> None:
+        if isinstance(message, Inspect):
+            return out.append(meter.stats(self._llm.engine))
         if isinstance(message, Abort):
             for request in self._open.pop(message.id, ()):
                 self._answers.pop(request, None)
@@ -53,8 +64,27 @@ class EngineLoop:
         self._answers.update((a.request, a) for a in answers)
 
     def _step(self, out: list[FromEngine]) -> None:
+        engine = self._llm.engine
+        try:
+            self._spread(engine.step(), out)
+        except KvCorruptionError:
+            raise
+        except Exception as error:
+            logger.exception("a step failed")
+            updates, lost = engine.recover()
+            if not lost:
+                raise
+            self._fail(lost, f"the step that computed it failed: {type(error).__name__}: {error}", out)
+            self._spread(updates, out)
+
+    def _fail(self, lost: Iterable[Request], reason: str, out: list[FromEngine]) -> None:
+        for name in dict.fromkeys(request.id for request in lost if request in self._answers):
+            self._take(Abort(name), out)
+            out.append(Failed(name, reason, False))
+
+    def _spread(self, updates: Iterable[Update], out: list[FromEngine]) -> None:
         touched: dict[Request, None] = {}
-        for update in self._llm.engine.step():
+        for update in updates:
             answer = self._answers.get(update.request)
             if answer is None:
                 continue

@@ -27,16 +27,24 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
     id: str
 
 
+class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
+    """Asks for Stats."""
+
+
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Ends the engine. Open requests are aborted."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The model is loaded."""
+    """The model is loaded. `parts`: seconds of the load by what they went into, in order; they add up to `load_s`."""
 
     load_s: float
     numerics_id: str
     description: str
+    room: int  # tokens that a prompt and its answer may have together
+    max_seqs: int  # sequences computed at a time
+    step_tokens: int  # most tokens of one step
+    parts: dict[str, float]
 
 
 class Output(msgspec.Struct, frozen=True, tag="output"):
@@ -55,5 +63,28 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     invalid: bool
 
 
-ToEngine = Submit | Abort | Stop
-FromEngine = Ready | Output | Failed
+class Stats(msgspec.Struct, frozen=True, tag="stats"):
+    """What an engine counts, since its start where nothing else is said. Free, owned and cached pages are all."""
+
+    pages: int
+    free_pages: int
+    cached_pages: int  # in the prefix tree, used or not
+    evictable_pages: int  # of those, held by no request
+    running: int
+    waiting: dict[str, int]  # sequences not running now, by why (drut.engine.scheduler.WAITS)
+    preemptions: int
+    queried_tokens: int  # of prompts, looked up in the prefix cache
+    hit_tokens: int  # found
+    evicted_miss_tokens: int  # not found, though they were there once
+    evicted_pages: int
+    steps: int
+    rows: int  # tokens computed
+    failed_steps: int
+    idle_s: float  # since a step last ended, or the start
+    step_bounds: list[float]  # upper bounds of the buckets, seconds
+    step_counts: list[int]  # steps in each bucket; one more for those above all bounds
+    step_seconds: float  # of all steps together
+
+
+ToEngine = Submit | Abort | Inspect | Stop
+FromEngine = Ready | Output | Failed | Stats

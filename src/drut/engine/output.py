@@ -35,6 +35,7 @@ class Completion:
     logprobs: list[Logprobs] | None = None  # one entry a token
     prompt_logprobs: list[Logprobs | None] | None = None  # one entry a prompt token, the first None
     why: dict[str, Any] = field(default_factory=dict)
+    stop_reason: str | int | None = None  # the stop string or the stop id that ended it; None for EOS
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; logprobs as {id: {logprob, rank, decoded}}."""
@@ -62,9 +63,15 @@ class AnswerError(DrutError):
 
 @dataclass(frozen=True)
 class Chunk:
-    """New text and ids of a streaming answer; `completion` is set on the last one of each choice."""
+    """New text and ids of a streaming answer; `completion` is set on the last one of each choice.
+
+    `logprobs` has an entry for each of `token_ids`, if asked for; `prompt_logprobs` come whole, with the first token of
+    the first choice. Text that may become a stop string comes later than its ids.
+    """
 
     text: str
     token_ids: list[int]
     completion: Completion | None = None
     index: int = 0
+    logprobs: list[Logprobs] | None = None
+    prompt_logprobs: list[Logprobs | None] | None = None

@@ -36,6 +36,8 @@ class SamplingParams:
     stop_token_ids: Sequence[int] = ()
     min_tokens: int = 0  # before that no stop token is drawn
     ignore_eos: bool = False
+    include_stop_str_in_output: bool = False  # the text keeps what ended it: stop string, stop id or EOS
+    skip_special_tokens: bool = True  # the text leaves out tokens as <|im_start|>
     repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of ids in prompt or answer
     presence_penalty: float = 0.0  # taken from logits of ids in the answer
     frequency_penalty: float = 0.0  # the same, times how often
@@ -57,7 +59,8 @@ class SamplingParams:
             _integer("seed", self.seed, -(1 << SEED_BITS - 1), (1 << SEED_BITS) - 1)
         _integer("n", self.n, 1, MOST_ANSWERS)
         _integer("min_tokens", self.min_tokens, 0, self.max_tokens)
-        _boolean("ignore_eos", self.ignore_eos)
+        for name in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
+            _boolean(name, getattr(self, name))
         _number("repetition_penalty", self.repetition_penalty, *PENALTY_RANGE)
         _number("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)

@@ -1,11 +1,16 @@
-"""The engine's own process: `python -m drut.engine.process FD MODEL CONFIG`, started by ProcessTransport."""
+"""The engine's own process: `python -m drut.engine.process FD MODEL CONFIG PARENT`, started by ProcessTransport."""
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
+import os
 import queue
+import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -13,10 +18,19 @@ import msgspec
 
 from drut.config import EngineConfig
 from drut.engine.messages import FromEngine, Stop, ToEngine
-from drut.engine.transport import read_frame, serve, write_frame
+from drut.engine.transport import DUMP_SIGNAL, read_frame, serve, write_frame
+
+PR_SET_PDEATHSIG = 1  # of prctl(2)
+FAREWELL_S = 10.0  # for the step that runs when the asker is gone
 
 
-def main(fd: int, model: str, config: str) -> None:
+def main(fd: int, model: str, config: str, parent: int) -> None:
+    """Serves the asker at socket `fd`. `parent`: the process to die with, 0 for none."""
+    faulthandler.register(DUMP_SIGNAL, all_threads=True)
+    for number in (signal.SIGINT, signal.SIGTERM):  # they may reach the whole group: the asker decides what they mean
+        signal.signal(number, signal.SIG_IGN)
+    if parent:
+        die_with(parent)
     sock = socket.socket(fileno=fd)
     inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
 
@@ -28,6 +42,8 @@ def main(fd: int, model: str, config: str) -> None:
         except (OSError, msgspec.DecodeError):
             pass
         inbox.put(Stop())  # the asker is gone, or makes no sense
+        time.sleep(FAREWELL_S)
+        os._exit(1)  # a step is stuck
 
     def receive(wait: bool) -> Iterable[ToEngine]:
         if wait:
@@ -43,5 +59,13 @@ def main(fd: int, model: str, config: str) -> None:
     serve(model, msgspec.json.decode(config, type=EngineConfig), receive, send)
 
 
+def die_with(parent: int) -> None:
+    """Lets the kernel kill this process when the thread that started it ends, even while it is stopped."""
+    with suppress(OSError, AttributeError):  # a C library without prctl: the closed socket has to do
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the kernel was told
+        os._exit(1)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -16,6 +16,7 @@ class Why:
 
     admitted_at: float | None = None
     waited_for: str = ""  # the last reason it was not admitted
+    waits_on: str = "turn"  # the same in a word; "turn" where it was not tried, since others are ahead
     steps: int = 0  # steps that computed rows of it
     preemptions: int = 0
 

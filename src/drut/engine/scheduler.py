@@ -42,9 +42,13 @@ class Work(NamedTuple):
         return self.rows == 1 and self.sample
 
 
-class Refused(NamedTuple):
-    """Why a request was not admitted. `passable`: those behind it may be tried."""
+WAITS = ("turn", "sequences", "pages", "budget", "choice", "token")  # what a waiting request waits for, in a word
 
+
+class Refused(NamedTuple):
+    """Why a request was not admitted, in a word of WAITS and in full. `passable`: those behind it may be tried."""
+
+    waits_on: str
     reason: str
     passable: bool = False
 
@@ -161,12 +165,27 @@ class Scheduler:
         elif request in self.waiting:
             self.waiting.remove(request)
 
+    def break_off(self) -> None:
+        """`schedule` has raised: who was just being admitted waits again."""
+        for request in self.waiting:
+            self.cache.release(request.table)
+            request.computed = request.done = 0
+
+    def take_back(self, work: Work) -> None:
+        """The step with `work` was launched and its outcome dropped: what it would have computed is computed again."""
+        request = work.request
+        request.inflight -= work.sample * (1 + work.ahead)
+        request.prompt_scored -= work.scores
+        if request in self.running and request.epoch == work.epoch:
+            self.preempt(request)
+
     def preempt(self, request: Request) -> None:
         """Back to waiting. Its full pages stay in the tree until they are needed."""
         self._stop(request)
         request.epoch += 1
         request.computed = request.done = 0
         request.why.preemptions += 1
+        request.why.waits_on = WAITS[0]
         self.preemptions += 1
         self.waiting.append(request)
 
@@ -211,29 +230,29 @@ class Scheduler:
             if isinstance(attempt, Work):
                 self._take(attempt, budget)
                 continue
-            request.why.waited_for = attempt.reason
+            request.why.waits_on, request.why.waited_for = attempt.waits_on, attempt.reason
             if not attempt.passable:
                 return
 
     def _try_admit(self, request: Request, budget: Budget) -> Work | Refused:
         if request.inflight:
-            return Refused("its last token is on its way", passable=True)
+            return Refused("token", "its last token is on its way", passable=True)
         first = request.first_choice
         if first is not None and self.cache.prefix_cache and not first.may_share:
-            return Refused("the first choice computes their prompt", passable=True)
+            return Refused("choice", "the first choice computes their prompt", passable=True)
         if not self._slots:
-            return Refused(f"all {self.limits.seqs} sequences are taken")
+            return Refused("sequences", f"all {self.limits.seqs} sequences are taken")
         hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)
         needed = pages_for(len(request.tokens)) - len(request.table.pages) + len(self.running)
         if needed > self.cache.available and self.running:
             self.cache.release(request.table)
-            return Refused(f"it needs {needed} pages of the KV cache, {self.cache.available} can be had")
+            return Refused("pages", f"it needs {needed} pages of the KV cache, {self.cache.available} can be had")
         request.computed = request.done = hit
         work = self._work(request, budget)
         if work is None:
             self.cache.release(request.table)
             request.computed = request.done = 0
-            return Refused("the step's budget is spent")
+            return Refused("budget", "the step's budget is spent")
         if request.why.admitted_at is None:
             request.why.admitted_at = time.monotonic()
             request.cached_tokens = min(hit, request.prompt_tokens)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
 import socket
 import struct
 import subprocess
@@ -20,6 +22,7 @@ from drut.errors import DrutError
 Deliver = Callable[[list[FromEngine]], None]
 LENGTH = struct.Struct("<I")
 MAX_FRAME = 1 << 28
+DUMP_SIGNAL = signal.SIGUSR2  # an engine's process answers it with its Python stacks on standard error
 
 
 class Transport(Protocol):
@@ -29,6 +32,8 @@ class Transport(Protocol):
     def start(self, deliver: Deliver) -> None: ...
     def send(self, message: ToEngine) -> None: ...
     def join(self) -> None: ...
+    def kill(self) -> None: ...
+    def dump_stacks(self) -> None: ...
 
 
 def serve(model: str, config: EngineConfig, receive: Callable[[bool], Iterable[ToEngine]], send: Deliver) -> None:
@@ -38,7 +43,8 @@ def serve(model: str, config: EngineConfig, receive: Callable[[bool], Iterable[T
 
     try:
         with LLM(model, config=config) as llm:
-            send([Ready(llm.load_s, llm.numerics_id, llm.backend.describe())])
+            send([Ready(llm.load_s, llm.numerics_id, llm.backend.describe(), llm.room, llm.config.max_seqs,
+                        llm.engine.runner.limits.tokens, llm.load_parts)])
             EngineLoop(llm, receive, send).run()
     except DrutError as error:
         send([Failed("", str(error), True)])
@@ -54,6 +60,7 @@ class ThreadTransport:
         self._model, self._config = model, config
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._abandoned = False
 
     def start(self, deliver: Deliver) -> None:
         arguments = (self._model, self._config, self._receive, deliver)
@@ -64,8 +71,16 @@ class ThreadTransport:
         self._inbox.put(message)
 
     def join(self) -> None:
-        if self._thread is not None:
+        if self._thread is not None and not self._abandoned:
             self._thread.join()
+
+    def kill(self) -> None:
+        """A thread cannot be killed: it is not waited for, and ends when its step does."""
+        self._abandoned = True
+        self.send(Stop())
+
+    def dump_stacks(self) -> None:
+        """Its stack is this process's own."""
 
     def _receive(self, wait: bool) -> Iterable[ToEngine]:
         if wait:
@@ -87,11 +102,33 @@ class ProcessTransport:
     def start(self, deliver: Deliver) -> None:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "drut.engine.process", str(theirs.fileno()), self._model,
-                   msgspec.json.encode(self._config).decode()]
+                   msgspec.json.encode(self._config).decode(), str(self._lifeline())]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
         self._socket = ours
         threading.Thread(target=self._pump, args=(deliver,), name="drut-engine-reader", daemon=True).start()
+
+    @staticmethod
+    def _lifeline() -> int:
+        """This process's id where the engine may ask the kernel to be killed with it, else 0.
+
+        The kernel counts the death of the thread that started a process; only the main one lives as long as we do.
+        """
+        return os.getpid() if threading.current_thread() is threading.main_thread() else 0
+
+    @property
+    def pid(self) -> int:
+        """The engine's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def dump_stacks(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(DUMP_SIGNAL)
 
     def send(self, message: ToEngine) -> None:
         self._stopping |= isinstance(message, Stop)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NoReturn
 
-from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2 import TemplateError, TemplateSyntaxError, meta
 
 from drut.errors import ModelFileError, RequestError, UnsupportedError
 from drut.model.sandbox import BoundedEnvironment
@@ -37,6 +38,7 @@ class ChatTemplate:
             raise ModelFileError(f"chat template: longer than {MAX_SOURCE_CHARS} characters")
         self._knows_developer = "developer" in source
         self._time_limit_s = time_limit_s
+        self.variables: frozenset[str]  # what a caller may set: names the template looks at and nobody else sets
         self._environment = environment = BoundedEnvironment()
         environment.globals |= {
             "bos_token": bos_token,
@@ -49,6 +51,8 @@ class ChatTemplate:
         try:
             with environment.metered(COMPILE_LIMIT_S):
                 self._template = environment.from_string(source)
+                looked_at = meta.find_undeclared_variables(environment.parse(source))
+                self.variables = frozenset(looked_at) - _RESERVED - set(environment.globals)
         except TemplateSyntaxError as error:
             raise ModelFileError(f"chat template: line {error.lineno}: {_line(error)}") from None
         except Exception as error:  # what Python's compiler says of too deep a nesting, for one
@@ -66,9 +70,12 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, object]],
         *,
         add_generation_prompt: bool = True,
+        continue_final: bool = False,
         variables: Mapping[str, object] | None = None,
     ) -> str:
         """The prompt of a conversation, each message a mapping with strings `role` and `content`.
+
+        With `continue_final` it ends where the last message's content does, so that an answer continues that.
 
         `variables` are further names the template may look at, such as `enable_thinking`. Role `developer`
         becomes `system` where the template does not know it. Raises RequestError naming the message or
@@ -77,13 +84,27 @@ class ChatTemplate:
         for name in variables or ():
             if name in _RESERVED or name in self._environment.globals:
                 raise RequestError(f"chat template variable {name[:40]!r} cannot be set")
-        values = {**(variables or {}), "messages": self._checked(messages)}
+        checked = self._checked(messages)
+        if continue_final:
+            return self._open_ended(checked, variables or {})
+        return self._rendered(checked, add_generation_prompt, variables or {})
+
+    def _open_ended(self, messages: list[dict[str, object]], variables: Mapping[str, object]) -> str:
+        mark = secrets.token_hex(16)  # a word no message holds shows where the content went
+        last = {**messages[-1], "content": f"{messages[-1]['content']}{mark}"}
+        before, found, _ = self._rendered([*messages[:-1], last], False, variables).rpartition(mark)
+        if not found:
+            raise RequestError("chat template: it does not show the last message as it is, so nothing can continue it")
+        return before
+
+    def _rendered(self, messages: list[dict[str, object]], generate: bool, variables: Mapping[str, object]) -> str:
+        values = {**variables, "messages": messages}
         environment, template = self._environment, self._template
         try:
             with environment.metered(self._time_limit_s):
                 for value in values.values():
                     environment.bounded(value)
-                context = template.new_context(values | {"add_generation_prompt": add_generation_prompt})
+                context = template.new_context(values | {"add_generation_prompt": generate})
                 return environment.concat(template.root_render_func(context))
         except Exception as error:  # a template can raise whatever Python can
             raise RequestError(f"chat template: {_line(error)}") from None

@@ -10,18 +10,20 @@ MAX_STOP_CHARS = 16384
 
 
 class StopChecker:
-    """Releases text up to the first stop string, which is never released itself.
+    """Releases text up to the first stop string, which is released only with `include`.
 
     The match that ends first wins; of those that end together, the string first in the list. What is held
     back is the longest end of the text that begins a stop string, and nothing more.
     """
 
-    def __init__(self, stops: Sequence[str] | StopStrings) -> None:
+    def __init__(self, stops: Sequence[str] | StopStrings, *, include: bool = False) -> None:
         """`stops`: the strings, or what was made of them once for several texts."""
         self._automaton = stops if isinstance(stops, StopStrings) else StopStrings(stops)
         self._node = 0
         self._held = ""
+        self._include = include
         self.stopped = False
+        self.matched: str | None = None  # the stop string that ended the text
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that may go out now, and whether a stop string has ended it."""
@@ -36,7 +38,8 @@ class StopChecker:
             node = automaton.step(node, text[end])
             if matched := automaton.matched[node]:
                 self.stopped, self._held = True, ""
-                return text[: end + 1 - matched], True
+                self.matched = text[end + 1 - matched : end + 1]
+                return text[: end + 1 if self._include else end + 1 - matched], True
         self._node = node
         released = len(text) - automaton.depth[node]
         self._held = text[released:]

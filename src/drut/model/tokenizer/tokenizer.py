@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import tokenizers
 from tokenizers import AddedToken
@@ -70,6 +71,11 @@ class Tokenizer:
     def add_bos(self) -> bool:
         """Whether `encode` puts BOS in front of a text by itself."""
         return self.rules.bos_id is not None and self.rules.bos_id in self.rules.prefix
+
+    @cached_property
+    def longest_piece(self) -> int:
+        """Characters of the longest vocabulary entry: a text of so many times n characters has at least n tokens."""
+        return max(map(len, self._backend.get_vocab(with_added_tokens=True)), default=1)
 
     @property
     def chat_template(self) -> str | None:

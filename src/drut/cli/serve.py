@@ -1,0 +1,113 @@
+"""`drut serve`: a model behind HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import logging
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from drut.cli.opening import add_model
+from drut.cli.terminal import note
+from drut.config import EngineConfig, add_flags
+from drut.errors import RequestError
+from drut.model.store import resolve
+from drut.server.config import ServerConfig
+
+HELP = """Serve a model over HTTP, as OpenAI's clients expect it: /v1/chat/completions, /v1/completions, /v1/models;
+GET /docs lists all. It listens on this machine alone unless told otherwise."""
+MAX_CONFIG_BYTES = 1 << 20
+SECRET = ("api_key",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, then the flags of server and engine."""
+    add_model(parser)
+    parser.add_argument("--config", metavar="FILE", help="settings from a TOML or JSON file, named as the flags with _ "
+                                                         "for -; flags and variables win over it")
+    parser.add_argument("--dry-run", action="store_true", help="check settings and model, say what would be used, and "
+                                                               "load no weights")
+    add_flags(parser, ServerConfig)
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until a signal; the exit code is the server's. Notes on standard error say what is used."""
+    file = read_config(args.config) if args.config else {}
+    check_names(file, args.config)
+    config = ServerConfig.from_args(args, {k: v for k, v in file.items() if k in ServerConfig.names()})
+    engine = EngineConfig.from_args(args, {k: v for k, v in file.items() if k in EngineConfig.names()})
+    if args.dry_run:
+        from drut.server.dry_run import report
+
+        for line in report(args.model, config, engine):
+            print(line)
+        return 0
+    from drut.server.life import RequestLog
+    from drut.server.serve import Server
+
+    logging.basicConfig(level=logging.WARNING, format="drut: %(levelname)s: %(message)s")
+    for line in limits(config):
+        note(line)
+    log = RequestLog(unbuffered_output()) if config.request_log else None
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(Server(args.model, resolve(args.model), config, engine, note, log).run())
+    finally:
+        if log is not None:
+            log.close()
+
+
+def unbuffered_output() -> BinaryIO:
+    """Standard output, where each write goes out by itself."""
+    return cast(BinaryIO, open(sys.stdout.fileno(), "wb", buffering=0, closefd=False))
+
+
+def limits(config: ServerConfig) -> list[str]:
+    """What requests may hold at most, as flags."""
+    flags = [f"--{name.replace('_', '-')} {getattr(config, name)}" for name in config.names()
+             if (name.startswith("max_") or name.endswith("_s")) and getattr(config, name) is not None]
+    return ["limits: " + " ".join(flags)]
+
+
+def read_config(name: str) -> Mapping[str, Any]:
+    """A file of settings. RequestError where it cannot be read or is no table."""
+    path = Path(name)
+    try:
+        with path.open("rb") as opened:
+            raw = opened.read(MAX_CONFIG_BYTES + 1)
+        if len(raw) > MAX_CONFIG_BYTES:
+            raise RequestError(f"--config {name}: longer than {MAX_CONFIG_BYTES} bytes")
+        data = msgspec.json.decode(raw) if path.suffix == ".json" else tomllib.loads(raw.decode())
+    except OSError as error:
+        raise RequestError(f"--config {name}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"--config {name}: {error}") from None
+    if not isinstance(data, dict):
+        raise RequestError(f"--config {name}: holds no table of settings")
+    return data
+
+
+def check_names(file: Mapping[str, Any], name: str) -> None:
+    """RequestError for the first setting nobody knows, with the nearest that somebody does."""
+    known = [*ServerConfig.names(), *EngineConfig.names()]
+    for key in file:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise RequestError(f"--config {name}: unknown setting {key!r}" + (f"; {near[0]!r} is one" if near else ""))
+
+
+def loop_factory() -> Any:
+    """uvloop's event loop where it is installed, else the standard one."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,54 @@
+"""What is asked, and why it may be refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from drut.engine.params import SamplingParams
+from drut.errors import DrutError, RequestError
+
+CHARACTERS_PER_TOKEN = 4  # of text that is not encoded yet: for the queue's accounts alone
+
+
+class QueueFullError(DrutError):
+    """The queue has no place. `retry_after_s`: when one should be free, by how fast requests have been finished."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DrainingError(DrutError):
+    """The server is shutting down."""
+
+
+class DeadlineError(DrutError):
+    """A request was not finished in the time it gave itself."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request. `key` names whose share of the engine it uses; of one key's requests the smaller `priority` goes
+    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now.
+    """
+
+    prompt: str | list[int]
+    params: SamplingParams
+    key: str = ""
+    priority: int = 0
+    salt: str = ""
+    deadline_s: float | None = None
+    id: str = ""
+    arrived: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline_s is not None and not 0 < self.deadline_s < math.inf:
+            raise RequestError(f"deadline_s must be a positive number of seconds, not {self.deadline_s}")
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Of a prompt that is text an estimate."""
+        if isinstance(self.prompt, str):
+            return -(-len(self.prompt) // CHARACTERS_PER_TOKEN)
+        return len(self.prompt)

@@ -1,0 +1,114 @@
+"""What is known of a request's course: the source of metrics and log lines alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from drut.engine.output import Completion
+
+
+@dataclass
+class Record:
+    """Times are seconds of the monotonic clock, taken where tokens reach the server's event loop; None: not yet."""
+
+    id: str
+    key: str
+    priority: int
+    choices: int
+    arrived: float
+    admitted: float | None = None  # handed to the engine
+    first_token: float | None = None
+    last_token: float | None = None
+    finished: float | None = None
+    prompt_tokens: int = 0  # exact once a choice has ended
+    cached_tokens: int = 0
+    completion_tokens: int = 0  # of all choices
+    finish_reason: str = ""  # "stop", "length", "abort" (the client left), "deadline", "error", "shutdown", "rejected"
+    error: str = ""
+    engine_queue_s: float = 0.0  # the part of the wait that was inside the engine
+    preemptions: int = 0
+    steps: int = 0
+    waited_for: str = ""  # the engine's last reason to let it wait
+    tpots: list[float] = field(default_factory=list)  # of each choice with two tokens or more, seconds
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From arrival to the first token of any choice."""
+        return None if self.first_token is None else self.first_token - self.arrived
+
+    @property
+    def queue_s(self) -> float | None:
+        """From arrival until the engine first computed on it; None where it never got there."""
+        return None if self.admitted is None else self.admitted - self.arrived + self.engine_queue_s
+
+    @property
+    def e2e_s(self) -> float | None:
+        """From arrival to the end."""
+        return None if self.finished is None else self.finished - self.arrived
+
+    @property
+    def prefill_s(self) -> float | None:
+        """From the end of the wait to the first token."""
+        if self.ttft_s is None or self.queue_s is None:
+            return None
+        return max(0.0, self.ttft_s - self.queue_s)
+
+    @property
+    def decode_s(self) -> float | None:
+        """From the first token to the last."""
+        if self.first_token is None or self.last_token is None:
+            return None
+        return self.last_token - self.first_token
+
+    def complete(self, completion: Completion) -> None:
+        """Takes over what a finished choice says of itself."""
+        why = completion.why
+        self.prompt_tokens = completion.prompt_tokens
+        if completion.index == 0:
+            self.finish_reason = completion.finish_reason
+            self.cached_tokens = completion.cached_tokens
+            self.engine_queue_s = float(why.get("queued_s", 0.0))
+            self.waited_for = str(why.get("waited_for", ""))
+        self.preemptions += int(why.get("preemptions", 0))
+        self.steps += int(why.get("steps", 0))
+
+
+class Observer(Protocol):
+    """Hears of requests while they run. Called in the event loop, so it must be quick."""
+
+    def first_token(self, record: Record) -> None: ...
+    def tokens(self, gap_s: float, count: int) -> None:
+        """`count` tokens of one choice, `gap_s` apart each and from the token before."""
+        ...
+
+    def observe(self, record: Record) -> None:
+        """A request has ended, or was refused a place in the queue."""
+        ...
+
+
+class Nobody:
+    """An observer that does nothing."""
+
+    def first_token(self, record: Record) -> None: ...
+    def tokens(self, gap_s: float, count: int) -> None: ...
+    def observe(self, record: Record) -> None: ...
+
+
+class Several:
+    """Observers that all hear everything."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def first_token(self, record: Record) -> None:
+        for observer in self._observers:
+            observer.first_token(record)
+
+    def tokens(self, gap_s: float, count: int) -> None:
+        for observer in self._observers:
+            observer.tokens(gap_s, count)
+
+    def observe(self, record: Record) -> None:
+        for observer in self._observers:
+            observer.observe(record)

@@ -1,0 +1,135 @@
+"""One admitted request: its chunks as they come, its end, and the record of its course."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from drut.engine.async_engine import failure_error
+from drut.engine.messages import Failed, Output
+from drut.engine.output import Chunk
+from drut.errors import DrutError
+from drut.server.admission.ask import Ask, DeadlineError, DrainingError, QueueFullError
+from drut.server.admission.record import Record
+
+if TYPE_CHECKING:
+    from drut.server.admission.admission import Admission
+
+
+class Ticket:
+    """`async for chunk in ticket`; whoever stops reading before the end calls `cancel`. For one reader.
+
+    Reading raises what ended the request: RequestError, QueueFullError where it lost its place to a key with a better
+    claim, DeadlineError, DrainingError, EngineDeadError, or DrutError where its step failed.
+    """
+
+    def __init__(self, ask: Ask, admission: Admission, arrived: float, serial: int) -> None:
+        self.ask, self._admission = ask, admission
+        self.key, self.rank, self.tokens = ask.key, (ask.priority, serial), ask.prompt_tokens
+        self.record = Record(ask.id, ask.key, ask.priority, ask.params.n, arrived, prompt_tokens=self.tokens)
+        self.handle: str | None = None  # the engine's, while it runs
+        self.timer: asyncio.TimerHandle | None = None
+        self.ended = False
+        self._chunks: deque[Chunk] = deque()
+        self._error: DrutError | None = None
+        self._wake: asyncio.Future[None] | None = None
+        self._last: dict[int, float] = {}  # when each choice last said something
+        self._first: dict[int, float] = {}
+        self._said: dict[int, int] = {}
+
+    @property
+    def arrived(self) -> float:
+        """Seconds, monotonic."""
+        return self.record.arrived
+
+    def cancel(self) -> None:
+        """The client no longer wants it: its pages are free within a step. Does nothing if it has ended."""
+        self._end("abort", None)
+
+    async def started(self) -> None:
+        """Waits until the engine has the request. Raises what ended it before."""
+        while self.record.admitted is None and not self.ended:
+            await self._sleep()
+        if self.record.admitted is None and self._error is not None:
+            raise self._error
+
+    def __aiter__(self) -> Ticket:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while not self._chunks:
+            if self.ended:
+                error, self._error = self._error, None
+                if error is not None:
+                    raise error
+                raise StopAsyncIteration
+            await self._sleep()
+        return self._chunks.popleft()
+
+    async def _sleep(self) -> None:
+        self._wake = asyncio.get_running_loop().create_future()
+        await self._wake
+
+    def wake(self) -> None:
+        """Something has changed that the reader may wait for."""
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def take(self, message: Output | Failed) -> None:
+        """What the engine says of this request."""
+        if isinstance(message, Failed):
+            return self.fail(failure_error(message))
+        chunk, now = message.chunk, self._admission.clock()
+        if chunk.token_ids:
+            self._count(chunk.index, len(chunk.token_ids), now)
+        if chunk.completion is not None:
+            self.record.complete(chunk.completion)
+            said, first = self._said.get(chunk.index, 0), self._first.get(chunk.index, now)
+            if said > 1:
+                self.record.tpots.append((self._last[chunk.index] - first) / (said - 1))
+        self._chunks.append(chunk)
+        if message.last:
+            self._end(self.record.finish_reason, None)
+        else:
+            self.wake()
+
+    def fail(self, error: DrutError) -> None:
+        """Ends it with an error, which the reader gets after the chunks that came before."""
+        reasons = {DeadlineError: "deadline", DrainingError: "shutdown", QueueFullError: "rejected"}
+        self._end(reasons.get(type(error), "error"), error)
+
+    def expire(self) -> None:
+        """Its deadline has passed."""
+        state = "in the queue" if self.record.admitted is None else f"after {self.record.completion_tokens} tokens"
+        self.fail(DeadlineError(f"the deadline of {self.ask.deadline_s:g} s passed {state}"))
+
+    def _count(self, index: int, count: int, now: float) -> None:
+        record, observer = self.record, self._admission.observer
+        before = self._last.get(index)
+        if before is not None:
+            observer.tokens((now - before) / count, count)
+        else:
+            self._first[index] = now
+            if count > 1:  # they came at once with the first
+                observer.tokens(0.0, count - 1)
+        self._last[index] = record.last_token = now
+        self._said[index] = self._said.get(index, 0) + count
+        record.completion_tokens += count
+        if record.first_token is None:
+            record.first_token = now
+            observer.first_token(record)
+            self._admission.begun(self)
+        self._admission.charge(self, count)
+
+    def _end(self, reason: str, error: DrutError | None) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._error = error
+        self.record.finished = self._admission.clock()
+        self.record.finish_reason, self.record.error = reason, str(error) if error else ""
+        if self.timer is not None:
+            self.timer.cancel()
+        self._admission.over(self)
+        self.wake()

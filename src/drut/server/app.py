@@ -1,0 +1,97 @@
+"""The ASGI application: which route is served by what, and who may take it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from starlette.exceptions import HTTPException
+from starlette.routing import Route, Router
+
+from drut.server.exchange import ClientGoneError, Exchange, Receive, Scope, Send
+from drut.server.protocol.errors import ApiError, as_api_error
+from drut.server.render.chat import ChatDialect
+from drut.server.render.completions import CompletionsDialect
+from drut.server.routes import chat, completions, state
+from drut.server.routes.docs import show_docs, show_openapi
+from drut.server.routes.generate import generate
+from drut.server.routes.models import list_models, show_model
+from drut.server.routes.tokenize import detokenize, tokenize
+from drut.server.service import Service
+
+log = logging.getLogger("drut.server")
+
+Handler = Callable[[Exchange, Service, str], Awaitable[None]]  # with the caller's id
+
+
+class Endpoint:
+    """One route: guarded unless `public`, and every error told in one shape."""
+
+    def __init__(self, service: Service, handler: Handler, *, public: bool = False) -> None:
+        self._service, self._handler, self._public = service, handler, public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        try:
+            self._service.hosts.check(exchange.header("host"))
+            caller = "" if self._public else self._service.keys.caller(exchange.header("authorization"))
+            await self._handler(exchange, self._service, caller)
+        except ClientGoneError:
+            pass
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if not exchange.started:
+                return await exchange.fail(as_api_error(error))
+            log.error("a reply broke off", exc_info=error)
+            exchange.abort()
+        finally:
+            if exchange.status is not None:
+                self._service.metrics.replied(exchange.status)
+
+
+class App:
+    """Routes of `service`, over HTTP only."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        guarded, public = partial(Endpoint, service), partial(Endpoint, service, public=True)
+        get, post = ["GET"], ["POST"]
+        self._router = Router(redirect_slashes=False, default=self._nothing_here, routes=[
+            Route("/health", public(state.health), methods=get),
+            Route("/ready", public(state.ready), methods=get),
+            Route("/version", guarded(state.version), methods=get),
+            Route("/metrics", guarded(state.metrics), methods=get),
+            Route("/docs", guarded(show_docs), methods=get),
+            Route("/openapi.json", guarded(show_openapi), methods=get),
+            Route("/v1/models", guarded(list_models), methods=get),
+            Route("/v1/models/{name:path}", guarded(show_model), methods=get),
+            Route("/v1/completions", guarded(partial(generate, prepare=completions.prepare, make=CompletionsDialect)),
+                  methods=post),
+            Route("/v1/chat/completions", guarded(partial(generate, prepare=chat.prepare, make=ChatDialect)),
+                  methods=post),
+            Route("/tokenize", guarded(tokenize), methods=post),
+            Route("/detokenize", guarded(detokenize), methods=post),
+        ])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        scope["app"] = self  # makes the router raise its refusals instead of writing them in its own shape
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as refusal:
+            allowed = (refusal.headers or {}).get("Allow", "")
+            error = ApiError(refusal.status_code, f"{scope['method']} is not for this path; {allowed} is",
+                             code="method_not_allowed")
+            await self._refuse(error, scope, receive, send)
+
+    async def _nothing_here(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = ApiError(404, "there is nothing at this path; GET /docs lists what there is", code="not_found")
+        await self._refuse(error, scope, receive, send)
+
+    async def _refuse(self, error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service.metrics.replied(error.status)
+        await Exchange(scope, receive, send).fail(error)

@@ -1,0 +1,126 @@
+"""The wire: uvicorn's HTTP protocol, with bounds on what comes before a body and on how long a reader may stall."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from drut.server.config import ServerConfig
+from drut.server.exchange import CONNECTION
+from drut.server.protocol.errors import ApiError
+
+PER_HEADER = 4  # bytes around a name and a value
+
+
+class HeadTooLargeError(ValueError):
+    """The head of a request has more bytes or headers than are taken."""
+
+
+class Connection(HttpToolsProtocol):
+    """One client connection. What is wrong with a head ends it, with an error in the shape of all others."""
+
+    def __init__(self, *args: Any, settings: ServerConfig, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._most_bytes, self._most_headers = settings.max_header_kb * 1024, settings.max_headers
+        self._head_timeout_s, self._write_timeout_s = settings.head_timeout_s, settings.write_timeout_s
+        self._head_bytes = 0  # of the head that is being read
+        self._unfinished = 0  # bytes that came without completing it
+        self._in_head, self._heads = True, 0
+        self._refused: ApiError | None = None
+        self._timer: asyncio.TimerHandle | None = None  # of the head
+        self._stall: asyncio.TimerHandle | None = None  # of a reader that takes nothing
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self._head_timeout_s, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.parser is None or self.transport.is_closing():
+            return
+        reading, heads = self._in_head, self._heads
+        super().data_received(data)
+        if reading and heads == self._heads:  # a value that never ends reaches no callback
+            self._unfinished += len(data)
+            if self._unfinished > self._most_bytes and not self.transport.is_closing():
+                self._refuse()
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self.scope["extensions"] = {CONNECTION: self.transport}  # type: ignore[dict-item]
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._head_timeout_s, self.transport.abort)
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + PER_HEADER)
+        super().on_header(name, value)
+        if len(self.headers) > self._most_headers:
+            self._refuse()
+            raise HeadTooLargeError
+
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        self._in_head, self._unfinished = False, 0
+        self._heads += 1
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_again(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        super().resume_writing()
+
+    def _look_again(self, waiting: int) -> None:
+        """Drops the connection if by then no byte of what waits has gone."""
+        self._stall = self.loop.call_later(self._write_timeout_s, self._look, waiting)
+
+    def _look(self, waited: int) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        if waiting >= waited:
+            return self.transport.abort()
+        self._look_again(waiting)
+
+    def send_400_response(self, msg: str) -> None:
+        error = self._refused or ApiError(400, "this is not a valid HTTP request", code="invalid_http")
+        body = msgspec.json.encode(error.detail)
+        head = (f"HTTP/1.1 {error.status} Refused\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+                "connection: close\r\n\r\n")
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def _count(self, count: int) -> None:
+        self._head_bytes += count
+        if self._head_bytes > self._most_bytes:
+            self._refuse()
+            raise HeadTooLargeError
+
+    def _refuse(self) -> None:
+        self._refused = ApiError(431, f"the request's line and headers are more than {self._most_bytes} bytes or "
+                                      f"{self._most_headers} headers (--max-header-kb, --max-headers)",
+                                 code="headers_too_large")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,54 @@
+"""Everything about a start that can be checked without the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drut.config import EngineConfig
+from drut.engine.build import choose_backend, context_of, pool_pages
+from drut.kernels.kv import PAGE_TOKENS
+from drut.model import decoder
+from drut.model.model import open_model
+from drut.model.store import find
+from drut.server.auth import Keys, check_exposure
+from drut.server.config import ServerConfig
+from drut.server.serve import listen, served_names
+from drut.server.texts import Texts
+
+
+def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[str]:
+    """Lines of what would be used. DrutError for what would fail."""
+    keys = Keys.of(config)
+    check_exposure(config, keys)
+    listen(config).close()
+    yield f"listen on   {config.host}:{config.port}"
+    yield f"keys        {len(keys) or 'none: everybody who reaches the address may use it'}"
+    yield f"names       {', '.join(served_names(config, model))}"
+    path = find(model)
+    if path is None:
+        yield "model       would be fetched first; nothing more can be said of it"
+        return
+    files = open_model(path)
+    try:
+        files.check()
+        yield f"model       {path}, weights complete"
+        context = context_of(files.spec, engine)
+        layout = decoder.kv_layout(files.spec, engine.kv_dtype)
+        pages = pool_pages(layout, context, engine)
+        room = min(context, pages * PAGE_TOKENS)
+        texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars)
+        yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
+        yield f"template    {'good' if texts.template is not None else texts.why_no_chat}"
+        yield f"context     {room} tokens of a prompt and its answer"
+        yield (f"KV cache    {pages * PAGE_TOKENS} tokens, {pages * layout.page_bytes / 1e9:.3f} GB, "
+               f"format {engine.kv_dtype}")
+    finally:
+        files.close()
+    backend = choose_backend(engine)
+    try:
+        yield f"compute     {backend.describe()}, in a {config.engine}"
+    finally:
+        backend.close()
+    for name in config.names():
+        if name not in ("host", "port", "api_key", "api_key_file", "served_model_name", "engine"):
+            yield f"{name:18} {getattr(config, name)}"

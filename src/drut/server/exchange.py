@@ -1,0 +1,126 @@
+"""One request and its reply, straight on ASGI: what is not done here costs nothing for each chunk."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from drut.server.protocol.errors import ApiError, encode_error
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = Iterable[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+CONNECTION = "drut.connection"  # the transport, among a scope's extensions
+MAX_ID_CHARS = 128
+DISCARD_BYTES, DISCARD_S = 64 << 20, 1.0  # of a body that is too large
+
+
+class Exchange:
+    """`id` names the request in headers and logs: what the client sent as X-Request-Id, or a new one."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope, self._receive, self._send = scope, receive, send
+        self.headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            self.headers.setdefault(name, value)
+        self.id = _printable(self.header("x-request-id")) or secrets.token_hex(12)
+        self.status: int | None = None  # once a reply has begun
+
+    @property
+    def started(self) -> bool:
+        """Whether a reply has begun."""
+        return self.status is not None
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name.encode(), b"").decode("latin-1")
+
+    async def body(self, most: int, timeout_s: float) -> bytes:
+        """The request's body. ApiError 413 for more than `most` bytes, 408 where it does not come in time."""
+        length = self.headers.get(b"content-length", b"")
+        too_large = length.isdigit() and (len(length) > 18 or int(length) > most)
+        data = bytearray()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not too_large:
+                    part, more = await self._body_part()
+                    data += part
+                    if not more:
+                        return bytes(data)
+                    too_large = len(data) > most
+        except TimeoutError:
+            raise ApiError(408, f"the body did not come within {timeout_s:g} s", code="timeout") from None
+        await self._discard()
+        raise ApiError(413, f"the body is longer than {most} bytes (--max-body-mb)", code="body_too_large")
+
+    async def _body_part(self) -> tuple[bytes, bool]:
+        """Some of the body, and whether there is more."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        return message.get("body", b""), message.get("more_body", False)
+
+    async def _discard(self) -> None:
+        """Takes for a while what nobody wants: a client still sending would not see the reply."""
+        if b"expect" in self.headers:
+            return
+        left, more = DISCARD_BYTES, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_S):
+                while more and left > 0:
+                    part, more = await self._body_part()
+                    left -= len(part)
+
+    async def gone(self) -> None:
+        """Returns when the client has hung up. Only after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def reply(self, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
+        """A whole reply."""
+        await self._start(status, [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *headers])
+        await self._write(body, more=False)
+
+    async def fail(self, error: ApiError) -> None:
+        # What is left of a body that was not wanted must not be taken for the next request.
+        closing = [(b"connection", b"close")] if error.status in (408, 413) else []
+        await self.reply(error.status, encode_error(error), headers=[*error.headers, *closing])
+
+    async def begin_events(self, headers: Headers = ()) -> None:
+        """The head of a stream of server-sent events."""
+        await self._start(200, [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"),
+                                (b"x-accel-buffering", b"no"), *headers])
+
+    async def write(self, data: bytes) -> None:
+        await self._write(data, more=True)
+
+    async def end(self) -> None:
+        await self._write(b"", more=False)
+
+    def abort(self) -> None:
+        """Drops the connection at once, with all that was not sent yet."""
+        transport = self.scope.get("extensions", {}).get(CONNECTION)
+        if transport is not None:
+            transport.abort()
+
+    async def _start(self, status: int, headers: Headers) -> None:
+        self.status = status
+        named = [*headers, (b"x-request-id", self.id.encode()), (b"x-content-type-options", b"nosniff")]
+        await self._send({"type": "http.response.start", "status": status, "headers": named})
+
+    async def _write(self, data: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+class ClientGoneError(Exception):
+    """Nobody is there to answer."""
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text if c.isascii() and c.isprintable())[:MAX_ID_CHARS]

@@ -1,0 +1,45 @@
+"""Where the time between the start of the process and its first answer went."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from drut.engine.messages import Ready
+from drut.observe.laps import Laps
+
+
+def process_age_s() -> float:
+    """Seconds since this process was started, to a clock tick (10 ms); 0 where the system does not say."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5); the first two are cut off
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+class Startup:
+    """Laps from the start of the process on; the parts add up to the wall time."""
+
+    def __init__(self) -> None:
+        self.laps = Laps(time.monotonic() - process_age_s())
+        self.laps.lap("python and imports")
+
+    def engine(self, ready: Ready) -> None:
+        """The engine is there: its own parts, and what else it took to get it going."""
+        self.laps.lap("engine start")
+        parts = self.laps.parts
+        parts["engine start"] -= ready.load_s
+        for name, seconds in ready.parts.items():
+            parts[name] = parts.get(name, 0.0) + seconds
+
+    def lap(self, name: str) -> None:
+        """What has passed since the last lap went into `name`."""
+        self.laps.lap(name)
+
+    def __str__(self) -> str:
+        """One line: the whole and its parts, in the order in which they took place."""
+        parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.laps.parts.items())
+        return f"ready after {self.laps.total_s:.2f} s: {parts}"

@@ -1,0 +1,47 @@
+"""What a request may hold at most. Each limit is a flag, and an error names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drut.server.config import ServerConfig
+from drut.server.protocol.errors import ApiError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes of requests; `ServerConfig` says what each is."""
+
+    body_bytes: int
+    choices: int
+    messages: int
+    stop: int
+    stop_chars: int
+
+    @classmethod
+    def of(cls, config: ServerConfig) -> Limits:
+        return cls(int(config.max_body_mb * 1e6), config.max_choices, config.max_messages, config.max_stop,
+                   config.max_stop_chars)
+
+    def check_choices(self, prompts: int, n: int) -> None:
+        if prompts * n > self.choices:
+            raise ApiError(400, f"prompt: {prompts} prompts with n {n} make {prompts * n} answers; at most "
+                                f"{self.choices} are allowed (--max-choices)", param="prompt")
+
+    def check_messages(self, count: int) -> None:
+        if count > self.messages:
+            raise ApiError(400, f"messages: {count} messages; at most {self.messages} are allowed (--max-messages)",
+                           param="messages")
+
+    def stop_strings(self, stop: str | list[str] | None) -> list[str]:
+        strings = [stop] if isinstance(stop, str) else stop or []
+        if len(strings) > self.stop:
+            raise ApiError(400, f"stop: {len(strings)} strings; at most {self.stop} are allowed (--max-stop)",
+                           param="stop")
+        for text in strings:
+            if not text:
+                raise ApiError(400, "stop: an empty string stops nothing", param="stop")
+            if len(text) > self.stop_chars:
+                raise ApiError(400, f"stop: a string of {len(text)} characters; at most {self.stop_chars} are allowed "
+                                    "(--max-stop-chars)", param="stop")
+        return strings

@@ -1,0 +1,210 @@
+"""What Prometheus scrapes: requests as their records tell, the engine as its Stats tell.
+
+The names are vLLM's where the meaning is the same, and begin with `drut_` else. Every metric is declared in METRICS;
+docs/serving.md lists them and a test compares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from drut.engine.async_engine import AsyncEngine
+from drut.engine.messages import Stats
+from drut.observe.histogram import Histogram, spread
+from drut.server.admission.admission import Admission
+from drut.server.admission.record import Record
+
+
+class Described(NamedTuple):
+    """A metric: its kind, its help, its labels beside `model_name`."""
+
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS = {
+    "vllm:time_to_first_token_seconds": Described("histogram", "from a request's arrival to its first token"),
+    "vllm:inter_token_latency_seconds": Described("histogram", "between two tokens of a choice, one value a token"),
+    "vllm:request_time_per_output_token_seconds": Described(
+        "histogram", "of a choice: from its first token to its last, over the tokens between"),
+    "vllm:e2e_request_latency_seconds": Described("histogram", "from a request's arrival to its end"),
+    "vllm:request_queue_time_seconds": Described("histogram", "from arrival until the engine first computed on it"),
+    "vllm:request_prefill_time_seconds": Described("histogram", "from the end of the queue to the first token"),
+    "vllm:request_decode_time_seconds": Described("histogram", "from the first token to the last"),
+    "vllm:request_prompt_tokens": Described("histogram", "prompt tokens of a request"),
+    "vllm:request_generation_tokens": Described("histogram", "tokens of all choices of a request"),
+    "vllm:request_success": Described("counter", "finished requests, by why", ("finished_reason",)),
+    "drut_request_failures": Described(
+        "counter", "requests that ended in no answer, by why", ("reason",)),
+    "vllm:prompt_tokens": Described("counter", "prompt tokens of requests that got a token, cached ones included"),
+    "vllm:prompt_tokens_cached": Described("counter", "of those, the ones found in the prefix cache"),
+    "vllm:generation_tokens": Described("counter", "tokens said"),
+    "vllm:num_requests_running": Described("gauge", "sequences the engine computes"),
+    "vllm:num_requests_waiting": Described("gauge", "requests that wait, in the queue or in the engine"),
+    "drut_requests_waiting": Described(
+        "gauge", "the same by what they wait for: `queue` is before the engine, the others are inside", ("reason",)),
+    "drut_queue_tokens": Described("gauge", "prompt tokens in the queue before the engine"),
+    "vllm:kv_cache_usage_perc": Described("gauge", "share of KV pages held by requests, 0 to 1"),
+    "drut_kv_pages": Described("gauge", "KV pages by state: free, own (of one request), cached", ("state",)),
+    "vllm:num_preemptions": Described("counter", "requests put back to waiting for their pages"),
+    "vllm:prefix_cache_queries": Described("counter", "prompt tokens looked up in the prefix cache"),
+    "vllm:prefix_cache_hits": Described("counter", "prompt tokens found there"),
+    "drut_prefix_cache_evicted_misses": Described("counter", "prompt tokens not found that were there once"),
+    "drut_evicted_pages": Described("counter", "cached pages freed for others"),
+    "drut_steps": Described("counter", "steps of the engine"),
+    "drut_step_rows": Described("counter", "tokens the steps computed"),
+    "drut_failed_steps": Described("counter", "steps that ended in an exception"),
+    "drut_step_seconds": Described("histogram", "time of a step"),
+    "drut_last_step_age_seconds": Described("gauge", "since a step last ended"),
+    "drut_engine_up": Described("gauge", "1 from when the model is loaded until the engine ends, else 0"),
+    "drut_http_replies": Described("counter", "HTTP replies by the status sent", ("status",)),
+}
+KINDS: dict[str, Callable[..., Any]] = {
+    "histogram": HistogramMetricFamily, "counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+SECONDS = spread(1e-3, 500.0)  # of requests
+GAPS = spread(1e-4, 10.0, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))  # between tokens, where small differences count
+TOKENS = spread(1.0, 1e6)
+HISTOGRAMS = {name: SECONDS for name, m in METRICS.items() if m.kind == "histogram" and name != "drut_step_seconds"} | {
+    "vllm:inter_token_latency_seconds": GAPS, "vllm:request_time_per_output_token_seconds": GAPS,
+    "vllm:request_prompt_tokens": TOKENS, "vllm:request_generation_tokens": TOKENS}
+GOOD = ("stop", "length", "abort")  # what a request may say of its own end
+
+
+class Metrics(Collector):
+    """An admission's observer, with a registry of its own. Use in the event loop, where the requests are.
+
+    Without the engine's counts its metrics are left out.
+    """
+
+    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`model`: the value of the label `model_name`."""
+        self._model, self._clock = model, clock
+        self._histograms = {name: Histogram(bounds) for name, bounds in HISTOGRAMS.items()}
+        self._ttft = self._histograms["vllm:time_to_first_token_seconds"]
+        self._itl = self._histograms["vllm:inter_token_latency_seconds"]
+        self._ends: Counter[str] = Counter(dict.fromkeys(GOOD, 0))
+        self._failures: Counter[str] = Counter(dict.fromkeys(("deadline", "error", "rejected", "shutdown"), 0))
+        self._tokens: Counter[str] = Counter()
+        self._admission: Admission | None = None
+        self._replies: Counter[str] = Counter()
+        self._up = False
+        self._stats: tuple[Stats, float] | None = None  # and when they came
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def watch(self, admission: Admission, engine: AsyncEngine) -> None:
+        """Whose queue and whose life the gauges show."""
+        self._admission, self._up = admission, True
+        engine.on_death(self._on_death)
+
+    def _on_death(self, reason: str) -> None:
+        self._up, self._stats = False, None
+
+    def counted(self, stats: Stats) -> None:
+        """The engine has told its counts."""
+        self._stats = stats, self._clock()
+
+    def replied(self, status: int) -> None:
+        """Counts an HTTP reply."""
+        self._replies[str(status)] += 1
+
+    def first_token(self, record: Record) -> None:
+        """Counts the time from the request's arrival."""
+        self._ttft.add(record.ttft_s or 0.0)
+        self._tokens["vllm:generation_tokens"] += 1
+
+    def tokens(self, gap_s: float, count: int) -> None:
+        """Counts the gap before each of `count` tokens of a choice."""
+        self._itl.add(gap_s, count)
+        self._tokens["vllm:generation_tokens"] += count
+
+    def observe(self, record: Record) -> None:
+        """Counts a request that has ended."""
+        good = record.finish_reason in GOOD
+        (self._ends if good else self._failures)[record.finish_reason] += 1
+        if record.finish_reason == "rejected":
+            return
+        times = {"e2e_request_latency": record.e2e_s, "request_queue_time": record.queue_s,
+                 "request_prefill_time": record.prefill_s, "request_decode_time": record.decode_s}
+        for name, seconds in times.items():
+            if seconds is not None:
+                self._histograms[f"vllm:{name}_seconds"].add(seconds)
+        for seconds in record.tpots:
+            self._histograms["vllm:request_time_per_output_token_seconds"].add(seconds)
+        if record.first_token is not None:
+            self._histograms["vllm:request_prompt_tokens"].add(record.prompt_tokens)
+            self._histograms["vllm:request_generation_tokens"].add(record.completion_tokens)
+            self._tokens["vllm:prompt_tokens"] += record.prompt_tokens
+            self._tokens["vllm:prompt_tokens_cached"] += record.cached_tokens
+
+    def render(self) -> tuple[str, bytes]:
+        """The content type and the text to answer a scrape with."""
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric that has a value now, in the order of METRICS."""
+        values = self._values()
+        for name, described in METRICS.items():
+            if name not in values:
+                continue
+            family = KINDS[described.kind](name, described.help, labels=("model_name", *described.labels))
+            value = values[name]
+            if isinstance(value, Histogram):
+                _fill(family, self._model, value)
+            elif isinstance(value, dict):
+                for label, part in value.items():
+                    family.add_metric((self._model, label), part)
+            else:
+                family.add_metric((self._model,), value)
+            yield family
+
+    def _values(self) -> dict[str, Histogram | dict[str, int] | float]:
+        values: dict[str, Histogram | dict[str, int] | float] = {
+            **self._histograms, "vllm:request_success": dict(self._ends),
+            "drut_request_failures": dict(self._failures), "drut_engine_up": float(self._up),
+            "drut_http_replies": dict(self._replies),
+            **{name: self._tokens[name] for name in (
+                "vllm:prompt_tokens", "vllm:prompt_tokens_cached", "vllm:generation_tokens")}}
+        queued = self._admission.waiting if self._admission else 0
+        if self._admission:
+            values["drut_queue_tokens"] = self._admission.waiting_tokens
+        if self._stats is not None:
+            stats, at = self._stats
+            values |= _engine_values(stats, queued)
+            values["drut_last_step_age_seconds"] = stats.idle_s + self._clock() - at
+        return values
+
+
+def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str, int] | float]:
+    steps = Histogram(stats.step_bounds)
+    steps.counts, steps.total = list(stats.step_counts), stats.step_seconds
+    held = stats.pages - stats.free_pages - stats.evictable_pages
+    return {
+        "vllm:num_requests_running": stats.running,
+        "vllm:num_requests_waiting": queued + sum(stats.waiting.values()),
+        "drut_requests_waiting": {"queue": queued, **stats.waiting},
+        "vllm:kv_cache_usage_perc": held / stats.pages,
+        "drut_kv_pages": {"free": stats.free_pages, "cached": stats.cached_pages,
+                          "own": stats.pages - stats.free_pages - stats.cached_pages},
+        "vllm:num_preemptions": stats.preemptions, "vllm:prefix_cache_queries": stats.queried_tokens,
+        "vllm:prefix_cache_hits": stats.hit_tokens, "drut_prefix_cache_evicted_misses": stats.evicted_miss_tokens,
+        "drut_evicted_pages": stats.evicted_pages, "drut_steps": stats.steps, "drut_step_rows": stats.rows,
+        "drut_failed_steps": stats.failed_steps, "drut_step_seconds": steps}
+
+
+def _fill(family: HistogramMetricFamily, model: str, histogram: Histogram) -> None:
+    """Prometheus counts each bucket with all below it."""
+    buckets, below = [], 0
+    for bound, count in zip([*map(repr, histogram.bounds), "+Inf"], histogram.counts, strict=True):
+        below += count
+        buckets.append((bound, below))
+    family.add_metric((model,), buckets=buckets, sum_value=histogram.total)

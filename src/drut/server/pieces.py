@@ -1,0 +1,149 @@
+"""Chunks of the engine to pieces of a reply. A whole reply is all its pieces merged, so both say the same."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from drut.engine.output import Chunk, Completion, Logprobs
+from drut.model.tokenizer import Detokenizer, Tokenizer
+from drut.server.job import Job, PreparedPrompt
+
+CHUNK_BYTES, TOKEN_BYTES, SCORE_BYTES = 64, 8, 64  # rough sizes of what waits for a reader
+
+
+class Entry(NamedTuple):
+    """A token with its logprobs; `offset`: characters of the choice's text before it."""
+
+    token: int
+    offset: int
+    scores: Logprobs | None
+
+
+@dataclass
+class Piece:
+    """What is new of one choice; `index` counts the choices of all prompts."""
+
+    index: int
+    prompt: PreparedPrompt
+    first: bool = False
+    text: str = ""
+    ids: list[int] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    prompt_logprobs: list[Logprobs | None] | None = None
+    end: Completion | None = None
+    tokens_so_far: int = 0
+
+
+class Choice:
+    """One answer as it grows. A token's logprobs come when its text is out, so those of a stop string never do."""
+
+    def __init__(self, index: int, prompt: PreparedPrompt, job: Job, tokenizer: Tokenizer | None) -> None:
+        self._index, self._prompt, self._job = index, prompt, job
+        self._text = tokenizer and Detokenizer(tokenizer, skip_special=job.params.skip_special_tokens)
+        self._spell = tokenizer and Detokenizer(tokenizer, skip_special=False, at_start=True)
+        self._held: deque[Entry] = deque()
+        self._decoded = self._out = 0  # characters: of the tokens so far, of the text that went out
+        self._pending: Piece | None = None
+        self._begun = False
+        self.tokens = 0
+        self.end: Completion | None = None
+
+    def push(self, chunk: Chunk, prompt_logprobs: list[Logprobs | None] | None) -> None:
+        piece = self._pending = self._pending or Piece(self._index, self._prompt)
+        if not self._begun:
+            self._begin(piece, prompt_logprobs)
+        self.end = piece.end = chunk.completion
+        if self._job.scoring:
+            return
+        self.tokens += len(chunk.token_ids)
+        piece.tokens_so_far = self.tokens
+        piece.text += chunk.text
+        piece.ids += chunk.token_ids
+        if self._job.logprobs:
+            self._out += len(chunk.text)
+            for token, scores in zip(chunk.token_ids, chunk.logprobs or (), strict=True):
+                self._held.append(Entry(token, self._decoded, scores))
+                self._decoded += len(self._text.push((token,))) if self._text else 0
+            piece.entries += self._released()
+
+    def take(self) -> Piece | None:
+        piece, self._pending = self._pending, None
+        return piece
+
+    def _begin(self, piece: Piece, prompt_logprobs: list[Logprobs | None] | None) -> None:
+        self._begun = piece.first = True
+        piece.prompt_logprobs = prompt_logprobs if self._job.prompt_logprobs else None
+        if not self._job.echo:
+            return
+        piece.text = self._prompt.text
+        self._decoded = self._out = len(self._prompt.text)
+        if self._job.logprobs and prompt_logprobs is not None:
+            offset = 0
+            for i, (token, scores) in enumerate(zip(self._prompt.ids, prompt_logprobs, strict=True)):
+                piece.entries.append(Entry(token, offset, scores))
+                if self._spell and i >= self._prompt.unwritten:
+                    offset += len(self._spell.push((token,)))
+
+    def _released(self) -> list[Entry]:
+        """Entries whose text is out; at the end all, but for a stop string's own."""
+        entries, stopped = [], self.end is not None and isinstance(self.end.stop_reason, str)
+        while self._held:
+            after = self._held[1].offset if len(self._held) > 1 else self._decoded
+            if stopped and self._held[0].offset >= self._out:
+                self._held.clear()
+            elif self.end is not None or after <= self._out:
+                entries.append(self._held.popleft())
+            else:
+                break
+        return entries
+
+
+class Assembler:
+    """All choices of one request. `backlog`: bytes, roughly, that came since the last `take`."""
+
+    def __init__(self, job: Job, tokenizer: Tokenizer | None) -> None:
+        self._job, self._n = job, job.params.n
+        self._choices = [Choice(p * self._n + i, prompt, job, tokenizer)
+                         for p, prompt in enumerate(job.prompts) for i in range(self._n)]
+        self._wants_prompt = job.params.prompt_logprobs is not None
+        self._scored: dict[int, list[Logprobs | None]] = {}  # by prompt
+        self._early: dict[int, list[Chunk]] = {}  # of other choices, until the prompt's logprobs are there
+        self._news: dict[Choice, None] = {}
+        self.backlog = 0
+
+    def push(self, prompt: int, chunk: Chunk) -> None:
+        scores = len(chunk.logprobs[0]) if chunk.logprobs else 0
+        self.backlog += CHUNK_BYTES + len(chunk.text) + len(chunk.token_ids) * (TOKEN_BYTES + scores * SCORE_BYTES)
+        if self._wants_prompt and prompt not in self._scored:
+            if chunk.prompt_logprobs is None:
+                self._early.setdefault(prompt, []).append(chunk)
+                return
+            self._scored[prompt] = chunk.prompt_logprobs
+            self._push(prompt, chunk)
+            for early in self._early.pop(prompt, ()):
+                self._push(prompt, early)
+            return
+        self._push(prompt, chunk)
+
+    def _push(self, prompt: int, chunk: Chunk) -> None:
+        choice = self._choices[prompt * self._n + chunk.index]
+        choice.push(chunk, self._scored.get(prompt))
+        self._news[choice] = None
+
+    def take(self) -> list[Piece]:
+        """What is new of each choice, merged, in the order in which the choices had news."""
+        pieces = [piece for choice in self._news if (piece := choice.take()) is not None]
+        self._news.clear()
+        self.backlog = 0
+        return pieces
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(c.tokens for c in self._choices)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens found in the cache: those of each prompt's first choice, which computes it."""
+        return sum(c.end.cached_tokens for c in self._choices[:: self._n] if c.end is not None)

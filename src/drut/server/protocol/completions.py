@@ -1,0 +1,55 @@
+"""`/v1/completions`: what is asked and what is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from drut.server.protocol.replies import PromptLogprobs, Usage
+from drut.server.protocol.sampling import SamplingFields, TopLogprobs
+
+MaxTokens = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="0 with echo: only the prompt is scored")]
+Prompt = Annotated[str | list[str | int | list[int]], Meta(
+    description="a text, token ids, or several of either",
+    extra_json_schema={"examples": ["Once upon a time", [72, 105], ["a", "b"], [[72], [105]]]})]
+
+
+class CompletionRequest(SamplingFields, kw_only=True):
+    prompt: Prompt
+    max_tokens: MaxTokens | None = None
+    logprobs: TopLogprobs | None = None
+    add_special_tokens: bool | None = None
+
+
+class CompletionLogprobs(msgspec.Struct):
+    """Lists of equal length, an entry a token; with echo those of the prompt come first."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class CompletionChoice(msgspec.Struct, kw_only=True):
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: str | None
+    stop_reason: str | int | None = None
+    token_ids: list[int] | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType | None = UNSET
+
+
+class CompletionReply(msgspec.Struct, kw_only=True):
+    """A whole reply, and each chunk of a stream."""
+
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | UnsetType | None = UNSET
+    system_fingerprint: str

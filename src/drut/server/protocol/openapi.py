@@ -1,0 +1,99 @@
+"""OpenAPI 3.1 of what is served, made of the same forms that read and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from drut import __version__
+from drut.server.protocol.chat import ChatReply, ChatRequest
+from drut.server.protocol.completions import CompletionReply, CompletionRequest
+from drut.server.protocol.errors import ErrorReply
+from drut.server.protocol.models import (
+    DetokenizeReply,
+    DetokenizeRequest,
+    ModelCard,
+    ModelList,
+    State,
+    TokenizeReply,
+    TokenizeRequest,
+    Version,
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One route. `reply` is a form, or the media type of what has none."""
+
+    method: str
+    path: str
+    summary: str
+    reply: type | str
+    request: type | None = None
+    statuses: tuple[int, ...] = ()
+
+
+ASKED = (400, 404, 408, 413, 415, 429, 500, 503, 504)
+OPERATIONS = (
+    Operation("post", "/v1/chat/completions", "answers a conversation; with stream, as server-sent events", ChatReply,
+              ChatRequest, ASKED),
+    Operation("post", "/v1/completions", "continues prompts; with stream, as server-sent events", CompletionReply,
+              CompletionRequest, ASKED),
+    Operation("get", "/v1/models", "the names this server's model goes by", ModelList, None, (503,)),
+    Operation("get", "/v1/models/{name}", "one of them", ModelCard, None, (404, 503)),
+    Operation("post", "/tokenize", "token ids of a text or a conversation", TokenizeReply, TokenizeRequest, ASKED),
+    Operation("post", "/detokenize", "the text of token ids", DetokenizeReply, DetokenizeRequest, ASKED),
+    Operation("get", "/health", "200 while the server lives; needs no key", State, None, (503,)),
+    Operation("get", "/ready", "200 where a request would be taken now; needs no key", State, None, (503,)),
+    Operation("get", "/version", "version, numerics id and model", Version),
+    Operation("get", "/metrics", "counts, for Prometheus", "text/plain"),
+)
+
+
+def openapi(*, keyless: bool) -> bytes:
+    """The document, as JSON."""
+    forms = {f for op in OPERATIONS for f in (op.request, op.reply) if isinstance(f, type)} | {ErrorReply}
+    ordered = sorted(forms, key=lambda form: form.__name__)
+    schemas, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    by_form = dict(zip(ordered, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for op in OPERATIONS:
+        paths.setdefault(op.path, {})[op.method] = _operation(op, by_form, keyless)
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "drut", "version": __version__, "description": "OpenAI's routes over one model."},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+    if not keyless:
+        document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return msgspec.json.encode(document)
+
+
+def _operation(op: Operation, schemas: Mapping[type, Any], keyless: bool) -> dict[str, Any]:
+    if isinstance(op.reply, str):
+        content: dict[str, Any] = {op.reply: {"schema": {"type": "string"}}}
+    else:
+        content = {"application/json": {"schema": schemas[op.reply]}}
+        if "server-sent" in op.summary:
+            content["text/event-stream"] = {"schema": {"type": "string"}}
+    public = op.path in ("/health", "/ready")
+    statuses = (*op.statuses, 403) if keyless else op.statuses if public else (*op.statuses, 401)
+    error = State if public else ErrorReply
+    made: dict[str, Any] = {
+        "summary": op.summary,
+        "responses": {"200": {"description": "done", "content": content}} | {
+            str(status): {"description": "why not",
+                          "content": {"application/json": {"schema": schemas[error if status == 503 else ErrorReply]}}}
+            for status in statuses},
+    }
+    if op.request is not None:
+        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[op.request]}}}
+    if "{name}" in op.path:
+        made["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if not keyless and not public:
+        made["security"] = [{"key": []}]
+    return made

@@ -1,0 +1,118 @@
+"""The fields about drawing an answer that both ways of asking share, with every bound."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from drut.engine.params import HIGHEST_ID, MOST_ANSWERS, MOST_IDS, PENALTY_RANGE, SamplingParams
+from drut.errors import RequestError
+from drut.kernels.descriptor import MAX_TOP_LOGPROBS
+from drut.server.limits import Limits
+from drut.server.protocol.errors import ApiError
+from drut.server.texts import Texts
+
+T = TypeVar("T")
+MOST_TOKENS = 1 << 30  # what the engine takes; more is as good as "to the room"
+
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Priority = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1, description="smaller goes first")]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+TokenId = Annotated[int, Meta(ge=0, le=HIGHEST_ID)]
+TopLogprobs = Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)]
+Deadline = Annotated[float, Meta(gt=0, le=86400, description="seconds from its arrival after which the request ends "
+                                                             "with an error")]
+Name = Annotated[str, Meta(max_length=256)]
+Bias = Annotated[dict[str, Any], Meta(
+    description="token id to a number from -100 to 100 that is added to its logit", max_length=MOST_IDS,
+    extra_json_schema={"additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+                       "propertyNames": {"pattern": "^[0-9]{1,10}$"}})]
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """What a stream tells besides the answer."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class SamplingFields(msgspec.Struct, kw_only=True):
+    """OpenAI's fields, then those vLLM added."""
+
+    model: Name | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    n: Annotated[int, Meta(ge=1, le=MOST_ANSWERS)] | None = None
+    seed: Int64 | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: Bias | None = None
+    stop: str | list[str] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=1 << 30, description="0 and -1: all")] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=PENALTY_RANGE[0], le=PENALTY_RANGE[1])] | None = None
+    min_tokens: Annotated[int, Meta(ge=0, le=MOST_TOKENS)] | None = None
+    ignore_eos: bool | None = None
+    stop_token_ids: Annotated[list[TokenId], Meta(max_length=MOST_IDS)] | None = None
+    skip_special_tokens: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    prompt_logprobs: TopLogprobs | None = None
+    return_token_ids: bool | None = None
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    priority: Priority | None = None
+    echo: bool | None = None
+    deadline_s: Deadline | None = None
+
+
+def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | None, prompt_logprobs: int | None,
+                  limits: Limits, texts: Texts) -> SamplingParams:
+    """What the engine needs of a request. ApiError 400 names the field at fault."""
+    bias = _biases(request.logit_bias)
+    stop_ids = request.stop_token_ids or []
+    texts.in_vocabulary(list(bias or ()), "logit_bias")
+    texts.in_vocabulary(stop_ids, "stop_token_ids")
+    stop = limits.stop_strings(request.stop)
+    if stop and texts.tokenizer is None:
+        raise ApiError(400, "stop: this model has no tokenizer, so there is no text to stop", param="stop")
+    if (request.min_tokens or 0) > max_tokens:
+        raise ApiError(400, f"min_tokens {request.min_tokens} is more than max_tokens {max_tokens}", param="min_tokens")
+    try:
+        return SamplingParams(
+            max_tokens=min(max_tokens, MOST_TOKENS), temperature=_or(request.temperature, 1.0),
+            top_p=_or(request.top_p, 1.0), top_k=max(0, _or(request.top_k, 0)), min_p=_or(request.min_p, 0.0),
+            seed=request.seed, n=_or(request.n, 1), stop=stop, stop_token_ids=stop_ids,
+            min_tokens=request.min_tokens or 0, ignore_eos=bool(request.ignore_eos),
+            include_stop_str_in_output=bool(request.include_stop_str_in_output),
+            skip_special_tokens=request.skip_special_tokens is not False,
+            repetition_penalty=_or(request.repetition_penalty, 1.0),
+            presence_penalty=_or(request.presence_penalty, 0.0), frequency_penalty=_or(request.frequency_penalty, 0.0),
+            logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs)
+    except RequestError as error:
+        raise ApiError(400, str(error)) from None
+
+
+def check_stream(request: SamplingFields) -> None:
+    """ApiError 400 for what a stream cannot say, or what only a stream can."""
+    if request.stream_options is not None and not request.stream:
+        raise ApiError(400, "stream_options needs stream true", param="stream_options")
+    if request.stream and request.prompt_logprobs is not None:
+        raise ApiError(400, "prompt_logprobs and stream cannot be had together", param="prompt_logprobs")
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def _biases(given: dict[str, Any] | None) -> dict[int, float] | None:
+    biases: dict[int, float] = {}
+    for key, value in (given or {}).items():
+        if not (key.isascii() and key.isdigit() and len(key) <= 10):
+            raise ApiError(400, f"logit_bias: {key[:40]!r} is not a token id", param="logit_bias")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -100 <= value <= 100:
+            raise ApiError(400, f"logit_bias of {key}: must be a number from -100 to 100", param="logit_bias")
+        biases[int(key)] = float(value)
+    return biases or None

@@ -1,0 +1,56 @@
+"""Pieces as `/v1/completions` tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from drut.model.tokenizer import Tokenizer
+from drut.server.job import Job
+from drut.server.pieces import Assembler, Piece
+from drut.server.protocol.completions import CompletionChoice, CompletionReply
+from drut.server.protocol.replies import Usage
+from drut.server.render.dialect import usage, usage_so_far
+from drut.server.render.scores import Speller, completion_logprobs, prompt_logprobs
+
+
+class CompletionsDialect:
+    def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
+        self._job, self._assembler = job, assembler
+        self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens)
+        self._encode = msgspec.json.Encoder().encode
+
+    def events(self, piece: Piece) -> list[bytes]:
+        told: Usage | UnsetType | None = None if self._job.include_usage else UNSET
+        if self._job.continuous_usage:
+            told = usage_so_far(self._job, self._assembler)
+        return [self._encode(self._envelope([self._choice(piece)], told))]
+
+    def usage_event(self) -> bytes:
+        return self._encode(self._envelope([], usage(self._job, self._assembler)))
+
+    def reply(self, pieces: Sequence[Piece]) -> bytes:
+        return self._encode(self._envelope([self._choice(p) for p in pieces], usage(self._job, self._assembler)))
+
+    def _envelope(self, choices: list[CompletionChoice], told: Usage | UnsetType | None) -> CompletionReply:
+        job = self._job
+        return CompletionReply(id=job.id, created=job.created, model=job.model, choices=choices, usage=told,
+                               system_fingerprint=job.fingerprint)
+
+    def _choice(self, piece: Piece) -> CompletionChoice:
+        job, end = self._job, piece.end
+        choice = CompletionChoice(
+            index=piece.index, text=piece.text,
+            logprobs=completion_logprobs(piece.entries, self._speller) if job.logprobs else None,
+            finish_reason=("length" if job.scoring else end.finish_reason) if end is not None else None)
+        if end is not None and not job.scoring:
+            choice.stop_reason = end.stop_reason
+        if job.return_token_ids:
+            choice.token_ids = piece.ids
+            if piece.first:
+                choice.prompt_token_ids = piece.prompt.ids
+        if job.prompt_logprobs:
+            choice.prompt_logprobs = prompt_logprobs(piece.prompt_logprobs)
+        return choice

@@ -1,0 +1,35 @@
+"""What one way of asking makes of pieces: events of a stream, or a whole reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from drut.server.job import Job
+from drut.server.pieces import Assembler, Piece
+from drut.server.protocol.replies import PromptDetails, Usage
+
+
+class Dialect(Protocol):
+    """Bytes of JSON, made of pieces."""
+
+    def events(self, piece: Piece) -> list[bytes]:
+        """What a stream says of a piece."""
+
+    def usage_event(self) -> bytes:
+        """The last event, where the client wants one: no choices, but the usage of them all."""
+
+    def reply(self, pieces: Sequence[Piece]) -> bytes:
+        """The whole answer: one piece a choice."""
+
+
+def usage_so_far(job: Job, assembler: Assembler) -> Usage:
+    done = assembler.completion_tokens
+    return Usage(prompt_tokens=job.prompt_tokens, completion_tokens=done, total_tokens=job.prompt_tokens + done)
+
+
+def usage(job: Job, assembler: Assembler) -> Usage:
+    """Each prompt counts once, whatever n is."""
+    made = usage_so_far(job, assembler)
+    made.prompt_tokens_details = PromptDetails(assembler.cached_tokens)
+    return made

@@ -1,0 +1,65 @@
+"""From a prepared request to its reply, whatever the dialect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from drut.model.tokenizer import Tokenizer
+from drut.server.admission import Ask, Ticket
+from drut.server.exchange import Exchange
+from drut.server.job import Job
+from drut.server.pieces import Assembler
+from drut.server.protocol.errors import ApiError
+from drut.server.render.dialect import Dialect
+from drut.server.run import Run
+from drut.server.service import Loaded, Service
+from drut.server.stream import stream
+
+MakeDialect = Callable[[Job, Assembler, Tokenizer | None], Dialect]
+Prepare = Callable[[bytes, Service, Loaded, str], Job]  # from body and caller
+
+
+async def generate(exchange: Exchange, service: Service, caller: str, prepare: Prepare, make: MakeDialect) -> None:
+    """Reads, prepares, admits, answers. Errors before the first chunk are raised."""
+    arrived, loaded = time.monotonic(), service.model()
+    body = await read_json(exchange, service)
+    job = await service.off_loop(lambda: prepare(body, service, loaded, caller))
+    tokenizer = loaded.texts.tokenizer
+    assembler = Assembler(job, tokenizer)
+    dialect = make(job, assembler, tokenizer)
+    tickets = admit(loaded, job, caller, arrived)
+    headers = [(b"x-drut-ignored", ", ".join(job.ignored).encode())] if job.ignored else []
+    async with Run(tickets, assembler, exchange, backlog=service.config.max_backlog_kb * 1000) as run:
+        if job.stream:
+            return await stream(exchange, run, job, assembler, dialect, keep_alive_s=service.config.keep_alive_s,
+                                headers=headers)
+        while not run.finished:
+            await run.wait()
+        if run.error is not None:
+            raise run.error
+        reply = dialect.reply(sorted(assembler.take(), key=lambda piece: piece.index))
+        await exchange.reply(200, reply, headers=headers)
+
+
+def admit(loaded: Loaded, job: Job, caller: str, arrived: float) -> list[Ticket]:
+    """A ticket a prompt: all or none."""
+    tickets: list[Ticket] = []
+    try:
+        for i, prompt in enumerate(job.prompts):
+            tickets.append(loaded.admission.submit(Ask(
+                prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
+                deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}")))
+    except BaseException:
+        for ticket in tickets:
+            ticket.cancel()
+        raise
+    return tickets
+
+
+async def read_json(exchange: Exchange, service: Service) -> bytes:
+    """A body that says it is JSON: a form of a page in a browser cannot."""
+    kind = exchange.header("content-type").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "the header Content-Type must be application/json", code="unsupported_media_type")
+    return await exchange.body(service.limits.body_bytes, service.config.body_timeout_s)

@@ -1,0 +1,118 @@
+"""A server from start to end: the port first, so that it can say it is loading, then the model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+
+from drut.config import EngineConfig
+from drut.engine.async_engine import AsyncEngine
+from drut.errors import RequestError
+from drut.server.admission import Admission, AdmissionLimits, Observer, Several
+from drut.server.app import App
+from drut.server.auth import check_exposure, is_address
+from drut.server.config import ServerConfig
+from drut.server.connection import Connection
+from drut.server.life import Lifecycle, Startup
+from drut.server.service import Loaded, Service
+from drut.server.texts import Texts
+
+BACKLOG = 1024  # of connections that nobody has taken yet
+IDLE_S = 75  # of a connection between requests
+GRACE_S = 5  # for last words at the end, after all requests have ended
+Tell = Callable[[str], None]  # a line for the operator
+
+
+def listen(config: ServerConfig) -> socket.socket:
+    """The listening socket. RequestError where the address cannot be had."""
+    family = socket.AF_INET6 if is_address(config.host) and ":" in config.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((config.host, config.port))
+        sock.listen(BACKLOG)  # clients that come before the server runs wait
+    except OSError as error:
+        sock.close()
+        raise RequestError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
+    return sock
+
+
+def served_names(config: ServerConfig, model: str) -> list[str]:
+    """What clients may call the model; of a path only its end is told."""
+    given = [name.strip() for name in (config.served_model_name or "").split(",") if name.strip()]
+    own = model.removeprefix("hf:") if model.startswith("hf:") else Path(model).name.removesuffix(".gguf") or model
+    return given if any(name != "*" for name in given) else [own, *given]
+
+
+class HttpServer(uvicorn.Server):
+    """Leaves signals to the server's lifecycle."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Server:
+    """Serves the model at `path` under one address. `tell` gets lines for the operator, `log` hears of each request."""
+
+    def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, tell: Tell,
+                 log: Observer | None = None) -> None:
+        """Takes the port. RequestError where it, or who may call, is no good."""
+        self._startup = Startup()
+        self.service = Service(config, served_names(config, model))
+        check_exposure(config, self.service.keys)
+        self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
+        metrics = self.service.metrics
+        self._observer: Observer = metrics if log is None else Several(metrics, log)
+        self._socket = listen(config)
+        host, port = self._socket.getsockname()[:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._http = HttpServer(uvicorn.Config(
+            App(self.service), http=partial(Connection, settings=config), ws="none", lifespan="off",  # type: ignore[arg-type]
+            log_config=None, access_log=False, server_header=False, timeout_keep_alive=IDLE_S, backlog=BACKLOG,
+            timeout_graceful_shutdown=GRACE_S))
+        self._stop: Callable[[], object] | None = None
+
+    async def run(self) -> int:
+        """Until a signal, `stop` or the engine's end; returns the exit code. DrutError where the model cannot be
+        loaded."""
+        self._tell(f"listening on {self.url}, loading {self.service.name}")
+        http = asyncio.create_task(self._http.serve(sockets=[self._socket]))
+        try:
+            return await self._run_engine()
+        finally:
+            self._http.should_exit = True
+            await http
+            self.service.close()
+
+    def stop(self) -> None:
+        """As a signal does: the first time requests under way may go on for a while. From any thread, once it runs."""
+        if self._stop is not None:
+            self._stop()
+
+    async def _run_engine(self) -> int:
+        given = {name: value for name, value in asdict(self._engine).items() if value is not None}
+        service, config = self.service, self._config
+        async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
+            ready = engine.ready
+            self._startup.engine(ready)
+            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars)
+            limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens)
+            admission = Admission(engine, limits, observer=self._observer)
+            service.metrics.watch(admission, engine)
+            life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,
+                             on_stats=service.metrics.counted)
+            self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, life.stop)
+            service.loaded = Loaded(texts, admission, ready.numerics_id, int(time.time()))
+            self._startup.lap("tokenizer")
+            self._tell(str(self._startup))
+            self._tell(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
+            return await life.run()

@@ -1,0 +1,104 @@
+"""The text side of a model: what turns requests into token ids, without the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from drut.errors import DrutError, RequestError, UnsupportedError
+from drut.model.model import open_model
+from drut.model.template import ChatTemplate
+from drut.model.tokenizer import Tokenizer
+from drut.server.job import PreparedPrompt
+from drut.server.protocol.errors import ApiError, too_long
+
+
+class Texts:
+    """Safe to use from several threads. `room`: tokens of a prompt and its answer together; `most_chars`: of a text."""
+
+    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int) -> None:
+        self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
+        self.template: ChatTemplate | None = None
+        self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
+        if tokenizer is not None and tokenizer.chat_template is not None:
+            try:
+                self.template = ChatTemplate.of(tokenizer)
+            except DrutError as error:
+                self._no_template = UnsupportedError(f"this model's chat template is no good: {error}")
+        # No text of more characters can become so few tokens.
+        self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
+
+    @classmethod
+    def open(cls, path: str | Path, room: int, most_chars: int) -> Texts:
+        files = open_model(path)
+        try:
+            return cls(files.tokenizer(), files.spec.vocab, room, most_chars)
+        finally:
+            files.close()
+
+    def prompt(self, prompt: str | Sequence[int], *, add_special: bool = True, echo: bool = False) -> PreparedPrompt:
+        """A prompt's ids, checked: in the vocabulary, and with room for an answer."""
+        if isinstance(prompt, str):
+            self._check_prompt(prompt)
+            ids = self.encode(prompt, add_special=add_special)
+            if not ids:
+                raise ApiError(400, "the prompt is empty", param="prompt")
+            unwritten = len(self.encoder().rules.prefix) if add_special else 0
+            return PreparedPrompt(self.checked(ids, "prompt"), prompt if echo else "", unwritten)
+        ids = self.checked(list(prompt), "prompt")
+        text = self.encoder().decode(ids, skip_special=False) if echo else ""
+        return PreparedPrompt(ids, text)
+
+    def chat(self, messages: Sequence[Mapping[str, str]], variables: Mapping[str, object], *,
+             add_generation_prompt: bool = True, continue_final: bool = False, fit: bool = True) -> list[int]:
+        """Ids of a conversation, up to where the answer starts. ApiError where that cannot be."""
+        if self.template is None:
+            raise self._no_template
+        try:
+            text = self.template.render(messages, add_generation_prompt=add_generation_prompt,
+                                        continue_final=continue_final, variables=variables)
+        except RequestError as error:
+            raise ApiError(400, str(error), param="messages") from None
+        if fit:
+            self._check_prompt(text)
+        self._check_text(text)
+        ids = self.encoder().encode_chat(text)
+        return self.checked(ids, "messages") if fit else ids
+
+    def encode(self, text: str, *, add_special: bool) -> list[int]:
+        """Ids of a text, however many."""
+        self._check_text(text)
+        return self.encoder().encode(text, add_special=add_special)
+
+    @property
+    def why_no_chat(self) -> str:
+        return str(self._no_template)
+
+    def encoder(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise UnsupportedError("this model has no tokenizer: give prompts as token ids")
+        return self.tokenizer
+
+    def checked(self, ids: list[int], name: str) -> list[int]:
+        if not ids:
+            raise ApiError(400, f"{name} is empty", param=name)
+        self.in_vocabulary(ids, name)
+        if len(ids) >= self.room:
+            raise too_long(len(ids), self.room)
+        return ids
+
+    def in_vocabulary(self, ids: Sequence[int], name: str) -> None:
+        for worst in (min(ids, default=0), max(ids, default=0)):
+            if not 0 <= worst < self.vocab:
+                raise ApiError(400, f"{name}: token id {worst} is outside the vocabulary of {self.vocab}", param=name)
+
+    def _check_prompt(self, text: str) -> None:
+        if self.tokenizer is not None and len(text) > self._most_prompt_chars:
+            raise ApiError(400, f"the prompt has {len(text)} characters; no text of more than "
+                                f"{self._most_prompt_chars} fits this server's context length of {self.room} tokens",
+                           code="context_length_exceeded", param="prompt")
+
+    def _check_text(self, text: str) -> None:
+        if len(text) > self._most_chars:
+            raise ApiError(400, f"the text has {len(text)} characters; at most {self._most_chars} are tokenized "
+                                "(--max-text-chars)", param="prompt")

@@ -1,0 +1,76 @@
+"""What an answer's text holds at its end, and what its chunks carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drut import LLM, SamplingParams
+from drut.errors import RequestError
+from tests.engine.models import write_bytes_model
+
+PARAMS = {"max_tokens": 20, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bytes_model(tmp_path_factory.mktemp("answer"))
+
+
+@pytest.fixture(scope="module")
+def llm(path: Path) -> Iterator[LLM]:
+    with LLM(path, threads=1) as made:
+        yield made
+
+
+def test_what_ended_it_is_told_and_kept_on_demand(llm: LLM) -> None:
+    free = llm.generate("hello", SamplingParams(**PARAMS))[0].text
+    stop, token = free[5:8], ord(free[5])
+    for field, value, reason, at, length in (
+        ("stop", [stop], stop, free.index(stop), 3), ("stop_token_ids", [token], token, free.index(free[5]), 1),
+    ):
+        without = llm.generate("hello", SamplingParams(**PARAMS, **{field: value}))[0]
+        kept = llm.generate("hello", SamplingParams(**PARAMS, **{field: value}, include_stop_str_in_output=True))[0]
+        assert (without.text, kept.text) == (free[:at], free[: at + length])
+        assert without.stop_reason == kept.stop_reason == reason
+        assert without.token_ids == kept.token_ids
+    assert llm.generate("hello", SamplingParams(**PARAMS))[0].stop_reason is None
+
+
+def test_special_tokens_are_left_out_of_the_text_on_demand_alone(llm: LLM) -> None:
+    force = {"logit_bias": {257: 100.0}, "max_tokens": 3}
+    ended = llm.generate("hello", SamplingParams(**force))[0]
+    assert (ended.text, ended.finish_reason, ended.stop_reason) == ("", "stop", None)
+    both = {"skip_special_tokens": False, "include_stop_str_in_output": True}
+    assert llm.generate("hello", SamplingParams(**force, **both))[0].text == "<eos>"
+    assert llm.generate("hello", SamplingParams(**force, skip_special_tokens=False))[0].text == ""
+    shown = llm.generate("hello", SamplingParams(**force, ignore_eos=True, skip_special_tokens=False))[0]
+    assert shown.text == "<eos><eos><eos>"
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_chunks_carry_the_logprobs_of_their_tokens(llm: LLM, n: int) -> None:
+    params = SamplingParams(max_tokens=12, temperature=1.0, seed=4, logprobs=2, prompt_logprobs=1, n=n)
+    whole = llm.generate("hello", params)
+    seen: dict[int, list[object]] = {i: [] for i in range(n)}
+    prompts = []
+    for chunk in llm.stream("hello", params):
+        assert len(chunk.logprobs or ()) == len(chunk.token_ids)
+        seen[chunk.index] += chunk.logprobs or []
+        if chunk.prompt_logprobs is not None:
+            prompts.append((chunk.index, chunk.prompt_logprobs))
+            assert chunk.token_ids
+    assert [seen[i] for i in range(n)] == [c.logprobs for c in whole]
+    assert prompts == [(0, whole[0].prompt_logprobs)]
+
+
+def test_max_model_len_shortens_the_room(path: Path) -> None:
+    with LLM(path, threads=1, max_model_len=50) as short:
+        assert short.room == 50
+        assert len(short.generate("x" * 40, SamplingParams(max_tokens=99, ignore_eos=True))[0].token_ids) == 10
+        with pytest.raises(RequestError, match="the context of 50"):
+            short.generate("x" * 50)
+    with pytest.raises(RequestError, match="max_model_len 161 is more than the model's context of 160"):
+        LLM(path, threads=1, max_model_len=161)

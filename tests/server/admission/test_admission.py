@@ -1,0 +1,406 @@
+"""The way into the engine, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drut.engine.async_engine import EngineDeadError
+from drut.engine.params import SamplingParams
+from drut.errors import RequestError
+from drut.server.admission import (
+    Admission,
+    AdmissionLimits,
+    Ask,
+    DeadlineError,
+    DrainingError,
+    QueueFullError,
+    Record,
+    Ticket,
+)
+from tests.server.virtual import FakeEngine, run
+
+
+class Log:
+    """Takes down all that an observer hears."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.gaps: list[float] = []
+        self.firsts: list[Record] = []
+
+    def first_token(self, record: Record) -> None:
+        self.firsts.append(record)
+
+    def tokens(self, gap_s: float, count: int) -> None:
+        self.gaps += [gap_s] * count
+
+    def observe(self, record: Record) -> None:
+        self.records.append(record)
+
+
+def make(engine: FakeEngine, log: Log | None = None, **limits: int) -> Admission:
+    return Admission(engine, AdmissionLimits(**limits), observer=log, clock=asyncio.get_running_loop().time)
+
+
+def ask(tokens: int = 5, prompt: int = 4, **more: object) -> Ask:
+    n = more.pop("n", 1)
+    return Ask([0] * prompt, SamplingParams(max_tokens=tokens, n=n), **more)  # type: ignore[arg-type]
+
+
+async def read(ticket: Ticket) -> str:
+    return "".join([chunk.text async for chunk in ticket])
+
+
+async def outcome(ticket: Ticket) -> str:
+    try:
+        return await read(ticket)
+    except Exception as error:
+        return type(error).__name__
+
+
+def test_chunks_come_in_order_and_times_are_those_of_the_tokens() -> None:
+    async def main() -> None:
+        log = Log()
+        admission = make(FakeEngine(step_s=0.5), log)
+        await asyncio.sleep(3)
+        ticket = admission.submit(ask(4, id="mine", key="k", arrived=2.5))
+        assert await read(ticket) == "xxxx"
+        r = ticket.record
+        assert (r.arrived, r.admitted, r.first_token, r.last_token, r.finished) == (2.5, 3.0, 3.5, 5.0, 5.0)
+        assert (r.ttft_s, r.queue_s, r.e2e_s, r.prefill_s, r.decode_s) == (1.0, 0.5, 2.5, 0.5, 1.5)
+        assert (r.id, r.key, r.prompt_tokens, r.completion_tokens, r.finish_reason) == ("mine", "k", 4, 4, "length")
+        assert (log.records, log.firsts, log.gaps, r.tpots) == ([r], [r], [0.5] * 3, [0.5])
+        with pytest.raises(StopAsyncIteration):
+            await anext(ticket)
+
+    run(main())
+
+
+def test_the_engine_is_kept_busy_and_not_flooded() -> None:
+    async def main() -> None:
+        engine = FakeEngine(max_seqs=4)
+        admission = make(engine, look_ahead=2)
+        await asyncio.gather(*(read(admission.submit(ask())) for _ in range(50)))
+        assert engine.most == 6
+        elapsed = asyncio.get_running_loop().time()
+        assert elapsed <= 0.1 * (50 * 5 / 4 + 5)  # four at a time, without a gap
+        assert admission.running == admission.waiting == 0
+
+    run(main())
+
+
+def test_long_prompts_wait_here_and_not_in_the_engine() -> None:
+    """Two sequences would be free; but the engine has prompts enough for its next steps."""
+
+    async def main() -> None:
+        engine = FakeEngine(max_seqs=8, step_tokens=64)
+        admission = make(engine, look_ahead=1)
+        for _ in range(5):
+            admission.submit(ask(prompt=100))
+        assert (admission.running, admission.waiting) == (1, 4)
+        short = make(engine, look_ahead=1)
+        for _ in range(12):
+            short.submit(ask(prompt=16))
+        assert (short.running, short.waiting) == (8, 4)
+
+    run(main())
+
+
+def test_smaller_priorities_of_a_key_go_first() -> None:
+    async def main() -> None:
+        engine = FakeEngine(max_seqs=1)
+        admission = make(engine, look_ahead=0)
+        ranks = [0, 5, 1, 5, -2, 1]
+        tickets = [admission.submit(ask(id=f"{i}", priority=p)) for i, p in enumerate(ranks)]
+        await asyncio.gather(*map(read, tickets))
+        assert engine.order == ["0", "4", "2", "5", "1", "3"]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("loud", "quiet"), [(10, 1), (100, 10)])
+def test_a_quiet_key_gets_its_share_beside_a_loud_one(loud: int, quiet: int) -> None:
+    """Ten times the offered load, also of a key whose requests are larger: the quiet one gets two fifths at least."""
+
+    async def main() -> None:
+        engine = FakeEngine(max_seqs=4)
+        admission = make(engine, max_queue=24)
+        refused: Counter[str] = Counter()
+
+        async def offer(key: str, rate: float, tokens: int) -> None:
+            for i in range(int(100 * rate)):
+                try:
+                    admission.submit(ask(tokens, key=key, id=f"{key}{i}"))
+                except QueueFullError:
+                    refused[key] += 1
+                await asyncio.sleep(1 / rate)
+
+        await asyncio.gather(offer("loud", loud * 4, 20), offer("quiet", quiet * 4, 10))
+        served: Counter[str] = Counter()
+        for name, tokens in engine.served.items():
+            served[name.rstrip("0123456789")] += tokens
+        assert served["quiet"] >= 0.4 * served.total(), (served, refused)
+        assert refused["loud"] > refused["quiet"]
+
+    run(main())
+
+
+def test_nobody_saves_up_a_share_he_did_not_use() -> None:
+    async def main() -> None:
+        engine = FakeEngine(max_seqs=1)
+        admission = make(engine, look_ahead=0)
+        for i in range(20):
+            await read(admission.submit(ask(key="early", id=f"early{i}")))
+        first = len(engine.order)
+        tickets = [admission.submit(ask(key=key, id=key)) for _ in range(10) for key in ("early", "late")]
+        await asyncio.gather(*map(read, tickets))
+        for n in range(2, 20):  # they alternate from the start
+            seen = Counter(engine.order[first : first + n])
+            assert abs(seen["early"] - seen["late"]) <= 1
+
+    run(main())
+
+
+def test_what_can_never_fit_is_refused_at_once() -> None:
+    async def main() -> None:
+        admission = make(FakeEngine(room=50))
+        with pytest.raises(RequestError, match="the prompt has 50 tokens; the room of 50 leaves none"):
+            admission.submit(ask(prompt=50))
+        assert await read(admission.submit(ask(3, prompt=49)))
+        with pytest.raises(RequestError, match="deadline_s"):
+            ask(deadline_s=0.0)
+
+    run(main())
+
+
+def test_deadlines_end_requests_wherever_they_are() -> None:
+    async def main() -> None:
+        log = Log()
+        engine = FakeEngine(max_seqs=1)
+        admission = make(engine, log, look_ahead=0)
+        running = admission.submit(ask(100, deadline_s=1.05))
+        waiting = admission.submit(ask(100, deadline_s=0.5))
+        last = admission.submit(ask(3))
+        with pytest.raises(DeadlineError, match=r"of 0.5 s passed in the queue"):
+            await read(waiting)
+        assert asyncio.get_running_loop().time() == 0.5
+        assert [(await anext(running)).text for _ in range(10)] == ["x"] * 10
+        with pytest.raises(DeadlineError, match=r"of 1.05 s passed after 10 tokens"):
+            await anext(running)
+        assert await read(last) == "xxx"
+        assert not engine.jobs
+        assert [r.finish_reason for r in log.records] == ["deadline", "deadline", "length"]
+
+    run(main())
+
+
+def test_a_cancelled_request_is_gone_wherever_it_was() -> None:
+    async def main() -> None:
+        log = Log()
+        engine = FakeEngine(max_seqs=1)
+        admission = make(engine, log, look_ahead=0)
+        one, two, three = (admission.submit(ask()) for _ in range(3))
+        await asyncio.sleep(0.25)
+        for ticket in (two, one, one):
+            ticket.cancel()
+        assert await read(one) == "xx"
+        assert await read(two) == ""
+        assert await read(three) == "x" * 5
+        three.cancel()
+        assert [r.finish_reason for r in log.records] == ["abort", "abort", "length"]
+        assert (admission.running, admission.waiting, engine.jobs) == (0, 0, [])
+
+    run(main())
+
+
+def test_a_full_queue_refuses_by_requests_and_by_tokens() -> None:
+    async def main() -> None:
+        admission = make(FakeEngine(max_seqs=1), max_queue=3, look_ahead=0)
+        for _ in range(4):
+            admission.submit(ask())
+        with pytest.raises(QueueFullError, match="3 requests are waiting"):
+            admission.submit(ask())
+        by_tokens = make(FakeEngine(max_seqs=1), max_queue_tokens=30, look_ahead=0)
+        for _ in range(4):
+            by_tokens.submit(ask(prompt=10))
+        with pytest.raises(QueueFullError, match="30 prompt tokens are waiting"):
+            by_tokens.submit(ask(prompt=1))
+        huge = make(FakeEngine(max_seqs=1), max_queue_tokens=30, look_ahead=0)
+        huge.submit(ask())
+        huge.submit(ask(prompt=500))  # it alone may wait
+        assert huge.waiting_tokens == 500
+
+    run(main())
+
+
+def test_a_key_within_its_share_takes_the_place_of_one_beyond_it() -> None:
+    async def main() -> None:
+        admission = make(FakeEngine(max_seqs=1), max_queue=4, look_ahead=0)
+        loud = [admission.submit(ask(key="loud", id=f"{i}")) for i in range(5)]
+        quiet = [admission.submit(ask(key="quiet")) for _ in range(2)]
+        with pytest.raises(QueueFullError):
+            admission.submit(ask(key="quiet"))
+        ends = await asyncio.gather(*map(outcome, [*loud, *quiet]))
+        assert ends == ["x" * 5] * 3 + ["QueueFullError"] * 2 + ["x" * 5] * 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("slots", [1, 4, 16])
+@pytest.mark.parametrize("idle_first", [False, True])
+def test_retry_after_is_when_there_is_room(slots: int, idle_first: bool) -> None:
+    """Against the moment when the queue really has the room promised: half of the refusals are off by 50 % at most,
+    and one in ten by more than twice that. (`idle_first`: what was measured before came one at a time.)"""
+
+    async def main() -> None:
+        log = Log()
+        admission = make(FakeEngine(max_seqs=slots, step_s=0.05), log, max_queue=20)
+        loop = asyncio.get_running_loop()
+        if idle_first:
+            for _ in range(5):
+                await read(admission.submit(ask(20)))
+        promises: list[tuple[float, float, int]] = []  # when, how long, how many went before
+        open_promises: list[float] = []
+        sizes = [12, 20, 28]
+        for i in range(1500):
+            try:
+                admission.submit(ask(sizes[i % 3]))
+            except QueueFullError as error:
+                open_promises = [at for at in open_promises if at > loop.time()]
+                places = min(len(open_promises) + 1, 20)  # the whole queue at most
+                if loop.time() > 8:  # something is known of the speed
+                    promises.append((loop.time(), error.retry_after_s, places))
+                if len(open_promises) < 20:
+                    open_promises.append(loop.time() + error.retry_after_s)
+            await asyncio.sleep(0.031)
+        left = sorted(r.finished for r in log.records if r.finish_reason == "length" and r.finished is not None)
+        errors = []
+        for at, wait, places in promises:
+            later = [t for t in left if t > at]
+            if len(later) >= places:
+                actual = later[places - 1] - at
+                errors.append(abs(wait - actual) / max(actual, 0.5))
+        errors.sort()
+        assert len(errors) > 100
+        assert errors[len(errors) // 2] <= 0.5, errors[len(errors) // 2]
+        assert errors[len(errors) * 9 // 10] <= 1.0, errors[len(errors) * 9 // 10]
+
+    run(main())
+
+
+def test_before_anything_is_finished_retry_after_is_the_time_it_took_so_far() -> None:
+    async def main() -> None:
+        admission = make(FakeEngine(max_seqs=1), max_queue=0, look_ahead=0)
+        admission.submit(ask(900))
+        await asyncio.sleep(7)
+        with pytest.raises(QueueFullError) as error:
+            admission.submit(ask())
+        assert error.value.retry_after_s == pytest.approx(7)
+
+    run(main())
+
+
+def test_draining_finishes_what_was_accepted() -> None:
+    async def main() -> None:
+        admission = make(FakeEngine(max_seqs=1), look_ahead=0)
+        tickets = [asyncio.ensure_future(outcome(admission.submit(ask()))) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        drained = asyncio.ensure_future(admission.drain(60))
+        await asyncio.sleep(0)
+        with pytest.raises(DrainingError):
+            admission.submit(ask())
+        assert await drained == 0
+        assert await asyncio.gather(*tickets) == ["x" * 5] * 3
+        assert asyncio.get_running_loop().time() < 2
+
+    run(main())
+
+
+def test_draining_ends_what_is_left_at_the_deadline() -> None:
+    async def main() -> None:
+        engine = FakeEngine(max_seqs=2)
+        admission = make(engine, look_ahead=0)
+        tickets = [asyncio.ensure_future(outcome(admission.submit(ask(900)))) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert await admission.drain(2) == 5
+        assert await asyncio.gather(*tickets) == ["DrainingError"] * 5
+        assert not engine.jobs
+        assert await admission.drain(1) == 0
+
+    run(main())
+
+
+def test_a_dead_engine_ends_what_runs_and_what_waits() -> None:
+    async def main() -> None:
+        engine = FakeEngine(max_seqs=2)
+        admission = make(engine, max_queue=1000)
+        tickets = [asyncio.ensure_future(outcome(admission.submit(ask(50)))) for _ in range(800)]
+        await asyncio.sleep(0.3)
+        engine.die("lightning")
+        assert await asyncio.gather(*tickets) == ["EngineDeadError"] * 800
+        with pytest.raises(EngineDeadError, match="lightning"):
+            admission.submit(ask())
+        assert admission.running == admission.waiting == 0
+
+    run(main())
+
+
+def test_started_tells_when_the_engine_has_it() -> None:
+    async def main() -> None:
+        admission = make(FakeEngine(max_seqs=1), look_ahead=0)
+        one, two, three = (admission.submit(ask()) for _ in range(3))
+        await one.started()
+        assert asyncio.get_running_loop().time() == 0
+        waits = asyncio.ensure_future(two.started())
+        await asyncio.sleep(0.3)
+        assert not waits.done()
+        await waits
+        assert asyncio.get_running_loop().time() == pytest.approx(0.5)
+        three.fail(DrainingError("no"))
+        with pytest.raises(DrainingError):
+            await three.started()
+
+    run(main())
+
+
+EVENTS = st.lists(st.tuples(
+    st.sampled_from(["a", "b", "c"]), st.integers(1, 30), st.integers(1, 120), st.integers(-2, 2), st.integers(1, 3),
+    st.one_of(st.none(), st.floats(0.01, 3)), st.one_of(st.none(), st.floats(0, 3)), st.floats(0, 0.5)), max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=EVENTS, slots=st.integers(1, 4), queue=st.integers(0, 8),
+       tokens=st.one_of(st.none(), st.integers(1, 300)), death=st.one_of(st.none(), st.floats(0, 5)))
+def test_every_request_ends_once_and_nothing_is_left(events, slots, queue, tokens, death) -> None:
+    async def main() -> None:
+        log = Log()
+        engine = FakeEngine(max_seqs=slots)
+        admission = Admission(engine, AdmissionLimits(queue, tokens, 2), observer=log,
+                              clock=asyncio.get_running_loop().time)
+        loop, readers, refused = asyncio.get_running_loop(), [], 0
+        if death is not None:
+            loop.call_later(death, engine.die, "lightning")
+        for key, out, prompt, priority, n, deadline, cancel, pause in events:
+            try:
+                ticket = admission.submit(ask(out, prompt, key=key, priority=priority, n=n, deadline_s=deadline))
+            except (QueueFullError, EngineDeadError) as error:
+                refused += isinstance(error, QueueFullError)
+            else:
+                readers.append(asyncio.ensure_future(outcome(ticket)))
+                if cancel is not None:
+                    loop.call_later(cancel, ticket.cancel)
+            assert admission.waiting <= queue
+            assert not admission.waiting or engine.jobs  # work-conserving
+            await asyncio.sleep(pause)
+        ends = await asyncio.gather(*readers)
+        await asyncio.sleep(10)
+        assert len(ends) + refused == len(log.records) == len({id(r) for r in log.records})
+        assert all(r.finished is not None and r.finish_reason for r in log.records)
+        assert (admission.running, admission.waiting, admission.waiting_tokens, engine.jobs) == (0, 0, 0, [])
+
+    run(main())

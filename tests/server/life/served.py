@@ -1,0 +1,77 @@
+"""A server without HTTP, for tests of its life: `python -m tests.server.life.served MODEL OPTIONS`.
+
+It opens streams, writes what becomes of each as a JSON line, and ends as a server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from drut.engine.async_engine import AsyncEngine
+from drut.engine.params import SamplingParams
+from drut.kernels.native.executable import NativeExecutable
+from drut.server.admission import Admission, Ask, Ticket
+from drut.server.life import Health, Lifecycle
+
+
+def tell(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+async def follow(ticket: Ticket) -> None:
+    try:
+        async for _ in ticket:
+            pass
+        tell(end=ticket.record.finish_reason)
+    except Exception as error:
+        tell(end=type(error).__name__, why=str(error))
+
+
+def hang_after(steps: int) -> None:
+    """The step after so many never ends."""
+    real, left = NativeExecutable.run, iter(range(steps))
+
+    def run(self: NativeExecutable, *args: Any) -> Any:
+        while next(left, None) is None:
+            time.sleep(0.1)
+        return real(self, *args)
+
+    NativeExecutable.run = run  # type: ignore[method-assign]
+
+
+async def main(model: str, options: dict[str, Any]) -> int:
+    if "hang_after" in options:
+        hang_after(options["hang_after"])
+    health = Health()
+    tell(ready=health.ready(), alive=health.alive())
+    async with AsyncEngine(model, process=options["process"], threads=1, multi_step=1) as engine:
+        admission = Admission(engine)
+        life = Lifecycle(engine, admission, health, drain_s=options.get("drain_s", 30),
+                         stuck_s=options.get("stuck_s", 60))
+        running = asyncio.ensure_future(life.run())
+        readers = []
+        for _ in range(options.get("streams", 3)):
+            ticket = admission.submit(Ask("hello", SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
+            with suppress(Exception):
+                await anext(ticket)
+            readers.append(asyncio.ensure_future(follow(ticket)))
+        tell(pid=getattr(engine._transport, "pid", None), ready=health.ready())
+        if options.get("block_loop"):
+            time.sleep(60)
+        while not running.done():
+            if health.draining or engine.dead:
+                tell(ready=health.ready(), alive=health.alive())
+                break
+            await asyncio.sleep(0.05)
+        code = await running
+        await asyncio.gather(*readers)
+        return code
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1], json.loads(sys.argv[2]))))

@@ -1,0 +1,97 @@
+"""A real HTTP side over an engine whose every chunk is in the test's hands."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from drut.config import EngineConfig
+from drut.engine.output import Chunk, Completion
+from drut.server.admission import Ask
+from drut.server.config import ServerConfig
+from drut.server.serve import Server
+from drut.server.service import Loaded
+from drut.server.texts import Texts
+from tests.server.rig import Running, run_in_thread
+
+Script = Callable[[Ask], AsyncIterator[Chunk]]
+
+
+def said(text: str, index: int = 0) -> Chunk:
+    return Chunk(text, [ord(c) for c in text], None, index)
+
+
+def ended(text: str = "", index: int = 0, reason: str = "stop") -> Chunk:
+    completion = Completion(text, [], reason, 1, 0, 1, 0, index)
+    return Chunk(text, [ord(c) for c in text], completion, index)
+
+
+class ScriptedTicket:
+    """Plays a script until it is cancelled."""
+
+    def __init__(self, chunks: AsyncIterator[Chunk]) -> None:
+        self._queue: asyncio.Queue[Chunk | Exception | None] = asyncio.Queue()
+        self._player = asyncio.create_task(self._play(chunks))
+        self.cancelled = False
+
+    async def _play(self, chunks: AsyncIterator[Chunk]) -> None:
+        try:
+            async for chunk in chunks:
+                self._queue.put_nowait(chunk)
+            self._queue.put_nowait(None)
+        except Exception as error:
+            self._queue.put_nowait(error)
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        while (item := await self._queue.get()) is not None:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    def cancel(self) -> None:
+        if not self._player.done():
+            self.cancelled = True
+            self._player.cancel()
+            self._queue.put_nowait(None)
+
+
+class ScriptedAdmission:
+    def __init__(self, script: Script) -> None:
+        self.script, self.asks, self.tickets = script, list[Ask](), list[ScriptedTicket]()
+
+    def submit(self, ask: Ask) -> ScriptedTicket:
+        self.asks.append(ask)
+        self.tickets.append(ScriptedTicket(self.script(ask)))
+        return self.tickets[-1]
+
+
+class ScriptedServer(Server):
+    admission: ScriptedAdmission
+
+    async def _run_engine(self) -> int:
+        texts = Texts.open(self._path, 160, 10_000)
+        self.service.loaded = Loaded(texts, self.admission, "drut-scripted", 0)  # type: ignore[arg-type]
+        over = asyncio.Event()
+        self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
+        self._tell("ready")
+        await over.wait()
+        return 0
+
+
+@contextmanager
+def scripted(path: Path, script: Script, *, sndbuf: int | None = None,
+             **settings: Any) -> Iterator[tuple[Running, ScriptedAdmission]]:
+    """A server whose engine plays `script` for every prompt. `sndbuf`: what the system buffers for a reader."""
+    lines: list[str] = []
+    config = ServerConfig.resolve({"port": 0, "served_model_name": "tiny"} | settings, {})
+    server = ScriptedServer(str(path), path, config, EngineConfig.resolve({}, {}), lines.append)
+    if sndbuf is not None:
+        server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf)
+    server.admission = ScriptedAdmission(script)
+    with run_in_thread(server, lines) as running:
+        yield running, server.admission

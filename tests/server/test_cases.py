@@ -1,0 +1,44 @@
+"""Inputs that made other servers fail, and what they get here. `waits_for`: refused by name until that is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.rig import Running
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").read_text().splitlines()]
+
+
+def expanded(value: Any) -> Any:
+    """`{"$text": [s, n]}` is s n times over, `{"$list": [x, n]}` a list of n of them."""
+    if isinstance(value, dict):
+        if "$text" in value or "$list" in value:
+            (unit, count), as_list = next(iter(value.values())), "$list" in value
+            return [unit] * count if as_list else unit * count
+        return {k: expanded(v) for k, v in value.items()}
+    return [expanded(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c["id"] for c in CASES])
+def test_case(server: Running, case: dict[str, Any]) -> None:
+    for ask in case["asks"]:
+        body = ask["raw"].encode() if "raw" in ask else expanded(ask["body"])
+        reply = server.post(ask["path"], body)
+        assert reply.status == case["status"], (ask, reply.raw)
+        if reply.status == 200:
+            continue
+        error = reply.error
+        for name in ("param", "code"):
+            assert error[name] == case.get(name, error[name])
+        for said in case.get("says", ()):
+            assert said in error["message"]
+
+
+def test_every_case_has_a_name_and_a_reason() -> None:
+    assert len({c["id"] for c in CASES}) == len(CASES)
+    assert all(c["source"] and c["why"] and c["asks"] for c in CASES)
+    assert all(c.get("code") in ("unsupported_parameter", "not_found") for c in CASES if "waits_for" in c)

@@ -1,0 +1,171 @@
+"""What is scraped is what happened, counted anew from the moments at which readers had their chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from bisect import bisect_left
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from drut.engine.messages import Output, Stats
+from drut.engine.output import Chunk
+from drut.engine.params import SamplingParams
+from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several, Ticket
+from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
+from tests.server.virtual import FakeEngine, run
+
+STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, 7, 100, 60, 16, 9, 30, 400, 1, 0.5, [0.1, 1.0], [10, 15, 5],
+              12.5)
+
+
+def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Values by name and labels other than the model's."""
+    kind, text = metrics.render()
+    assert kind.startswith("text/plain")
+    samples = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for s in family.samples:
+            assert s.labels["model_name"] == "tiny"
+            rest = tuple(sorted((k, v) for k, v in s.labels.items() if k != "model_name"))
+            samples[s.name, rest] = s.value
+    return samples
+
+
+def check_histogram(samples, name: str, values: list[float], bounds: list[float]) -> None:
+    """Each bucket holds what is at most its bound, whatever was rounded at an edge."""
+    assert samples[f"{name}_count", ()] == len(values)
+    assert samples[f"{name}_sum", ()] == pytest.approx(sum(values))
+    for bound in bounds:
+        got = samples[f"{name}_bucket", (("le", repr(bound)),)]
+        assert sum(v <= bound - 1e-9 for v in values) <= got <= sum(v <= bound + 1e-9 for v in values), (name, bound)
+    assert samples[f"{name}_bucket", (("le", "+Inf"),)] == len(values)
+
+
+async def follow(ticket: Ticket, moments: dict[Ticket, list[float]]) -> None:
+    async for chunk in ticket:
+        moments[ticket] += [asyncio.get_running_loop().time()] * len(chunk.token_ids)
+
+
+def test_histograms_are_the_readers_own_times() -> None:
+    async def main() -> None:
+        loop, dice, metrics = asyncio.get_running_loop(), random.Random(3), Metrics("tiny")
+        engine = FakeEngine(max_seqs=3, step_s=0.013)
+        admission = Admission(engine, AdmissionLimits(max_queue=6), observer=Several(metrics), clock=loop.time)
+        metrics.watch(admission, engine)  # type: ignore[arg-type]
+        moments: dict[Ticket, list[float]] = {}
+        readers, rejected = [], 0
+        for i in range(100):
+            params = SamplingParams(max_tokens=dice.randrange(1, 30))
+            try:
+                deadline = 0.3 if i % 9 == 0 else None
+                ticket = admission.submit(Ask([0] * dice.randrange(1, 90), params, deadline_s=deadline))
+            except QueueFullError:
+                rejected += 1
+            else:
+                moments[ticket] = []
+                readers.append(asyncio.ensure_future(follow(ticket, moments)))
+                if i % 7 == 0:
+                    loop.call_later(0.3, ticket.cancel)
+            await asyncio.sleep(dice.random() * 0.08)
+        await asyncio.gather(*readers, return_exceptions=True)
+
+        samples = scrape(metrics)
+        said = {t: m for t, m in moments.items() if m}
+        assert rejected
+        assert len(said) < len(moments)
+        firsts = [m[0] - t.arrived for t, m in said.items()]
+        check_histogram(samples, "vllm:time_to_first_token_seconds", firsts, SECONDS)
+        gaps = [b - a for m in moments.values() for a, b in pairwise(m)]
+        check_histogram(samples, "vllm:inter_token_latency_seconds", gaps, GAPS)
+        whole = {t: m for t, m in said.items() if t.record.finish_reason == "length" and len(m) > 1}
+        tpots = [(m[-1] - m[0]) / (len(m) - 1) for m in whole.values()]
+        check_histogram(samples, "vllm:request_time_per_output_token_seconds", tpots, GAPS)
+        check_histogram(samples, "vllm:request_decode_time_seconds", [m[-1] - m[0] for m in said.values()], SECONDS)
+        ends = [t.record.finished - t.arrived for t in moments if t.record.finished is not None]
+        check_histogram(samples, "vllm:e2e_request_latency_seconds", ends, SECONDS)
+        waits = [t.record.admitted - t.arrived for t in moments if t.record.admitted is not None]
+        check_histogram(samples, "vllm:request_queue_time_seconds", waits, SECONDS)
+        check_histogram(samples, "vllm:request_prompt_tokens", [len(t.ask.prompt) for t in said], TOKENS)
+        check_histogram(samples, "vllm:request_generation_tokens", [len(m) for m in said.values()], TOKENS)
+        assert samples["vllm:generation_tokens_total", ()] == sum(map(len, moments.values()))
+        assert samples["vllm:prompt_tokens_total", ()] == sum(len(t.ask.prompt) for t in said)
+        reasons = Counter(t.record.finish_reason for t in moments)
+        assert set(reasons) == {"length", "abort", "deadline"}
+        for reason in ("stop", "length", "abort"):
+            assert samples["vllm:request_success_total", (("finished_reason", reason),)] == reasons[reason]
+        assert samples["drut_request_failures_total", (("reason", "deadline"),)] == reasons["deadline"]
+        assert samples["drut_request_failures_total", (("reason", "rejected"),)] == rejected
+
+    run(main())
+
+
+def test_tokens_that_come_together_share_the_gap_before_them() -> None:
+    async def main() -> None:
+        loop, metrics, engine = asyncio.get_running_loop(), Metrics("tiny"), FakeEngine()
+        admission = Admission(engine, observer=metrics, clock=loop.time)
+        ticket = admission.submit(Ask([0], SamplingParams(max_tokens=30)))
+        ticket.take(Output("", Chunk("a", [1]), False))
+        await asyncio.sleep(0.09)
+        ticket.take(Output("", Chunk("bcd", [1, 2, 3]), False))
+        ticket.cancel()
+        check_histogram(scrape(metrics), "vllm:inter_token_latency_seconds", [0.03] * 3, GAPS)
+
+    run(main())
+
+
+def test_the_engines_counts_and_its_death() -> None:
+    async def main() -> None:
+        metrics, engine = Metrics("tiny", asyncio.get_running_loop().time), FakeEngine(max_seqs=1)
+        assert scrape(metrics)["drut_engine_up", ()] == 0
+        admission = Admission(engine, observer=metrics, clock=asyncio.get_running_loop().time)
+        metrics.watch(admission, engine)  # type: ignore[arg-type]
+        for _ in range(9):
+            admission.submit(Ask([0] * 8, SamplingParams(max_tokens=5)))
+        metrics.replied(200)
+        metrics.counted(STATS)
+        samples = scrape(metrics)
+        queued = admission.waiting
+        assert queued == 4
+        wanted = {
+            ("vllm:num_requests_running", ()): 5, ("vllm:num_requests_waiting", ()): 3 + queued,
+            ("drut_requests_waiting", (("reason", "queue"),)): queued,
+            ("drut_requests_waiting", (("reason", "pages"),)): 2, ("drut_requests_waiting", (("reason", "turn"),)): 1,
+            ("drut_queue_tokens", ()): 32, ("vllm:kv_cache_usage_perc", ()): 0.5,
+            ("drut_kv_pages", (("state", "free"),)): 3, ("drut_kv_pages", (("state", "cached"),)): 4,
+            ("drut_kv_pages", (("state", "own"),)): 3, ("vllm:num_preemptions_total", ()): 7,
+            ("vllm:prefix_cache_queries_total", ()): 100, ("vllm:prefix_cache_hits_total", ()): 60,
+            ("drut_prefix_cache_evicted_misses_total", ()): 16, ("drut_evicted_pages_total", ()): 9,
+            ("drut_steps_total", ()): 30, ("drut_step_rows_total", ()): 400, ("drut_failed_steps_total", ()): 1,
+            ("drut_last_step_age_seconds", ()): 0.5, ("drut_engine_up", ()): 1,
+            ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,
+            ("drut_step_seconds_count", ()): 30, ("drut_step_seconds_sum", ()): 12.5,
+            ("drut_http_replies_total", (("status", "200"),)): 1}
+        assert {key: samples[key] for key in wanted} == wanted
+        families = {f.name for f in text_string_to_metric_families(metrics.render()[1].decode())}
+        assert families == set(METRICS)
+        await asyncio.sleep(0.05)
+        assert scrape(metrics)["drut_last_step_age_seconds", ()] == pytest.approx(0.55)
+        engine.die("lightning")
+        after = scrape(metrics)
+        assert after["drut_engine_up", ()] == 0
+        assert ("vllm:num_requests_running", ()) not in after
+
+    run(main())
+
+
+def test_bounds_cover_cpus_and_gpus() -> None:
+    """From a fast GPU's 0.2 ms between tokens to a slow CPU's seconds, with room on both sides."""
+    for low, high, bounds in ((2e-4, 5.0, GAPS), (5e-3, 300.0, SECONDS), (1.0, 1e5, TOKENS)):
+        assert bisect_left(bounds, low * 1.01) >= 1
+        assert bisect_left(bounds, high * 1.01) < len(bounds)
+
+
+def test_the_docs_list_every_metric() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    listed = {line.split("`")[1] for line in text.splitlines() if line.startswith(("| `vllm:", "| `drut_"))}
+    assert listed == set(METRICS)

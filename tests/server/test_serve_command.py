@@ -1,0 +1,139 @@
+"""`drut serve` as it is called: settings from flags, variables and a file, and a process that answers and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drut.cli.main import main
+from tests.server.rig import Client, until
+
+
+def dry_run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    code = main(["serve", *args, "--dry-run"])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_dry_run_says_what_would_be_used(model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = "a-secret-key-123"
+    code, out, err = dry_run(capsys, str(model_path), "--port", "0", "--api-key", secret, "--max-model-len", "100",
+                             "--max-stop", "7")
+    assert (code, err) == (0, "")
+    for line in ("listen on   127.0.0.1:0", "keys        1", "names       bytes", "context     100 tokens",
+                 "in a process", "template    good", "max_stop           7"):
+        assert line in out
+    assert secret not in out
+
+
+def test_a_file_sets_what_flags_and_variables_do_not(
+    model_path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"port": 0, "max_stop": 9, "threads": 1, "max_model_len": 64, "keep_alive_s": 3, "strict_fields": True}
+    toml = "".join(f"{k} = {json.dumps(v)}\n" for k, v in values.items())
+    for name, text in (("c.toml", toml), ("c.json", json.dumps(values))):
+        file = written(tmp_path, name, text)
+        _, out, _ = dry_run(capsys, str(model_path), "--config", file)
+        assert "max_stop           9" in out
+        assert "context     64 tokens" in out
+        assert "keep_alive_s       3.0" in out
+        assert "1 thread," in out
+        _, out, _ = dry_run(capsys, str(model_path), "--config", file, "--max-stop", "5", "--no-strict-fields")
+        assert "max_stop           5" in out
+        assert "strict_fields      False" in out
+        monkeypatch.setenv("DRUT_THREADS", "2")
+        assert "2 threads," in dry_run(capsys, str(model_path), "--config", file)[1]
+        monkeypatch.delenv("DRUT_THREADS")
+
+
+@pytest.mark.parametrize(("name", "text", "message"), [
+    ("c.toml", "prot = 1", "unknown setting 'prot'; 'port' is one"),
+    ("c.toml", "nothing_like_it = 1", "unknown setting"),
+    ("c.toml", "port = '80'", "port must be a whole number"),
+    ("c.toml", "port = 70000", "port must be from 0 to 65535"),
+    ("c.toml", "port = true", "port must be a whole number"), ("c.toml", "port = ", "Invalid"),
+    ("c.toml", "engine = 'moon'", "engine must be one of thread, process"), ("c.json", "[1]", "no table"),
+    ("c.json", "{", "c.json"), ("c.toml", "threads = 0", "threads must be from 1"),
+    ("c.json", '{"host": null}', "host"),
+    ("c.toml", "max_body_mb = nan", "max_body_mb"),
+])  # fmt: skip
+def test_a_wrong_file_is_one_clear_error(
+    model_path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    code, out, err = dry_run(capsys, str(model_path), "--config", written(tmp_path, name, text))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_would_fail_fails_the_dry_run(
+    model_path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for args, message in (
+            ([str(model_path), "--port", port], "cannot listen on"),
+            ([str(model_path), "--host", "0.0.0.0", "--port", "0"], "--allow-keyless"),
+            ([str(model_path), "--port", "0", "--api-key", "short"], "at least 8 characters"),
+            ([str(model_path), "--port", "0", "--max-model-len", "1000"], "the model's context of 160"),
+            ([str(tmp_path / "missing.gguf"), "--port", "0"], "missing.gguf"),
+            ([str(model_path), "--config", str(tmp_path / "none.toml")], "No such file"),
+        ):
+            code, _, err = dry_run(capsys, *args)
+            assert code == 2
+            assert message in err
+            assert len(err.splitlines()) == 1
+
+
+def start(*args: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "drut", "serve", *args], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=os.environ | env)
+
+
+def test_the_process_says_where_it_listens_answers_and_ends(model_path: Path) -> None:
+    process = start(str(model_path), "--port", "0", "--threads", "1", DRUT_API_KEY="the-key-12345")
+    try:
+        assert process.stderr is not None
+        limits, listening = process.stderr.readline(), process.stderr.readline()
+        assert "--max-body-mb 8.0" in limits
+        url = listening.split()[2].rstrip(",")
+        client = Client(url, "the-key-12345")
+        until(lambda: client.get("/ready").status == 200, 60)
+        assert process.stderr.readline().startswith("ready after ")
+        assert "numerics drut-" in process.stderr.readline()
+        assert client.get("/health").status == 200
+        assert client.complete().status == 200
+        assert client.get("/version").json["numerics_id"] == client.complete().json["system_fingerprint"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        logged = [json.loads(line) for line in process.stdout or ()]
+        assert [(line["finish_reason"], "prompt" in line) for line in logged] == [("length", False)] * 2
+    finally:
+        process.kill()
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path, model_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(model_path.read_bytes()[:50_000])
+    process = start(str(broken), "--port", "0")
+    try:
+        assert process.stderr is not None
+        assert process.wait(60) == 2
+        assert "broken.gguf" in process.stderr.read().splitlines()[-1]
+    finally:
+        process.kill()
+
