@@ -7,7 +7,6 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -164,8 +163,3 @@ def test_bounds_cover_cpus_and_gpus() -> None:
         assert bisect_left(bounds, low * 1.01) >= 1
         assert bisect_left(bounds, high * 1.01) < len(bounds)
 
-
-def test_the_docs_list_every_metric() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
-    listed = {line.split("`")[1] for line in text.splitlines() if line.startswith(("| `vllm:", "| `drut_"))}
-    assert listed == set(METRICS)
