@@ -7,16 +7,19 @@ import io
 import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drut.engine.async_engine import AsyncEngine
 from drut.engine.messages import Ready
 from drut.engine.params import SamplingParams
 from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Record
-from drut.server.life import RequestLog, Startup
+from drut.server.life import Health, Lifecycle, RequestLog, Startup
 from drut.server.life.startup import process_age_s
 from drut.server.life.watchdog import Watchdog
+from tests.engine.models import write_bytes_model
 from tests.server.virtual import FakeEngine, run
 
 
@@ -98,3 +101,21 @@ def test_a_watchdog_counts_looks_and_not_seconds() -> None:
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     assert stuck == []
+
+
+def test_a_life_that_is_cancelled_leaves_no_watchdog_behind(tmp_path: Path) -> None:
+    """Else it would find the event loop gone, and end the process."""
+
+    async def main() -> None:
+        async with AsyncEngine(write_bytes_model(tmp_path), threads=1) as engine:
+            life = asyncio.ensure_future(Lifecycle(engine, Admission(engine), Health(), drain_s=1, stuck_s=0.4).run())
+            await asyncio.sleep(0.2)
+            assert any(t.name == "drut-watchdog" for t in threading.enumerate())
+            life.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await life
+
+    asyncio.run(main())
+    for thread in [t for t in threading.enumerate() if t.name == "drut-watchdog"]:
+        thread.join(5)
+    assert not any(t.name == "drut-watchdog" for t in threading.enumerate())

@@ -52,11 +52,11 @@ class Lifecycle:
             await self._until(lambda: self._signals > 0)
             code = await self._shut_down() if self._engine.dead is None else DEAD_EXIT
             await asyncio.sleep(FLUSH_S)
+            return code
         finally:
             pulse.cancel()
-        if self._engine.dead is None:
-            watchdog.stop()  # else it sees to the end, should a stuck thread be in the way of one
-        return code
+            if self._engine.dead is None:
+                watchdog.stop()  # else it sees to the end, should a stuck thread be in the way of one
 
     async def _shut_down(self) -> int:
         """Drains, until all is done, time is up, a second signal comes or the engine dies."""
