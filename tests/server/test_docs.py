@@ -6,10 +6,11 @@ import dataclasses
 from pathlib import Path
 
 from drut.config import EngineConfig
+from drut.server.config import ServerConfig
 from drut.server.metrics import METRICS
 
 DOCS = Path(__file__).parents[2] / "docs"
-CONFIGS = (EngineConfig,)
+CONFIGS = (ServerConfig, EngineConfig)
 
 
 def rows(heading: str) -> list[str]:
