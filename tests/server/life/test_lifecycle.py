@@ -73,6 +73,7 @@ def serve(path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("process", [True, False])
+@pytest.mark.slow
 def test_sigterm_lets_streams_end(serve, process: bool) -> None:
     served = serve(process=process, tokens=2500)
     assert served.started["ready"][0] in (True, False)  # the first answer may still be on its way
