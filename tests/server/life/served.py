@@ -53,13 +53,14 @@ async def main(model: str, options: dict[str, Any]) -> int:
         admission = Admission(engine)
         life = Lifecycle(engine, admission, health, drain_s=options.get("drain_s", 30),
                          stuck_s=options.get("stuck_s", 60))
-        running = asyncio.ensure_future(life.run())
         readers = []
         for _ in range(options.get("streams", 3)):
             ticket = admission.submit(Ask("hello", SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
             with suppress(Exception):
                 await anext(ticket)
             readers.append(asyncio.ensure_future(follow(ticket)))
+        running = asyncio.ensure_future(life.run())
+        await asyncio.sleep(0.1)
         tell(pid=getattr(engine._transport, "pid", None), ready=health.ready())
         if options.get("block_loop"):
             time.sleep(60)

@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from tests.engine.models import write_bytes_model
+from tests.cli import tiny
 
-ENDLESS = 150  # tokens, all that fit
+ENDLESS = 90_000  # tokens: none of the tests takes so long
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_bytes_model(tmp_path_factory.mktemp("life"))
+    file = tmp_path_factory.mktemp("life") / "long.gguf"
+    file.write_bytes(tiny.model(llama__context_length=100_000))
+    return file
 
 
 class Served:
@@ -71,8 +73,9 @@ def serve(path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("process", [True, False])
+@pytest.mark.slow
 def test_sigterm_lets_streams_end(serve, process: bool) -> None:
-    served = serve(process=process)
+    served = serve(process=process, tokens=2500)
     assert served.started["ready"][0] in (True, False)  # the first answer may still be on its way
     served.process.send_signal(signal.SIGTERM)
     code, lines, err = served.end()

@@ -49,7 +49,7 @@ class Watchdog:
             question, beats = owed, self._beats
             if missed > TICKS:
                 self._end("the event loop", f"the event loop has been stuck for {self._patience_s:g} s", wait=False)
-            if silent >= TICKS:
+            if silent >= TICKS and not missed:  # a loop that is stuck would not hear the engine's answer
                 self._end("the engine", f"a step of the engine has been stuck for {self._patience_s:g} s", wait=True)
             self._call(self._beat)
 
