@@ -220,6 +220,49 @@ def test_each_way_to_fail_has_its_name(handler: Handler, failure: str, words: st
     assert record.ended is not None
 
 
+def usage_of(counts: dict[str, Any], **more: Any) -> Record:
+    """Of an answer of two words with such a usage at its end."""
+    record = Record("s", 0, 0.0, max_tokens=5)
+    answer = Answer(record)
+    answer.head(200, b"text/event-stream", None)
+    for piece in (_piece("a"), _piece("b", finish="length"), {"choices": [], "usage": counts, **more}):
+        answer.body(b"data: " + json.dumps(piece).encode() + b"\n\n", 1.0)
+    answer.end(1.0)
+    return record
+
+
+@pytest.mark.parametrize("more", [
+    *({"usage": {"completion_tokens": n}} for n in (-5, 10**4, 10**9, 10**18, 10**30)),
+    *({"usage": {"prompt_tokens": n}} for n in (-5, 1 << 31, 10**30)),
+    {"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": -7}}},
+    {"usage": {}, "metrics": {"queue_time_ms": -1e308}}, {"usage": {}, "why": {"queued_s": 1e300}},
+])
+def test_counts_and_times_that_cannot_be_are_no_answer(more: dict[str, Any]) -> None:
+    record = usage_of(more.pop("usage"), **more)
+    assert record.failure == "malformed"
+    assert (record.output_tokens, record.input_tokens, record.cached_tokens, record.queue_s) == (None,) * 4
+
+
+def test_hidden_tokens_may_be_as_many_as_were_asked_for() -> None:
+    record = Record("s", 0, 0.0, max_tokens=100_000)
+    answer = Answer(record)
+    answer.head(200, b"text/event-stream", None)
+    answer.body(b"data: " + json.dumps(_piece("a", 100_000, "length")).encode() + b"\n\n", 1.0)
+    assert (record.failure, record.output_tokens) == (None, 100_000)
+
+
+def test_more_cached_tokens_than_there_are_is_not_known() -> None:
+    assert usage_of({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 5}}).cached_tokens == 5
+    assert usage_of({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 50}}).cached_tokens is None
+
+
+@pytest.mark.parametrize("queue_ms", [b"9" * 6000, b"-1", b"1e308"])
+def test_a_queue_time_in_the_head_that_cannot_be_is_passed_over(queue_ms: bytes) -> None:
+    answer = Answer(Record("s", 0, 0.0))
+    answer.head(200, b"text/event-stream", queue_ms)
+    assert answer.record.queue_s is None
+
+
 def test_after_a_failure_the_next_request_is_none_the_worse() -> None:
     async def second_is_well(request: Request) -> None:
         await (tokens(2) if len(server.requests) == 2 else _error_event)(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 from pathlib import Path
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from drut.bench.cost import Price
 from drut.bench.load.fleet import Load, Progress
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import build
+from drut.bench.report.build import Billing, build
 from drut.bench.report.files import make_folder, read, write
 from drut.bench.report.markdown import markdown
 from drut.bench.report.plot import columns
@@ -136,6 +138,17 @@ def test_files_that_are_no_result(tmp_path: Path) -> None:
             read(path)
     with pytest.raises(RequestError, match="cannot make the folder"):
         make_folder(path / "x")
+
+
+@pytest.mark.parametrize("more", [{"cached_tokens": 7, "input_tokens": 9}, {"cached_tokens": 9}, {}])
+def test_a_bill_can_be_made_of_every_run(more: dict[str, Any]) -> None:
+    """Some do not tell their prompts, and so not what share of them was cached."""
+    price = Price(datetime.date(2026, 11, 1), "list", per_hour=1.0)
+    records = [record(6.0 + i, [0.1, 0.2], 2, **(more if i else {"input_tokens": 7, "cached_tokens": 7}))
+               for i in range(9)]
+    cost = result(records, billing=Billing(price, 0.5)).cost
+    assert cost is not None
+    assert cost.run == pytest.approx(30 / 3600)
 
 
 def test_nothing_measured_is_an_error() -> None:
