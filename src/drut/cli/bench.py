@@ -98,11 +98,12 @@ def _add_judgement(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
-VOID_EXIT = 3
+VOID_EXIT, INTERRUPT_EXIT = 3, 130
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command. A run that is void exits with 3, its files written all the same."""
+    """Runs the command. A run that is void exits with 3, an interrupted one with 130, the files written
+    all the same."""
     if args.bench == "mock":
         from drut.bench.mock import serve_script
 
@@ -119,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     import msgspec
 
-    from drut.bench.load.fleet import run_load
+    from drut.bench.load.halt import INTERRUPTED
     from drut.bench.metrics.request import Slo
     from drut.bench.report.build import build
     from drut.bench.report.files import make_folder, write
@@ -138,7 +139,7 @@ def _serve(args: argparse.Namespace) -> int:
     metrics = None if args.no_metrics else args.metrics_url or args.url
     watch = Watch(metrics, plan.target.headers, args.server_pid)
     with watch, ProgressLine(plan.window, quiet=args.quiet) as line:
-        load = asyncio.run(run_load(plan, sessions, line.tell))
+        load = _load(plan, sessions, line.tell)
     settings = _settings(args, plan.workers) | {"work": sessions.describe()}
     result = build(load, settings, wanted_s=args.duration, slo=slo, most_errors=args.max_error_rate,
                    count=tokenizer.count if tokenizer else None, arrivals=not args.no_arrivals,
@@ -148,7 +149,29 @@ def _serve(args: argparse.Namespace) -> int:
         print(msgspec.json.encode({name: getattr(result, name) for name in ("validity", "steady", "summary")}).decode())
     else:
         print(markdown(result))
+    if load.halted == INTERRUPTED:
+        return INTERRUPT_EXIT
     return 0 if result.validity.valid else VOID_EXIT
+
+
+def _load(plan: Any, sessions: Any, tell: Any) -> Any:
+    """The run, which SIGINT and SIGTERM end early. Raises KeyboardInterrupt where they left nothing to tell."""
+    from drut.bench.load.fleet import run_load
+    from drut.bench.load.halt import Halt
+
+    halt = Halt()
+
+    async def loaded() -> Any:
+        with halt.on_signals():
+            return await run_load(plan, sessions, tell, halt)
+
+    try:
+        load = asyncio.run(loaded())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    if halt.interrupted and not load.window.length:
+        raise KeyboardInterrupt
+    return load
 
 
 def _plan(args: argparse.Namespace) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from drut.bench.load import driver
 from drut.bench.load.client import Client, Target
 from drut.bench.load.driver import Driver
 from drut.bench.load.record import Record
@@ -184,14 +185,34 @@ def test_a_failed_turn_ends_its_session() -> None:
     assert [(r.turn, r.failure) for r in records] == [(0, "http")]
 
 
+def test_a_server_that_refuses_at_once_is_not_flooded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses that double, and from the beginning again after an answer that is well."""
+    monkeypatch.setattr(driver, "PAUSE_S", 0.02)
+    asked = 0
+
+    async def handler(request: Request) -> None:
+        nonlocal asked
+        asked += 1
+        await (tokens(1, 0.01) if asked == 6 else _no)(request)
+
+    records, _ = driven(handler, Window(0.0, 0.8, 1.0), (Offer(hello(i)) for i in itertools.count()), [0.0])
+    gaps = [b.scheduled - (a.ended or 0.0) for a, b in itertools.pairwise(records)]
+    assert gaps[:7] == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.0, 0.02])
+    assert all(r.sent is not None and r.sent >= r.scheduled for r in records)
+
+
+async def _no(request: Request) -> None:
+    await request.json({"error": "no"}, 500)
+
+
 def test_a_workload_that_ends_ends_the_run() -> None:
     start = time.monotonic()
-    records, driver = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), by_the_clock(0.02, 10))
+    records, ended = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), by_the_clock(0.02, 10))
     assert len(records) == 10
-    records, driver = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), (Offer(hello(i)) for i in range(10)), [0.0, 0.0])
+    records, ended = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), (Offer(hello(i)) for i in range(10)), [0.0, 0.0])
     assert len(records) == 10
-    assert driver.dry_s is not None
-    assert driver.dry_s < 5
+    assert ended.dry_s is not None
+    assert ended.dry_s < 5
     assert time.monotonic() - start < 30
 
 

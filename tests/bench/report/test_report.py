@@ -140,7 +140,8 @@ def test_files_that_are_no_result(tmp_path: Path) -> None:
         make_folder(path / "x")
 
 
-@pytest.mark.parametrize("more", [{"cached_tokens": 7, "input_tokens": 9}, {"cached_tokens": 9}, {}])
+@pytest.mark.parametrize("more", [{"cached_tokens": 7, "input_tokens": 9},
+                                  {"cached_tokens": 9, "expected_input_tokens": 9}, {}])
 def test_a_bill_can_be_made_of_every_run(more: dict[str, Any]) -> None:
     """Some do not tell their prompts, and so not what share of them was cached."""
     price = Price(datetime.date(2026, 11, 1), "list", per_hour=1.0)
@@ -152,7 +153,7 @@ def test_a_bill_can_be_made_of_every_run(more: dict[str, Any]) -> None:
 
 
 def test_nothing_measured_is_an_error() -> None:
-    with pytest.raises(DrutError, match="before the warm-up did"):
+    with pytest.raises(DrutError, match="nothing was measured: the workload ended before"):
         result(even(), window=Window(5.0, 5.0, 1.0))
 
 

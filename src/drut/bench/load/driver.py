@@ -24,6 +24,7 @@ from drut.bench.work import Message
 Next = Callable[[], Awaitable[Offer | None]]
 """Gives the next session; None: there are no more."""
 
+PAUSE_S, MOST_PAUSE_S = 0.1, 5.0  # of a slot after a failure; it doubles with each that follows
 AHEAD = 2048  # sessions of an open loop that may wait for their time in the driver
 
 
@@ -63,7 +64,7 @@ class Driver:
         begin, end = start + window.begin, start + window.end
         self._alarm.at(begin, lambda: self._mark_cpu(0))
         self._alarm.at(end, self._end)
-        self._alarm.at(end + window.grace, self._stop)
+        self._alarm.at(end + window.grace, self.stop)
         if stagger is None:
             self._spawn(self._open(offers))
         else:
@@ -95,20 +96,27 @@ class Driver:
 
     async def _slot(self, due: float, offers: Next) -> None:
         self._owe(due)
+        pause = PAUSE_S
         await self._alarm.until(self._start + due)
         while (offer := await offers()) is not None:
-            due = await self._session(offer, due)
+            due, well = await self._session(offer, due)
+            if well:
+                pause = PAUSE_S
+            else:  # a server that refuses at once must not be flooded
+                due, pause = due + pause, min(2 * pause, MOST_PAUSE_S)
             self._owe(due)
+            await self._alarm.until(self._start + due)
         self._settle(due)
         self._dry = True
         if self.dry_s is None:
             self.dry_s = time.monotonic() - self._start
 
-    async def _session(self, offer: Offer, due: float) -> float:
-        """All turns, each due when the one before has ended and been thought about. Gives when it was over.
+    async def _session(self, offer: Offer, due: float) -> tuple[float, bool]:
+        """All turns, each due when the one before has ended and been thought about. Gives when it was over,
+        and whether all went well.
 
         Due times are seconds from the start. The first is owed already."""
-        session, history = offer.session, list[Message]()
+        session, history, well = offer.session, list[Message](), True
         for i, turn in enumerate(session.turns):
             await self._alarm.until(self._start + due)
             record = Record(session.id, i, due, self._window.holds(due),
@@ -117,13 +125,14 @@ class Driver:
             await self._ask(answer, self._client.encode(turn, history))
             self._settle(due)
             due = due if record.ended is None else record.ended
-            if record.failure is not None or i + 1 == len(session.turns):
+            well = record.failure is None
+            if not well or i + 1 == len(session.turns):
                 break
             history += turn.messages
             history += session.replies[i] if session.replies is not None else [answer.message()]
             due += session.turns[i + 1].think_s
             self._owe(due)
-        return due
+        return due, well
 
     async def _ask(self, answer: Answer, payload: bytes) -> None:
         record = answer.record
@@ -157,9 +166,12 @@ class Driver:
     def _check(self) -> None:
         """The run is over when no measured request is, nor may come."""
         if self._past_end and not self._owed and not self._feeding:
-            self._stop()
+            self.stop()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Ends the run now; what is in flight fails."""
+        if not self._past_end:
+            self._mark_cpu(1)
         if not self._over.done():
             self._over.set_result(None)
 
@@ -175,9 +187,7 @@ class Driver:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._over.set_exception(error)
         elif self._dry and not self._tasks and not self._waiting:
-            if not self._past_end:
-                self._mark_cpu(1)
-            self._stop()
+            self.stop()
 
     async def _cancel(self) -> None:
         self._alarm.close()

@@ -23,6 +23,8 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     if max(load.cpu, default=0.0) > MOST_CPU:
         reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the most is {MOST_CPU:.0%} "
                        "(more --workers, or less load)")
+    if load.halted is not None:
+        reasons.append(load.halted)
     if load.behind:
         reasons.append("the workload was not made fast enough for the schedule")
     if not summary.requests:
@@ -32,7 +34,7 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     elif (summary.errors.rate or 0.0) > most_errors:
         reasons.append(f"{summary.errors.failed} of {summary.requests} requests failed, the most is {most_errors:.1%} "
                        f"({', '.join(f'{kind} {n}' for kind, n in summary.errors.kinds.items())})")
-    if load.window.length < 0.9 * wanted_s:
+    if load.halted is None and load.window.length < 0.9 * wanted_s:
         reasons.append(f"the workload ended after {load.window.length:.1f} of {wanted_s:.1f} s (a shorter --duration, "
                        "or a workload that goes on)")
     return Validity(not reasons, reasons)
