@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from drut.bench.mock import MockServer
+from drut.bench.report import files
 from drut.cli.main import main
+from drut.errors import DrutError
 from tests.bench.scripted import Request, ScriptedServer, tokens
 
 
@@ -122,6 +124,15 @@ def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.Captu
     (["--rate", "1", "--price", "cheap"], "--price: 'cheap' is not like"),
     (["--rate", "1", "--input-busy-share", "0.5"], "--input-busy-share is of --price"),
     (["--rate", "1"], "cannot connect to 127.0.0.1:9"),
+    (["--rate", "1", "--workload", "synthetic"], "(--tokenizer); no tokenizer for model 'm'"),
+    (["--rate", "1", "--workload", "synthetic"], "Connection refused"),
+    (["--rate", "1", "--model", "~nobody-of-that-name"], "cannot connect to"),
+    (["--rate", "1", "--model", "m" * 300], "cannot connect to"),
+    (["--rate", "1", "--header", "X: \u20ac"], "'X' is not a header that can be sent"),
+    (["--rate", "1", "--url", "http://[::1"], "Invalid IPv6 URL"),
+    (["--rate", "1", "--url", "http://me:word@h"], "the URL must hold no user and password"),
+    (["--rate", "1", "--metrics-url", "http://me:word@h"], "the URL must hold no user and password"),
+    (["--rate", "1", "--arrivals", "gamma", "--cv", "1e-200"], "the coefficient of variation must be"),
 ])
 def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str],
                                          words: str) -> None:
@@ -130,6 +141,25 @@ def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert err.startswith("drut: error: ")
     assert len(err.splitlines()) == 1
     assert words in err
+
+
+def test_figures_are_told_where_no_file_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise DrutError("cannot write result.json: No space left on device")
+
+    monkeypatch.setattr(files, "write", full)
+    with ScriptedServer(tokens(3, 0.01)) as server:
+        assert serve(server.url, tmp_path, "--rate", "20", "--quiet") == 2
+    out, err = capsys.readouterr()
+    assert out.startswith(f"# m at {server.url}\n")
+    assert "No space left" in err
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str], port: str) -> None:
+    assert main(["bench", "mock", "--script", "a.json", "--port", port]) == 2
+    assert "--port must be from 0 to 65535" in capsys.readouterr().err
 
 
 def test_workloads_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
     if args.bench == "mock":
         from drut.bench.mock import serve_script
 
+        if not 0 <= args.port <= 65535:
+            raise RequestError(f"--port must be from 0 to 65535, not {args.port}")
         serve_script(args.script, args.host, args.port)
         return 0
     if args.bench == "workloads":
@@ -118,14 +120,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    import msgspec
-
+    from drut.bench.address import tls_context
     from drut.bench.load.halt import INTERRUPTED
     from drut.bench.metrics.request import Slo
     from drut.bench.report.build import build
     from drut.bench.report.files import make_folder, write
     from drut.bench.report.markdown import markdown
     from drut.bench.report.progress import ProgressLine
+    from drut.bench.tokens import counting
     from drut.bench.watch import Watch
 
     plan = _plan(args)
@@ -135,23 +137,29 @@ def _serve(args: argparse.Namespace) -> int:
     billing = _billing(args)
     folder = Path(args.out)
     make_folder(folder)
-    sessions, tokenizer = _workload(args, plan.target.headers)
+    tls = tls_context(not args.insecure, args.ca)
     metrics = None if args.no_metrics else args.metrics_url or args.url
-    watch = Watch(metrics, plan.target.headers, args.server_pid)
+    watch = Watch(metrics, plan.target.headers, args.server_pid, tls)
+    sessions, tokenizer = _workload(args, plan.target.headers, tls)
     with watch, ProgressLine(plan.window, quiet=args.quiet) as line:
         load = _load(plan, sessions, line.tell)
     settings = _settings(args, plan.workers) | {"work": sessions.describe()}
     result = build(load, settings, wanted_s=args.duration, slo=slo, most_errors=args.max_error_rate,
-                   count=tokenizer.count if tokenizer else None, arrivals=not args.no_arrivals,
+                   count=counting(tokenizer) if tokenizer else None, arrivals=not args.no_arrivals,
                    watched=watch.result, billing=billing)
-    write(result, folder)
-    if args.json:
-        print(msgspec.json.encode({name: getattr(result, name) for name in ("validity", "steady", "summary")}).decode())
-    else:
-        print(markdown(result))
+    try:
+        write(result, folder)
+    finally:  # a full disk must not take the figures too
+        print(_short(result) if args.json else markdown(result))
     if load.halted == INTERRUPTED:
         return INTERRUPT_EXIT
     return 0 if result.validity.valid else VOID_EXIT
+
+
+def _short(result: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode({name: getattr(result, name) for name in ("validity", "steady", "summary")}).decode()
 
 
 def _load(plan: Any, sessions: Any, tell: Any) -> Any:
@@ -257,19 +265,20 @@ def _body(text: str) -> dict[str, Any]:
     return body
 
 
-def _workload(args: argparse.Namespace, headers: dict[str, str]) -> tuple[Any, Any]:
+def _workload(args: argparse.Namespace, headers: dict[str, str], tls: Any) -> tuple[Any, Any]:
     """The sessions, and the target's tokenizer where there is one; a workload that needs one says so."""
     from drut.bench.tokens import open_tokenizer
     from drut.bench.workloads import load
 
+    why = ""
     try:
-        tokenizer = open_tokenizer(args.tokenizer, model=args.model, url=args.url, headers=headers)
-    except RequestError:
+        tokenizer = open_tokenizer(args.tokenizer, model=args.model, url=args.url, headers=headers, tls=tls)
+    except RequestError as error:
         if args.tokenizer is not None:
             raise
-        tokenizer = None
+        tokenizer, why = None, str(error)
     return load(args.workload, tokenizer=tokenizer, seed=args.seed, chat=args.api == "chat",
-                ids=args.token_ids), tokenizer
+                ids=args.token_ids, no_tokenizer=why), tokenizer
 
 
 def _settings(args: argparse.Namespace, workers: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -80,6 +81,9 @@ def test_the_url_may_end_in_v1_or_not(url: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("target", [{"url": "ftp://h"}, {"url": "h:80"}, {"url": "http://h:99999"},
+                                    {"url": "http://[::1"}, {"url": "http://user:word@h"}, {"url": "http://user@h"},
+                                    {"url": "http://h", "headers": {"a": "\u20ac"}},
+                                    {"url": "http://h", "headers": {"a": "\x1b"}},
                                     {"url": "http://h", "headers": {"a b": "c"}},
                                     {"url": "http://h", "headers": {"a": "b\r\nc: d"}},
                                     {"url": "http://h", "headers": {"Content-Length": "3"}},
@@ -105,6 +109,25 @@ def test_a_connection_that_the_server_closed_while_idle_is_no_failure() -> None:
     with ScriptedServer(closes) as server:
         answers = asked(server, times=6)
     assert [a.record.failure for a in answers] == [None] * 6
+
+
+def test_a_second_sending_does_not_make_the_client_late() -> None:
+    """The server closes the used connection only after a while: the wait is its own."""
+    async def second_is_cut(request: Request) -> None:
+        if len(server.requests) == 2:
+            await asyncio.sleep(0.3)
+            request.cut()
+        else:
+            await tokens(2)(request)
+
+    with ScriptedServer(second_is_cut) as server:
+        began = time.monotonic()
+        record = asked(server, times=2)[1].record
+        assert len(server.requests) == 3
+    assert record.failure is None
+    assert record.sent is not None
+    assert record.arrivals[0] - record.sent >= 0.3
+    assert record.sent - began < record.arrivals[0] - began - 0.3 + 1e-9
 
 
 def test_a_request_on_a_new_connection_is_not_sent_twice() -> None:

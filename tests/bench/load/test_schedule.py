@@ -81,3 +81,11 @@ def test_a_rate_that_is_none_is_refused(rate: float) -> None:
         Rate.steady(rate)
     with pytest.raises(RequestError, match="coefficient of variation"):
         Schedule(Rate.steady(1.0), "gamma", rate)
+
+
+@pytest.mark.parametrize("cv", [1e-3, 1e3])
+def test_the_most_extreme_bursts_have_times(cv: float) -> None:
+    assert all(math.isfinite(t) for t in itertools.islice(Schedule(Rate.steady(1.0), "gamma", cv).times(), 3000))
+    for past in (cv * cv, 1e-200, 1e200):
+        with pytest.raises(RequestError, match="coefficient of variation"):
+            Schedule(Rate.steady(1.0), "gamma", past)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import datetime
+import errno
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,20 @@ def test_the_file_is_as_documented_and_comes_back(tmp_path: Path) -> None:
                                     first["e2e_ms"]]
     assert (bad["failure"], bad["detail"], "ttft_ms" in bad) == ("cut", "gone", False)
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_full_disk_costs_one_file_and_leaves_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.replace
+
+    def full(path: Path, target: Path) -> Path:
+        if target.name == "result.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(DrutError, match=r"cannot write .*result\.json: No space left"):
+        write(result(even(9)), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"requests.csv", "summary.md"}
 
 
 def test_infinity_is_written_as_a_word(tmp_path: Path) -> None:

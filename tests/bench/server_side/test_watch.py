@@ -123,7 +123,8 @@ def test_hostile_servers_are_bounded(answer: Callable[[socket.socket, bytes], No
         assert time.monotonic() - began < 5  # far below what the server would take
 
 
-@pytest.mark.parametrize("url", ["ftp://x/metrics", "metrics", "http://:9/metrics", "http://x:port/metrics"])
+@pytest.mark.parametrize("url", ["ftp://x/metrics", "metrics", "http://:9/metrics", "http://x:port/metrics",
+                                 "http://[::1/metrics", "http://u:p@h/metrics"])
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(RequestError):
         fetch(url, 0.5)

@@ -51,7 +51,8 @@ class Connection(asyncio.Protocol):
         self._answer = answer
         self._over = self._loop.create_future()
         self._head, self._got, self._in_body = 0, False, False
-        answer.record.sent = _now()
+        if answer.record.sent is None:  # a second sending is the dead connection's doing, not the client's lateness
+            answer.record.sent = _now()
         self._transport.write(payload)
         return self._over
 

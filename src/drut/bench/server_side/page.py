@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.client
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from drut.bench.address import split
 from drut.errors import RequestError
 
 MOST_BYTES = 1 << 24
@@ -78,15 +79,15 @@ def parse(text: str, wanted: Container[str]) -> Page:
 
 
 def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
-          headers: Mapping[str, str] | None = None) -> str:
+          headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> str:
     """The text at a URL of http or https. Raises RequestError naming it, after `timeout_s` in all at the latest."""
-    parts = urlsplit(url)
-    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-    if parts.scheme not in kinds or not parts.hostname:
-        raise RequestError(f"{url}: not a URL of http or https")
+    parts = split(url)
+    assert parts.hostname is not None
     timed_out = threading.Event()
     try:
-        connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=timeout_s)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        if parts.scheme == "https":
+            connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
         connection.connect()
         timer = threading.Timer(timeout_s, _give_up, (connection.sock, timed_out))  # the other is for each read alone
         timer.daemon = True
