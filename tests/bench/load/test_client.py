@@ -8,13 +8,17 @@ import socket
 import ssl
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drut.bench.address import tls_context
 from drut.bench.load.answer import Answer
 from drut.bench.load.client import Client, Target
 from drut.bench.load.record import Record
+from drut.bench.server_side.page import fetch
+from drut.bench.tokens import ServerTokenizer
 from drut.bench.work import Message, Turn
 from drut.errors import DrutError, RequestError
 from tests.bench.scripted import Handler, Request, ScriptedServer, tokens
@@ -403,17 +407,39 @@ def test_reasoning_and_calls_are_output() -> None:
         {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}]}
 
 
-def test_https(tmp_path) -> None:
+@pytest.fixture
+def tls(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
+    """A server's context, and its certificate, which nobody trusts who is not told to."""
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
                    check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(cert, key)
+    return context, str(cert)
+
+
+def test_https(tls: tuple[ssl.SSLContext, str]) -> None:
+    context, cert = tls
     with ScriptedServer(tokens(3), tls=context) as server:
         server.url = server.url.replace("http://127.0.0.1", "https://localhost")
-        assert asked(server, ca_file=str(cert))[0].record.failure is None
+        assert asked(server, ca_file=cert)[0].record.failure is None
         assert asked(server, verify_tls=False)[0].record.failure is None
         refused = asked(server)[0].record
     assert refused.failure == "connect"
     assert "certificate" in refused.detail
+
+
+def test_the_same_certificates_hold_for_metrics_and_tokenize(tls: tuple[ssl.SSLContext, str]) -> None:
+    async def either(request: Request) -> None:
+        await request.json({"tokens": [1], "count": 1} if request.path == "/tokenize" else {"a": 1})
+
+    context, cert = tls
+    with ScriptedServer(either, tls=context) as server:
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        for trust in (tls_context(ca_file=cert), tls_context(verify=False)):
+            assert ServerTokenizer(url, "m", tls=trust).count("a") == 1
+            assert fetch(f"{url}/metrics", tls=trust) == '{"a": 1}'
+        for refused in (lambda: ServerTokenizer(url, "m"), lambda: fetch(f"{url}/metrics")):
+            with pytest.raises(RequestError, match="certificate"):
+                refused()

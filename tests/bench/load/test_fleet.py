@@ -85,6 +85,15 @@ def test_a_closed_loop_ends_where_a_slot_first_finds_no_work() -> None:
     assert max(r.scheduled for r in load.records) < load.window.end
 
 
+def test_a_workload_that_ends_is_shared_by_all_processes() -> None:
+    """Else the slots of one go without while the other has all that is left."""
+    with ScriptedServer(tokens(1, 0.02)) as server:
+        load = ran(server.url, ClosedLoop(4), Window(0.0, 60.0, 30.0), sessions(120), 2)
+    assert len(load.records) == 120
+    assert sum(r.counted for r in load.records) >= 80
+    assert all(0 < use < 1 for use in load.cpu)
+
+
 def test_a_workload_made_too_slowly_is_told() -> None:
     def slow() -> Iterator[Session]:
         for session in sessions():
@@ -103,6 +112,8 @@ def test_what_cannot_run_is_one_error() -> None:
     with ScriptedServer(tokens(1)) as server:
         with pytest.raises(RequestError, match="no sessions"):
             ran(server.url, loop, window, sessions(0))
+        with pytest.raises(RequestError, match="no session of the workload is due before"):
+            ran(server.url, OpenLoop(None), window, (Session(s.id, s.turns, at_s=99.0) for s in sessions(3)))
         with pytest.raises(RequestError, match="session 0 has no time of arrival"):
             ran(server.url, OpenLoop(None), window, sessions())
     with pytest.raises(RequestError, match="concurrency must be at least 1"):

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
@@ -26,6 +27,9 @@ from drut.bench.report.markdown import markdown
 from drut.bench.report.plot import columns
 from drut.bench.report.progress import ProgressLine
 from drut.bench.report.schema import SCHEMA, Result
+from drut.bench.resources import ResourceWatch
+from drut.bench.server_side import ServerSide
+from drut.bench.watch import Watched
 from drut.errors import DrutError, RequestError
 from tests.bench.records import failed, record
 
@@ -185,6 +189,17 @@ def test_a_servers_words_do_not_become_markup() -> None:
     text = markdown(result([*even(), *[failed(20.0, detail="`x` | \x1b[31m\nred")] * 9]))
     assert "\x1b" not in text
     assert "'x' \\|" in text
+
+
+def test_no_name_or_problem_steers_a_terminal() -> None:
+    """A server's words are in its problems, others' in names."""
+    machine = ResourceWatch()
+    machine.start()
+    watched = Watched(ServerSide(problems=["bad \x1b[2J line \x9b `x`"]), machine.stop())
+    r = msgspec.structs.replace(result(even(), watched=watched), settings={"model": "m\x1b]0;", "url": "u\u202e"})
+    text = markdown(r)
+    assert "bad  [2J line   'x'" in text
+    assert all(c.isprintable() for c in text.replace("\n", ""))
 
 
 def test_a_plot_has_the_height_of_its_values() -> None:

@@ -144,7 +144,7 @@ class Answer:
         """Notes the failure, if it is the first. False, always."""
         if self.record.failure is None:
             self.record.failure = kind
-            self.record.detail = detail[:MOST_DETAIL]
+            self.record.detail = "".join(c if c.isprintable() else " " for c in detail[:MOST_DETAIL])
         return False
 
     def text(self) -> str:

@@ -43,15 +43,18 @@ class Driver:
         self._feeding = True  # sessions of the window may still come
         self._dry = False  # the workload had no more
         self._past_end = False
-        self._cpu = [0.0, 0.0]
+        self._marks: list[tuple[float, float]] = []  # CPU seconds and the clock, where the window begins and ends
         self._in_flight: set[Answer] = set()
         self.pieces = 0  # arrivals of requests that are over
         self.dry_s: float | None = None
 
     @property
-    def cpu_s(self) -> float:
-        """CPU seconds of this process within the window."""
-        return self._cpu[1] - self._cpu[0]
+    def cpu(self) -> float:
+        """Use of a CPU by this process, from 0 to 1, as long as it ran in the window."""
+        if len(self._marks) < 2:
+            return 0.0
+        (cpu, at), (cpu_end, end) = self._marks[:2]
+        return (cpu_end - cpu) / max(end - at, 1e-9)
 
     def now_in_flight(self) -> tuple[int, int]:
         """Requests that are out, and the arrivals they have had."""
@@ -62,7 +65,7 @@ class Driver:
         one with a slot for each entry of `stagger`, which begins so many seconds after the start."""
         self._start, window = start, self._window
         begin, end = start + window.begin, start + window.end
-        self._alarm.at(begin, lambda: self._mark_cpu(0))
+        self._alarm.at(begin, self._mark_cpu)
         self._alarm.at(end, self._end)
         self._alarm.at(end + window.grace, self.stop)
         if stagger is None:
@@ -157,11 +160,11 @@ class Driver:
 
     def _end(self) -> None:
         self._past_end = True
-        self._mark_cpu(1)
+        self._mark_cpu()
         self._check()
 
-    def _mark_cpu(self, which: int) -> None:
-        self._cpu[which] = time.process_time()
+    def _mark_cpu(self) -> None:
+        self._marks.append((time.process_time(), time.monotonic()))
 
     def _check(self) -> None:
         """The run is over when no measured request is, nor may come."""
@@ -171,7 +174,7 @@ class Driver:
     def stop(self) -> None:
         """Ends the run now; what is in flight fails."""
         if not self._past_end:
-            self._mark_cpu(1)
+            self._mark_cpu()
         if not self._over.done():
             self._over.set_result(None)
 

@@ -95,8 +95,7 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
     tasks: list[asyncio.Task[None]] = []
     try:
         for job in _jobs(plan):
-            workers.append(await Process.start())
-            put(workers[-1].stdin, job)
+            workers.append(await Process.start(job))
         await _all_ready(workers)
         feed = _Feed(plan, sessions, workers)
         await feed.make_first()
@@ -134,7 +133,7 @@ async def _all_ready(workers: list[Process]) -> None:
 
 class _Feed:
     """Makes sessions, gives each its time, and deals them out: in an open loop in turns, which is fair by the clock;
-    in a closed loop to whoever has room."""
+    in a closed loop to whoever has room, which is little, so that a workload that ends does so for all."""
 
     def __init__(self, plan: LoadPlan, sessions: Iterator[Session], workers: list[Process]) -> None:
         self._plan, self._workers, self._sessions = plan, workers, sessions
@@ -153,7 +152,8 @@ class _Feed:
             want = max(want, 2 * self._plan.loop.concurrency)
         self._first = await asyncio.to_thread(self._make, want)
         if not self._first:
-            raise RequestError("the workload has no sessions")
+            raise RequestError("the workload has no sessions" if self.dry else
+                               "no session of the workload is due before the run is over")
 
     async def run(self) -> None:
         """Until the workload or the time for it is over."""
@@ -201,8 +201,11 @@ class _Feed:
 
     async def _pipe(self, worker: Process, queue: asyncio.Queue[Offer | None]) -> None:
         with suppress(ConnectionError):  # its end is heard of by `listen`
-            while (offer := await queue.get()) is not None:
-                put(worker.stdin, offer)
+            while True:
+                await worker.room()
+                if (offer := await queue.get()) is None:
+                    break
+                worker.offer(offer)
                 await worker.stdin.drain()
             put(worker.stdin, NoMore())
             await worker.stdin.drain()
@@ -238,6 +241,5 @@ def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: flo
     for record in records:
         record.counted = ended.holds(record.scheduled)
     records.sort(key=lambda record: record.scheduled)
-    cpu = [done.cpu_s / ended.length if ended.length else 0.0 for done in last_words]
-    return Load(records, ended, cpu, behind, started_at, halt.why)
+    return Load(records, ended, [done.cpu for done in last_words], behind, started_at, halt.why)
 

@@ -16,7 +16,7 @@ from typing import Any
 from drut.bench.load.client import Client
 from drut.bench.load.driver import Driver
 from drut.bench.load.record import Record
-from drut.bench.load.wire import Beat, Broken, Done, FromWorker, Job, NoMore, Offer, Ready, Start, put, to_worker
+from drut.bench.load.wire import Beat, Broken, Done, FromWorker, Job, NoMore, Offer, Ready, Start, Took, put, to_worker
 from drut.errors import DrutError
 
 BEAT_S = 0.25
@@ -96,18 +96,18 @@ async def _serve(reader: asyncio.StreamReader, say: Callable[[FromWorker], None]
 
     beating = asyncio.create_task(beats())
     try:
-        await driver.run(start.at, _Offers(reader), job.stagger)
+        await driver.run(start.at, _Offers(reader, say), job.stagger)
     finally:
         beating.cancel()
         beat()
-    say(Done(driver.cpu_s, driver.dry_s))
+    say(Done(driver.cpu, driver.dry_s))
 
 
 class _Offers:
     """The sessions that the parent hands out, to one asker at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: asyncio.StreamReader, say: Callable[[FromWorker], None]) -> None:
+        self._reader, self._say = reader, say
         self._lock = asyncio.Lock()
         self._over = False
 
@@ -117,6 +117,8 @@ class _Offers:
                 return None
             message = await to_worker(self._reader)
             if isinstance(message, Offer):
+                if message.due is None:
+                    self._say(Took())
                 return message
             if not isinstance(message, NoMore):
                 raise DrutError("the parent of a client process is gone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import re
 import socket
 import ssl
@@ -17,6 +18,7 @@ from drut.errors import RequestError
 
 MOST_BYTES = 1 << 24
 TIMEOUT_S = 5.0
+MOST_VALUE = 1e18  # of a sample; past it, or no number, it is none
 _NAME = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)", re.M)
 _PARTS = re.compile(r"_(?:bucket|sum|count)$")
 
@@ -67,9 +69,13 @@ def parse(text: str, wanted: Container[str]) -> Page:
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
+                if not abs(sample.value) < MOST_VALUE:
+                    continue
                 if sample.name.endswith("_bucket"):
                     bucket = buckets.setdefault(sample.name.removesuffix("_bucket"), {})
                     bound = float(sample.labels["le"])
+                    if not (abs(bound) < MOST_VALUE or bound == math.inf):
+                        continue
                     bucket[bound] = bucket.get(bound, 0.0) + sample.value
                 else:
                     values[sample.name] = values.get(sample.name, 0.0) + sample.value
