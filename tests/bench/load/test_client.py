@@ -339,6 +339,19 @@ def test_an_answer_of_its_end_alone_is_no_failure() -> None:
     assert (record.failure, record.output_tokens, len(record.arrivals)) == (None, 1, 1)
 
 
+def test_the_end_of_the_stream_is_no_arrival() -> None:
+    async def lingers(request: Request) -> None:
+        await request.head()
+        await request.text("a", "length")
+        await asyncio.sleep(0.05)
+        await request.usage(1, 1)
+        await request.done()
+
+    record = record_of(lingers)
+    assert len(record.arrivals) == 1
+    assert record.ended - record.arrivals[0] > 0.045
+
+
 def test_the_role_piece_is_no_token() -> None:
     """Servers send it before the prompt is read: it would make TTFT nothing."""
     async def role_first(request: Request) -> None:

@@ -68,6 +68,19 @@ def test_a_closed_loop_keeps_so_many_in_flight_over_two_processes() -> None:
     assert sum(r.counted for r in load.records) > 5
 
 
+def test_users_begin_one_after_the_other_over_half_the_warm_up() -> None:
+    with ScriptedServer(tokens(1, 0.3)) as server:
+        load = ran(server.url, ClosedLoop(4), Window(0.4, 0.6, 30.0), sessions(), 2)
+    assert [r.scheduled for r in load.records[:4]] == pytest.approx([0.0, 0.05, 0.1, 0.15])
+
+
+def test_sessions_arrive_until_the_last_measured_one_is_over() -> None:
+    with ScriptedServer(tokens(1, 0.6)) as server:
+        load = ran(server.url, OpenLoop(Schedule(Rate.steady(50.0), "constant")), Window(0.1, 0.4, 30.0), sessions())
+    over = max(r.ended for r in load.records if r.counted and r.ended is not None)
+    assert max(r.scheduled for r in load.records) > over - 0.3  # with the window's end alone it would be 0.6 before
+
+
 def test_a_trace_is_replayed_at_its_times_and_the_window_ends_with_it() -> None:
     with ScriptedServer(tokens(1)) as server:
         load = ran(server.url, OpenLoop(None), Window(0.1, 60.0, 30.0), sessions(12, 0.05), 2)
