@@ -116,6 +116,7 @@ def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.Captu
     (["--rate", "1", "--body", "[1]"], "--body must be a JSON object"),
     (["--rate", "1", "--body", "{"], "--body is not JSON"),
     (["--rate", "1", "--body", '{"stream": false}'], "--body must not set stream"),
+    (["--rate", "1", "--body", '{"n": 2}'], "--body must not ask for more than one answer"),
     (["--rate", "1", "--header", "novalue"], "--header must be NAME:VALUE"),
     (["--rate", "1", "--url", "localhost:1"], "the URL must be http://HOST"),
     (["--rate", "1", "--max-error-rate", "2"], "--max-error-rate must be from 0 to 1"),

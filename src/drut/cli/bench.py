@@ -91,7 +91,8 @@ def _add_judgement(parser: argparse.ArgumentParser) -> None:
                        "file (docs/metrics.md); gives cost by request and token")
     group.add_argument("--input-busy-share", type=float, metavar="X", help="share of the server's busy time that "
                        "prompts took, which splits the cost between input and output")
-    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files")
+    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of a run before "
+                       "are replaced")
     group.add_argument("--no-arrivals", action="store_true", help="leave the arrivals of every piece out of the file")
     group.add_argument("--json", action="store_true", help="print validity, steady state and summary as one JSON "
                        "object instead of the text")
@@ -253,15 +254,15 @@ def _headers(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _body(text: str) -> dict[str, Any]:
+    from drut.bench.work import check_body
+
     try:
         body = json.loads(text)
     except ValueError as error:
         raise RequestError(f"--body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise RequestError("--body must be a JSON object")
-    for name in ("model", "stream", "stream_options", "messages", "prompt"):
-        if name in body:
-            raise RequestError(f"--body must not set {name}, which the client does itself")
+    check_body("--body", body)
     return body
 
 

@@ -207,6 +207,14 @@ async def _endless_head(request: Request) -> None:
         await request.raw(b"X-%d: %b\r\n" % (i, b"y" * 100))
 
 
+async def _endless_trailer(request: Request) -> None:
+    await request.head()
+    await request.text("a", "length")
+    await request.raw(b"0\r\nX: ")
+    for _ in range(400):
+        await request.raw(b"y" * 1000)
+
+
 async def _endless_event(request: Request) -> None:
     await request.head()
     for _ in range(40):
@@ -235,6 +243,7 @@ async def _silent(request: Request) -> None:
     (_wrong_type, "malformed", "Expected `str"),
     (_not_http, "malformed", "not HTTP/1.1"),
     (_endless_head, "malformed", "head of the answer is longer"),
+    (_endless_trailer, "malformed", "end of the answer is longer"),
     (_endless_event, "malformed", "longer than 1048576 bytes"),
     (_nothing_said, "empty", "no text, though 5 tokens"),
     (_silent, "timeout", "within 0.3 s"),
