@@ -6,7 +6,6 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
 
 from drut.bench.address import split
 from drut.bench.server_side.names import Engine, detect
@@ -41,14 +40,6 @@ class ServerWatch:
         self._failed = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="server metrics", daemon=True)
-
-    def __enter__(self) -> ServerWatch:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
-                 ) -> None:
-        self._stopping.set()
 
     def start(self) -> None:
         """The scrape before the run; takes as long as it takes."""
