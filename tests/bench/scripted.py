@@ -97,7 +97,7 @@ class ScriptedServer:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 first, *lines = head.strip().split("\r\n")
                 headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in lines)}
-                body = json.loads(await reader.readexactly(int(headers["content-length"])))
+                body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"null")
                 request = Request(first.split()[1], headers, body, writer)
                 self.requests.append(request)
                 await self._handler(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import types
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from drut.bench.mock import MockServer
+from drut.bench.report import files
 from drut.cli.main import main
+from drut.errors import DrutError
 from tests.bench.scripted import Request, ScriptedServer, tokens
 
 
@@ -49,15 +52,16 @@ def test_a_run_leaves_its_files_and_says_what_came_of_it(tmp_path: Path, capsys:
     assert request.body["temperature"] == 0
     out = capsys.readouterr()
     assert out.out.startswith(f"# m at {server.url}\n")
-    assert out.err.startswith("warm-up 0 of 0.2 s: ")
+    assert re.match(r"(warm-up|measuring|waiting for the last,) \d+ of [\d.]+ s: ", out.err)
     data = json.loads((tmp_path / "a/b/result.json").read_text())
     assert code == (0 if data["validity"]["valid"] else 3)
     assert lag_alone(data["validity"]["reasons"])
     summary = data["summary"]
     assert summary["requests"] == summary["ttft_ms"]["n"] == 20
     assert summary["ttft_ms"]["p50"] >= 50  # by a loaded machine's clock; never less than the script
-    assert summary["tpot_ms"]["p50"] >= 20
-    assert summary["goodput_per_s"] == 20
+    assert summary["e2e_ms"]["p50"] >= 90
+    assert summary["tpot_ms"]["n"] + summary["tpot_ms"]["unmeasured"] == 20
+    assert summary["goodput_per_s"] == summary["requests"] - summary["errors"]["failed"]
     assert sum(q["measured"] for q in data["requests"]) == 20
     assert data["settings"]["seed"] == 3
     assert data["settings"]["headers"] == ["X-Team"]
@@ -112,6 +116,7 @@ def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.Captu
     (["--rate", "1", "--body", "[1]"], "--body must be a JSON object"),
     (["--rate", "1", "--body", "{"], "--body is not JSON"),
     (["--rate", "1", "--body", '{"stream": false}'], "--body must not set stream"),
+    (["--rate", "1", "--body", '{"n": 2}'], "--body must not ask for more than one answer"),
     (["--rate", "1", "--header", "novalue"], "--header must be NAME:VALUE"),
     (["--rate", "1", "--url", "localhost:1"], "the URL must be http://HOST"),
     (["--rate", "1", "--max-error-rate", "2"], "--max-error-rate must be from 0 to 1"),
@@ -122,6 +127,15 @@ def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.Captu
     (["--rate", "1", "--price", "cheap"], "--price: 'cheap' is not like"),
     (["--rate", "1", "--input-busy-share", "0.5"], "--input-busy-share is of --price"),
     (["--rate", "1"], "cannot connect to 127.0.0.1:9"),
+    (["--rate", "1", "--workload", "synthetic"], "(--tokenizer); no tokenizer for model 'm'"),
+    (["--rate", "1", "--workload", "synthetic"], "Connection refused"),
+    (["--rate", "1", "--model", "~nobody-of-that-name"], "cannot connect to"),
+    (["--rate", "1", "--model", "m" * 300], "cannot connect to"),
+    (["--rate", "1", "--header", "X: \u20ac"], "'X' is not a header that can be sent"),
+    (["--rate", "1", "--url", "http://[::1"], "Invalid IPv6 URL"),
+    (["--rate", "1", "--url", "http://me:word@h"], "the URL must hold no user and password"),
+    (["--rate", "1", "--metrics-url", "http://me:word@h"], "the URL must hold no user and password"),
+    (["--rate", "1", "--arrivals", "gamma", "--cv", "1e-200"], "the coefficient of variation must be"),
 ])
 def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str],
                                          words: str) -> None:
@@ -130,6 +144,25 @@ def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert err.startswith("drut: error: ")
     assert len(err.splitlines()) == 1
     assert words in err
+
+
+def test_figures_are_told_where_no_file_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise DrutError("cannot write result.json: No space left on device")
+
+    monkeypatch.setattr(files, "write", full)
+    with ScriptedServer(tokens(3, 0.01)) as server:
+        assert serve(server.url, tmp_path, "--rate", "20", "--quiet") == 2
+    out, err = capsys.readouterr()
+    assert out.startswith(f"# m at {server.url}\n")
+    assert "No space left" in err
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str], port: str) -> None:
+    assert main(["bench", "mock", "--script", "a.json", "--port", port]) == 2
+    assert "--port must be from 0 to 65535" in capsys.readouterr().err
 
 
 def test_workloads_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -21,9 +22,10 @@ class Watched(msgspec.Struct, frozen=True):
 class Watch:
     """Watches while it is entered; `result` is there afterwards."""
 
-    def __init__(self, metrics_url: str | None, headers: Mapping[str, str], server_pid: int | None) -> None:
-        """Raises RequestError where there is no process of that id."""
-        self._server = ServerWatch(metrics_url, headers=headers) if metrics_url is not None else None
+    def __init__(self, metrics_url: str | None, headers: Mapping[str, str], server_pid: int | None,
+                 tls: ssl.SSLContext | None = None) -> None:
+        """Raises RequestError where the URL is none, or there is no process of that id."""
+        self._server = ServerWatch(metrics_url, headers=headers, tls=tls) if metrics_url is not None else None
         self._resources = ResourceWatch(server_pid)
         self.result: Watched | None = None
 

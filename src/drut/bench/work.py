@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from drut.errors import RequestError
+
+OWN_FIELDS = ("model", "stream", "stream_options", "messages", "prompt")
 Message = dict[str, Any]  # as in the `messages` of a chat request
 
 
@@ -35,3 +38,12 @@ class Session(msgspec.Struct, frozen=True):
     turns: list[Turn]
     replies: list[list[Message]] | None = None
     at_s: float | None = None  # when a trace says that it arrives, in seconds from the trace's start, stretched already
+
+
+def check_body(name: str, body: dict[str, Any]) -> None:
+    """Of further fields of a request. Raises RequestError, which begins with `name`."""
+    for field in OWN_FIELDS:
+        if field in body:
+            raise RequestError(f"{name} must not set {field}, which the client does itself")
+    if body.get("n", 1) not in (1, None):
+        raise RequestError(f"{name} must not ask for more than one answer (n), whose pieces would be told as one")

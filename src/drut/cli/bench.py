@@ -91,21 +91,25 @@ def _add_judgement(parser: argparse.ArgumentParser) -> None:
                        "file (docs/metrics.md); gives cost by request and token")
     group.add_argument("--input-busy-share", type=float, metavar="X", help="share of the server's busy time that "
                        "prompts took, which splits the cost between input and output")
-    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files")
+    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of a run before "
+                       "are replaced")
     group.add_argument("--no-arrivals", action="store_true", help="leave the arrivals of every piece out of the file")
     group.add_argument("--json", action="store_true", help="print validity, steady state and summary as one JSON "
                        "object instead of the text")
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
-VOID_EXIT = 3
+VOID_EXIT, INTERRUPT_EXIT = 3, 130
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command. A run that is void exits with 3, its files written all the same."""
+    """Runs the command. A run that is void exits with 3, an interrupted one with 130, the files written
+    all the same."""
     if args.bench == "mock":
         from drut.bench.mock import serve_script
 
+        if not 0 <= args.port <= 65535:
+            raise RequestError(f"--port must be from 0 to 65535, not {args.port}")
         serve_script(args.script, args.host, args.port)
         return 0
     if args.bench == "workloads":
@@ -117,14 +121,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    import msgspec
-
-    from drut.bench.load.fleet import run_load
+    from drut.bench.address import tls_context
+    from drut.bench.load.halt import INTERRUPTED
     from drut.bench.metrics.request import Slo
     from drut.bench.report.build import build
     from drut.bench.report.files import make_folder, write
     from drut.bench.report.markdown import markdown
     from drut.bench.report.progress import ProgressLine
+    from drut.bench.tokens import counting
     from drut.bench.watch import Watch
 
     plan = _plan(args)
@@ -134,21 +138,49 @@ def _serve(args: argparse.Namespace) -> int:
     billing = _billing(args)
     folder = Path(args.out)
     make_folder(folder)
-    sessions, tokenizer = _workload(args, plan.target.headers)
+    tls = tls_context(not args.insecure, args.ca)
     metrics = None if args.no_metrics else args.metrics_url or args.url
-    watch = Watch(metrics, plan.target.headers, args.server_pid)
+    watch = Watch(metrics, plan.target.headers, args.server_pid, tls)
+    sessions, tokenizer = _workload(args, plan.target.headers, tls)
     with watch, ProgressLine(plan.window, quiet=args.quiet) as line:
-        load = asyncio.run(run_load(plan, sessions, line.tell))
+        load = _load(plan, sessions, line.tell)
     settings = _settings(args, plan.workers) | {"work": sessions.describe()}
     result = build(load, settings, wanted_s=args.duration, slo=slo, most_errors=args.max_error_rate,
-                   count=tokenizer.count if tokenizer else None, arrivals=not args.no_arrivals,
+                   count=counting(tokenizer) if tokenizer else None, arrivals=not args.no_arrivals,
                    watched=watch.result, billing=billing)
-    write(result, folder)
-    if args.json:
-        print(msgspec.json.encode({name: getattr(result, name) for name in ("validity", "steady", "summary")}).decode())
-    else:
-        print(markdown(result))
+    try:
+        write(result, folder)
+    finally:  # a full disk must not take the figures too
+        print(_short(result) if args.json else markdown(result))
+    if load.halted == INTERRUPTED:
+        return INTERRUPT_EXIT
     return 0 if result.validity.valid else VOID_EXIT
+
+
+def _short(result: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode({name: getattr(result, name) for name in ("validity", "steady", "summary")}).decode()
+
+
+def _load(plan: Any, sessions: Any, tell: Any) -> Any:
+    """The run, which SIGINT and SIGTERM end early. Raises KeyboardInterrupt where they left nothing to tell."""
+    from drut.bench.load.fleet import run_load
+    from drut.bench.load.halt import Halt
+
+    halt = Halt()
+
+    async def loaded() -> Any:
+        with halt.on_signals():
+            return await run_load(plan, sessions, tell, halt)
+
+    try:
+        load = asyncio.run(loaded())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    if halt.interrupted and not load.window.length:
+        raise KeyboardInterrupt
+    return load
 
 
 def _plan(args: argparse.Namespace) -> Any:
@@ -222,31 +254,32 @@ def _headers(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _body(text: str) -> dict[str, Any]:
+    from drut.bench.work import check_body
+
     try:
         body = json.loads(text)
     except ValueError as error:
         raise RequestError(f"--body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise RequestError("--body must be a JSON object")
-    for name in ("model", "stream", "stream_options", "messages", "prompt"):
-        if name in body:
-            raise RequestError(f"--body must not set {name}, which the client does itself")
+    check_body("--body", body)
     return body
 
 
-def _workload(args: argparse.Namespace, headers: dict[str, str]) -> tuple[Any, Any]:
+def _workload(args: argparse.Namespace, headers: dict[str, str], tls: Any) -> tuple[Any, Any]:
     """The sessions, and the target's tokenizer where there is one; a workload that needs one says so."""
     from drut.bench.tokens import open_tokenizer
     from drut.bench.workloads import load
 
+    why = ""
     try:
-        tokenizer = open_tokenizer(args.tokenizer, model=args.model, url=args.url, headers=headers)
-    except RequestError:
+        tokenizer = open_tokenizer(args.tokenizer, model=args.model, url=args.url, headers=headers, tls=tls)
+    except RequestError as error:
         if args.tokenizer is not None:
             raise
-        tokenizer = None
+        tokenizer, why = None, str(error)
     return load(args.workload, tokenizer=tokenizer, seed=args.seed, chat=args.api == "chat",
-                ids=args.token_ids), tokenizer
+                ids=args.token_ids, no_tokenizer=why), tokenizer
 
 
 def _settings(args: argparse.Namespace, workers: int) -> dict[str, Any]:

@@ -7,13 +7,18 @@ import json
 import socket
 import ssl
 import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drut.bench.address import tls_context
 from drut.bench.load.answer import Answer
 from drut.bench.load.client import Client, Target
 from drut.bench.load.record import Record
+from drut.bench.server_side.page import fetch
+from drut.bench.tokens import ServerTokenizer
 from drut.bench.work import Message, Turn
 from drut.errors import DrutError, RequestError
 from tests.bench.scripted import Handler, Request, ScriptedServer, tokens
@@ -80,6 +85,9 @@ def test_the_url_may_end_in_v1_or_not(url: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("target", [{"url": "ftp://h"}, {"url": "h:80"}, {"url": "http://h:99999"},
+                                    {"url": "http://[::1"}, {"url": "http://user:word@h"}, {"url": "http://user@h"},
+                                    {"url": "http://h", "headers": {"a": "\u20ac"}},
+                                    {"url": "http://h", "headers": {"a": "\x1b"}},
                                     {"url": "http://h", "headers": {"a b": "c"}},
                                     {"url": "http://h", "headers": {"a": "b\r\nc: d"}},
                                     {"url": "http://h", "headers": {"Content-Length": "3"}},
@@ -105,6 +113,25 @@ def test_a_connection_that_the_server_closed_while_idle_is_no_failure() -> None:
     with ScriptedServer(closes) as server:
         answers = asked(server, times=6)
     assert [a.record.failure for a in answers] == [None] * 6
+
+
+def test_a_second_sending_does_not_make_the_client_late() -> None:
+    """The server closes the used connection only after a while: the wait is its own."""
+    async def second_is_cut(request: Request) -> None:
+        if len(server.requests) == 2:
+            await asyncio.sleep(0.3)
+            request.cut()
+        else:
+            await tokens(2)(request)
+
+    with ScriptedServer(second_is_cut) as server:
+        began = time.monotonic()
+        record = asked(server, times=2)[1].record
+        assert len(server.requests) == 3
+    assert record.failure is None
+    assert record.sent is not None
+    assert record.arrivals[0] - record.sent >= 0.3
+    assert record.sent - began < record.arrivals[0] - began - 0.3 + 1e-9
 
 
 def test_a_request_on_a_new_connection_is_not_sent_twice() -> None:
@@ -180,6 +207,14 @@ async def _endless_head(request: Request) -> None:
         await request.raw(b"X-%d: %b\r\n" % (i, b"y" * 100))
 
 
+async def _endless_trailer(request: Request) -> None:
+    await request.head()
+    await request.text("a", "length")
+    await request.raw(b"0\r\nX: ")
+    for _ in range(400):
+        await request.raw(b"y" * 1000)
+
+
 async def _endless_event(request: Request) -> None:
     await request.head()
     for _ in range(40):
@@ -208,6 +243,7 @@ async def _silent(request: Request) -> None:
     (_wrong_type, "malformed", "Expected `str"),
     (_not_http, "malformed", "not HTTP/1.1"),
     (_endless_head, "malformed", "head of the answer is longer"),
+    (_endless_trailer, "malformed", "end of the answer is longer"),
     (_endless_event, "malformed", "longer than 1048576 bytes"),
     (_nothing_said, "empty", "no text, though 5 tokens"),
     (_silent, "timeout", "within 0.3 s"),
@@ -218,6 +254,49 @@ def test_each_way_to_fail_has_its_name(handler: Handler, failure: str, words: st
     assert words in record.detail
     assert len(record.detail) <= 200
     assert record.ended is not None
+
+
+def usage_of(counts: dict[str, Any], **more: Any) -> Record:
+    """Of an answer of two words with such a usage at its end."""
+    record = Record("s", 0, 0.0, max_tokens=5)
+    answer = Answer(record)
+    answer.head(200, b"text/event-stream", None)
+    for piece in (_piece("a"), _piece("b", finish="length"), {"choices": [], "usage": counts, **more}):
+        answer.body(b"data: " + json.dumps(piece).encode() + b"\n\n", 1.0)
+    answer.end(1.0)
+    return record
+
+
+@pytest.mark.parametrize("more", [
+    *({"usage": {"completion_tokens": n}} for n in (-5, 10**4, 10**9, 10**18, 10**30)),
+    *({"usage": {"prompt_tokens": n}} for n in (-5, 1 << 31, 10**30)),
+    {"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": -7}}},
+    {"usage": {}, "metrics": {"queue_time_ms": -1e308}}, {"usage": {}, "why": {"queued_s": 1e300}},
+])
+def test_counts_and_times_that_cannot_be_are_no_answer(more: dict[str, Any]) -> None:
+    record = usage_of(more.pop("usage"), **more)
+    assert record.failure == "malformed"
+    assert (record.output_tokens, record.input_tokens, record.cached_tokens, record.queue_s) == (None,) * 4
+
+
+def test_hidden_tokens_may_be_as_many_as_were_asked_for() -> None:
+    record = Record("s", 0, 0.0, max_tokens=100_000)
+    answer = Answer(record)
+    answer.head(200, b"text/event-stream", None)
+    answer.body(b"data: " + json.dumps(_piece("a", 100_000, "length")).encode() + b"\n\n", 1.0)
+    assert (record.failure, record.output_tokens) == (None, 100_000)
+
+
+def test_more_cached_tokens_than_there_are_is_not_known() -> None:
+    assert usage_of({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 5}}).cached_tokens == 5
+    assert usage_of({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 50}}).cached_tokens is None
+
+
+@pytest.mark.parametrize("queue_ms", [b"9" * 6000, b"-1", b"1e308"])
+def test_a_queue_time_in_the_head_that_cannot_be_is_passed_over(queue_ms: bytes) -> None:
+    answer = Answer(Record("s", 0, 0.0))
+    answer.head(200, b"text/event-stream", queue_ms)
+    assert answer.record.queue_s is None
 
 
 def test_after_a_failure_the_next_request_is_none_the_worse() -> None:
@@ -267,6 +346,19 @@ def test_an_answer_of_its_end_alone_is_no_failure() -> None:
 
     record = record_of(end)
     assert (record.failure, record.output_tokens, len(record.arrivals)) == (None, 1, 1)
+
+
+def test_the_end_of_the_stream_is_no_arrival() -> None:
+    async def lingers(request: Request) -> None:
+        await request.head()
+        await request.text("a", "length")
+        await asyncio.sleep(0.05)
+        await request.usage(1, 1)
+        await request.done()
+
+    record = record_of(lingers)
+    assert len(record.arrivals) == 1
+    assert record.ended - record.arrivals[0] > 0.045
 
 
 def test_the_role_piece_is_no_token() -> None:
@@ -337,17 +429,39 @@ def test_reasoning_and_calls_are_output() -> None:
         {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}]}
 
 
-def test_https(tmp_path) -> None:
+@pytest.fixture
+def tls(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
+    """A server's context, and its certificate, which nobody trusts who is not told to."""
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
                    check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(cert, key)
+    return context, str(cert)
+
+
+def test_https(tls: tuple[ssl.SSLContext, str]) -> None:
+    context, cert = tls
     with ScriptedServer(tokens(3), tls=context) as server:
         server.url = server.url.replace("http://127.0.0.1", "https://localhost")
-        assert asked(server, ca_file=str(cert))[0].record.failure is None
+        assert asked(server, ca_file=cert)[0].record.failure is None
         assert asked(server, verify_tls=False)[0].record.failure is None
         refused = asked(server)[0].record
     assert refused.failure == "connect"
     assert "certificate" in refused.detail
+
+
+def test_the_same_certificates_hold_for_metrics_and_tokenize(tls: tuple[ssl.SSLContext, str]) -> None:
+    async def either(request: Request) -> None:
+        await request.json({"tokens": [1], "count": 1} if request.path == "/tokenize" else {"a": 1})
+
+    context, cert = tls
+    with ScriptedServer(either, tls=context) as server:
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        for trust in (tls_context(ca_file=cert), tls_context(verify=False)):
+            assert ServerTokenizer(url, "m", tls=trust).count("a") == 1
+            assert fetch(f"{url}/metrics", tls=trust) == '{"a": 1}'
+        for refused in (lambda: ServerTokenizer(url, "m"), lambda: fetch(f"{url}/metrics")):
+            with pytest.raises(RequestError, match="certificate"):
+                refused()

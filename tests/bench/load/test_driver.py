@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from drut.bench.load import driver
 from drut.bench.load.client import Client, Target
 from drut.bench.load.driver import Driver
 from drut.bench.load.record import Record
@@ -184,14 +185,59 @@ def test_a_failed_turn_ends_its_session() -> None:
     assert [(r.turn, r.failure) for r in records] == [(0, "http")]
 
 
+def test_what_delays_one_session_does_not_delay_those_after_it() -> None:
+    """Each takes 5 ms to make. Were gaps slept and not times, the last would be 200 ms late."""
+    def slowly() -> Iterator[Offer]:
+        for offer in by_the_clock(0.02, 40):
+            time.sleep(0.005)
+            yield offer
+
+    records, _ = driven(tokens(1), Window(0.0, 0.8, 5.0), slowly())
+    assert min(r.sent - r.scheduled for r in records[-10:] if r.sent is not None) < 0.05
+
+
+def test_a_closed_loop_goes_on_until_the_last_measured_request_is_over() -> None:
+    asked = 0
+
+    async def first_is_slow(request: Request) -> None:
+        nonlocal asked
+        asked += 1
+        await tokens(1, 1.0 if asked == 1 else 0.02)(request)
+
+    records, _ = driven(first_is_slow, Window(0.0, 0.3, 30.0), (Offer(hello(i)) for i in itertools.count()), [0.0] * 3)
+    slow = records[0] if (records[0].ended or 0.0) > 0.9 else max(records[:3], key=lambda r: r.ended or 0.0)
+    assert slow.ended is not None
+    assert max(r.scheduled for r in records) > slow.ended - 0.3  # with the window's end alone it would be 0.7 before
+
+
+def test_a_server_that_refuses_at_once_is_not_flooded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses that double, and from the beginning again after an answer that is well."""
+    monkeypatch.setattr(driver, "PAUSE_S", 0.02)
+    asked = 0
+
+    async def handler(request: Request) -> None:
+        nonlocal asked
+        asked += 1
+        await (tokens(1, 0.01) if asked == 6 else _no)(request)
+
+    records, _ = driven(handler, Window(0.0, 0.8, 1.0), (Offer(hello(i)) for i in itertools.count()), [0.0])
+    gaps = [b.scheduled - (a.ended or 0.0) for a, b in itertools.pairwise(records)]
+    assert gaps[:7] == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.0, 0.02])
+    assert all(r.sent is not None and r.sent >= r.scheduled for r in records)
+
+
+async def _no(request: Request) -> None:
+    await request.json({"error": "no"}, 500)
+
+
 def test_a_workload_that_ends_ends_the_run() -> None:
     start = time.monotonic()
-    records, driver = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), by_the_clock(0.02, 10))
+    records, ended = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), by_the_clock(0.02, 10))
     assert len(records) == 10
-    records, driver = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), (Offer(hello(i)) for i in range(10)), [0.0, 0.0])
+    records, ended = driven(tokens(2, 0.01), Window(0.0, 60.0, 60.0), (Offer(hello(i)) for i in range(10)), [0.0, 0.0])
     assert len(records) == 10
-    assert driver.dry_s is not None
-    assert driver.dry_s < 5
+    assert ended.dry_s is not None
+    assert ended.dry_s < 5
     assert time.monotonic() - start < 30
 
 

@@ -68,6 +68,19 @@ def test_a_closed_loop_keeps_so_many_in_flight_over_two_processes() -> None:
     assert sum(r.counted for r in load.records) > 5
 
 
+def test_users_begin_one_after_the_other_over_half_the_warm_up() -> None:
+    with ScriptedServer(tokens(1, 0.3)) as server:
+        load = ran(server.url, ClosedLoop(4), Window(0.4, 0.6, 30.0), sessions(), 2)
+    assert [r.scheduled for r in load.records[:4]] == pytest.approx([0.0, 0.05, 0.1, 0.15])
+
+
+def test_sessions_arrive_until_the_last_measured_one_is_over() -> None:
+    with ScriptedServer(tokens(1, 0.6)) as server:
+        load = ran(server.url, OpenLoop(Schedule(Rate.steady(50.0), "constant")), Window(0.1, 0.4, 30.0), sessions())
+    over = max(r.ended for r in load.records if r.counted and r.ended is not None)
+    assert max(r.scheduled for r in load.records) > over - 0.3  # with the window's end alone it would be 0.6 before
+
+
 def test_a_trace_is_replayed_at_its_times_and_the_window_ends_with_it() -> None:
     with ScriptedServer(tokens(1)) as server:
         load = ran(server.url, OpenLoop(None), Window(0.1, 60.0, 30.0), sessions(12, 0.05), 2)
@@ -83,6 +96,15 @@ def test_a_closed_loop_ends_where_a_slot_first_finds_no_work() -> None:
     assert len(load.records) == 20
     assert load.window.end < 30
     assert max(r.scheduled for r in load.records) < load.window.end
+
+
+def test_a_workload_that_ends_is_shared_by_all_processes() -> None:
+    """Else the slots of one go without while the other has all that is left."""
+    with ScriptedServer(tokens(1, 0.02)) as server:
+        load = ran(server.url, ClosedLoop(4), Window(0.0, 60.0, 30.0), sessions(120), 2)
+    assert len(load.records) == 120
+    assert sum(r.counted for r in load.records) >= 80
+    assert all(0 < use < 1 for use in load.cpu)
 
 
 def test_a_workload_made_too_slowly_is_told() -> None:
@@ -103,6 +125,8 @@ def test_what_cannot_run_is_one_error() -> None:
     with ScriptedServer(tokens(1)) as server:
         with pytest.raises(RequestError, match="no sessions"):
             ran(server.url, loop, window, sessions(0))
+        with pytest.raises(RequestError, match="no session of the workload is due before"):
+            ran(server.url, OpenLoop(None), window, (Session(s.id, s.turns, at_s=99.0) for s in sessions(3)))
         with pytest.raises(RequestError, match="session 0 has no time of arrival"):
             ran(server.url, OpenLoop(None), window, sessions())
     with pytest.raises(RequestError, match="concurrency must be at least 1"):

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drut.bench.load.schedule import Arrivals, Rate, Schedule
@@ -52,11 +52,14 @@ def test_when_undoes_expected(rate: Rate, t: float) -> None:
 
 
 @given(ramps)
+@example(Rate(23, 1, 1.25, 1.25))
 def test_expected_is_the_integral_of_the_rate(rate: Rate) -> None:
-    ends = np.linspace(0, 80, 4001)
+    """A sum of middles, off by half a step at most where the rate jumps."""
+    ends, step = np.linspace(0, 80, 4001), 0.02
     middles = (ends[1:] + ends[:-1]) / 2
     at = np.interp(middles, [rate.ramp_from_s, max(rate.ramp_to_s, rate.ramp_from_s + 1e-12)], [rate.start, rate.end])
-    assert rate.expected(80.0) == pytest.approx(float(at.sum() * 0.02), rel=2e-3)
+    off = abs(rate.end - rate.start) * step
+    assert rate.expected(80.0) == pytest.approx(float(at.sum() * step), rel=1e-9, abs=off + 1e-9)
 
 
 def test_a_ramp_has_its_rate_at_each_time() -> None:
@@ -81,3 +84,11 @@ def test_a_rate_that_is_none_is_refused(rate: float) -> None:
         Rate.steady(rate)
     with pytest.raises(RequestError, match="coefficient of variation"):
         Schedule(Rate.steady(1.0), "gamma", rate)
+
+
+@pytest.mark.parametrize("cv", [1e-3, 1e3])
+def test_the_most_extreme_bursts_have_times(cv: float) -> None:
+    assert all(math.isfinite(t) for t in itertools.islice(Schedule(Rate.steady(1.0), "gamma", cv).times(), 3000))
+    for past in (cv * cv, 1e-200, 1e200):
+        with pytest.raises(RequestError, match="coefficient of variation"):
+            Schedule(Rate.steady(1.0), "gamma", past)

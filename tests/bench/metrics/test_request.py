@@ -22,6 +22,11 @@ def test_the_three_clocks() -> None:
     assert t.itl == pytest.approx([0.1, 0.1])
 
 
+def test_an_answer_is_over_with_its_last_output_not_with_its_connection() -> None:
+    assert timing(record(10.0, [0.5, 0.6], 2, ended=19.0)).e2e == pytest.approx(0.6)
+    assert timing(record(10.0, [0.6], 2, ended=19.0, streamed=False)).e2e == pytest.approx(0.6)
+
+
 def test_itl_of_bundled_tokens_is_per_token() -> None:
     """Four tokens every 40 ms are one every 10 ms: neither 40, nor 0 for those that came together."""
     t = timing(record(0.0, [0.1, 0.14, 0.18], 9, told=[1, 4, 4]))

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import csv
+import datetime
+import errno
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
 
+from drut.bench.cost import Price
 from drut.bench.load.fleet import Load, Progress
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import build
+from drut.bench.report.build import Billing, build
 from drut.bench.report.files import make_folder, read, write
 from drut.bench.report.markdown import markdown
 from drut.bench.report.plot import columns
 from drut.bench.report.progress import ProgressLine
 from drut.bench.report.schema import SCHEMA, Result
+from drut.bench.resources import ResourceWatch
+from drut.bench.server_side import ServerSide
+from drut.bench.watch import Watched
 from drut.errors import DrutError, RequestError
 from tests.bench.records import failed, record
 
@@ -105,6 +113,20 @@ def test_the_file_is_as_documented_and_comes_back(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_a_full_disk_costs_one_file_and_leaves_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.replace
+
+    def full(path: Path, target: Path) -> Path:
+        if target.name == "result.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(DrutError, match=r"cannot write .*result\.json: No space left"):
+        write(result(even(9)), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"requests.csv", "summary.md"}
+
+
 def test_infinity_is_written_as_a_word(tmp_path: Path) -> None:
     r = result([failed(20.0), failed(21.0), record(22.0, [0.1, 0.2], 2)])
     write(r, tmp_path)
@@ -138,8 +160,20 @@ def test_files_that_are_no_result(tmp_path: Path) -> None:
         make_folder(path / "x")
 
 
+@pytest.mark.parametrize("more", [{"cached_tokens": 7, "input_tokens": 9},
+                                  {"cached_tokens": 9, "expected_input_tokens": 9}, {}])
+def test_a_bill_can_be_made_of_every_run(more: dict[str, Any]) -> None:
+    """Some do not tell their prompts, and so not what share of them was cached."""
+    price = Price(datetime.date(2026, 11, 1), "list", per_hour=1.0)
+    records = [record(6.0 + i, [0.1, 0.2], 2, **(more if i else {"input_tokens": 7, "cached_tokens": 7}))
+               for i in range(9)]
+    cost = result(records, billing=Billing(price, 0.5)).cost
+    assert cost is not None
+    assert cost.run == pytest.approx(30 / 3600)
+
+
 def test_nothing_measured_is_an_error() -> None:
-    with pytest.raises(DrutError, match="before the warm-up did"):
+    with pytest.raises(DrutError, match="nothing was measured: the workload ended before"):
         result(even(), window=Window(5.0, 5.0, 1.0))
 
 
@@ -155,6 +189,17 @@ def test_a_servers_words_do_not_become_markup() -> None:
     text = markdown(result([*even(), *[failed(20.0, detail="`x` | \x1b[31m\nred")] * 9]))
     assert "\x1b" not in text
     assert "'x' \\|" in text
+
+
+def test_no_name_or_problem_steers_a_terminal() -> None:
+    """A server's words are in its problems, others' in names."""
+    machine = ResourceWatch()
+    machine.start()
+    watched = Watched(ServerSide(problems=["bad \x1b[2J line \x9b `x`"]), machine.stop())
+    r = msgspec.structs.replace(result(even(), watched=watched), settings={"model": "m\x1b]0;", "url": "u\u202e"})
+    text = markdown(r)
+    assert "bad  [2J line   'x'" in text
+    assert all(c.isprintable() for c in text.replace("\n", ""))
 
 
 def test_a_plot_has_the_height_of_its_values() -> None:

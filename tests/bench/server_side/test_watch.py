@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
 from drut.bench.mock import MockServer
 from drut.bench.server_side import ServerWatch
-from drut.bench.server_side.page import fetch
+from drut.bench.server_side.page import Histogram, fetch, parse
 from drut.bench.server_side.watch import metrics_urls
 from drut.errors import RequestError
 from tests.bench.mock.reader import complete
@@ -78,6 +81,35 @@ def test_json_where_metrics_are_looked_for_first() -> None:
     assert result.levels["running"].max == 2
 
 
+HOSTILE = """vllm:num_requests_running NaN
+vllm:num_requests_waiting +Inf
+vllm:prompt_tokens_total 1e308
+vllm:generation_tokens_total 5
+vllm:time_to_first_token_seconds_bucket{le="NaN"} 4
+vllm:time_to_first_token_seconds_bucket{le="1e306"} 4
+vllm:time_to_first_token_seconds_bucket{le="0.1"} 4
+vllm:time_to_first_token_seconds_bucket{le="+Inf"} +Inf
+vllm:time_to_first_token_seconds_sum NaN
+"""
+
+
+def test_samples_that_are_no_numbers_are_none() -> None:
+    def finite(value: Any) -> bool:
+        if isinstance(value, dict | list | tuple):
+            return all(map(finite, value.values() if isinstance(value, dict) else value))
+        return not isinstance(value, float) or math.isfinite(value)
+
+    with server(lambda sock, _: reply(sock, HOSTILE.encode())) as url:
+        watch = ServerWatch(url, every_s=0.02)
+        watch.start()
+        time.sleep(0.1)
+        result = watch.stop()
+    assert finite(dataclasses.asdict(result))
+    assert (result.levels, result.totals.keys()) == ({}, {"generation_tokens"})
+    run = parse(HOSTILE, {"vllm:time_to_first_token_seconds"}).histogram("vllm:time_to_first_token_seconds")
+    assert run == Histogram({0.1: 4.0}, 0.0)
+
+
 def test_a_server_without_metrics_is_a_result_that_says_so() -> None:
     with server(lambda sock, _: reply(sock, b"", 404)) as url:
         watch = ServerWatch(url)
@@ -123,7 +155,8 @@ def test_hostile_servers_are_bounded(answer: Callable[[socket.socket, bytes], No
         assert time.monotonic() - began < 5  # far below what the server would take
 
 
-@pytest.mark.parametrize("url", ["ftp://x/metrics", "metrics", "http://:9/metrics", "http://x:port/metrics"])
+@pytest.mark.parametrize("url", ["ftp://x/metrics", "metrics", "http://:9/metrics", "http://x:port/metrics",
+                                 "http://[::1/metrics", "http://u:p@h/metrics"])
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(RequestError):
         fetch(url, 0.5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
@@ -38,6 +39,13 @@ def test_two_runs_of_the_same_are_within_the_noise_floor_and_two_that_differ_by_
     slower = of(run(3, mean_s=0.4)).figures["ttft_ms_p50"]
     assert abs(a.value - b.value) / a.value < a.noise_floor < 0.6
     assert abs(a.value - slower.value) / a.value > a.noise_floor
+
+
+def test_the_noise_floor_is_of_a_difference() -> None:
+    """Of two figures with the same error, which is the square root of 2 times as wide."""
+    for figure in of(run(1)).figures.values():
+        half = (figure.high - figure.low) / 2
+        assert figure.noise_floor == pytest.approx(1.4142136 * half / figure.value)
 
 
 def test_more_time_is_a_lower_floor() -> None:

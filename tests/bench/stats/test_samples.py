@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from drut.bench.stats.samples import MISSES, claims, least_samples, sample_table
+from drut.bench.stats.samples import claims, least_samples
 
 
 def naive_at_most(k: int, n: int, percent: int) -> float:
@@ -14,7 +14,7 @@ def naive_at_most(k: int, n: int, percent: int) -> float:
 
 
 @pytest.mark.parametrize("percent", [50, 90, 95, 99])
-@pytest.mark.parametrize("misses", MISSES)
+@pytest.mark.parametrize("misses", [0, 1, 2, 5, 10])
 def test_the_least_number_is_the_least(percent: int, misses: int) -> None:
     n = least_samples(percent, misses)
     assert naive_at_most(misses, n, percent) <= 0.05 < naive_at_most(misses, n - 1, percent)
@@ -22,7 +22,7 @@ def test_the_least_number_is_the_least(percent: int, misses: int) -> None:
 
 def test_one_sample_in_a_hundred_needs_299() -> None:
     """0.99^n <= 0.05."""
-    assert sample_table()[99][0] == 299
+    assert least_samples(99) == 299
     assert least_samples(99, 0, 0.99) == math.ceil(math.log(0.01) / math.log(0.99))
 
 

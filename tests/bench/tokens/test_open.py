@@ -44,6 +44,8 @@ def test_gguf_of_an_unknown_architecture(tmp_path):
 @pytest.mark.parametrize(("reference", "error", "words"), [
     ("hf:no/such", RequestError, "is not on this machine"),
     ("{}/none", ModelFileError, "No such file"),
+    ("~nobody-of-that-name/x", RequestError, "home"),
+    ("x" * 300, RequestError, "name too long"),
     ("{}/other.json", ModelFileError, "a tokenizer's file is called tokenizer.json"),
     ("{}/empty.gguf", ModelFileError, "the file is empty"),
 ])
@@ -65,5 +67,8 @@ def test_what_was_given_wins(folder):
 def test_none_names_the_remedy():
     with pytest.raises(RequestError, match=r"no tokenizer for model 'm/x'.*--tokenizer"):
         open_tokenizer(model="m/x")
+    for model in ("~nobody-of-that-name", "x" * 300):
+        with pytest.raises(RequestError, match="no tokenizer for model"):
+            open_tokenizer(model=model)
     with pytest.raises(RequestError, match=r"no tokenizer for model 'm/x'.*refused.*--tokenizer"):
         open_tokenizer(model="m/x", url="http://127.0.0.1:1")

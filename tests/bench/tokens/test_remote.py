@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from drut.bench.tokens import ServerTokenizer, open_tokenizer, remote
+from drut.bench.tokens import ServerTokenizer, counting, open_tokenizer, remote
 from drut.bench.workloads.texts import Texts
 from drut.errors import RequestError
 
@@ -116,9 +116,31 @@ def test_statuses(serve):
     url, _ = serve(lambda handler, body: handler.reply(b"", 404))
     with pytest.raises(RequestError, match="the server has none"):
         ServerTokenizer(url, "m")
-    url, _ = serve(lambda handler, body: handler.reply(b"busy\xff", 503))
+    url, seen = serve(lambda handler, body: handler.reply(b"busy\xff", 503) if len(seen) > 1 else speaking(vllm)(
+        handler, body))
     with pytest.raises(RequestError, match="answered 503: busy"):
         ServerTokenizer(url, "m").encode("a")
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 405, 422, 500, 501, 503])
+def test_a_server_that_answers_otherwise_has_none(serve, status):
+    url, _ = serve(lambda handler, body: handler.reply(b"{}", status))
+    with pytest.raises(RequestError, match=f"the server has none .status {status}"):
+        ServerTokenizer(url, "m")
+
+
+def test_a_server_that_refuses_the_other_dialect_is_understood(serve):
+    """As a llama.cpp that misses `content` may."""
+    url, _ = serve(lambda handler, body: speaking(llama_cpp)(handler, body) if "content" in body else handler.reply(
+        b"no content", 400))
+    assert ServerTokenizer(url, "m").count("four") == 4
+
+
+def test_a_count_that_is_lost_is_none_and_asked_for_once(serve):
+    url, seen = serve(lambda handler, body: speaking(vllm)(handler, body) if len(seen) < 3 else handler.reply(b"", 500))
+    count = counting(ServerTokenizer(url, "m"))
+    assert [count("four") for _ in range(4)] == [4, None, None, None]
+    assert len(seen) == 3
 
 
 def test_too_long_an_answer(serve, monkeypatch):
@@ -148,7 +170,7 @@ def test_a_dripping_server_ends(serve):
         stop.set()
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "nothing", "http://h:99999"])
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "nothing", "http://h:99999", "http://[::1", "http://u:p@h"])
 def test_urls(url):
-    with pytest.raises(RequestError, match="url"):
+    with pytest.raises(RequestError, match="URL"):
         ServerTokenizer(url, "m")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from drut.bench.load.record import Failure, Record
 from drut.bench.load.sse import SseSplitter, TooLongError
 
 MOST_BODY = 64 << 20  # bytes of an answer that is not streamed, and of a stream
 MOST_DETAIL = 200  # characters of a server's words that are kept
+MOST_QUEUE_S = 1e6
+
+_Count = Annotated[int, Meta(ge=0, lt=1 << 31)]  # what is no number of tokens is refused with the answer
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -47,21 +51,21 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
+    cached_tokens: _Count | None = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
     prompt_tokens_details: _Details | None = None
 
 
-class _Metrics(msgspec.Struct, gc=False):
-    queue_time_ms: float | None = None  # vLLM, --enable-per-request-metrics
+class _Metrics(msgspec.Struct, gc=False):  # vLLM, --enable-per-request-metrics
+    queue_time_ms: Annotated[float, Meta(ge=0, le=MOST_QUEUE_S * 1000)] | None = None
 
 
 class _Why(msgspec.Struct, gc=False):
-    queued_s: float | None = None  # Drut
+    queued_s: Annotated[float, Meta(ge=0, le=MOST_QUEUE_S)] | None = None  # Drut
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -97,7 +101,7 @@ class Answer:
         if status == 200 and content_type.lower().startswith(b"text/event-stream"):
             self.splitter = SseSplitter()
             self.record.streamed = True
-        if queue_ms is not None and queue_ms.isdigit():
+        if queue_ms is not None and queue_ms.isdigit() and len(queue_ms) <= 9:  # else MOST_QUEUE_S is passed
             self.record.queue_s = int(queue_ms) / 1000
 
     def body(self, data: bytes, now: float) -> bool:
@@ -140,7 +144,7 @@ class Answer:
         """Notes the failure, if it is the first. False, always."""
         if self.record.failure is None:
             self.record.failure = kind
-            self.record.detail = detail[:MOST_DETAIL]
+            self.record.detail = "".join(c if c.isprintable() else " " for c in detail[:MOST_DETAIL])
         return False
 
     def text(self) -> str:
@@ -162,6 +166,8 @@ class Answer:
         if chunk.error is not None:
             return self.fail("server", _words(event))
         record = self.record
+        if chunk.usage is not None and not self._may_be(chunk.usage):
+            return False
         told = -1 if chunk.usage is None else self._usage(chunk.usage)
         if chunk.metrics is not None and chunk.metrics.queue_time_ms is not None:
             record.queue_s = chunk.metrics.queue_time_ms / 1000
@@ -197,18 +203,28 @@ class Answer:
             record.chars.append(chars)
             record.told.append(told)
 
+    def _may_be(self, usage: _Usage) -> bool:
+        """Whether it can be true. A token that was neither shown nor asked for cannot have been made; one that was
+        shown took a byte at least."""
+        most = max(self._read, self.record.max_tokens)
+        if (usage.completion_tokens or 0) <= most:
+            return True
+        return self.fail("malformed", f"{usage.completion_tokens} completion tokens in an answer of {self._read} bytes")
+
     def _usage(self, usage: _Usage) -> int:
         """Keeps it. Gives the tokens that came since the usage before, -1 where that cannot be told."""
         record = self.record
         if usage.prompt_tokens is not None:
             record.input_tokens = usage.prompt_tokens
-        if usage.prompt_tokens_details is not None and usage.prompt_tokens_details.cached_tokens is not None:
-            record.cached_tokens = usage.prompt_tokens_details.cached_tokens
+        if usage.prompt_tokens_details is not None:
+            cached = usage.prompt_tokens_details.cached_tokens
+            whole = cached is None or record.input_tokens is None or cached <= record.input_tokens
+            record.cached_tokens = cached if whole else None  # more than there were is no number of them
         if usage.completion_tokens is None:
             return -1
         more, self._told = usage.completion_tokens - self._told, usage.completion_tokens
         record.output_tokens = usage.completion_tokens
-        return more
+        return max(more, -1)
 
     def _words_of(self, choice: _Choice) -> int:
         """Characters of output in it; a call counts by its name and arguments."""

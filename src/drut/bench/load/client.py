@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import re
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from drut.bench.address import split, tls_context
 from drut.bench.load.answer import Answer
 from drut.bench.load.http import Connection, Pool
 from drut.bench.load.record import Failure
@@ -17,6 +18,7 @@ from drut.bench.work import Message, Turn
 from drut.errors import RequestError
 
 _OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -33,15 +35,9 @@ class Target(msgspec.Struct, frozen=True):
     ca_file: str | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RequestError(f"the URL must be http://HOST[:PORT] or https://HOST[:PORT], not {self.url!r}")
-        try:
-            _ = parts.port
-        except ValueError as error:
-            raise RequestError(f"the URL {self.url!r}: {error}") from error
+        split(self.url)
         for name, value in self.headers.items():
-            if not name or any(c in name + value for c in "\r\n\0") or ":" in name or " " in name:
+            if not _TOKEN.fullmatch(name) or not (value.isascii() and value.replace("\t", " ").isprintable()):
                 raise RequestError(f"{name!r} is not a header that can be sent")
             if name.lower() in _OWN_HEADERS:
                 raise RequestError(f"the header {name} is set by the client itself")
@@ -53,13 +49,7 @@ class Target(msgspec.Struct, frozen=True):
         parts = urlsplit(self.url)
         tls = None
         if parts.scheme == "https":
-            try:
-                tls = ssl.create_default_context(cafile=self.ca_file)
-            except OSError as error:
-                raise RequestError(f"cannot read certificates from {self.ca_file}: {error}") from error
-            if not self.verify_tls:
-                tls.check_hostname = False
-                tls.verify_mode = ssl.CERT_NONE
+            tls = tls_context(self.verify_tls, self.ca_file)
         return Pool(str(parts.hostname), parts.port or (443 if tls else 80), tls)
 
     def path(self, chat: bool) -> str:
@@ -70,8 +60,8 @@ class Target(msgspec.Struct, frozen=True):
 
     def head(self, chat: bool) -> bytes:
         """The request's head up to the number of bytes in its body."""
-        host = urlsplit(self.url).netloc.rpartition("@")[2]
-        lines = [f"POST {self.path(chat)} HTTP/1.1", f"Host: {host}", "Content-Type: application/json",
+        lines = [f"POST {self.path(chat)} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}",
+                 "Content-Type: application/json",
                  f"Accept: {'text/event-stream' if self.stream else 'application/json'}",
                  *(f"{name}: {value}" for name, value in self.headers.items()), "Content-Length: "]
         return "\r\n".join(lines).encode()

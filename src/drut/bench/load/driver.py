@@ -24,6 +24,7 @@ from drut.bench.work import Message
 Next = Callable[[], Awaitable[Offer | None]]
 """Gives the next session; None: there are no more."""
 
+PAUSE_S, MOST_PAUSE_S = 0.1, 5.0  # of a slot after a failure; it doubles with each that follows
 AHEAD = 2048  # sessions of an open loop that may wait for their time in the driver
 
 
@@ -42,15 +43,18 @@ class Driver:
         self._feeding = True  # sessions of the window may still come
         self._dry = False  # the workload had no more
         self._past_end = False
-        self._cpu = [0.0, 0.0]
+        self._marks: list[tuple[float, float]] = []  # CPU seconds and the clock, where the window begins and ends
         self._in_flight: set[Answer] = set()
         self.pieces = 0  # arrivals of requests that are over
         self.dry_s: float | None = None
 
     @property
-    def cpu_s(self) -> float:
-        """CPU seconds of this process within the window."""
-        return self._cpu[1] - self._cpu[0]
+    def cpu(self) -> float:
+        """Use of a CPU by this process, from 0 to 1, as long as it ran in the window."""
+        if len(self._marks) < 2:
+            return 0.0
+        (cpu, at), (cpu_end, end) = self._marks[:2]
+        return (cpu_end - cpu) / max(end - at, 1e-9)
 
     def now_in_flight(self) -> tuple[int, int]:
         """Requests that are out, and the arrivals they have had."""
@@ -61,9 +65,9 @@ class Driver:
         one with a slot for each entry of `stagger`, which begins so many seconds after the start."""
         self._start, window = start, self._window
         begin, end = start + window.begin, start + window.end
-        self._alarm.at(begin, lambda: self._mark_cpu(0))
+        self._alarm.at(begin, self._mark_cpu)
         self._alarm.at(end, self._end)
-        self._alarm.at(end + window.grace, self._stop)
+        self._alarm.at(end + window.grace, self.stop)
         if stagger is None:
             self._spawn(self._open(offers))
         else:
@@ -95,20 +99,27 @@ class Driver:
 
     async def _slot(self, due: float, offers: Next) -> None:
         self._owe(due)
+        pause = PAUSE_S
         await self._alarm.until(self._start + due)
         while (offer := await offers()) is not None:
-            due = await self._session(offer, due)
+            due, well = await self._session(offer, due)
+            if well:
+                pause = PAUSE_S
+            else:  # a server that refuses at once must not be flooded
+                due, pause = due + pause, min(2 * pause, MOST_PAUSE_S)
             self._owe(due)
+            await self._alarm.until(self._start + due)
         self._settle(due)
         self._dry = True
         if self.dry_s is None:
             self.dry_s = time.monotonic() - self._start
 
-    async def _session(self, offer: Offer, due: float) -> float:
-        """All turns, each due when the one before has ended and been thought about. Gives when it was over.
+    async def _session(self, offer: Offer, due: float) -> tuple[float, bool]:
+        """All turns, each due when the one before has ended and been thought about. Gives when it was over,
+        and whether all went well.
 
         Due times are seconds from the start. The first is owed already."""
-        session, history = offer.session, list[Message]()
+        session, history, well = offer.session, list[Message](), True
         for i, turn in enumerate(session.turns):
             await self._alarm.until(self._start + due)
             record = Record(session.id, i, due, self._window.holds(due),
@@ -117,13 +128,14 @@ class Driver:
             await self._ask(answer, self._client.encode(turn, history))
             self._settle(due)
             due = due if record.ended is None else record.ended
-            if record.failure is not None or i + 1 == len(session.turns):
+            well = record.failure is None
+            if not well or i + 1 == len(session.turns):
                 break
             history += turn.messages
             history += session.replies[i] if session.replies is not None else [answer.message()]
             due += session.turns[i + 1].think_s
             self._owe(due)
-        return due
+        return due, well
 
     async def _ask(self, answer: Answer, payload: bytes) -> None:
         record = answer.record
@@ -148,18 +160,21 @@ class Driver:
 
     def _end(self) -> None:
         self._past_end = True
-        self._mark_cpu(1)
+        self._mark_cpu()
         self._check()
 
-    def _mark_cpu(self, which: int) -> None:
-        self._cpu[which] = time.process_time()
+    def _mark_cpu(self) -> None:
+        self._marks.append((time.process_time(), time.monotonic()))
 
     def _check(self) -> None:
         """The run is over when no measured request is, nor may come."""
         if self._past_end and not self._owed and not self._feeding:
-            self._stop()
+            self.stop()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Ends the run now; what is in flight fails."""
+        if not self._past_end:
+            self._mark_cpu()
         if not self._over.done():
             self._over.set_result(None)
 
@@ -175,9 +190,7 @@ class Driver:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._over.set_exception(error)
         elif self._dry and not self._tasks and not self._waiting:
-            if not self._past_end:
-                self._mark_cpu(1)
-            self._stop()
+            self.stop()
 
     async def _cancel(self) -> None:
         self._alarm.close()

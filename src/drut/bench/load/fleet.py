@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,9 +11,11 @@ from contextlib import suppress
 import msgspec
 
 from drut.bench.load.client import Target
+from drut.bench.load.halt import Halt
+from drut.bench.load.process import Process
 from drut.bench.load.record import Record
 from drut.bench.load.schedule import Schedule
-from drut.bench.load.wire import Beat, Broken, Done, Job, NoMore, Offer, Ready, Start, Window, from_worker, put
+from drut.bench.load.wire import Job, NoMore, Offer, Start, Window, put
 from drut.bench.work import Session
 from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
@@ -63,13 +64,15 @@ class Progress(msgspec.Struct):
 
 class Load(msgspec.Struct):
     """What came of a run. `window` ends early where the workload did. `cpu` is each client process's use of a CPU
-    within the window, from 0 to 1. `behind`: sessions of the window were not made in time to be handed out."""
+    within the window, from 0 to 1. `behind`: sessions of the window were not made in time to be handed out.
+    `halted`: why it was ended before its time; None where it was not."""
 
     records: list[Record]
     window: Window
     cpu: list[float]
     behind: bool
     started_at: float  # seconds of the Unix clock
+    halted: str | None = None
 
 
 def workers_for(loop: OpenLoop | ClosedLoop) -> int:
@@ -83,63 +86,16 @@ def workers_for(loop: OpenLoop | ClosedLoop) -> int:
     return max(1, min(math.ceil(wanted), len(usable_cpus())))
 
 
-class _Worker:
-    """A client process, and what it said."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
-        self.in_flight = self.pieces = self.failed = 0
-        self.records: list[Record] = []
-        self.done: Done | None = None
-
-    @classmethod
-    async def start(cls) -> _Worker:
-        return cls(await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "drut.bench.load.worker", stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, limit=1 << 20))
-
-    async def ready(self) -> None:
-        message = await from_worker(self.stdout)
-        if isinstance(message, Broken):
-            raise DrutError(message.why)
-        if not isinstance(message, Ready):
-            raise DrutError("a client process ended before it began")
-
-    async def listen(self) -> None:
-        """Until its last words."""
-        while (message := await from_worker(self.stdout)) is not None:
-            match message:
-                case Beat():
-                    self.records += message.records
-                    self.failed += sum(record.failure is not None for record in message.records)
-                    self.in_flight, self.pieces = message.in_flight, message.pieces
-                case Done():
-                    self.done = message
-                    return
-                case Broken():
-                    raise DrutError(message.why)
-        raise DrutError(f"a client process ended in mid-run, with code {await self.process.wait()}")
-
-    async def end(self) -> None:
-        """Ends it, if it has not come to its own end."""
-        if self.done is None:
-            with suppress(ProcessLookupError):
-                self.process.kill()
-        await self.process.wait()
-
-
 async def run_load(plan: LoadPlan, sessions: Iterator[Session],
-                   tell: Callable[[Progress], None] | None = None) -> Load:
-    """Runs it. `tell` hears of the progress about four times a second. Raises DrutError where the server cannot be
-    reached at the start, or a client process ends."""
-    workers: list[_Worker] = []
+                   tell: Callable[[Progress], None] | None = None, halt: Halt | None = None) -> Load:
+    """Runs it. `tell` hears of the progress about four times a second; `halt` may end it early. Raises DrutError where
+    the server cannot be reached at the start, or a client process ends."""
+    halt = halt or Halt()
+    workers: list[Process] = []
     tasks: list[asyncio.Task[None]] = []
     try:
         for job in _jobs(plan):
-            workers.append(await _Worker.start())
-            put(workers[-1].stdin, job)
+            workers.append(await Process.start(job))
         await _all_ready(workers)
         feed = _Feed(plan, sessions, workers)
         await feed.make_first()
@@ -154,17 +110,20 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
             for task in tasks:
                 if task.done():
                     task.result()
+            progress = _progress(workers, time.monotonic() - start)
             if tell is not None:
-                tell(_progress(workers, time.monotonic() - start))
+                tell(progress)
+            if halt.look(progress.elapsed_s, progress.done, progress.failed, workers):
+                break
     finally:
         for task in tasks:
             task.cancel()
         for worker in workers:
             await worker.end()
-    return _gather(plan, workers, feed, started_at)
+    return _gather(plan, workers, feed, started_at, halt)
 
 
-async def _all_ready(workers: list[_Worker]) -> None:
+async def _all_ready(workers: list[Process]) -> None:
     try:
         async with asyncio.timeout(READY_S):
             await asyncio.gather(*(worker.ready() for worker in workers))
@@ -174,9 +133,9 @@ async def _all_ready(workers: list[_Worker]) -> None:
 
 class _Feed:
     """Makes sessions, gives each its time, and deals them out: in an open loop in turns, which is fair by the clock;
-    in a closed loop to whoever has room."""
+    in a closed loop to whoever has room, which is little, so that a workload that ends does so for all."""
 
-    def __init__(self, plan: LoadPlan, sessions: Iterator[Session], workers: list[_Worker]) -> None:
+    def __init__(self, plan: LoadPlan, sessions: Iterator[Session], workers: list[Process]) -> None:
         self._plan, self._workers, self._sessions = plan, workers, sessions
         self._times = plan.loop.schedule.times() if isinstance(plan.loop, OpenLoop) and plan.loop.schedule else None
         self._first: list[Offer] = []
@@ -193,7 +152,8 @@ class _Feed:
             want = max(want, 2 * self._plan.loop.concurrency)
         self._first = await asyncio.to_thread(self._make, want)
         if not self._first:
-            raise RequestError("the workload has no sessions")
+            raise RequestError("the workload has no sessions" if self.dry else
+                               "no session of the workload is due before the run is over")
 
     async def run(self) -> None:
         """Until the workload or the time for it is over."""
@@ -239,10 +199,13 @@ class _Feed:
             raise RequestError(f"session {session.id} has no time of arrival, which a replay of a trace needs")
         return session.at_s
 
-    async def _pipe(self, worker: _Worker, queue: asyncio.Queue[Offer | None]) -> None:
+    async def _pipe(self, worker: Process, queue: asyncio.Queue[Offer | None]) -> None:
         with suppress(ConnectionError):  # its end is heard of by `listen`
-            while (offer := await queue.get()) is not None:
-                put(worker.stdin, offer)
+            while True:
+                await worker.room()
+                if (offer := await queue.get()) is None:
+                    break
+                worker.offer(offer)
                 await worker.stdin.drain()
             put(worker.stdin, NoMore())
             await worker.stdin.drain()
@@ -259,25 +222,24 @@ def _jobs(plan: LoadPlan) -> list[Job]:
     return [Job(plan.target, plan.window, staggers[i::n]) for i in range(n)]
 
 
-def _progress(workers: list[_Worker], elapsed_s: float) -> Progress:
+def _progress(workers: list[Process], elapsed_s: float) -> Progress:
     return Progress(elapsed_s, sum(w.in_flight for w in workers), sum(len(w.records) for w in workers),
                     sum(w.failed for w in workers), sum(w.pieces for w in workers))
 
 
-def _gather(plan: LoadPlan, workers: list[_Worker], feed: _Feed, started_at: float) -> Load:
+def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: float, halt: Halt) -> Load:
     window = plan.window
     last_words = [worker.done for worker in workers if worker.done is not None]
     if isinstance(plan.loop, OpenLoop):
         dry = math.nextafter(feed.last_due, math.inf) if feed.dry and feed.last_due is not None else math.inf
     else:
         dry = min((done.dry_s for done in last_words if done.dry_s is not None), default=math.inf)
-    end = max(min(window.end, dry), window.begin)
-    behind = not feed.exhausted and feed.last_due is not None and feed.last_due < window.end
+    end = max(min(window.end, dry, math.inf if halt.at_s is None else halt.at_s), window.begin)
+    behind = halt.why is None and not feed.exhausted and feed.last_due is not None and feed.last_due < window.end
     ended = Window(window.begin, end, window.grace)
     records = [record for worker in workers for record in worker.records]
     for record in records:
         record.counted = ended.holds(record.scheduled)
     records.sort(key=lambda record: record.scheduled)
-    cpu = [done.cpu_s / ended.length if ended.length else 0.0 for done in last_words]
-    return Load(records, ended, cpu, behind, started_at)
+    return Load(records, ended, [done.cpu for done in last_words], behind, started_at, halt.why)
 

@@ -18,7 +18,7 @@ import httptools
 from drut.bench.load.answer import Answer
 from drut.errors import DrutError
 
-MOST_HEAD = 64 << 10  # bytes of a response's head
+MOST_HEAD = 64 << 10  # bytes of a response's head, and of what follows its body
 CONNECT_S = 10.0
 
 _now = time.monotonic
@@ -35,7 +35,7 @@ class Connection(asyncio.Protocol):
         self._over: asyncio.Future[bool] | None = None  # True: a whole response; False: none at all
         self._arrived = 0.0
         self._got = False  # a byte since the request was sent
-        self._head = 0
+        self._head = 0  # bytes of the head, or of trailers, that came since the last byte of a body
         self._in_body = False
         self._framed = False
         self._type = b""
@@ -51,7 +51,8 @@ class Connection(asyncio.Protocol):
         self._answer = answer
         self._over = self._loop.create_future()
         self._head, self._got, self._in_body = 0, False, False
-        answer.record.sent = _now()
+        if answer.record.sent is None:  # a second sending is the dead connection's doing, not the client's lateness
+            answer.record.sent = _now()
         self._transport.write(payload)
         return self._over
 
@@ -66,15 +67,15 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._got = True
+        self._head += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"not HTTP/1.1: {error}")
             return
-        if not self._in_body:
-            self._head += len(data)
-            if self._head > MOST_HEAD:
-                self._fail(f"the head of the answer is longer than {MOST_HEAD} bytes")
+        if self._head > MOST_HEAD:
+            part = "end" if self._in_body else "head"
+            self._fail(f"the {part} of the answer is longer than {MOST_HEAD} bytes")
 
     def eof_received(self) -> None:
         return None  # the transport closes, and `connection_lost` comes
@@ -118,6 +119,7 @@ class Connection(asyncio.Protocol):
             self._answer.head(status, self._type, self._queue_ms)
 
     def on_body(self, data: bytes) -> None:
+        self._head = 0
         if self._answer is not None and not self._answer.body(data, self._arrived):
             self._give_up()
 

@@ -75,8 +75,8 @@ class Schedule(msgspec.Struct, frozen=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.cv) and self.cv > 0):
-            raise RequestError(f"the coefficient of variation must be a positive number, not {self.cv}")
+        if not 1e-3 <= self.cv <= 1e3:  # past them gamma gaps are constant, or none but one
+            raise RequestError(f"the coefficient of variation must be a number from 0.001 to 1000, not {self.cv}")
 
     def times(self) -> Iterator[float]:
         """Seconds from the start of the run at which a session arrives, ascending, without end."""

@@ -77,16 +77,20 @@ class Beat(msgspec.Struct, frozen=True, tag=True):
     pieces: int
 
 
-class Done(msgspec.Struct, frozen=True, tag=True):
-    """The last words of a worker. `cpu_s` is what it used within the window; `dry_s` when a slot first had to go
-    without a session, seconds from the start, None where none had to."""
+class Took(msgspec.Struct, frozen=True, tag=True):
+    """A session was begun: there is room for one more."""
 
-    cpu_s: float
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The last words of a worker. `cpu` is its use of a CPU, from 0 to 1, as long as it ran in the window; `dry_s` when
+    a slot first had to go without a session, seconds from the start, None where none had to."""
+
+    cpu: float
     dry_s: float | None
 
 
 ToWorker = Job | Start | Offer | NoMore
-FromWorker = Ready | Broken | Beat | Done
+FromWorker = Ready | Broken | Beat | Took | Done
 
 
 class _Writer(Protocol):

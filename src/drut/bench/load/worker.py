@@ -16,7 +16,7 @@ from typing import Any
 from drut.bench.load.client import Client
 from drut.bench.load.driver import Driver
 from drut.bench.load.record import Record
-from drut.bench.load.wire import Beat, Broken, Done, Job, NoMore, Offer, Ready, Start, put, to_worker
+from drut.bench.load.wire import Beat, Broken, Done, FromWorker, Job, NoMore, Offer, Ready, Start, Took, put, to_worker
 from drut.errors import DrutError
 
 BEAT_S = 0.25
@@ -42,10 +42,19 @@ async def work() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     writer, closed = await loop.connect_write_pipe(_Closed, os.fdopen(os.dup(1), "wb"))
     writer.set_write_buffer_limits(high=1 << 30)  # records wait for a slow parent, requests do not
+
+    def say(message: FromWorker) -> None:
+        if not closed.when.done():
+            put(writer, message)
+
+    serving = asyncio.create_task(_serve(reader, say))
+    closed.when.add_done_callback(lambda _: serving.cancel())  # without a parent there is no reason to load a server
     try:
-        await _serve(reader, lambda message: put(writer, message))
+        await serving
     except DrutError as error:
-        put(writer, Broken(str(error)))
+        say(Broken(str(error)))
+    except asyncio.CancelledError:
+        return
     writer.close()
     await closed.when  # what is buffered would else be lost
 
@@ -57,10 +66,11 @@ class _Closed(asyncio.BaseProtocol):
         self.when: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.when.set_result(None)
+        if not self.when.done():
+            self.when.set_result(None)
 
 
-async def _serve(reader: asyncio.StreamReader, say: Callable[[Any], None]) -> None:
+async def _serve(reader: asyncio.StreamReader, say: Callable[[FromWorker], None]) -> None:
     job = await to_worker(reader)
     if not isinstance(job, Job):
         raise DrutError("a client process was started without a job")
@@ -68,6 +78,7 @@ async def _serve(reader: asyncio.StreamReader, say: Callable[[Any], None]) -> No
     await client.prepare()
     records: list[Record] = []
     driver = Driver(client, job.window, records.append)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, driver.stop)
     say(Ready())
     start = await to_worker(reader)
     if not isinstance(start, Start):
@@ -85,18 +96,18 @@ async def _serve(reader: asyncio.StreamReader, say: Callable[[Any], None]) -> No
 
     beating = asyncio.create_task(beats())
     try:
-        await driver.run(start.at, _Offers(reader), job.stagger)
+        await driver.run(start.at, _Offers(reader, say), job.stagger)
     finally:
         beating.cancel()
         beat()
-    say(Done(driver.cpu_s, driver.dry_s))
+    say(Done(driver.cpu, driver.dry_s))
 
 
 class _Offers:
     """The sessions that the parent hands out, to one asker at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: asyncio.StreamReader, say: Callable[[FromWorker], None]) -> None:
+        self._reader, self._say = reader, say
         self._lock = asyncio.Lock()
         self._over = False
 
@@ -106,6 +117,8 @@ class _Offers:
                 return None
             message = await to_worker(self._reader)
             if isinstance(message, Offer):
+                if message.due is None:
+                    self._say(Took())
                 return message
             if not isinstance(message, NoMore):
                 raise DrutError("the parent of a client process is gone")

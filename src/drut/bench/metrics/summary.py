@@ -138,8 +138,9 @@ def input_tokens(record: Record) -> int | None:
 
 
 def _cached(records: Sequence[Record]) -> tuple[int | None, int]:
-    """Tokens found in the server's prefix cache, None where it never says; and prompt tokens of those who say."""
-    told = [(r.cached_tokens, r.input_tokens or 0) for r in records if r.cached_tokens is not None]
+    """Tokens found in the server's prefix cache, None where it never says; and prompt tokens of those that say both."""
+    told = [(r.cached_tokens, r.input_tokens) for r in records
+            if r.cached_tokens is not None and r.input_tokens is not None]
     return (sum(c for c, _ in told) if told else None), sum(n for _, n in told)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from drut.bench.load.record import Record
 
 Ints = npt.NDArray[np.int64]
-CountTokens = Callable[[str], int]
+CountTokens = Callable[[str], int | None]
 
 
 def output_tokens(record: Record, count: CountTokens | None = None) -> int | None:

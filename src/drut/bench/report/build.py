@@ -38,7 +38,7 @@ def build(load: Load, settings: dict[str, Any], *, wanted_s: float, slo: Slo | N
           billing: Billing | None = None) -> Result:
     """`wanted_s` seconds were to be measured. `count` is the target's tokenizer, for servers that give no usage."""
     if not load.window.length:
-        raise DrutError("the workload ended before the warm-up did: nothing was measured")
+        raise DrutError(f"nothing was measured: {load.halted or 'the workload ended before the warm-up did'}")
     records, window = load.records, load.window
     timings = [timing(record, count) for record in records]
     summary = summarize(records, timings, window, slo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -28,15 +29,20 @@ def make_folder(folder: Path) -> None:
 
 
 def write(result: Result, folder: Path) -> None:
-    """All files; each takes its name only when it is whole. Raises DrutError."""
+    """All files; each takes its name only when it is whole. Raises DrutError when it has tried them all."""
     data = msgspec.json.encode(result)
-
-    def json_file(file: TextIO) -> None:
-        file.write(data.decode())
-
-    _write(folder / "result.json", json_file)
-    _write(folder / "requests.csv", lambda file: _csv(result, file))
-    _write(folder / "summary.md", lambda file: print(markdown(result), file=file))
+    fills: dict[str, Callable[[TextIO], object]] = {
+        "result.json": lambda file: file.write(data.decode()),
+        "requests.csv": lambda file: _csv(result, file),
+        "summary.md": lambda file: print(markdown(result), file=file)}
+    problems = []
+    for name, fill in fills.items():
+        try:
+            _write(folder / name, fill)
+        except DrutError as error:
+            problems.append(str(error))
+    if problems:
+        raise DrutError("; ".join(problems))
 
 
 def read(path: Path) -> Result:
@@ -66,11 +72,13 @@ def _csv(result: Result, file: TextIO) -> None:
         rows.writerow(["" if (value := getattr(request, name)) is None else value for name in names])
 
 
-def _write(path: Path, fill: Callable[[TextIO], None]) -> None:
+def _write(path: Path, fill: Callable[[TextIO], object]) -> None:
     partial = path.with_name(path.name + ".partial")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:
             fill(file)
         partial.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise DrutError(f"cannot write {path}: {error.strerror}") from error

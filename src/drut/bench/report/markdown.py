@@ -6,7 +6,7 @@ from drut.bench.cost import describe
 from drut.bench.metrics.distribution import PERCENTS, Distribution
 from drut.bench.report.plot import columns
 from drut.bench.report.schema import Result
-from drut.bench.report.tables import cell, table
+from drut.bench.report.tables import cell, plain, printable, table
 from drut.bench.report.watched import resources, server_side
 from drut.bench.stats.bootstrap import Interval
 
@@ -16,9 +16,10 @@ _LATENCIES = (("TTFT", "ttft_ms"), ("TTFT from sending", "ttft_sent_ms"), ("ITL"
 
 def markdown(result: Result) -> str:
     """The whole summary."""
-    return "\n\n".join(part for part in (_head(result), _latencies(result), _rates(result), _errors(result),
-                                         _certainty(result), server_side(result.watched), resources(result.watched),
-                                         _cost(result), _plots(result), _about(result)) if part)
+    parts = (_head(result), _latencies(result), _rates(result), _errors(result), _certainty(result),
+             server_side(result.watched), resources(result.watched), _cost(result), _plots(result), _about(result))
+    text = "\n\n".join(part for part in parts if part)
+    return "\n".join(map(printable, text.split("\n")))  # names too are what others wrote
 
 
 def _head(result: Result) -> str:
@@ -26,7 +27,7 @@ def _head(result: Result) -> str:
     lines = [f"# {settings.get('model', '')} at {settings.get('url', '')}"]
     if not result.validity.valid:
         lines.append("**Void.** None of these figures may be quoted:\n\n"
-                     + "\n".join(f"- {_plain(reason)}" for reason in result.validity.reasons))
+                     + "\n".join(f"- {plain(reason)}" for reason in result.validity.reasons))
     steady = result.steady
     lines.append(f"Steady state: **{steady.verdict}**{': ' if steady.reasons else ''}{'; '.join(steady.reasons)}.")
     return "\n\n".join(lines)
@@ -63,7 +64,7 @@ def _errors(result: Result) -> str:
     for request in result.requests:
         if request.measured and request.failure is not None:
             examples.setdefault(request.failure, request.detail)
-    lines = [f"- {kind}: {count}, such as: {_plain(examples.get(kind, ''))}" for kind, count in errors.kinds.items()]
+    lines = [f"- {kind}: {count}, such as: {plain(examples.get(kind, ''))}" for kind, count in errors.kinds.items()]
     return f"{errors.failed} of {errors.offered} measured requests failed:\n\n" + "\n".join(lines)
 
 
@@ -112,7 +113,3 @@ def _floor(interval: Interval) -> str:
 def _share(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.1%}"
 
-
-def _plain(text: str) -> str:
-    """A server's words must not become markup, or steer a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text).replace("|", "\\|").replace("`", "'")

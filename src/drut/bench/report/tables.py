@@ -23,3 +23,13 @@ def cell(value: Figure) -> str:
     if value == "inf":
         return "failed"
     return f"{value:.4g}" if abs(float(value)) < 1e4 else f"{float(value):.0f}"
+
+
+def plain(text: str) -> str:
+    """A server's words must not become markup, or steer a terminal."""
+    return printable(text).replace("|", "\\|").replace("`", "'")
+
+
+def printable(text: str) -> str:
+    """With a space for each character that would steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -8,7 +8,7 @@ from drut.bench.metrics.summary import Summary
 from drut.bench.report.schema import Validity
 
 LAG_MS, LAG_SHARE = 5.0, 0.02
-MOST_CPU = 0.8
+MOST_CPU, BUSY_CPU = 0.8, 0.4
 
 
 def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) -> Validity:
@@ -17,12 +17,16 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     limit = LAG_MS
     if isinstance(summary.ttft_ms.p50, float):
         limit = max(limit, LAG_SHARE * summary.ttft_ms.p50)
+    busy = max(load.cpu, default=0.0) > BUSY_CPU
+    advice = "more --workers, or less load" if busy else "less else on this machine"
     if _above(summary.lag_ms.p99, limit):
         reasons.append(f"the client sent late: p99 of sent - scheduled is {summary.lag_ms.p99:.1f} ms, the most is "
-                       f"{limit:.1f} ms (more --workers, less load, or less else on this machine)")
+                       f"{limit:.1f} ms ({advice})")
     if max(load.cpu, default=0.0) > MOST_CPU:
         reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the most is {MOST_CPU:.0%} "
                        "(more --workers, or less load)")
+    if load.halted is not None:
+        reasons.append(load.halted)
     if load.behind:
         reasons.append("the workload was not made fast enough for the schedule")
     if not summary.requests:
@@ -32,7 +36,7 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     elif (summary.errors.rate or 0.0) > most_errors:
         reasons.append(f"{summary.errors.failed} of {summary.requests} requests failed, the most is {most_errors:.1%} "
                        f"({', '.join(f'{kind} {n}' for kind, n in summary.errors.kinds.items())})")
-    if load.window.length < 0.9 * wanted_s:
+    if load.halted is None and load.window.length < 0.9 * wanted_s:
         reasons.append(f"the workload ended after {load.window.length:.1f} of {wanted_s:.1f} s (a shorter --duration, "
                        "or a workload that goes on)")
     return Validity(not reasons, reasons)

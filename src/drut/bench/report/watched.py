@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drut.bench.report.tables import cell, table
+from drut.bench.report.tables import cell, plain, table
 from drut.bench.resources import Resources
 from drut.bench.server_side import Distribution
 from drut.bench.watch import Watched
@@ -14,7 +14,7 @@ def server_side(watched: Watched | None) -> str:
     if server is None:
         return ""
     if not (server.distributions or server.totals or server.levels):
-        return "The server's own metrics: none" + "".join(f"; {problem}" for problem in server.problems) + "."
+        return "The server's own metrics: none" + "".join(f"; {plain(problem)}" for problem in server.problems) + "."
     rows = [[name, _bounds(d), f"mean {cell(d.mean_ms)} ms, {d.count} counted"]
             for name, d in server.distributions.items()]
     rows += [[name, f"{cell(t.per_s)} /s", f"{cell(t.total)} in all"] for name, t in server.totals.items()]

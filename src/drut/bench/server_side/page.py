@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import http.client
+import math
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from drut.bench.address import split
 from drut.errors import RequestError
 
 MOST_BYTES = 1 << 24
 TIMEOUT_S = 5.0
+MOST_VALUE = 1e18  # of a sample; past it, or no number, it is none
 _NAME = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)", re.M)
 _PARTS = re.compile(r"_(?:bucket|sum|count)$")
 
@@ -66,9 +69,13 @@ def parse(text: str, wanted: Container[str]) -> Page:
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
+                if not abs(sample.value) < MOST_VALUE:
+                    continue
                 if sample.name.endswith("_bucket"):
                     bucket = buckets.setdefault(sample.name.removesuffix("_bucket"), {})
                     bound = float(sample.labels["le"])
+                    if not (abs(bound) < MOST_VALUE or bound == math.inf):
+                        continue
                     bucket[bound] = bucket.get(bound, 0.0) + sample.value
                 else:
                     values[sample.name] = values.get(sample.name, 0.0) + sample.value
@@ -78,15 +85,15 @@ def parse(text: str, wanted: Container[str]) -> Page:
 
 
 def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
-          headers: Mapping[str, str] | None = None) -> str:
+          headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> str:
     """The text at a URL of http or https. Raises RequestError naming it, after `timeout_s` in all at the latest."""
-    parts = urlsplit(url)
-    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-    if parts.scheme not in kinds or not parts.hostname:
-        raise RequestError(f"{url}: not a URL of http or https")
+    parts = split(url)
+    assert parts.hostname is not None
     timed_out = threading.Event()
     try:
-        connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=timeout_s)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        if parts.scheme == "https":
+            connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
         connection.connect()
         timer = threading.Timer(timeout_s, _give_up, (connection.sock, timed_out))  # the other is for each read alone
         timer.daemon = True

@@ -84,7 +84,7 @@ def _add_distribution(result: ServerSide, quantity: str, source: Source, before:
         run = difference(before.histogram(name), new)
         if run is None:
             result.problems.append(f"{name} fell: the server was started anew")
-        elif count := _count(run):
+        elif (count := _count(run)) >= 1:
             percentiles = {f"p{100 * q:g}": _ms(bounds(run, q)) for q in QUANTILES}
             result.distributions[quantity] = Distribution(round(count), 1e3 * run.total_s / count, percentiles)
         return True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from urllib.parse import urlsplit
 
+from drut.bench.address import split
 from drut.bench.server_side.names import Engine, detect
 from drut.bench.server_side.page import TIMEOUT_S, Page, fetch, names_on, parse
 from drut.bench.server_side.summary import ServerSide, summarize, wanted_names
@@ -18,7 +18,7 @@ PATHS = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's, who
 
 def metrics_urls(url: str) -> list[str]:
     """Where a server's metrics may be: `url` itself where it names them, else the usual places beside its API."""
-    parts = urlsplit(url)
+    parts = split(url)
     if parts.path.endswith("/metrics"):
         return [url]
     base = parts._replace(path=parts.path.rstrip("/").removesuffix("/v1"), query="", fragment="").geturl()
@@ -26,10 +26,12 @@ def metrics_urls(url: str) -> list[str]:
 
 
 class ServerWatch:
-    """Watches a server from `start` to `stop`; a server without metrics is no error but a result that says so."""
+    """Watches a server from `start` to `stop`; a server without metrics is no error but a result that says so. Raises
+    RequestError where the URL is none."""
 
     def __init__(self, url: str, every_s: float = 1.0, timeout_s: float = TIMEOUT_S,
-                 headers: Mapping[str, str] | None = None) -> None:
+                 headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self._urls, self._tls = metrics_urls(url), tls
         self._url, self._every_s, self._timeout_s, self._headers = url, every_s, timeout_s, headers or {}
         self._engine: Engine | None = None
         self._wanted: set[str] = set()
@@ -39,19 +41,11 @@ class ServerWatch:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="server metrics", daemon=True)
 
-    def __enter__(self) -> ServerWatch:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
-                 ) -> None:
-        self._stopping.set()
-
     def start(self) -> None:
         """The scrape before the run; takes as long as it takes."""
-        for url in metrics_urls(self._url):
+        for url in self._urls:
             try:
-                text = fetch(url, self._timeout_s, headers=self._headers)
+                text = self._fetch(url)
                 self._engine = detect(names_on(text))
                 if self._engine is None:
                     raise RequestError(f"{url}: no engine's metrics")
@@ -78,7 +72,10 @@ class ServerWatch:
         return summarize(self._engine, self._url, self._before, self._during, after, seconds, self._failed)
 
     def _scrape(self) -> Page:
-        return parse(fetch(self._url, self._timeout_s, headers=self._headers), self._wanted)
+        return parse(self._fetch(self._url), self._wanted)
+
+    def _fetch(self, url: str) -> str:
+        return fetch(url, self._timeout_s, headers=self._headers, tls=self._tls)
 
     def _sample(self) -> None:
         while not self._stopping.wait(self._every_s):

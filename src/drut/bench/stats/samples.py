@@ -9,7 +9,6 @@ import numpy as np
 
 from drut.bench.metrics.distribution import PERCENTS, Figure, Floats, figure
 
-MISSES = (0, 1, 2, 5, 10)
 CONFIDENCE = 0.95
 
 
@@ -42,11 +41,6 @@ def least_samples(percent: int, misses: int = 0, confidence: float = CONFIDENCE)
         middle = (low + high) // 2
         low, high = (middle, high) if _at_most(misses, middle, q) > 1 - confidence else (low, middle)
     return high
-
-
-def sample_table(confidence: float = CONFIDENCE) -> dict[int, list[int]]:
-    """`least_samples` of each reported percentile for each of MISSES."""
-    return {percent: [least_samples(percent, misses, confidence) for misses in MISSES] for percent in PERCENTS}
 
 
 def claims(ascending_ms: Floats) -> list[Claim]:

@@ -30,7 +30,8 @@ def steady(tokens: Floats, in_flight: Floats) -> Steady:
     """`tokens`: output tokens of each second of the window; `in_flight`: mean requests in flight of each second."""
     n = len(tokens)
     if n < LEAST_SECONDS:
-        return Steady("too short", [f"the window has {n} whole seconds, and {LEAST_SECONDS} are the least"])
+        seconds = "second" if n == 1 else "seconds"
+        return Steady("too short", [f"the window has {n} whole {seconds}, and {LEAST_SECONDS} are the least"])
     cut, change, errors = level_change(tokens)
     trend = slope(in_flight, 1.0)
     reasons = []

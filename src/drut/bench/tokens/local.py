@@ -36,7 +36,11 @@ class LocalTokenizer:
                                    "weights, and its tokenizer.json alone will do")
             path = found
         else:
-            path = Path(reference).expanduser()
+            try:
+                path = Path(reference).expanduser()
+                path.exists()
+            except (OSError, RuntimeError) as error:  # too long a name; a home that nobody has
+                raise RequestError(f"{reference}: {error}") from None
         return cls(open_tokenizer(path), reference)
 
     def encode(self, text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from drut.model.store.known import KNOWN
 
 
 def open_tokenizer(
-    given: str | None = None, *, model: str, url: str | None = None, headers: Mapping[str, str] | None = None
+    given: str | None = None, *, model: str, url: str | None = None, headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Tokenizer:
     """`given` where there is one, else that of `model` if it is on this machine, else the server's at `url`.
 
@@ -22,13 +24,20 @@ def open_tokenizer(
     """
     if given is not None:
         return LocalTokenizer.open(given)
-    if model in KNOWN or Path(model).expanduser().exists():
+    if model in KNOWN or _is_path(model):
         return LocalTokenizer.open(model)
     why = ""
     if url is not None:
         try:
-            return ServerTokenizer(url, model, headers)
+            return ServerTokenizer(url, model, headers, tls=tls)
         except RequestError as error:
             why = f", and {error}"
     raise RequestError(f"no tokenizer for model {model!r}: neither a known name nor a path{why}; "
                        "give --tokenizer, a GGUF file, a folder or a tokenizer.json")
+
+
+def _is_path(name: str) -> bool:
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError):  # too long for one; a home that nobody has
+        return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from drut.errors import RequestError
 
 
 class Tokenizer(Protocol):
@@ -26,3 +28,18 @@ class Tokenizer(Protocol):
     def count(self, text: str) -> int:
         """The number of ids of `text`."""
         ...
+
+
+def counting(tokenizer: Tokenizer) -> Callable[[str], int | None]:
+    """Its `count`; None from when a server's stops answering on, so that no run is lost to it."""
+    lost = False
+
+    def count(text: str) -> int | None:
+        nonlocal lost
+        try:
+            return None if lost else tokenizer.count(text)
+        except RequestError:
+            lost = True
+            return None
+
+    return count

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from drut.bench.address import split
 from drut.errors import RequestError
 
 TIMEOUT_S = 30.0  # of a whole exchange
@@ -36,29 +37,22 @@ class ServerTokenizer:
     remote = True
 
     def __init__(self, url: str, model: str, headers: Mapping[str, str] | None = None,
-                 timeout_s: float = TIMEOUT_S) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RequestError(f"url {url!r}: expected http://HOST:PORT")
+                 timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None) -> None:
+        parts = split(url)
+        assert parts.hostname is not None
         self.name = f"{url} /tokenize"
         self._model = model
         self._timeout_s = timeout_s
         self._root = parts.path.rstrip("/").removesuffix("/v1")
         self._headers = {"Content-Type": "application/json", **(headers or {})}
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        try:
-            self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
-        except ValueError:
-            raise RequestError(f"url {url!r}: the port is no number from 0 to 65535") from None
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        if parts.scheme == "https":
+            self._connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
         self._vllm = True
-        self._vllm = self._speaks_vllm()
+        self._find_dialect()
 
     def encode(self, text: str) -> list[int]:
-        if self._vllm:
-            body: dict[str, Any] = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        else:
-            body = {"content": text, "add_special": False, "parse_special": False}
-        return self._ids(self._post("/tokenize", body)).tokens
+        return self._ids(self._post("/tokenize", self._question(text))).tokens
 
     def decode(self, ids: Sequence[int]) -> str:
         body = {"tokens": list(ids)} | ({"model": self._model} if self._vllm else {})
@@ -74,12 +68,21 @@ class ServerTokenizer:
     def close(self) -> None:
         self._connection.close()
 
-    def _speaks_vllm(self) -> bool:
-        """llama.cpp does not know `prompt`: it answers 200 with no ids, and without a count."""
-        status, data = self._send("/tokenize", {"model": self._model, "prompt": "a b", "add_special_tokens": False})
-        if status == 404:
-            raise RequestError(f"{self.name}: the server has none (status 404)")
-        return status == 200 and self._ids(data).count is not None
+    def _find_dialect(self) -> None:
+        """Tries both dialects. llama.cpp does not know `prompt`: it answers with an error or no ids, and without a
+        count."""
+        for self._vllm in (True, False):
+            status, data = self._send("/tokenize", self._question("a b"))
+            if status == 200:
+                ids = self._ids(data)
+                if ids.tokens and (ids.count is not None or not self._vllm):
+                    return
+        raise RequestError(f"{self.name}: the server has none (status {status})")
+
+    def _question(self, text: str) -> dict[str, Any]:
+        if self._vllm:
+            return {"model": self._model, "prompt": text, "add_special_tokens": False}
+        return {"content": text, "add_special": False, "parse_special": False}
 
     def _ids(self, data: bytes) -> _Ids:
         ids: _Ids = self._decoded(data, _Ids)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
-from drut.bench.work import Message, Session, Turn
+from drut.bench.work import Message, Session, Turn, check_body
 from drut.bench.workloads.workload import Context, Workload
 from drut.config import setting
 from drut.errors import RequestError
@@ -74,6 +74,7 @@ class OwnFile(Workload):
             raise RequestError(f"{where}: exactly one of prompt and messages must be there")
         if depth((row.messages, row.body)) > MAX_DEPTH:
             raise RequestError(f"{where}: nested deeper than {MAX_DEPTH}")
+        check_body(f"{where}: body", row.body)
         if row.messages is not None:
             if not context.chat:
                 raise RequestError(f"{where}: messages need the chat endpoint")

@@ -29,20 +29,21 @@ WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 
 
 def load(
-    spec: str, *, tokenizer: Tokenizer | None, seed: int, chat: bool = True, ids: bool = False
+    spec: str, *, tokenizer: Tokenizer | None, seed: int, chat: bool = True, ids: bool = False,
+    no_tokenizer: str = "",
 ) -> Sessions:
     """The sessions that `spec` asks for, the same for the same tokenizer and seed.
 
     `chat`: turns hold messages, else a prompt, which is token ids where `ids` is set. `tokenizer` may be None for
-    workloads whose texts are given; `input_tokens` is then None. RequestError names a workload, option or value that
-    is wrong, or what the workload needs.
+    workloads whose texts are given; `input_tokens` is then None, and `no_tokenizer` tells why there is none.
+    RequestError names a workload, option or value that is wrong, or what the workload needs.
     """
     if not 0 <= seed < 1 << 63:
         raise RequestError(f"seed must be from 0 to 2^63-1, not {seed}")
     if chat and ids:
         raise RequestError("prompts of token ids need the completions endpoint, not chat")
     workload = parse(spec)
-    return Sessions(workload, Context(workload.name, seed, chat, ids, tokenizer))
+    return Sessions(workload, Context(workload.name, seed, chat, ids, tokenizer, no_tokenizer))
 
 
 def parse(spec: str) -> Workload:

@@ -37,6 +37,7 @@ class Context:
     chat: bool
     ids: bool
     tokenizer: Tokenizer | None
+    no_tokenizer: str = ""  # why there is none
     counts: Counter[str] = field(default_factory=Counter)
     facts: dict[str, Any] = field(default_factory=dict)
     _texts: Texts | None = None
@@ -60,8 +61,9 @@ class Context:
     def need_tokenizer(self) -> Tokenizer:
         """The target's tokenizer. RequestError where none was given."""
         if self.tokenizer is None:
+            why = f"; {self.no_tokenizer}" if self.no_tokenizer else ""
             raise RequestError(f"workload {self.workload!r} makes prompts of given lengths or of token ids and needs "
-                               "the target's tokenizer (--tokenizer)")
+                               f"the target's tokenizer (--tokenizer){why}")
         return self.tokenizer
 
     def need_chat(self) -> None:

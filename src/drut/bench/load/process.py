@@ -1,0 +1,80 @@
+"""A client process as its parent sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+
+from drut.bench.load.record import Record
+from drut.bench.load.wire import Beat, Broken, Done, Job, Offer, Ready, Took, from_worker, put
+from drut.errors import DrutError
+
+LEAST_AHEAD = 8  # sessions that a process of a closed loop may have beside those that run
+
+
+class Process:
+    """A client process, and what it said."""
+
+    def __init__(self, process: asyncio.subprocess.Process, job: Job) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
+        self.in_flight = self.pieces = self.failed = 0
+        self.records: list[Record] = []
+        self.done: Done | None = None
+        self._closed = job.stagger is not None
+        self._room = asyncio.Semaphore(max(len(job.stagger or ()), LEAST_AHEAD))
+        put(self.stdin, job)
+
+    @classmethod
+    async def start(cls, job: Job) -> Process:
+        return cls(await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "drut.bench.load.worker", stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, limit=1 << 20), job)
+
+    async def ready(self) -> None:
+        message = await from_worker(self.stdout)
+        if isinstance(message, Broken):
+            raise DrutError(message.why)
+        if not isinstance(message, Ready):
+            raise DrutError("a client process ended before it began")
+
+    async def room(self) -> None:
+        """Until it may be offered a session more. Of a closed loop it has no more ahead than it has slots: what lies
+        with one process cannot be had by another whose slots go without."""
+        if self._closed:
+            await self._room.acquire()
+
+    def offer(self, offer: Offer) -> None:
+        put(self.stdin, offer)
+
+    async def listen(self) -> None:
+        """Until its last words."""
+        while (message := await from_worker(self.stdout)) is not None:
+            match message:
+                case Beat():
+                    self.records += message.records
+                    self.failed += sum(record.failure is not None for record in message.records)
+                    self.in_flight, self.pieces = message.in_flight, message.pieces
+                case Took():
+                    self._room.release()
+                case Done():
+                    self.done = message
+                    return
+                case Broken():
+                    raise DrutError(message.why)
+        raise DrutError(f"a client process ended in mid-run, with code {await self.process.wait()}")
+
+    def stop(self) -> None:
+        """Asks for its last words now; what is in flight fails as `unfinished`."""
+        if self.done is None:
+            with suppress(ProcessLookupError):
+                self.process.terminate()
+
+    async def end(self) -> None:
+        """Ends it, if it has not come to its own end."""
+        if self.done is None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+        await self.process.wait()
