@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -231,6 +232,7 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
     script.write_text("{}")
     with MockServer(script) as server, pytest.raises(DrutError, match="cannot listen"):
         serve_script(script, "127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "and interrupts are as they were"
     taken: dict[str, Any] = {"host": "203.0.113.1"}  # an address of nobody's
     with pytest.raises(DrutError, match="did not start"), MockServer(parse_script({}), **taken):
         pass

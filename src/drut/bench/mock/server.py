@@ -108,10 +108,14 @@ async def serve(script: Script, host: str, port: int, ready: Callable[[str], Non
 def run(main: Callable[[asyncio.Event], Any]) -> None:
     """Run a coroutine function on the fastest event loop there is, its event set by SIGINT or SIGTERM."""
     async def whole() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await main(stop)
+        stop, loop, signals = asyncio.Event(), asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, stop.set)
+        try:
+            await main(stop)
+        finally:  # a loop of uvloop's would leave its own behind
+            for number in signals:
+                loop.remove_signal_handler(number)
 
     try:
         import uvloop
