@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -103,7 +104,7 @@ def user(text: str) -> Message:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(ABC):
     """Base of all kinds. Options are fields made with `drut.config.setting`."""
 
     name: ClassVar[str]
@@ -114,9 +115,9 @@ class Workload:
         for option in dataclasses.fields(self):
             check_value(f"workload {self.name!r}: {option.name}", getattr(self, option.name), option.metadata)
 
+    @abstractmethod
     def sessions(self, context: Context) -> Iterator[Session]:
         """The sessions, in order. What is wrong with options or data is raised here, before the first of them."""
-        raise NotImplementedError
 
     def lengths(self, option: str) -> Lengths:
         """The distribution that an option names."""
