@@ -15,7 +15,7 @@ from drut.engine.engine import Engine
 from drut.engine.meter import stats
 from drut.engine.request import Request
 from drut.engine.scheduler import SchedulerStallError
-from tests.engine.testbed import Log, check_answer, check_idle, make_engine, make_log, submit, text
+from tests.engine.testbed import Log, check_answer, check_idle, make_engine, make_log, submit, take_down, text
 
 
 class WheelError(Exception):
@@ -42,13 +42,7 @@ def step(engine: Engine, log: Log) -> list[Request]:
     except WheelError:
         updates, lost = engine.recover()
         assert lost
-    for update in updates:
-        said = log[update.request]
-        said.prompt_scored += update.prompt_scored
-        if update.token is not None:
-            said.tokens.append(update.token)
-        if update.scored is not None:
-            said.scored.append(update.scored)
+    take_down(updates, log)
     return lost
 
 

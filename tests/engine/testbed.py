@@ -227,6 +227,12 @@ def make_log() -> Log:
 def step(engine: Engine, log: Log) -> list[Update]:
     """One step, its updates noted in `log`."""
     updates = engine.step()
+    take_down(updates, log)
+    return updates
+
+
+def take_down(updates: Iterable[Update], log: Log) -> None:
+    """Notes in `log` what each request said."""
     for update in updates:
         said = log[update.request]
         said.prompt_scored += update.prompt_scored
@@ -234,7 +240,6 @@ def step(engine: Engine, log: Log) -> list[Update]:
             said.tokens.append(update.token)
         if update.scored is not None:
             said.scored.append(update.scored)
-    return updates
 
 
 def finish_all(engine: Engine, log: Log | None = None, limit: int = 100_000) -> int:
