@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -18,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from drut.bench.mock import MockServer, parse_script, serve_script
+from drut.bench.mock.http import Connection, Request
 from drut.errors import DrutError, RequestError
 from tests.bench.mock.reader import Answer, ask, chat, complete, connect, request_bytes
 
@@ -102,6 +104,45 @@ def test_what_a_client_may_send_is_bounded(quick: MockServer, sent: bytes, statu
             reply = b""
     assert reply == b"" or reply.split()[1] == str(status).encode()
     assert ask(quick.url, "/health").status == 200
+
+
+@pytest.mark.parametrize("first", [1, 1 << 10, 60_000, 200_000, 299_000])
+def test_headers_are_bounded_however_they_are_cut(first: int) -> None:
+    transport = Wire()
+    connection = Connection(Nobody())
+    connection.connection_made(transport)
+    sent = b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 50_000
+    for piece in (sent[:first], sent[first:]):
+        if not transport.closed:
+            connection.data_received(piece)
+    assert transport.written.split()[1] == b"431"
+
+
+class Nobody:
+    """Is never asked."""
+
+    connect_s = 0.0
+
+    def handle(self, connection: Connection, request: Request) -> None:
+        raise AssertionError(request)
+
+    def resume(self, service: Any) -> None:
+        raise AssertionError(service)
+
+
+class Wire(asyncio.Transport):
+    """Keeps what was written."""
+
+    written, closed = b"", False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
 
 
 def test_tokens_keep_to_the_schedule(slots: MockServer) -> None:

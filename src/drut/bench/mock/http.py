@@ -49,11 +49,12 @@ class Connection(asyncio.Protocol):
         self._request: Request | None = None  # being answered
         self._service: Service | None = None
         self._headed = False
+        self._received = 0  # bytes since the request before
         self._held: list[bytes] | None = None  # what came while the connection is not read yet
         self._begin()
 
     def _begin(self) -> None:
-        self._url, self._received, self._body_bytes, self._in_body = b"", 0, 0, False
+        self._url, self._body_bytes, self._in_body = b"", 0, False
         self._body: list[bytes] = []
 
     # What asyncio calls.
@@ -68,13 +69,13 @@ class Connection(asyncio.Protocol):
         if self._held is not None:
             self._held.append(data)
             return self._transport.pause_reading()
-        if not self._in_body and self._received > MOST_HEADER_BYTES:  # the parser itself would hold any amount
-            return self._refuse(431, "headers are too large")
         self._received += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._refuse(400, f"not a request of HTTP/1.1: {error}")
+            return self._refuse(400, f"not a request of HTTP/1.1: {error}")
+        if not self._in_body and self._received > MOST_HEADER_BYTES:  # the parser itself would hold any amount
+            self._refuse(431, "headers are too large")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._waiting.clear()
