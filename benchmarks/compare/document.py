@@ -29,15 +29,18 @@ peak, as `drut roof` measured both in every round; the best counts.
 """
 
 
-def document(results: dict[str, list[Result]]) -> str:
+Groups = dict[tuple[str, tuple[str, ...]], list[Result]]  # by model and company of engines, each a table
+
+
+def document(results: Groups) -> str:
     """The page."""
     if not results:
         return HEAD + "\nNothing has been measured yet.\n"
-    return "\n".join([HEAD, *_machine(results), *(line for name, columns in results.items()
+    return "\n".join([HEAD, *_machine(results), *(line for (name, _), columns in results.items()
                                                   for line in _model(name, columns))]) + "\n"
 
 
-def _machine(results: dict[str, list[Result]]) -> Iterator[str]:
+def _machine(results: Groups) -> Iterator[str]:
     every = [result for columns in results.values() for result in columns]
     machines = {(r["machine"]["cpu"], r["machine"]["cpus"]): r["machine"] for r in every}
     for m in machines.values():
@@ -48,9 +51,9 @@ def _machine(results: dict[str, list[Result]]) -> Iterator[str]:
 
 
 def _model(name: str, columns: Sequence[Result]) -> Iterator[str]:
-    yield f"## {MODELS[name].title}\n"
     engines = {n: r["engines"][n] for r in columns for n in r["engines"]}
     names = [n for n in NAMES if n in engines]
+    yield f"## {MODELS[name].title}: {', '.join(TITLES[n] for n in names)}\n"
     heads = [r["title"] for r in columns]
     load = {n: f"{engines[n]['ready_s']:.1f}" for n in names}
     yield "Tokens/s. Ready: seconds from the start of the process to the model loaded, its files in memory before.\n"

@@ -1,4 +1,5 @@
-"""What was measured, as JSON files under build/compare/: one a model and column, replaced by the next run of both."""
+"""What was measured, as JSON files under build/compare/: one a model, column and company of engines, replaced by the
+next run of that column in which all of them take part."""
 
 from __future__ import annotations
 
@@ -31,21 +32,30 @@ def machine(cpus: Sequence[int]) -> dict[str, Any]:
 
 
 def save(result: Result, folder: Path = FOLDER) -> Path:
-    """Write `result`, whole or not at all, over the last of its model and column."""
+    """Write `result`, whole or not at all, over those of its model and column that it makes needless."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{result['model']}.{result['column']}.json"
+    path = folder / f"{result['model']}.{result['column']}.{'+'.join(company(result))}.json"
+    for old in folder.glob(f"{result['model']}.{result['column']}.*.json"):
+        if set(company(json.loads(old.read_text()))) < set(company(result)):
+            old.unlink()
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(result, indent=1))
     os.replace(partial, path)
     return path
 
 
-def load_all(folder: Path = FOLDER) -> dict[str, list[Result]]:
-    """By model, in the order of `MODELS`, the results of its columns; models without any are left out."""
-    found: dict[str, list[Result]] = {}
+def company(result: Result) -> tuple[str, ...]:
+    """The engines measured beside each other, by name."""
+    return tuple(sorted(result["engines"]))
+
+
+def load_all(folder: Path = FOLDER) -> dict[tuple[str, tuple[str, ...]], list[Result]]:
+    """By model, in the order of `MODELS`, and company of engines: the results of its columns."""
+    found: dict[tuple[str, tuple[str, ...]], list[Result]] = {}
     for name in MODELS:
-        paths = [folder / f"{name}.{column}.json" for column in ("prefill", "decode1", "decode8", "decode32")]
-        results = [json.loads(path.read_text()) for path in paths if path.exists()]
-        if results:
-            found[name] = results
-    return found
+        for column in ("prefill", "decode1", "decode8", "decode32"):
+            for path in sorted(folder.glob(f"{name}.{column}.*.json")):
+                result = json.loads(path.read_text())
+                found.setdefault((name, company(result)), []).append(result)
+    order = list(MODELS)
+    return dict(sorted(found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]))))

@@ -99,7 +99,7 @@ def fake_result(column: str = "decode1") -> dict:
 
 
 def test_the_page_has_speeds_ratios_shares_and_who_is_missing() -> None:
-    page = document.document({"smollm2-q4_0": [fake_result(), fake_result("decode8")]})
+    page = document.document({("smollm2-q4_0", ("drut", "llamacpp")): [fake_result(), fake_result("decode8")]})
     assert "| Drut | 0.5 | 24 (20 .. 30) | 24 (20 .. 30) |" in page
     assert "| llama.cpp | the same file | **2.50** (2.00 .. 3.00) | **2.50** (2.00 .. 3.00) |" in page
     assert "| Drut | 60 (50 .. 75) | 60 (50 .. 75) |" in page
@@ -116,7 +116,7 @@ def test_a_busy_machine_and_an_idle_engine_are_told() -> None:
     for record in result["rounds"]:
         record["others_cpus"] = 0.5
         record["cpus"] = dict.fromkeys(record["cpus"], 1.0)
-    page = document.document({"smollm2-q4_0": [result]})
+    page = document.document({("smollm2-q4_0", ("drut", "llamacpp")): [result]})
     assert "(**busy: repeat**)" in page
     assert "CPUs kept busy where not all: decode, batch 1 1.00" in page
 
@@ -125,14 +125,26 @@ def test_the_page_before_any_measurement() -> None:
     assert "Nothing has been measured yet" in document.document({})
 
 
-def test_results_replace_those_of_their_model_and_column(tmp_path: Path) -> None:
+def test_results_replace_those_of_their_model_column_and_engines(tmp_path: Path) -> None:
     results.save({**fake_result(), "when": "before"}, tmp_path)
     path = results.save(fake_result(), tmp_path)
     results.save(fake_result("prefill"), tmp_path)
     assert json.loads(path.read_text())["when"] == "2026-01-01 00:00"
     loaded = results.load_all(tmp_path)
-    assert [r["column"] for r in loaded["smollm2-q4_0"]] == ["prefill", "decode1"]
-    assert list(loaded) == ["smollm2-q4_0"]
+    assert [r["column"] for r in loaded["smollm2-q4_0", ("drut", "llamacpp")]] == ["prefill", "decode1"]
+    assert len(loaded) == 1
+
+
+def test_results_with_other_engines_stay_unless_all_of_them_were_measured_again(tmp_path: Path) -> None:
+    def beside(*names: str) -> dict:
+        engine = fake_result()["engines"]["drut"]
+        return {**fake_result(), "engines": dict.fromkeys(("drut", *names), engine)}
+
+    for names in (("llamacpp",), ("vllm",)):
+        results.save(beside(*names), tmp_path)
+    assert [group for _, group in results.load_all(tmp_path)] == [("drut", "llamacpp"), ("drut", "vllm")]
+    results.save(beside("vllm", "openvino"), tmp_path)
+    assert [group for _, group in results.load_all(tmp_path)] == [("drut", "llamacpp"), ("drut", "openvino", "vllm")]
 
 
 def test_models_have_names_of_their_own() -> None:
