@@ -20,11 +20,17 @@ from drut.engine.engine import Engine
 from drut.engine.transport import ProcessTransport
 from drut.errors import DrutError, RequestError
 from drut.kernels.native.executable import NativeExecutable
+from tests.cli import tiny
 from tests.engine.models import Said, said, write_bytes_model, write_poisoned_model
 
 LONG = SamplingParams(max_tokens=150, ignore_eos=True)
 SHORT = SamplingParams(max_tokens=5, ignore_eos=True)
 SETTINGS: dict[str, Any] = {"threads": 1, "debug_kv": True}
+HANG_S = 300
+
+# An answer that has not ended yet however late a starved process gets to look: none of the tests takes so long.
+ENDLESS = SamplingParams(max_tokens=90_000, ignore_eos=True)
+ENDLESS_SETTINGS: dict[str, Any] = {"threads": 1, "multi_step": 1, "kv_cache_gb": 0.05}
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +49,21 @@ def engine(request: pytest.FixtureRequest, path: Path) -> AsyncEngine:
     return AsyncEngine(path, process=request.param == "process", **SETTINGS)
 
 
+@pytest.fixture(scope="module")
+def endless_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("endless") / "endless.gguf"
+    path.write_bytes(tiny.model(llama__context_length=100_000))
+    return path
+
+
+@pytest.fixture(params=["thread", "process"])
+def endless(request: pytest.FixtureRequest, endless_path: Path) -> AsyncEngine:
+    return AsyncEngine(endless_path, process=request.param == "process", **ENDLESS_SETTINGS)
+
+
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Nothing here takes long; what hangs fails."""
-    asyncio.run(asyncio.wait_for(main, 60))
+    """Nothing here takes long on a machine of one's own; what hangs fails, on one that is starved too."""
+    asyncio.run(asyncio.wait_for(main, HANG_S))
 
 
 async def answers(engine: AsyncEngine, prompt: Any, params: SamplingParams, **kwargs: Any) -> list[Completion]:
@@ -206,12 +224,12 @@ def test_a_model_that_cannot_be_loaded_is_one_error(tmp_path: Path) -> None:
     run(main(True))
 
 
-def test_a_killed_engine_ends_every_stream(path: Path) -> None:
-    engine = AsyncEngine(path, process=True, multi_step=1, **SETTINGS)  # slow, so that it is killed in the midst of it
+def test_a_killed_engine_ends_every_stream(endless_path: Path) -> None:
+    engine = AsyncEngine(endless_path, process=True, **ENDLESS_SETTINGS)
 
     async def main() -> None:
         async with engine:
-            streams = [engine.generate("hello", LONG) for _ in range(8)]
+            streams = [engine.generate("hello", ENDLESS) for _ in range(3)]
             for stream in streams:
                 await anext(stream)
             transport = engine._transport
@@ -219,8 +237,8 @@ def test_a_killed_engine_ends_every_stream(path: Path) -> None:
             assert transport._process is not None
             os.kill(transport._process.pid, signal.SIGKILL)
 
-            ends = await asyncio.wait_for(asyncio.gather(*map(exhaust, streams), return_exceptions=True), 5)
-            assert [type(e) for e in ends] == [EngineDeadError] * 8, ends
+            ends = await asyncio.gather(*map(exhaust, streams), return_exceptions=True)
+            assert [type(e) for e in ends] == [EngineDeadError] * 3, ends
             with pytest.raises(EngineDeadError, match="ended with code -9"):
                 await answers(engine, "hello", SHORT)
 
@@ -274,12 +292,12 @@ def test_an_engine_whose_pages_do_not_add_up_ends(path: Path, monkeypatch: pytes
     run(main())
 
 
-def test_stats_are_told_while_it_is_idle_and_while_it_works(engine: AsyncEngine) -> None:
+def test_stats_are_told_while_it_is_idle_and_while_it_works(endless: AsyncEngine) -> None:
     async def main() -> None:
-        async with engine:
+        async with endless as engine:
             idle = await engine.stats()
             assert (idle.steps, idle.running, idle.waiting) == (0, 0, {})
-            stream = engine.generate("hello", LONG)
+            stream = engine.generate("hello", ENDLESS)
             await anext(stream)
             busy = await engine.stats()
             assert busy.running == 1
@@ -288,15 +306,15 @@ def test_stats_are_told_while_it_is_idle_and_while_it_works(engine: AsyncEngine)
             after = [await engine.stats() for _ in range(3)][-1]
             assert (after.running, after.free_pages + after.cached_pages) == (0, after.pages)
             assert sum(engine.ready.parts.values()) == pytest.approx(engine.ready.load_s)
-            assert engine.ready.room == 160
+            assert engine.ready.room == 100_000
 
     run(main())
 
 
-def test_a_killed_engine_fails_its_requests_at_once(engine: AsyncEngine) -> None:
+def test_a_killed_engine_fails_its_requests_at_once(endless: AsyncEngine) -> None:
     async def main() -> None:
-        async with engine:
-            stream = engine.generate("hello", LONG)
+        async with endless as engine:
+            stream = engine.generate("hello", ENDLESS)
             await anext(stream)
             engine.kill("enough")
             with pytest.raises(EngineDeadError, match="enough"):
@@ -307,10 +325,10 @@ def test_a_killed_engine_fails_its_requests_at_once(engine: AsyncEngine) -> None
     run(main())
 
 
-def test_a_stopped_engine_says_so(engine: AsyncEngine) -> None:
+def test_a_stopped_engine_says_so(endless: AsyncEngine) -> None:
     async def main() -> None:
-        async with engine:
-            stream = engine.generate("hello", LONG)
+        async with endless as engine:
+            stream = engine.generate("hello", ENDLESS)
             await anext(stream)
         with pytest.raises(EngineDeadError, match="the engine was stopped"):
             await exhaust(stream)
@@ -331,6 +349,6 @@ def test_an_engine_whose_owner_is_gone_ends(path: Path) -> None:
             assert transport._process is not None
             assert transport._socket is not None
             transport._socket.shutdown(2)
-            assert await asyncio.to_thread(transport._process.wait, 10) == 0
+            assert await asyncio.to_thread(transport._process.wait, HANG_S) == 0
 
     run(main())

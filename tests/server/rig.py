@@ -19,7 +19,7 @@ from drut.config import EngineConfig
 from drut.server.config import ServerConfig
 from drut.server.serve import Server
 
-START_S = 60
+PATIENCE_S = 120  # on a starved machine; what holds at all holds soon on another
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Client:
         return parts.hostname, parts.port
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None,
-                timeout: float = 30) -> Reply:
+                timeout: float = PATIENCE_S) -> Reply:
         connection = http.client.HTTPConnection(*self.address, timeout=timeout)
         sent = {"content-type": "application/json"} if body is not None else {}
         if self.key is not None:
@@ -109,7 +109,7 @@ class Client:
         sock = socket.socket()
         if "rcvbuf" in kwargs:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kwargs["rcvbuf"])
-        sock.settimeout(20)
+        sock.settimeout(PATIENCE_S)
         sock.connect(self.address)
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -131,9 +131,9 @@ class Running(Client):
         admission = self.server.service.loaded.admission
         return admission.waiting + admission.running
 
-    def until_idle(self, seconds: float = 10) -> None:
-        """Returns when no request is open. The time is for slow machines."""
-        until(lambda: self.open == 0, seconds)
+    def until_idle(self) -> None:
+        """Returns when no request is open."""
+        until(lambda: self.open == 0)
 
     def assert_well(self) -> None:
         """A plain request still gets its answer."""
@@ -157,16 +157,16 @@ def run_in_thread(server: Server, lines: list[str]) -> Iterator[Running]:
     thread = threading.Thread(target=lambda: asyncio.run(server.run()), daemon=True)
     thread.start()
     try:
-        until(lambda: any(line.startswith("ready") for line in lines) or not thread.is_alive(), START_S)
+        until(lambda: any(line.startswith("ready") for line in lines) or not thread.is_alive())
         yield Running(server)
     finally:
         server.stop()
-        thread.join(START_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
-def until(condition: Any, seconds: float) -> None:
-    """Waits for a condition; the time is for slow machines, where it holds at all it holds soon."""
+def until(condition: Any, seconds: float = PATIENCE_S) -> None:
+    """Waits for a condition."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -9,14 +9,14 @@ import pytest
 from openai.types import Completion, CompletionUsage
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from tests.server.rig import Running
+from tests.server.rig import PATIENCE_S, Running
 
 HI = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=30,
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE_S,
                        _strict_response_validation=True) as made:
         yield made
 
@@ -25,7 +25,7 @@ def client(server: Running) -> Iterator[openai.OpenAI]:
 def lenient(server: Running) -> Iterator[openai.OpenAI]:
     """Its types leave no room for null in completions, where OpenAI's own server says null: a chunk's finish_reason,
     the logprob of a prompt's first token."""
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=30) as made:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE_S) as made:
         yield made
 
 
@@ -119,7 +119,8 @@ def test_the_async_client_many_at_a_time(server: Running) -> None:
     import asyncio
 
     async def main() -> None:
-        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=30) as many:
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0,
+                                      timeout=PATIENCE_S) as many:
             asked = [many.completions.create(model="tiny", prompt=f"<{i:03d}>", max_tokens=4, echo=True)
                      for i in range(24)]
             for i, answer in enumerate(await asyncio.gather(*asked)):

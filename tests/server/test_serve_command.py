@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from drut.cli.main import main
-from tests.server.rig import Client, until
+from tests.server.rig import PATIENCE_S, Client, until
 
 
 def dry_run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -111,14 +111,14 @@ def test_the_process_says_where_it_listens_answers_and_ends(model_path: Path) ->
         assert "--max-body-mb 8.0" in limits
         url = listening.split()[2].rstrip(",")
         client = Client(url, "the-key-12345")
-        until(lambda: client.get("/ready").status == 200, 60)
+        until(lambda: client.get("/ready").status == 200)
         assert process.stderr.readline().startswith("ready after ")
         assert "numerics drut-" in process.stderr.readline()
         assert client.get("/health").status == 200
         assert client.complete().status == 200
         assert client.get("/version").json["numerics_id"] == client.complete().json["system_fingerprint"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
         logged = [json.loads(line) for line in process.stdout or ()]
         assert [(line["finish_reason"], "prompt" in line) for line in logged] == [("length", False)] * 2
     finally:
@@ -132,7 +132,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path, model_pat
     process = start(str(broken), "--port", "0")
     try:
         assert process.stderr is not None
-        assert process.wait(60) == 2
+        assert process.wait(PATIENCE_S) == 2
         assert "broken.gguf" in process.stderr.read().splitlines()[-1]
     finally:
         process.kill()

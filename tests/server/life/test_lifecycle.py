@@ -43,7 +43,7 @@ class Served:
         assert line, self.process.stderr.read() if self.process.stderr else ""
         return json.loads(line)
 
-    def end(self, patience_s: float = 60) -> tuple[int, list[dict[str, Any]], str]:
+    def end(self, patience_s: float = 240) -> tuple[int, list[dict[str, Any]], str]:
         """Exit code, the lines that were left, and standard error. No engine process is left behind."""
         out, err = self.process.communicate(timeout=patience_s)
         if self.engine is not None:
@@ -52,7 +52,7 @@ class Served:
 
 
 def wait_gone(pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline, "an orphan"
         time.sleep(0.05)
