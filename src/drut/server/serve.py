@@ -16,12 +16,14 @@ import uvicorn
 from drut.config import EngineConfig
 from drut.engine.async_engine import AsyncEngine
 from drut.errors import RequestError
+from drut.machine import usable_cpus
 from drut.server.admission import Admission, AdmissionLimits, Observer, Several
 from drut.server.app import App
 from drut.server.auth import check_exposure, is_address
 from drut.server.config import ServerConfig
 from drut.server.connection import Connection
 from drut.server.life import Lifecycle, Startup
+from drut.server.roof import compare_with_roof
 from drut.server.service import Loaded, Service
 from drut.server.texts import Texts
 
@@ -115,4 +117,11 @@ class Server:
             self._startup.lap("tokenizer")
             self._tell(str(self._startup))
             self._tell(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
-            return await life.run()
+            threads = self._engine.threads or len(usable_cpus())
+            roof = asyncio.create_task(compare_with_roof(engine, service.health, threads))
+            try:
+                return await life.run()
+            finally:
+                roof.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await roof
