@@ -25,6 +25,7 @@ from drut.server.connection import Connection
 from drut.server.life import Lifecycle, Startup
 from drut.server.roof import compare_with_roof
 from drut.server.service import Loaded, Service
+from drut.server.spans import open_spans
 from drut.server.texts import Texts
 
 BACKLOG = 1024  # of connections that nobody has taken yet
@@ -73,7 +74,9 @@ class Server:
         check_exposure(config, self.service.keys)
         self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
         metrics = self.service.metrics
-        self._observer: Observer = metrics if log is None else Several(metrics, log)
+        self._spans = open_spans(config.otlp_endpoint, self.service.name) if config.otlp_endpoint else None
+        others = [o for o in (log, self._spans) if o is not None]
+        self._observer: Observer = Several(metrics, *others) if others else metrics
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -94,6 +97,8 @@ class Server:
             self._http.should_exit = True
             await http
             self.service.close()
+            if self._spans is not None:
+                await asyncio.to_thread(self._spans.close)
 
     def stop(self) -> None:
         """As a signal does: the first time requests under way may go on for a while. From any thread, once it runs."""
