@@ -31,8 +31,8 @@ class DeadlineError(DrutError):
 @dataclass(frozen=True)
 class Ask:
     """A request. `key` names whose share of the engine it uses; of one key's requests the smaller `priority` goes
-    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. For spans alone:
-    `operation` says what was asked for, and `trace` are the headers of W3C Trace Context that came along.
+    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. For spans
+    alone: `operation` says what was asked for, and `trace` are the headers of W3C Trace Context that came along.
     """
 
     prompt: str | list[int]
