@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from itertools import pairwise
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,7 +20,7 @@ from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
 STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, 7, 100, 60, 16, 9, 30, 400, 1, 0.5, [0.1, 1.0], [10, 15, 5],
-              12.5)
+              12.5, 5.0)
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -126,6 +127,7 @@ def test_the_engines_counts_and_its_death() -> None:
         for _ in range(9):
             admission.submit(Ask([0] * 8, SamplingParams(max_tokens=5)))
         metrics.replied(200)
+        metrics.counted(msgspec.structs.replace(STATS, step_seconds=2.5, floor_seconds=1.0))
         metrics.counted(STATS)
         samples = scrape(metrics)
         queued = admission.waiting
@@ -143,6 +145,7 @@ def test_the_engines_counts_and_its_death() -> None:
             ("drut_last_step_age_seconds", ()): 0.5, ("drut_engine_up", ()): 1,
             ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,
             ("drut_step_seconds_count", ()): 30, ("drut_step_seconds_sum", ()): 12.5,
+            ("drut_step_floor_seconds_total", ()): 5.0, ("drut_roof_share", ()): 0.4,
             ("drut_http_replies_total", (("status", "200"),)): 1}
         assert {key: samples[key] for key in wanted} == wanted
         families = {f.name for f in text_string_to_metric_families(metrics.render()[1].decode())}
@@ -155,6 +158,20 @@ def test_the_engines_counts_and_its_death() -> None:
         assert ("vllm:num_requests_running", ()) not in after
 
     run(main())
+
+
+def test_the_share_of_the_roof_is_of_the_steps_between_two_looks() -> None:
+    metrics = Metrics("tiny", lambda: 0.0)
+
+    def share(seconds: float, floor: float | None) -> float | None:
+        metrics.counted(msgspec.structs.replace(STATS, step_seconds=seconds, floor_seconds=floor))
+        return scrape(metrics).get(("drut_roof_share", ()))
+
+    assert share(10.0, None) is None
+    assert share(11.0, 0.0) is None  # some of these steps ran before the roof was known
+    assert share(13.0, 1.0) == 0.5
+    assert share(13.0, 1.0) == 0.5  # no step since
+    assert share(14.0, 1.25) == 0.25
 
 
 def test_bounds_cover_cpus_and_gpus() -> None:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from drut.kernels.native.library import load
     from drut.plan.peaks import peaks
     from drut.plan.probe import measure
-    from drut.plan.roof import keep
+    from drut.plan.roof import FILE, keep
 
     config = replace(from_flags(args), overlap=False)  # a step's time is told apart only where it runs alone
     batches = _batches(args.batch, config.max_seqs)
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         most = min(llm.room - 1, llm.config.max_batch_tokens)
         if not 1 <= args.prompt_tokens <= most:
             raise RequestError(f"--prompt-tokens must be from 1 to {most}, not {args.prompt_tokens}")
-        roof = keep(measure(load()), home() / "roof.json")
+        roof = keep(measure(load()), home() / FILE)
         profiler = Profiler(llm, peaks(roof, getattr(llm.backend, "threads", 1)))
         warm_up(llm)
         ledgers = {f"prefill {args.prompt_tokens}": profiler.prefill(args.prompt_tokens)}

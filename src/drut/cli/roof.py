@@ -11,7 +11,7 @@ from rich.table import Table
 from drut.home import home
 from drut.kernels.native.library import load
 from drut.plan.probe import measure
-from drut.plan.roof import Roof, keep
+from drut.plan.roof import FILE, Roof, keep
 
 HELP = """Measure, in about a second, how fast this machine reads memory and multiplies, by number of threads.
 The best of all runs is kept and shown."""
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, merge with what was seen before, print."""
-    roof = keep(measure(load()), home() / "roof.json")
+    roof = keep(measure(load()), home() / FILE)
     if args.json:
         print(json.dumps(roof.to_json()))
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drut.config import EngineConfig
-from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Ready, Stats, Stop, Submit
+from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Ready, Roof, Stats, Stop, Submit
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
 from drut.engine.transport import ProcessTransport, ThreadTransport, Transport
@@ -85,6 +85,10 @@ class AsyncEngine:
     def dump_stacks(self) -> None:
         """Asks an engine in a process of its own to write its Python stacks to standard error."""
         self._transport.dump_stacks()
+
+    def compare_with(self, roof: Roof) -> None:
+        """From now on `stats` tell the floor of the steps, beside the time they took."""
+        self._transport.send(roof)
 
     async def stats(self) -> Stats:
         """What the engine counts. It answers between two steps. EngineDeadError where it has ended."""

@@ -13,6 +13,7 @@ import numpy as np
 from drut.cache.cache import BlockTable, pages_for
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
+from drut.engine.floor import StepFloor
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
@@ -22,6 +23,7 @@ from drut.errors import RequestError
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
+from drut.observe.ledger import Peaks
 
 MASK64 = 0xFFFFFFFFFFFFFFFF
 
@@ -185,8 +187,7 @@ class Engine:
         if flight.landed:
             seconds = flight.result.result()[1]
             self.scheduler.learn(flight.work, seconds)
-            rows = sum(w.rows for w in flight.work) + (flight.read - 1) * len(flight.work)
-            self.meter.add(flight.read, rows, seconds)
+            self.meter.add(flight.work, flight.read, seconds)
             for work in flight.work:
                 self.scheduler.unwind(work, flight.planned - flight.read)
             if flight is self._flight:
@@ -227,6 +228,10 @@ class Engine:
             self.finish(request, "stop")
         elif len(request.tokens) >= request.limit:
             self.finish(request, "length")
+
+    def compare_with(self, peaks: Peaks) -> None:
+        """From now on the meter tells the floor of each step beside the time it took."""
+        self.meter.compare(StepFloor(self.runner.plan.ops, peaks))
 
     def drain(self) -> None:
         """Waits for a step in flight and drops what it brings to requests that have ended."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from drut.cache.pool import KvCorruptionError
 from drut.engine import meter
 from drut.engine.answer import Answer
 from drut.engine.engine import Update
 from drut.engine.llm import LLM
-from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Stop, Submit, ToEngine
+from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Roof, Stop, Submit, ToEngine
 from drut.engine.request import Request
 from drut.errors import DrutError, RequestError
+from drut.observe.ledger import Peaks, interpolated
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +45,12 @@ class EngineLoop:
             if out:
                 self._send(out)
 
-    def _take(self, message: Submit | Abort | Inspect, out: list[FromEngine]) -> None:
+    def _take(self, message: Submit | Abort | Inspect | Roof, out: list[FromEngine]) -> None:
         if isinstance(message, Inspect):
             return out.append(meter.stats(self._llm.engine))
+        if isinstance(message, Roof):
+            bandwidth = partial(interpolated, message.read)
+            return self._llm.engine.compare_with(Peaks(bandwidth, message.int8_macs, message.float_macs))
         if isinstance(message, Abort):
             for request in self._open.pop(message.id, ()):
                 self._answers.pop(request, None)

@@ -31,6 +31,14 @@ class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
     """Asks for Stats."""
 
 
+class Roof(msgspec.Struct, frozen=True, tag="roof"):
+    """What this machine does at most with the engine's threads, a second: each step's floor is told from then on."""
+
+    read: dict[int, float]  # bytes, by the bytes of the working set
+    int8_macs: float
+    float_macs: float
+
+
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Ends the engine. Open requests are aborted."""
 
@@ -84,7 +92,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     step_bounds: list[float]  # upper bounds of the buckets, seconds
     step_counts: list[int]  # steps in each bucket; one more for those above all bounds
     step_seconds: float  # of all steps together
+    floor_seconds: float | None = None  # of the steps since the roof is known
 
 
-ToEngine = Submit | Abort | Inspect | Stop
+ToEngine = Submit | Abort | Inspect | Roof | Stop
 FromEngine = Ready | Output | Failed | Stats

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from drut.engine.floor import StepFloor, shape_of
 from drut.engine.messages import Stats
+from drut.engine.scheduler import Work
 from drut.observe.histogram import Histogram, spread
 
 if TYPE_CHECKING:
@@ -22,12 +25,21 @@ class StepMeter:
         self.seconds = Histogram(STEP_BOUNDS)
         self.steps = self.rows = self.failed = 0
         self.last_at = time.monotonic()
+        self.floor_seconds: float | None = None  # of all steps since `compare`
+        self._floor: StepFloor | None = None
 
-    def add(self, steps: int, rows: int, seconds: float) -> None:
-        """`steps` steps with so many rows together took `seconds` each."""
+    def compare(self, floor: StepFloor) -> None:
+        """From now on the floors of steps are added up, too."""
+        self._floor, self.floor_seconds = floor, self.floor_seconds or 0.0
+
+    def add(self, work: Sequence[Work], steps: int, seconds: float) -> None:
+        """`steps` steps, the first of `work` and the others going on from it, took `seconds` each."""
         self.steps += steps
-        self.rows += rows
+        self.rows += sum(w.rows for w in work) + (steps - 1) * len(work)
         self.seconds.add(seconds, steps)
+        if self._floor is not None and self.floor_seconds is not None:
+            # In a burst the context grows by as much each step: the one in the middle stands for all.
+            self.floor_seconds += steps * self._floor.seconds(shape_of(work, (steps - 1) // 2))
         self.last_at = time.monotonic()
 
 
@@ -40,4 +52,4 @@ def stats(engine: Engine) -> Stats:
         cache.pool.total, cache.pool.free, cache.pool.cached, cache.tree.evictable, len(scheduler.running),
         dict(waiting), scheduler.preemptions, found.queried, found.hit, found.evicted_miss, found.evictions,
         meter.steps, meter.rows, meter.failed, time.monotonic() - meter.last_at, meter.seconds.bounds,
-        list(meter.seconds.counts), meter.seconds.total)
+        list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 Bandwidth = Callable[[int], float]  # bytes a second, by the bytes of the working set
@@ -19,8 +20,29 @@ class Peaks:
 
     def floor_s(self, nbytes: int, macs: int, float_macs: int, working_set: int) -> float:
         """The least seconds: memory and multipliers work side by side, so the slower one counts."""
-        compute = (macs - float_macs) / self.int8_macs + float_macs / self.float_macs
-        return max(nbytes / self.bandwidth(working_set), compute)
+        return self.at(working_set)(nbytes, macs, float_macs)
+
+    def at(self, working_set: int) -> Callable[[int, int, int], float]:
+        """`floor_s` of operations in steps that read so many bytes."""
+        bandwidth, int8_macs, float_peak = self.bandwidth(working_set), self.int8_macs, self.float_macs
+
+        def floor_s(nbytes: int, macs: int, float_macs: int) -> float:
+            return max(nbytes / bandwidth, (macs - float_macs) / int8_macs + float_macs / float_peak)
+
+        return floor_s
+
+
+def interpolated(read: Mapping[int, float], working_set: int) -> float:
+    """Bandwidth for a working set of so many bytes, `read` that of the measured sizes. Between them the time a byte is
+    interpolated, outside the nearest counts."""
+    sizes = sorted(read)
+    if working_set <= sizes[0]:
+        return read[sizes[0]]
+    for small, large in pairwise(sizes):
+        if working_set <= large:
+            part = (working_set - small) / (large - small)
+            return 1 / ((1 - part) / read[small] + part / read[large])
+    return read[sizes[-1]]
 
 
 class Entry(NamedTuple):

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
+from functools import partial
 
 from drut.errors import UnsupportedError
-from drut.observe.ledger import Peaks
-from drut.plan.roof import Figures, Roof
+from drut.observe.ledger import Peaks, interpolated
+from drut.plan.roof import Roof
 
 
 def peaks(roof: Roof, threads: int) -> Peaks:
     """Of `threads` threads. UnsupportedError where the roof has no multiply peaks (no native library)."""
+    read, int8_macs, float_macs = figures(roof, threads)
+    return Peaks(partial(interpolated, read), int8_macs, float_macs)
+
+
+def figures(roof: Roof, threads: int) -> tuple[dict[int, float], float, float]:
+    """Of `threads` threads, a second: bytes read by working set, int8 and float multiply-adds.
+
+    UnsupportedError where the roof has no multiply peaks (no native library).
+    """
     if roof.int8_gmac_per_s is None or roof.bf16_gmac_per_s is None:
         raise UnsupportedError("the roof has no multiply peaks: the native library is not built")
     count = _nearest(roof.read_gb_per_s, threads)
-    read = roof.read_gb_per_s[count]
-    return Peaks(lambda working_set: 1e9 * bandwidth(read, working_set), 1e9 * roof.int8_gmac_per_s[count],
-                 1e9 * roof.bf16_gmac_per_s[count])
-
-
-def bandwidth(read: Figures, working_set: int) -> float:
-    """GB a second for a working set of so many bytes. Between measured sizes the time a byte is interpolated."""
-    sizes = sorted(read)
-    if working_set <= sizes[0]:
-        return read[sizes[0]]
-    for small, large in pairwise(sizes):
-        if working_set <= large:
-            part = (working_set - small) / (large - small)
-            return 1 / ((1 - part) / read[small] + part / read[large])
-    return read[sizes[-1]]
+    read = {size: 1e9 * gb_per_s for size, gb_per_s in roof.read_gb_per_s[count].items()}
+    return read, 1e9 * roof.int8_gmac_per_s[count], 1e9 * roof.bf16_gmac_per_s[count]
 
 
 def _nearest(counts: Iterable[int], threads: int) -> int:

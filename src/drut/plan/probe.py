@@ -14,7 +14,7 @@ import numpy.typing as npt
 from drut.errors import DrutError
 from drut.kernels.native.memory import reserve
 from drut.machine import cpu_model, usable_cpus
-from drut.plan.roof import Roof
+from drut.plan.roof import Roof, key_of
 
 WORKING_SETS = (1 << 18, 1 << 20, 1 << 23, 1 << 26, 1 << 28)
 """Bytes: within L2, its size, within L3, its size, past it, as caches are today."""
@@ -38,6 +38,12 @@ def measure(
     if library is None:
         return _measure_numpy(cpus, counts, seconds)
     return _measure_native(library, cpus, counts, seconds)
+
+
+def machine_key(library: ctypes.CDLL | None, cpus: Sequence[int] | None = None) -> str:
+    """The `key` that `measure` would give its roof."""
+    cpus = usable_cpus() if cpus is None else cpus
+    return key_of(cpu_model(), "numpy" if library is None else NativeProbe(library, cpus).isa, len(cpus))
 
 
 def thread_counts(cpus: int) -> list[int]:
@@ -124,4 +130,4 @@ def _numpy_read(buffer: npt.NDArray[np.int32], cpus: Sequence[int], seconds: flo
 def _checked(figure: float, threads: int) -> float:
     if figure <= 0:
         raise DrutError(f"cannot start {threads} threads")
-    return round(figure, 2)
+    return float(f"{figure:.4g}")  # and not to a place: on a machine that others use it may be next to nothing

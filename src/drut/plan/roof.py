@@ -13,6 +13,7 @@ from typing import Any
 
 from drut.errors import DrutError
 
+FILE = "roof.json"  # in DRUT_HOME
 _FILE_LIMIT = 1 << 20
 
 Figures = Mapping[int, float]
@@ -37,7 +38,7 @@ class Roof:
     @property
     def key(self) -> str:
         """Equal for roofs of the same machine, measured the same way."""
-        return f"{self.cpu} | {self.isa} | {max(self.read_gb_per_s)} CPUs"
+        return key_of(self.cpu, self.isa, max(self.read_gb_per_s))
 
     def best(self, other: Roof) -> Roof:
         """The greater of each figure; `other` has the same key."""
@@ -63,6 +64,16 @@ class Roof:
             return cls(str(value["cpu"]), str(value["isa"]), read, int8, bf16)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a roof: {error}") from None
+
+
+def key_of(cpu: str, isa: str, cpus: int) -> str:
+    """The `key` of a roof of so many CPUs."""
+    return f"{cpu} | {isa} | {cpus} CPUs"
+
+
+def kept(path: Path, key: str) -> Roof | None:
+    """What `path` holds of the machine with that key, if anything."""
+    return _load(path).get(key)
 
 
 def keep(roof: Roof, path: Path) -> Roof:

@@ -34,6 +34,9 @@ class ServerConfig(Settings):
     stuck_s: float = setting(120.0, "seconds after which a step of the engine counts as stuck, and the server ends",
                              type=float, least=1, most=86400)
     request_log: bool = setting(True, "a line of JSON on standard output for each request, without its text", type=bool)
+    otlp_endpoint: str | None = setting(None, "URL of an OTLP collector that gets a span for each request, as "
+                                              "http://127.0.0.1:4318/v1/traces; needs drut[otel]",
+                                        env="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     max_body_mb: float = setting(8.0, "most MB of a request's body", type=float, least=0.001, most=256)
     max_header_kb: int = setting(64, "most KB of a request's line and headers", type=int, least=1, most=1024)
     max_headers: int = setting(100, "most headers of a request", type=int, least=8, most=10_000)

@@ -13,6 +13,7 @@ from drut.model.store import find
 from drut.server.auth import Keys, check_exposure
 from drut.server.config import ServerConfig
 from drut.server.serve import listen, served_names
+from drut.server.spans import open_spans
 from drut.server.texts import Texts
 
 
@@ -21,6 +22,8 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
     keys = Keys.of(config)
     check_exposure(config, keys)
     listen(config).close()
+    if config.otlp_endpoint:
+        open_spans(config.otlp_endpoint, served_names(config, model)[0]).close()
     yield f"listen on   {config.host}:{config.port}"
     yield f"keys        {len(keys) or 'none: everybody who reaches the address may use it'}"
     yield f"names       {', '.join(served_names(config, model))}"

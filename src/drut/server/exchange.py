@@ -19,6 +19,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = b"application/json"
 CONNECTION = "drut.connection"  # the transport, among a scope's extensions
 MAX_ID_CHARS = 128
+TRACE_HEADERS = ("traceparent", "tracestate")
 DISCARD_BYTES, DISCARD_S = 64 << 20, 1.0  # of a body that is too large
 
 
@@ -40,6 +41,11 @@ class Exchange:
 
     def header(self, name: str) -> str:
         return self.headers.get(name.encode(), b"").decode("latin-1")
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The headers of W3C Trace Context that came along."""
+        return {name: value for name in TRACE_HEADERS if (value := self.header(name))}
 
     async def body(self, most: int, timeout_s: float) -> bytes:
         """The request's body. ApiError 413 for more than `most` bytes, 408 where it does not come in time."""

@@ -40,6 +40,7 @@ class Job:
     logprobs: bool = False
     prompt_logprobs: bool = False  # as a field of the reply
     return_token_ids: bool = False
+    operation: str = "text_completion"  # or "chat": what a span calls it
     ignored: tuple[str, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))
 

@@ -64,6 +64,9 @@ METRICS = {
     "drut_step_rows": Described("counter", "tokens the steps computed"),
     "drut_failed_steps": Described("counter", "steps that ended in an exception"),
     "drut_step_seconds": Described("histogram", "time of a step"),
+    "drut_step_floor_seconds": Described("counter", "the least time the steps could take, by this machine's roof"),
+    "drut_roof_share": Described(
+        "gauge", "floor over time of the last steps: those between two looks at the engine, about a second apart"),
     "drut_last_step_age_seconds": Described("gauge", "since a step last ended"),
     "drut_engine_up": Described("gauge", "1 from when the model is loaded until the engine ends, else 0"),
     "drut_http_replies": Described("counter", "HTTP replies by the status sent", ("status",)),
@@ -98,6 +101,7 @@ class Metrics(Collector):
         self._replies: Counter[str] = Counter()
         self._up = False
         self._stats: tuple[Stats, float] | None = None  # and when they came
+        self._roof_share: float | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -107,10 +111,12 @@ class Metrics(Collector):
         engine.on_death(self._on_death)
 
     def _on_death(self, reason: str) -> None:
-        self._up, self._stats = False, None
+        self._up, self._stats, self._roof_share = False, None, None
 
     def counted(self, stats: Stats) -> None:
         """The engine has told its counts."""
+        if self._stats is not None:
+            self._roof_share = roof_share(self._stats[0], stats) or self._roof_share
         self._stats = stats, self._clock()
 
     def replied(self, status: int) -> None:
@@ -180,15 +186,27 @@ class Metrics(Collector):
         if self._stats is not None:
             stats, at = self._stats
             values |= _engine_values(stats, queued)
+            if self._roof_share is not None:
+                values["drut_roof_share"] = self._roof_share
             values["drut_last_step_age_seconds"] = stats.idle_s + self._clock() - at
         return values
+
+
+def roof_share(before: Stats, after: Stats) -> float | None:
+    """Floor over time of the steps between; None without a roof or a step."""
+    seconds = after.step_seconds - before.step_seconds
+    if before.floor_seconds is None or after.floor_seconds is None or seconds <= 0:
+        return None
+    return (after.floor_seconds - before.floor_seconds) / seconds
 
 
 def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str, int] | float]:
     steps = Histogram(stats.step_bounds)
     steps.counts, steps.total = list(stats.step_counts), stats.step_seconds
     held = stats.pages - stats.free_pages - stats.evictable_pages
+    floor = {} if stats.floor_seconds is None else {"drut_step_floor_seconds": stats.floor_seconds}
     return {
+        **floor,
         "vllm:num_requests_running": stats.running,
         "vllm:num_requests_waiting": queued + sum(stats.waiting.values()),
         "drut_requests_waiting": {"queue": queued, **stats.waiting},

@@ -16,13 +16,16 @@ import uvicorn
 from drut.config import EngineConfig
 from drut.engine.async_engine import AsyncEngine
 from drut.errors import RequestError
+from drut.machine import usable_cpus
 from drut.server.admission import Admission, AdmissionLimits, Observer, Several
 from drut.server.app import App
 from drut.server.auth import check_exposure, is_address
 from drut.server.config import ServerConfig
 from drut.server.connection import Connection
 from drut.server.life import Lifecycle, Startup
+from drut.server.roof import compare_with_roof
 from drut.server.service import Loaded, Service
+from drut.server.spans import open_spans
 from drut.server.texts import Texts
 
 BACKLOG = 1024  # of connections that nobody has taken yet
@@ -71,7 +74,9 @@ class Server:
         check_exposure(config, self.service.keys)
         self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
         metrics = self.service.metrics
-        self._observer: Observer = metrics if log is None else Several(metrics, log)
+        self._spans = open_spans(config.otlp_endpoint, self.service.name) if config.otlp_endpoint else None
+        others = [o for o in (log, self._spans) if o is not None]
+        self._observer: Observer = Several(metrics, *others) if others else metrics
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -92,6 +97,8 @@ class Server:
             self._http.should_exit = True
             await http
             self.service.close()
+            if self._spans is not None:
+                await asyncio.to_thread(self._spans.close)
 
     def stop(self) -> None:
         """As a signal does: the first time requests under way may go on for a while. From any thread, once it runs."""
@@ -115,4 +122,11 @@ class Server:
             self._startup.lap("tokenizer")
             self._tell(str(self._startup))
             self._tell(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
-            return await life.run()
+            threads = self._engine.threads or len(usable_cpus())
+            roof = asyncio.create_task(compare_with_roof(engine, service.health, threads))
+            try:
+                return await life.run()
+            finally:
+                roof.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await roof

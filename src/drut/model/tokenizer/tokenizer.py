@@ -113,6 +113,10 @@ class Tokenizer:
         stream = Detokenizer(self, skip_special=skip_special, at_start=True)
         return stream.push(ids) + stream.flush()
 
+    def to_json(self) -> str:
+        """What a file tokenizer.json holds, for other libraries; BOS and EOS, which `encode` adds, are not in it."""
+        return self._backend.to_str()
+
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token adds to the text; none for an id outside the vocabulary."""
         found = self._bytes.get(token_id)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from drut.engine.params import SamplingParams
 from drut.errors import DrutError, RequestError
@@ -30,7 +31,8 @@ class DeadlineError(DrutError):
 @dataclass(frozen=True)
 class Ask:
     """A request. `key` names whose share of the engine it uses; of one key's requests the smaller `priority` goes
-    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now.
+    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. For spans
+    alone: `operation` says what was asked for, and `trace` are the headers of W3C Trace Context that came along.
     """
 
     prompt: str | list[int]
@@ -41,6 +43,8 @@ class Ask:
     deadline_s: float | None = None
     id: str = ""
     arrived: float | None = None
+    operation: str = "text_completion"
+    trace: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.deadline_s is not None and not 0 < self.deadline_s < math.inf:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from drut.engine.output import Completion
+from drut.engine.params import SamplingParams
 
 
 @dataclass
@@ -31,6 +33,10 @@ class Record:
     steps: int = 0
     waited_for: str = ""  # the engine's last reason to let it wait
     tpots: list[float] = field(default_factory=list)  # of each choice with two tokens or more, seconds
+    finish_reasons: list[str] = field(default_factory=list)  # of the choices, in the order in which they ended
+    operation: str = ""  # "chat" or "text_completion"
+    params: SamplingParams | None = None
+    trace: Mapping[str, str] = field(default_factory=dict)  # headers that name the span it belongs to
 
     @property
     def ttft_s(self) -> float | None:
@@ -65,6 +71,7 @@ class Record:
         """Takes over what a finished choice says of itself."""
         why = completion.why
         self.prompt_tokens = completion.prompt_tokens
+        self.finish_reasons.append(completion.finish_reason)
         if completion.index == 0:
             self.finish_reason = completion.finish_reason
             self.cached_tokens = completion.cached_tokens

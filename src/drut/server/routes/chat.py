@@ -47,7 +47,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
         echo=echo, logprobs=logprobs is not None, prompt_logprobs=request.prompt_logprobs is not None,
-        return_token_ids=bool(request.return_token_ids), ignored=ignored)
+        return_token_ids=bool(request.return_token_ids), operation="chat", ignored=ignored)
 
 
 def _logprobs(request: ChatRequest) -> int | None:

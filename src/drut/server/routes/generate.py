@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from drut.model.tokenizer import Tokenizer
 from drut.server.admission import Ask, Ticket
@@ -28,7 +28,7 @@ async def generate(exchange: Exchange, service: Service, caller: str, prepare: P
     tokenizer = loaded.texts.tokenizer
     assembler = Assembler(job, tokenizer)
     dialect = make(job, assembler, tokenizer)
-    tickets = admit(loaded, job, caller, arrived)
+    tickets = admit(loaded, job, caller, arrived, exchange.trace)
     headers = [(b"x-drut-ignored", ", ".join(job.ignored).encode())] if job.ignored else []
     async with Run(tickets, assembler, exchange, backlog=service.config.max_backlog_kb * 1000) as run:
         if job.stream:
@@ -42,14 +42,15 @@ async def generate(exchange: Exchange, service: Service, caller: str, prepare: P
         await exchange.reply(200, reply, headers=headers)
 
 
-def admit(loaded: Loaded, job: Job, caller: str, arrived: float) -> list[Ticket]:
+def admit(loaded: Loaded, job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> list[Ticket]:
     """A ticket a prompt: all or none."""
     tickets: list[Ticket] = []
     try:
         for i, prompt in enumerate(job.prompts):
             tickets.append(loaded.admission.submit(Ask(
                 prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
-                deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}")))
+                deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
+                operation=job.operation, trace=trace)))
     except BaseException:
         for ticket in tickets:
             ticket.cancel()

@@ -1,0 +1,96 @@
+"""A `drut serve` of its own for a script, and load on it from the load client."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from drut.bench.report.files import read
+from drut.bench.report.schema import Result
+
+START_S, END_S = 120.0, 60.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Server:
+    """One that is ready."""
+
+    url: str
+    pid: int
+    model: str  # its name to clients
+
+    @property
+    def engine(self) -> int:
+        """The process id of the engine, which must have one of its own."""
+        (child,) = [int(p) for task in Path(f"/proc/{self.pid}/task").iterdir()
+                    for p in (task / "children").read_text().split()]
+        return child
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
+            return answer.read().decode()
+
+
+@contextlib.contextmanager
+def served(model: str, *flags: str) -> Iterator[Server]:
+    """A server between its readiness and the end of the block. Its name of the model is `m`."""
+    command = [sys.executable, "-m", "drut", "serve", model, "--port", "0", "--served-model-name", "m",
+               "--no-request-log", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    try:
+        url = _line(process.stderr, "listening on").split()[2].rstrip(",")
+        _line(process.stderr, "ready after")
+        threading.Thread(target=_swallow, args=(process.stderr,), daemon=True).start()
+        yield Server(url, process.pid, "m")
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _line(stream: IO[str], part: str) -> str:
+    """The next line with `part` in it."""
+    for line in stream:
+        if part in line:
+            return line
+    raise SystemExit("the server did not start")
+
+
+def _swallow(stream: IO[str]) -> None:
+    """Of what it says later warnings are shown."""
+    for line in stream:
+        if "WARNING" in line or "ERROR" in line:
+            sys.stderr.write(line)
+
+
+def bench(server: Server, *flags: str, body: dict[str, Any] | None = None) -> Result:
+    """A run of `drut bench serve`, void or not."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", server.model, "--out",
+                   folder, "--quiet", "--body", json.dumps(body or {}), *flags]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL)
+        if done.returncode not in (0, 3):
+            raise SystemExit(f"the load client ended with {done.returncode}")
+        return read(Path(folder) / "result.json")
+
+
+def cpu_s(pid: int) -> float:
+    """User and system seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+

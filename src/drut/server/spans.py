@@ -1,0 +1,109 @@
+"""A span a request for OpenTelemetry, with its times and tokens as attributes and none of its text. An extra.
+
+Attributes are those of the conventions for generative AI; the times, which these lack on a server's side, go by
+vLLM's names. docs/serving.md lists them and a test compares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from drut import __version__
+from drut.errors import UnsupportedError
+from drut.server.admission.record import Nobody, Record
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+
+EXPORT_S = 5.0  # for a batch to reach its collector
+FAILED = ("error", "deadline", "shutdown", "rejected")
+Value = str | int | float | list[str]
+
+
+def open_spans(endpoint: str, model: str) -> RequestSpans:
+    """Spans that go to an OTLP collector over HTTP, at this URL, in batches from a thread of their own.
+
+    UnsupportedError where the extra is not installed. The SDK reads its own variables, as OTEL_SERVICE_NAME.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise UnsupportedError("--otlp-endpoint needs an extra: pip install 'drut[otel]'") from None
+    return RequestSpans(model, BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_S)))
+
+
+class RequestSpans(Nobody):
+    """An observer that makes a span of each request that has ended, or was refused a place."""
+
+    def __init__(self, model: str, processor: SpanProcessor) -> None:
+        """`model`: its name to clients. `processor` gets the spans."""
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._model, self._provider = model, _provider()
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("drut.server", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def observe(self, record: Record) -> None:
+        """The span, from the request's arrival to its end, below the one that the client named."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        behind_ns = time.time_ns() - time.monotonic_ns()
+        ended = record.finished if record.finished is not None else time.monotonic()
+        span = self._tracer.start_span(
+            f"{record.operation} {self._model}", self._propagator.extract(record.trace), SpanKind.SERVER,
+            attributes=attributes(record, self._model), start_time=int(record.arrived * 1e9) + behind_ns)
+        if record.finish_reason in FAILED:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(int(ended * 1e9) + behind_ns)
+
+    def close(self) -> None:
+        """Sends what is left. Blocks for up to EXPORT_S where the collector does not answer."""
+        self._provider.shutdown()
+
+
+def _provider() -> TracerProvider:
+    """The SDK as its variables configure it, under the name `drut` where they give none."""
+    from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+
+    resource = Resource.create({SERVICE_VERSION: __version__})
+    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: "drut"}))
+    return TracerProvider(resource=resource, shutdown_on_exit=False)
+
+
+def attributes(record: Record, model: str) -> Mapping[str, Value]:
+    """Of a request's span: what is known."""
+    known: dict[str, Value | None] = {
+        "gen_ai.operation.name": record.operation,
+        "gen_ai.provider.name": "drut",
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": model,
+        "gen_ai.response.id": record.id,
+        "gen_ai.response.finish_reasons": record.finish_reasons or None,
+        "gen_ai.usage.input_tokens": record.prompt_tokens,
+        "gen_ai.usage.output_tokens": record.completion_tokens,
+        "gen_ai.usage.cache_read.input_tokens": record.cached_tokens or None,
+        "gen_ai.request.choice.count": record.choices if record.choices != 1 else None,
+        "gen_ai.latency.time_in_queue": record.queue_s,
+        "gen_ai.latency.time_in_model_prefill": record.prefill_s,
+        "gen_ai.latency.time_in_model_decode": record.decode_s,
+        "gen_ai.latency.time_to_first_token": record.ttft_s,
+        "gen_ai.latency.e2e": record.e2e_s,
+        "error.type": record.finish_reason if record.finish_reason in FAILED else None,
+    }
+    if (params := record.params) is not None:
+        known |= {
+            "gen_ai.request.max_tokens": params.max_tokens,
+            "gen_ai.request.temperature": params.temperature,
+            "gen_ai.request.top_p": params.top_p,
+            "gen_ai.request.top_k": params.top_k or None,
+            "gen_ai.request.seed": params.seed,
+            "gen_ai.request.presence_penalty": params.presence_penalty or None,
+            "gen_ai.request.frequency_penalty": params.frequency_penalty or None,
+        }
+    return {name: value for name, value in known.items() if value is not None}

@@ -1,0 +1,98 @@
+"""The floor told of each step is the ledger's of the step that ran."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drut import LLM, AsyncEngine, SamplingParams
+from drut.engine.engine import Engine
+from drut.engine.floor import StepFloor, shape_of
+from drut.engine.messages import Roof
+from drut.kernels.descriptor import StepDescriptor
+from drut.kernels.ops import StepShape
+from drut.observe.ledger import Entry, Peaks, account, interpolated
+from tests.engine.models import write_bytes_model
+from tests.engine.testbed import FakeExecutable, finish_all, make_engine, submit, text
+
+READ = {1 << 10: 4e9, 1 << 14: 1e9}
+PEAKS = Peaks(partial(interpolated, READ), int8_macs=3e9, float_macs=1e9)
+shapes = st.builds(StepShape, st.integers(1, 600), st.integers(0, 64), st.integers(1, 100_000), st.integers(1, 10**6))
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+    with LLM(write_bytes_model(tmp_path_factory.mktemp("floor")), threads=1, overlap=False) as opened:
+        yield opened
+
+
+@given(shape=shapes)
+@settings(deadline=None)
+def test_it_is_the_ledgers(llm: LLM, shape: StepShape) -> None:
+    ops = llm.engine.runner.plan.ops
+    ledger = account(shape.rows, [Entry(type(op).__name__, 0, *op.cost(shape), 0.0) for op in ops], 1.0, PEAKS)
+    assert StepFloor(ops, PEAKS).seconds(shape) == pytest.approx(ledger.floor_s, rel=1e-12)
+
+
+def observed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[list[StepShape], list[StepShape]]:
+    """Shapes of the steps that ran, by their descriptors, and as `shape_of` tells them of the work that was metered."""
+    executable, add = engine.runner.executable, engine.meter.add
+    assert isinstance(executable, FakeExecutable)
+    run, ran, told = executable.run, [], []
+
+    def noted(descriptor: StepDescriptor, host: object = None):
+        ran.append(descriptor.shape())
+        return run(descriptor)
+
+    def metered(work, steps, seconds):
+        told.extend(shape_of(work, later) for later in range(steps))
+        add(work, steps, seconds)
+
+    monkeypatch.setattr(executable, "run", noted)
+    monkeypatch.setattr(engine.meter, "add", metered)
+    return ran, told
+
+
+@pytest.mark.parametrize(("overlap", "burst"), [(False, 1), (True, 1), (True, 8)])
+def test_the_shape_is_that_of_the_step_that_ran(overlap: bool, burst: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(overlap=overlap, burst=burst)
+    ran, told = observed(engine, monkeypatch)
+    for i, length in enumerate((3, 40, 17)):
+        submit(engine, text(i, length), max_tokens=20, prompt_logprobs=2 if i == 1 else None)
+    finish_all(engine)
+    assert len(ran) > 20
+    assert told == ran
+
+
+def test_floors_are_added_up_from_when_the_roof_is_known(llm: LLM) -> None:
+    engine, meter, params = llm.engine, llm.engine.meter, SamplingParams(max_tokens=4, ignore_eos=True)
+    llm.generate("before", params)
+    assert meter.floor_seconds is None
+    engine.compare_with(PEAKS)
+    assert meter.floor_seconds == 0.0
+    floor, shapes = StepFloor(engine.runner.plan.ops, PEAKS), []
+    llm.submit("a prompt", params)
+    while engine.busy:
+        engine.step()
+        shapes.append(engine.runner.last_shape)
+    assert meter.floor_seconds == pytest.approx(sum(map(floor.seconds, shapes)))
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_stats_tell_them_across_the_boundary(llm: LLM, tmp_path: Path, process: bool) -> None:
+    async def main() -> float | None:
+        async with AsyncEngine(write_bytes_model(tmp_path), process=process, threads=1, multi_step=1) as engine:
+            assert (await engine.stats()).floor_seconds is None
+            engine.compare_with(Roof(READ, PEAKS.int8_macs, PEAKS.float_macs))
+            async for _ in engine.generate([1], SamplingParams(max_tokens=2, ignore_eos=True)):
+                pass
+            return (await engine.stats()).floor_seconds
+
+    floor = StepFloor(llm.engine.runner.plan.ops, PEAKS)
+    assert asyncio.run(main()) == pytest.approx(sum(floor.seconds(StepShape(1, 1, n, n)) for n in (1, 2)))

@@ -1,0 +1,109 @@
+"""The share of this machine's roof, from a file that has it or from one measurement."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from drut.engine.messages import Roof, Stats
+from drut.errors import DrutError
+from drut.kernels.native.library import load
+from drut.plan import roof as roofs
+from drut.plan.probe import machine_key
+from drut.server import roof as server_roof
+from drut.server.life import Health
+from drut.server.roof import compare_with_roof, measure_apart
+from tests.server.rig import serving, until
+from tests.server.virtual import run
+
+native = pytest.mark.skipif(load() is None, reason="the native library is not built")
+
+
+def known() -> roofs.Roof:
+    """Of this machine; such a one that no step comes near."""
+    cpu, isa, cpus = machine_key(load()).split(" | ")
+    count = int(cpus.split()[0])
+    return roofs.Roof(cpu, isa, {count: {1 << 20: 1e3}}, {count: 1e6}, {count: 1e6})
+
+
+class Told:
+    """What an engine is told."""
+
+    def __init__(self) -> None:
+        self.roofs: list[Roof] = []
+
+    def compare_with(self, roof: Roof) -> None:
+        self.roofs.append(roof)
+
+
+def stats(steps: int, running: int = 0) -> Stats:
+    return Stats(1, 1, 0, 0, running, {}, 0, 0, 0, 0, 0, steps, 0, 0, 0.0, [], [0], 0.0)
+
+
+@native
+def test_a_kept_roof_makes_the_share_known(tmp_path: Path, model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRUT_HOME", str(tmp_path))
+    roofs.keep(known(), tmp_path / roofs.FILE)
+    with serving(model_path) as server:
+        def scraped() -> dict[str, float]:
+            text = server.get("/metrics").raw.decode()
+            return {s.name: s.value for f in text_string_to_metric_families(text) for s in f.samples}
+
+        until(lambda: "drut_step_floor_seconds_total" in scraped(), 10)
+        assert server.complete("some work", max_tokens=20).status == 200
+        until(lambda: "drut_roof_share" in scraped(), 10)
+        values = scraped()
+        assert 0 < values["drut_step_floor_seconds_total"] < values["drut_step_seconds_sum"]
+        assert 0 < values["drut_roof_share"] < 1
+
+
+@native
+def test_it_is_measured_once_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRUT_HOME", str(tmp_path))
+    engine, health, measured = Told(), Health(), []
+
+    async def measure() -> roofs.Roof:
+        measured.append(asyncio.get_running_loop().time())
+        return known()
+
+    async def main() -> None:
+        monkeypatch.setattr(server_roof, "measure_apart", measure)
+        asked = asyncio.create_task(compare_with_roof(engine, health, 1, quiet_s=10))  # type: ignore[arg-type]
+        for second in range(60):
+            health.stats = stats(steps=min(second, 30), running=int(35 < second < 40))
+            await asyncio.sleep(1)
+        await asked
+
+    run(main())
+    assert measured == [pytest.approx(50, abs=1)]
+    assert [r.int8_macs for r in engine.roofs] == [1e15]
+
+
+@native
+@pytest.mark.slow
+def test_measuring_apart_keeps_what_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRUT_HOME", str(tmp_path / "home"))
+    roof = asyncio.run(measure_apart())
+    assert roofs.kept(tmp_path / "home" / roofs.FILE, machine_key(load())) == roof
+
+
+def test_where_measuring_fails_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                  caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DRUT_HOME", str(tmp_path / "file" / "home"))
+
+    async def fails() -> Any:
+        raise DrutError("no room")
+
+    monkeypatch.setattr(server_roof, "measure_apart", fails)
+    monkeypatch.setattr(server_roof, "load", lambda: load() or pytest.skip("the native library is not built"))
+    health = Health()
+    health.stats = stats(steps=0)
+    engine = Told()
+    run(compare_with_roof(engine, health, 1, quiet_s=1))  # type: ignore[arg-type]
+    assert engine.roofs == []
+    assert "no room" in caplog.text
