@@ -8,7 +8,7 @@ from drut.engine.engine import Engine
 from drut.engine.pacer import LEAST, PLAIN_EVERY
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.engine.scheduler import Work
+from drut.engine.work import Work
 from drut.errors import RequestError
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS

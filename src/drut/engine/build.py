@@ -13,7 +13,8 @@ from drut.engine.engine import Engine
 from drut.engine.pacer import Pacer, attention_depth
 from drut.engine.policy import make_policy
 from drut.engine.runner import Runner
-from drut.engine.scheduler import Limits, Scheduler
+from drut.engine.scheduler import Scheduler
+from drut.engine.work import Limits
 from drut.errors import RequestError, UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend

@@ -11,13 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from drut.cache.cache import BlockTable, pages_for
+from drut.engine.ahead import unwind
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
+from drut.engine.recovery import break_off, take_back
 from drut.engine.request import Request
 from drut.engine.runner import Runner
-from drut.engine.scheduler import Scheduler, Work
+from drut.engine.scheduler import Scheduler
+from drut.engine.work import Work
 from drut.errors import RequestError
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
@@ -163,12 +166,12 @@ class Engine:
         attempt, self._attempt = self._attempt, Attempt([], [], [])
         lost = [w.request for w in attempt.work]
         if not lost:
-            self.scheduler.break_off()
+            break_off(self.scheduler)
             lost = list(self.scheduler.running) or self.scheduler.waiting[:1]
         for request in lost:
             self.finish(request, "error")
         for work in attempt.dropped:
-            self.scheduler.take_back(work)
+            take_back(self.scheduler, work)
         self.cache.check([r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
         return attempt.updates, lost
 
@@ -188,7 +191,7 @@ class Engine:
             rows = sum(w.rows for w in flight.work) + (flight.read - 1) * len(flight.work)
             self.meter.add(flight.read, rows, seconds)
             for work in flight.work:
-                self.scheduler.unwind(work, flight.planned - flight.read)
+                unwind(work, flight.planned - flight.read)
             if flight is self._flight:
                 self._flight = None
 

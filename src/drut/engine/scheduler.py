@@ -11,79 +11,18 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from drut.cache.cache import KvCache, pages_for
+from drut.engine.ahead import steps_ahead
 from drut.engine.pacer import Pacer
 from drut.engine.policy import Policy
 from drut.engine.request import Request
-from drut.kernels.kv import PAGE_TOKENS
+from drut.engine.rows import rows_of
+from drut.engine.work import WAITS, Budget, Limits, Refused, Work
 
 
 class SchedulerStallError(RuntimeError):
     """Requests are left and a step would compute nothing: a bug, never a user's error."""
-
-
-class Work(NamedTuple):
-    """Rows of one request in a step: `rows` tokens from position `start` on; whether the last one is sampled."""
-
-    request: Request
-    start: int
-    rows: int
-    sample: bool
-    scores: int  # leading rows whose next token's logprob is wanted
-    epoch: int
-    ahead: int = 0  # steps after this one that go on from it without the host, one row each; the same for all work
-
-    @property
-    def decodes(self) -> bool:
-        """One row that says a token: what a decoding stream asks of a step."""
-        return self.rows == 1 and self.sample
-
-
-WAITS = ("turn", "sequences", "pages", "budget", "choice", "token")  # what a waiting request waits for, in a word
-
-
-class Refused(NamedTuple):
-    """Why a request was not admitted, in a word of WAITS and in full. `passable`: those behind it may be tried."""
-
-    waits_on: str
-    reason: str
-    passable: bool = False
-
-
-class Limits(NamedTuple):
-    """Of one step. `chunk`: prompt tokens of a request, 0 for whole prompts, None for as many as stall no stream.
-    `burst`: decoding steps in one call."""
-
-    seqs: int
-    tokens: int
-    samples: int
-    chunk: int | None
-    burst: int = 1
-
-
-@dataclass
-class Budget:
-    """What the step being put together has left, and what it holds. `effort`: for prompts, as the pacer counts it."""
-
-    tokens: int
-    samples: int
-    effort: float
-    work: dict[Request, Work] = field(default_factory=dict)
-
-    def add(self, work: Work) -> None:
-        self.work[work.request] = work
-        self.tokens -= work.rows
-        self.samples -= work.sample + work.scores
-
-    def drop(self, request: Request) -> Work | None:
-        work = self.work.pop(request, None)
-        if work is not None:
-            self.tokens += work.rows
-            self.samples += work.sample + work.scores
-        return work
 
 
 class Scheduler:
@@ -122,26 +61,10 @@ class Scheduler:
         return [work._replace(ahead=ahead) for work in budget.work.values()]
 
     def _ahead(self, budget: Budget) -> int:
-        """How many steps may follow by themselves: nobody waits, all that run decode, and have pages for the rows."""
-        works = budget.work.values()
-        if self.limits.burst == 1 or self._force or self.waiting or len(works) < len(self.running):
+        """How many steps may follow by themselves: none where anybody waits or does not take part."""
+        if self.limits.burst == 1 or self._force or self.waiting or len(budget.work) < len(self.running):
             return 0
-        ahead = self.limits.burst - 1
-        for work in works:
-            ahead = min(ahead, work.request.steps_alone - 1) if work.decodes else 0
-        for work in works:
-            table, end = work.request.table, work.start + work.rows
-            if ahead > 0 and not self.cache.reserve(table, end + ahead):
-                ahead = len(table.pages) * PAGE_TOKENS - end
-        return max(ahead, 0)
-
-    def unwind(self, work: Work, steps: int) -> None:
-        """The last `steps` of those that were to follow `work` did not run."""
-        request = work.request
-        request.inflight -= steps
-        request.why.steps -= steps
-        if request.epoch == work.epoch and request.finish_reason is None:
-            request.computed -= steps
+        return steps_ahead(budget.work.values(), self.cache, self.limits.burst - 1)
 
     def learn(self, work: Sequence[Work], seconds: float) -> None:
         """A step with this work, or each of a burst, took `seconds`."""
@@ -165,20 +88,6 @@ class Scheduler:
         elif request in self.waiting:
             self.waiting.remove(request)
 
-    def break_off(self) -> None:
-        """`schedule` has raised: who was just being admitted waits again."""
-        for request in self.waiting:
-            self.cache.release(request.table)
-            request.computed = request.done = 0
-
-    def take_back(self, work: Work) -> None:
-        """The step with `work` was launched and its outcome dropped: what it would have computed is computed again."""
-        request = work.request
-        request.inflight -= work.sample * (1 + work.ahead)
-        request.prompt_scored -= work.scores
-        if request in self.running and request.epoch == work.epoch:
-            self.preempt(request)
-
     def preempt(self, request: Request) -> None:
         """Back to waiting. Its full pages stay in the tree until they are needed."""
         self._stop(request)
@@ -201,7 +110,7 @@ class Scheduler:
         preempted = False
         if request not in self.running:
             return False
-        work = self._work(request, budget)
+        work = rows_of(request, budget, self.limits, self.pacer)
         if work is None:
             return False
         while not self.cache.reserve(request.table, work.start + work.rows):
@@ -248,7 +157,7 @@ class Scheduler:
             self.cache.release(request.table)
             return Refused("pages", f"it needs {needed} pages of the KV cache, {self.cache.available} can be had")
         request.computed = request.done = hit
-        work = self._work(request, budget)
+        work = rows_of(request, budget, self.limits, self.pacer)
         if work is None:
             self.cache.release(request.table)
             request.computed = request.done = 0
@@ -263,40 +172,6 @@ class Scheduler:
         self.running.append(request)
         request.slot = self._slots.pop()
         return work
-
-    def _work(self, request: Request, budget: Budget) -> Work | None:
-        """The rows of `request` that the budget allows, or None."""
-        pending = request.pending
-        if pending == 0 or (request.inflight and request.needs_last_token):
-            return None
-        count = min(pending, budget.tokens, self._chunk(request, budget))
-        if self.limits.chunk == 0 and count < pending and budget.work:
-            return None  # whole prompts wait for a step with room
-        start = request.computed
-        scores = 0
-        if request.scores_prompt:
-            first = max(start, request.prompt_scored)
-            count = min(count, first - start + budget.samples)
-            scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
-            if start + count == request.known and scores == budget.samples:
-                count -= 1  # no room to sample: the last row, which no score needs, waits
-        sample = start + count == request.known
-        if count <= 0 or sample + scores > budget.samples:
-            return None
-        return Work(request, start, count, sample, scores, request.epoch)
-
-    def _chunk(self, request: Request, budget: Budget) -> int:
-        """Most prompt tokens of one request in a step."""
-        chunk = self.limits.chunk
-        if request.pending == 1 or chunk == 0:
-            return request.pending
-        if chunk is not None:
-            return chunk
-        if math.isinf(budget.effort):
-            return budget.tokens
-        alone = budget.effort > 0 and all(work.decodes for work in budget.work.values())
-        least = 1 if alone or not budget.work else 0  # the first prompt gets on however much a token costs
-        return max(self.pacer.tokens(request.computed, budget.effort), least)
 
     def _preempt_by_chance(self) -> bool:
         """Only requests that said something since they were last admitted: the others must get on."""
