@@ -86,6 +86,11 @@ class Engine:
     def busy(self) -> bool:
         return bool(self.scheduler.running or self.scheduler.waiting or self._flight)
 
+    @property
+    def preemptions(self) -> int:
+        """How often a running request was put back to waiting."""
+        return sum(self.scheduler.preemptions.values())
+
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
                salt: str = "") -> list[Request]:
         """Queues a prompt, one request a choice. RequestError if it is empty, has an id outside the vocabulary, or

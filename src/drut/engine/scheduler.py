@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 import random
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from drut.cache.cache import KvCache, pages_for
+from drut.cache.cache import KvCache
 from drut.engine.ahead import steps_ahead
 from drut.engine.pacer import Pacer
 from drut.engine.policy import Policy
 from drut.engine.request import Request
+from drut.engine.reserve import Reserve
 from drut.engine.rows import rows_of
-from drut.engine.work import WAITS, Budget, Limits, Refused, Work
+from drut.engine.work import PLACES, PREEMPTIONS, WAITS, Budget, Limits, Refused, Work
 
 
 class SchedulerStallError(RuntimeError):
@@ -29,12 +29,13 @@ class Scheduler:
     """Owns the waiting and the running requests and their block tables."""
 
     def __init__(self, cache: KvCache, limits: Limits, policy: Policy, pacer: Pacer, *,
-                 force_preempt: float = 0.0) -> None:
+                 reserve: Reserve | None = None, force_preempt: float = 0.0) -> None:
         """`force_preempt`: the chance that a running request is preempted at a step, for tests."""
         self.cache, self.limits, self.policy, self.pacer = cache, limits, policy, pacer
+        self.reserve = reserve or Reserve()
         self.waiting: list[Request] = []
         self.running: list[Request] = []
-        self.preemptions = 0
+        self.preemptions = dict.fromkeys(PREEMPTIONS, 0)
         self._slots = list(range(limits.seqs - 1, -1, -1))
         self._force = force_preempt
         self._dice = random.Random(0)
@@ -87,15 +88,17 @@ class Scheduler:
             self._stop(request)
         elif request in self.waiting:
             self.waiting.remove(request)
+        self.reserve.ended(request, (*self.running, *self.waiting))
 
-    def preempt(self, request: Request) -> None:
-        """Back to waiting. Its full pages stay in the tree until they are needed."""
+    def preempt(self, request: Request, why: str = "other") -> None:
+        """Back to waiting, for a reason of PREEMPTIONS. Its full pages stay in the tree until they are needed."""
         self._stop(request)
         request.epoch += 1
         request.computed = request.done = 0
         request.why.preemptions += 1
         request.why.waits_on = WAITS[0]
-        self.preemptions += 1
+        request.waits_since = self.policy.clock()
+        self.preemptions[why] += 1
         self.waiting.append(request)
 
     def _stop(self, request: Request) -> None:
@@ -114,9 +117,9 @@ class Scheduler:
         if work is None:
             return False
         while not self.cache.reserve(request.table, work.start + work.rows):
-            victim = max(self.running, key=lambda r: (r.priority, r.order))
+            victim = self.policy.victim(self.running)
             self._give_back(victim, budget)
-            self.preempt(victim)
+            self.preempt(victim, "pages")
             preempted = True
             if victim is request:
                 return True
@@ -136,6 +139,8 @@ class Scheduler:
     def _admit(self, budget: Budget) -> None:
         for request in self.policy.order(self.waiting, self.cache):
             attempt = self._try_admit(request, budget)
+            if isinstance(attempt, Refused) and attempt.waits_on in PLACES and self._displace(request, budget):
+                attempt = self._try_admit(request, budget)
             if isinstance(attempt, Work):
                 self._take(attempt, budget)
                 continue
@@ -152,7 +157,7 @@ class Scheduler:
         if not self._slots:
             return Refused("sequences", f"all {self.limits.seqs} sequences are taken")
         hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)
-        needed = pages_for(len(request.tokens)) - len(request.table.pages) + len(self.running)
+        needed = self._needed(request)
         if needed > self.cache.available and self.running:
             self.cache.release(request.table)
             return Refused("pages", f"it needs {needed} pages of the KV cache, {self.cache.available} can be had")
@@ -163,7 +168,7 @@ class Scheduler:
             request.computed = request.done = 0
             return Refused("budget", "the step's budget is spent")
         if request.why.admitted_at is None:
-            request.why.admitted_at = time.monotonic()
+            request.why.admitted_at = self.policy.clock()
             request.cached_tokens = min(hit, request.prompt_tokens)
         if not self.cache.reserve(request.table, work.start + work.rows):
             raise SchedulerStallError(f"request {request.id} needs more pages than the cache has")
@@ -171,7 +176,32 @@ class Scheduler:
         self.waiting.remove(request)
         self.running.append(request)
         request.slot = self._slots.pop()
+        request.admitted_with = len(request.output)
         return work
+
+    def _needed(self, request: Request, gone: Collection[Request] = ()) -> int:
+        """Pages to be had for admitting `request`, beside what will run then: without those who are `gone`."""
+        growth = sum(self.reserve.to_go_on(r) for r in self.running if r not in gone)
+        return self.reserve.to_start(request) - len(request.table.pages) + growth
+
+    def _displace(self, request: Request, budget: Budget) -> bool:
+        """Preempts those who give way to `request`, as few as make room for it; nobody where that is not enough, or
+        the step has no rows left for it."""
+        if rows_of(request, budget, self.limits, self.pacer) is None:
+            return False
+        gone: list[Request] = []
+        pages = self.cache.available
+        for victim in self.policy.displaced(request, self.running):
+            gone.append(victim)
+            pages += len(victim.table.pages)
+            if self._needed(request, gone) <= pages:
+                break
+        else:
+            return False
+        for victim in gone:
+            self._give_back(victim, budget)
+            self.preempt(victim, "policy")
+        return True
 
     def _preempt_by_chance(self) -> bool:
         """Only requests that said something since they were last admitted: the others must get on."""

@@ -26,6 +26,8 @@ class Work(NamedTuple):
 
 
 WAITS = ("turn", "sequences", "pages", "budget", "choice", "token")  # what a waiting request waits for, in a word
+PLACES = ("sequences", "pages")  # of those, what a running request could give it
+PREEMPTIONS = ("pages", "policy", "other")  # pages ran out; another was to have its place; a fault, or a test
 
 
 class Refused(NamedTuple):
