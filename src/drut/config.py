@@ -86,7 +86,7 @@ class EngineConfig(Settings):
         type=int, least=0, most=1 << 20)
     policy: str = setting("fcfs", "who is admitted next, and who gives way",
                           choices=("fcfs", "priority", "aging", "least-served", "longest-prefix"))
-    aging_s: float = setting(10.0, "seconds of waiting that weigh as much as one step of priority (policies aging, "
+    aging_s: float = setting(10.0, "seconds of waiting that weigh as much as one step of priority (policies aging and "
                              "least-served)", type=float, least=0.001, most=1e6)
     reserve_quantile: float = setting(
         0.0, "share of answers that KV pages kept free at admission are to be enough for; 1: up to the limit of each",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from drut.cache.cache import KvCache
 from drut.engine.request import Request
+from drut.engine.reserve import Reserve
 from drut.errors import RequestError
 
 Rank = tuple[float, ...]  # the smaller goes first
@@ -31,8 +32,9 @@ class Policy:
         """Who of the running is preempted where pages run out."""
         return max(running, key=lambda r: (r.priority, r.order))
 
-    def displaced(self, request: Request, running: Sequence[Request]) -> list[Request]:
-        """Who of the running may be preempted to admit `request`, the first to go first."""
+    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        """Who of the running may be preempted to admit `request`, the first to go first. `reserve` tells how long
+        answers get."""
         return []
 
 
@@ -48,14 +50,18 @@ class Priority(Policy):
 
 
 class Aging(Policy):
-    """By priority that grows with the time since arrival: one step for each `aging_s`.
+    """By priority and size of the prompt, both weighed against the time since arrival: a step of priority counts as
+    much as `PROMPT` tokens, or as `aging_s` of waiting.
 
-    Of two requests the order never changes, since both grow alike: it is that of arrival plus `aging_s` times priority.
-    So a request is only ever passed by those that come less than `aging_s` times the difference in priority after it.
+    Of two requests the order never changes, since both wait alike. So a request is only ever passed by those that come
+    less than `aging_s` times the difference in steps after it, and a long prompt waits in proportion to its length.
     """
 
+    PROMPT = 512
+
     def rank(self, request: Request) -> Rank:
-        return request.arrived + self.aging_s * request.priority, request.order
+        steps = request.priority + request.prompt_tokens / self.PROMPT
+        return request.arrived + self.aging_s * steps, request.order
 
     def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
         return sorted(waiting, key=self.rank)
@@ -66,12 +72,12 @@ class Aging(Policy):
 
 class LeastServed(Policy):
     """Within a priority by how many tokens were said for a request, in levels that double; within a level by arrival.
+    Waiting takes a level off for each `aging_s`, so long answers end beside any number of new ones.
 
-    One that waits takes the place of a running one of a higher level. That one must have at least doubled its answer
-    since it was admitted last, by a quantum at least: so a request of n tokens is displaced at most
-    1 + log2(n / QUANTUM) times, and computes again less than twice its answer, and its prompt as often as it was
-    displaced, at the very worst. Waiting takes a level off for each `aging_s`, so long answers end beside any number
-    of new ones.
+    One that waits takes the place of a running one of a higher level, if that one
+    - is expected to take longer still than the new one takes in all and itself to be computed again, and
+    - has at least doubled its answer since it was admitted last, by a quantum at least.
+    So a request of n tokens is displaced at most 1 + log2(n / QUANTUM) times.
     """
 
     QUANTUM = 64  # tokens of the lowest level
@@ -90,9 +96,10 @@ class LeastServed(Policy):
     def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
         return sorted(waiting, key=self._rank)
 
-    def displaced(self, request: Request, running: Sequence[Request]) -> list[Request]:
-        wanted = self._rank(request)[:2]
-        return sorted((r for r in running if (r.priority, self._level(r)) > wanted and self._grown(r)),
+    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        wanted, takes = self._rank(request)[:2], reserve.tokens(request, 0.5)
+        return sorted((r for r in running if (r.priority, self._level(r)) > wanted and self._grown(r)
+                       and reserve.tokens(r, 0.5) - r.known > r.known + takes),
                       key=lambda r: (-r.priority, -self._level(r), -r.order))
 
 

@@ -191,7 +191,7 @@ class Scheduler:
             return False
         gone: list[Request] = []
         pages = self.cache.available
-        for victim in self.policy.displaced(request, self.running):
+        for victim in self.policy.displaced(request, self.running, self.reserve):
             gone.append(victim)
             pages += len(victim.table.pages)
             if self._needed(request, gone) <= pages:
