@@ -84,7 +84,13 @@ class EngineConfig(Settings):
     chunk_tokens: int | None = setting(
         None, "most prompt tokens of a request in a step; 0: whole prompts (default: as many as stall no stream)",
         type=int, least=0, most=1 << 20)
-    policy: str = setting("fcfs", "who is admitted next", choices=("fcfs", "priority", "longest-prefix"))
+    policy: str = setting("fcfs", "who is admitted next, and who gives way",
+                          choices=("fcfs", "priority", "aging", "least-served", "longest-prefix"))
+    aging_s: float = setting(10.0, "seconds of waiting that weigh as much as one step of priority (policies aging and "
+                             "least-served)", type=float, least=0.001, most=1e6)
+    reserve_quantile: float = setting(
+        0.0, "share of answers that KV pages kept free at admission are to be enough for; 1: up to the limit of each",
+        type=float, least=0.0, most=1.0)
     overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool)
     multi_step: int = setting(16, "most decoding steps that follow each other in one native call; with overlap only",
                               type=int, least=1, most=1024)

@@ -175,7 +175,7 @@ def test_it_reaches_as_far_as_there_are_pages(monkeypatch: pytest.MonkeyPatch) -
     finish_all(engine)
     for r in (first, second):
         check_answer(engine, r)
-    assert engine.scheduler.preemptions == 1, "three pages for two who need three each in the end"
+    assert engine.preemptions == 1, "three pages for two who need three each in the end"
     check_idle(engine)
     engine.close()
 

@@ -153,7 +153,7 @@ def test_sixty_four_mixed_requests(model: Model, pages: int, settings: dict[str,
         pool = llm.engine.cache.pool
         assert pool.free + pool.cached == pool.total
         assert pool.total == pages
-        assert llm.engine.scheduler.preemptions > 10 or pages > 40
+        assert llm.engine.preemptions > 10 or pages > 40
 
 
 def test_what_a_pool_of_forty_pages_can_never_hold_is_refused(model: Model) -> None:

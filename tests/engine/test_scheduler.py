@@ -8,7 +8,7 @@ from drut.engine.engine import Engine
 from drut.engine.pacer import LEAST, PLAIN_EVERY
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.engine.scheduler import Work
+from drut.engine.work import Work
 from drut.errors import RequestError
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
@@ -273,7 +273,7 @@ def test_the_newest_of_the_lowest_rank_gives_way() -> None:
     ranks = (0, 1, 1, 0)
     requests = [submit(engine, text(i, 2 * P - 2), max_tokens=40, priority=p) for i, p in enumerate(ranks)]
     log = make_log()
-    while not engine.scheduler.preemptions:
+    while not engine.preemptions:
         step(engine, log)
     assert [r.why.preemptions for r in requests] == [0, 0, 1, 0]
     finish_all(engine, log)
@@ -292,7 +292,7 @@ def test_the_oldest_is_never_preempted() -> None:
         before = oldest.why.preemptions
         engine.step()
         assert oldest.why.preemptions == before
-    assert engine.scheduler.preemptions > 0
+    assert engine.preemptions > 0
     for request in requests:
         check_answer(engine, request)
 

@@ -105,4 +105,4 @@ def test_many_sequences_over_one_long_prefix() -> None:
     finish_all(engine)
     for request in requests:
         check_answer(engine, request)
-    assert engine.scheduler.preemptions == 0
+    assert engine.preemptions == 0

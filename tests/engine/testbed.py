@@ -24,7 +24,8 @@ from drut.engine.params import SamplingParams
 from drut.engine.policy import make_policy
 from drut.engine.request import Request
 from drut.engine.runner import Runner
-from drut.engine.scheduler import Limits, Scheduler
+from drut.engine.scheduler import Scheduler
+from drut.engine.work import Limits
 from drut.kernels.backend import Backend, Executable, StepOutput
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS

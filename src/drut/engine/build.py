@@ -12,8 +12,10 @@ from drut.config import EngineConfig
 from drut.engine.engine import Engine
 from drut.engine.pacer import Pacer, attention_depth
 from drut.engine.policy import make_policy
+from drut.engine.reserve import Reserve
 from drut.engine.runner import Runner
-from drut.engine.scheduler import Limits, Scheduler
+from drut.engine.scheduler import Scheduler
+from drut.engine.work import Limits
 from drut.errors import RequestError, UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend
@@ -70,7 +72,8 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_
     plan = decoder.record(spec, weights, layout)
     runner = Runner(backend, plan, memory, limits, context=context, overlap=config.overlap, canary=canary)
     pacer = Pacer(attention_depth(plan))
-    scheduler = Scheduler(cache, limits, make_policy(config.policy), pacer, force_preempt=config.force_preempt)
+    scheduler = Scheduler(cache, limits, make_policy(config.policy, aging_s=config.aging_s), pacer,
+                          reserve=Reserve(config.reserve_quantile), force_preempt=config.force_preempt)
     laps.lap("plan")
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap)
 

@@ -11,14 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from drut.cache.cache import BlockTable, pages_for
+from drut.engine.ahead import unwind
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
 from drut.engine.floor import StepFloor
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
+from drut.engine.recovery import break_off, take_back
 from drut.engine.request import Request
 from drut.engine.runner import Runner
-from drut.engine.scheduler import Scheduler, Work
+from drut.engine.scheduler import Scheduler
+from drut.engine.work import Work
 from drut.errors import RequestError
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
@@ -84,6 +87,11 @@ class Engine:
     @property
     def busy(self) -> bool:
         return bool(self.scheduler.running or self.scheduler.waiting or self._flight)
+
+    @property
+    def preemptions(self) -> int:
+        """How often a running request was put back to waiting."""
+        return sum(self.scheduler.preemptions.values())
 
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
                salt: str = "") -> list[Request]:
@@ -165,12 +173,12 @@ class Engine:
         attempt, self._attempt = self._attempt, Attempt([], [], [])
         lost = [w.request for w in attempt.work]
         if not lost:
-            self.scheduler.break_off()
+            break_off(self.scheduler)
             lost = list(self.scheduler.running) or self.scheduler.waiting[:1]
         for request in lost:
             self.finish(request, "error")
         for work in attempt.dropped:
-            self.scheduler.take_back(work)
+            take_back(self.scheduler, work)
         self.cache.check([r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
         return attempt.updates, lost
 
@@ -189,7 +197,7 @@ class Engine:
             self.scheduler.learn(flight.work, seconds)
             self.meter.add(flight.work, flight.read, seconds)
             for work in flight.work:
-                self.scheduler.unwind(work, flight.planned - flight.read)
+                unwind(work, flight.planned - flight.read)
             if flight is self._flight:
                 self._flight = None
 

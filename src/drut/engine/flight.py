@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
-from drut.engine.scheduler import Work
+from drut.engine.work import Work
 from drut.kernels.burst import Burst
 from drut.kernels.output import StepOutput
 

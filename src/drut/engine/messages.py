@@ -79,7 +79,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     cached_pages: int  # in the prefix tree, used or not
     evictable_pages: int  # of those, held by no request
     running: int
-    waiting: dict[str, int]  # sequences not running now, by why (drut.engine.scheduler.WAITS)
+    waiting: dict[str, int]  # sequences not running now, by why (drut.engine.work.WAITS)
     preemptions: int
     queried_tokens: int  # of prompts, looked up in the prefix cache
     hit_tokens: int  # found

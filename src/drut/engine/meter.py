@@ -50,6 +50,6 @@ def stats(engine: Engine) -> Stats:
     found = cache.stats
     return Stats(
         cache.pool.total, cache.pool.free, cache.pool.cached, cache.tree.evictable, len(scheduler.running),
-        dict(waiting), scheduler.preemptions, found.queried, found.hit, found.evicted_miss, found.evictions,
+        dict(waiting), engine.preemptions, found.queried, found.hit, found.evicted_miss, found.evictions,
         meter.steps, meter.rows, meter.failed, time.monotonic() - meter.last_at, meter.seconds.bounds,
         list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds)

@@ -1,48 +1,122 @@
-"""Who is admitted next."""
+"""Who is admitted next, and who gives way. A policy changes when a request is computed, never what it says."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import time
+from collections.abc import Callable, Sequence
 
 from drut.cache.cache import KvCache
 from drut.engine.request import Request
+from drut.engine.reserve import Reserve
 from drut.errors import RequestError
 
-
-class Policy(Protocol):
-    """Orders the waiting requests, best first."""
-
-    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]: ...
+Rank = tuple[float, ...]  # the smaller goes first
 
 
-class FirstCome:
-    """By arrival; a preempted request keeps its place."""
+class Policy:
+    """By arrival, unless a subclass says otherwise; a preempted request keeps its place.
+
+    Where pages run out, the running request of least priority gives way, the latest of them. So the best of all is
+    never preempted, and each gets to be the best.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, aging_s: float = 10.0) -> None:
+        """`aging_s`: seconds of waiting that weigh as much as one step of priority, where waiting counts."""
+        self.clock, self.aging_s = clock, aging_s
 
     def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
+        """The waiting requests, best first."""
         return sorted(waiting, key=lambda r: r.order)
 
+    def victim(self, running: Sequence[Request]) -> Request:
+        """Who of the running is preempted where pages run out."""
+        return max(running, key=lambda r: (r.priority, r.order))
 
-class Priority:
-    """By priority, the smaller number first, then by arrival."""
+    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        """Who of the running may be preempted to admit `request`, the first to go first. `reserve` tells how long
+        answers get."""
+        return []
+
+
+class FirstCome(Policy):
+    """By arrival."""
+
+
+class Priority(Policy):
+    """By priority, the smaller number first, then by arrival. What has little priority may wait for ever."""
 
     def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
         return sorted(waiting, key=lambda r: (r.priority, r.order))
 
 
-class LongestPrefix:
+class Aging(Policy):
+    """By priority and size of the prompt, both weighed against the time since arrival: a step of priority counts as
+    much as `PROMPT` tokens, or as `aging_s` of waiting.
+
+    Of two requests the order never changes, since both wait alike. So a request is only ever passed by those that come
+    less than `aging_s` times the difference in steps after it, and a long prompt waits in proportion to its length.
+    """
+
+    PROMPT = 512
+
+    def rank(self, request: Request) -> Rank:
+        steps = request.priority + request.prompt_tokens / self.PROMPT
+        return request.arrived + self.aging_s * steps, request.order
+
+    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
+        return sorted(waiting, key=self.rank)
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        return max(running, key=self.rank)
+
+
+class LeastServed(Policy):
+    """Within a priority by how many tokens were said for a request, in levels that double; within a level by arrival.
+    Waiting takes a level off for each `aging_s`, so long answers end beside any number of new ones.
+
+    One that waits takes the place of a running one of a higher level, if that one
+    - is expected to take longer still than the new one takes in all and itself to be computed again, and
+    - has at least doubled its answer since it was admitted last, by a quantum at least.
+    So a request of n tokens is displaced at most 1 + log2(n / QUANTUM) times.
+    """
+
+    QUANTUM = 64  # tokens of the lowest level
+
+    def _level(self, request: Request) -> int:
+        return ((request.known - request.prompt_tokens) // self.QUANTUM).bit_length()
+
+    def _rank(self, request: Request) -> Rank:
+        aged = int((self.clock() - request.waits_since) / self.aging_s)
+        return request.priority, self._level(request) - aged, request.order
+
+    def _grown(self, request: Request) -> bool:
+        said, before = request.known - request.prompt_tokens, request.admitted_with
+        return said - before >= max(before, self.QUANTUM)
+
+    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
+        return sorted(waiting, key=self._rank)
+
+    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        wanted, takes = self._rank(request)[:2], reserve.tokens(request, 0.5)
+        return sorted((r for r in running if (r.priority, self._level(r)) > wanted and self._grown(r)
+                       and reserve.tokens(r, 0.5) - r.known > r.known + takes),
+                      key=lambda r: (-r.priority, -self._level(r), -r.order))
+
+
+class LongestPrefix(Policy):
     """By how much of the request is cached. The oldest goes first once it was passed over often enough, and a long
     queue is taken by arrival: matching every request of it would cost more than it saves."""
 
     PATIENCE = 64  # times the oldest is passed over
     QUEUE = 128
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, aging_s: float = 10.0) -> None:
+        super().__init__(clock, aging_s)
         self._oldest = -1
         self._passed = 0
 
     def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
-        by_arrival = sorted(waiting, key=lambda r: r.order)
+        by_arrival = super().order(waiting, cache)
         if not by_arrival or len(by_arrival) > self.QUEUE:
             return by_arrival
         oldest = by_arrival[0].order
@@ -53,13 +127,14 @@ class LongestPrefix:
         return sorted(by_arrival, key=lambda r: -cache.cached_prefix(r.table.salt, r.tokens))
 
 
-POLICIES: dict[str, type[FirstCome] | type[Priority] | type[LongestPrefix]] = {
-    "fcfs": FirstCome, "priority": Priority, "longest-prefix": LongestPrefix,
+POLICIES: dict[str, type[Policy]] = {
+    "fcfs": FirstCome, "priority": Priority, "aging": Aging, "least-served": LeastServed,
+    "longest-prefix": LongestPrefix,
 }
 
 
-def make_policy(name: str) -> Policy:
+def make_policy(name: str, clock: Callable[[], float] = time.monotonic, aging_s: float = 10.0) -> Policy:
     try:
-        return POLICIES[name]()
+        return POLICIES[name](clock, aging_s)
     except KeyError:
         raise RequestError(f"policy must be one of {', '.join(POLICIES)}, not {name!r}") from None

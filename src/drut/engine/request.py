@@ -48,12 +48,17 @@ class Request:
     inflight: int = 0
     epoch: int = 0  # raised by preemption: results of steps launched before it do not count
     slot: int = -1  # of the relay, while running
+    waits_since: float = 0.0  # seconds, monotonic: when it came or was preempted last
+    admitted_with: int = 0  # tokens of its answer when it was admitted last
     cached_tokens: int | None = None  # of the prompt, found at first admission
     prompt_scored: int = 0  # prompt positions whose logprob is known
     first_token_at: float | None = None
     finished_at: float | None = None
     finish_reason: str | None = None
     why: Why = field(default_factory=Why)
+
+    def __post_init__(self) -> None:
+        self.waits_since = self.arrived
 
     @property
     def known(self) -> int:

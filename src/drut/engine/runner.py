@@ -14,7 +14,7 @@ from drut.cache.cache import pages_for
 from drut.cache.pool import Canary, Changes
 from drut.engine.flight import Flight, Result
 from drut.engine.params import SamplingParams
-from drut.engine.scheduler import Limits, Work
+from drut.engine.work import Limits, Work
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend
 from drut.kernels.burst import Burst

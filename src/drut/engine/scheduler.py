@@ -9,93 +9,33 @@ from __future__ import annotations
 
 import math
 import random
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
 
-from drut.cache.cache import KvCache, pages_for
+from drut.cache.cache import KvCache
+from drut.engine.ahead import steps_ahead
 from drut.engine.pacer import Pacer
 from drut.engine.policy import Policy
 from drut.engine.request import Request
-from drut.kernels.kv import PAGE_TOKENS
+from drut.engine.reserve import Reserve
+from drut.engine.rows import rows_of
+from drut.engine.work import PLACES, PREEMPTIONS, WAITS, Budget, Limits, Refused, Work
 
 
 class SchedulerStallError(RuntimeError):
     """Requests are left and a step would compute nothing: a bug, never a user's error."""
 
 
-class Work(NamedTuple):
-    """Rows of one request in a step: `rows` tokens from position `start` on; whether the last one is sampled."""
-
-    request: Request
-    start: int
-    rows: int
-    sample: bool
-    scores: int  # leading rows whose next token's logprob is wanted
-    epoch: int
-    ahead: int = 0  # steps after this one that go on from it without the host, one row each; the same for all work
-
-    @property
-    def decodes(self) -> bool:
-        """One row that says a token: what a decoding stream asks of a step."""
-        return self.rows == 1 and self.sample
-
-
-WAITS = ("turn", "sequences", "pages", "budget", "choice", "token")  # what a waiting request waits for, in a word
-
-
-class Refused(NamedTuple):
-    """Why a request was not admitted, in a word of WAITS and in full. `passable`: those behind it may be tried."""
-
-    waits_on: str
-    reason: str
-    passable: bool = False
-
-
-class Limits(NamedTuple):
-    """Of one step. `chunk`: prompt tokens of a request, 0 for whole prompts, None for as many as stall no stream.
-    `burst`: decoding steps in one call."""
-
-    seqs: int
-    tokens: int
-    samples: int
-    chunk: int | None
-    burst: int = 1
-
-
-@dataclass
-class Budget:
-    """What the step being put together has left, and what it holds. `effort`: for prompts, as the pacer counts it."""
-
-    tokens: int
-    samples: int
-    effort: float
-    work: dict[Request, Work] = field(default_factory=dict)
-
-    def add(self, work: Work) -> None:
-        self.work[work.request] = work
-        self.tokens -= work.rows
-        self.samples -= work.sample + work.scores
-
-    def drop(self, request: Request) -> Work | None:
-        work = self.work.pop(request, None)
-        if work is not None:
-            self.tokens += work.rows
-            self.samples += work.sample + work.scores
-        return work
-
-
 class Scheduler:
     """Owns the waiting and the running requests and their block tables."""
 
     def __init__(self, cache: KvCache, limits: Limits, policy: Policy, pacer: Pacer, *,
-                 force_preempt: float = 0.0) -> None:
+                 reserve: Reserve | None = None, force_preempt: float = 0.0) -> None:
         """`force_preempt`: the chance that a running request is preempted at a step, for tests."""
         self.cache, self.limits, self.policy, self.pacer = cache, limits, policy, pacer
+        self.reserve = reserve or Reserve()
         self.waiting: list[Request] = []
         self.running: list[Request] = []
-        self.preemptions = 0
+        self.preemptions = dict.fromkeys(PREEMPTIONS, 0)
         self._slots = list(range(limits.seqs - 1, -1, -1))
         self._force = force_preempt
         self._dice = random.Random(0)
@@ -122,26 +62,10 @@ class Scheduler:
         return [work._replace(ahead=ahead) for work in budget.work.values()]
 
     def _ahead(self, budget: Budget) -> int:
-        """How many steps may follow by themselves: nobody waits, all that run decode, and have pages for the rows."""
-        works = budget.work.values()
-        if self.limits.burst == 1 or self._force or self.waiting or len(works) < len(self.running):
+        """How many steps may follow by themselves: none where anybody waits or does not take part."""
+        if self.limits.burst == 1 or self._force or self.waiting or len(budget.work) < len(self.running):
             return 0
-        ahead = self.limits.burst - 1
-        for work in works:
-            ahead = min(ahead, work.request.steps_alone - 1) if work.decodes else 0
-        for work in works:
-            table, end = work.request.table, work.start + work.rows
-            if ahead > 0 and not self.cache.reserve(table, end + ahead):
-                ahead = len(table.pages) * PAGE_TOKENS - end
-        return max(ahead, 0)
-
-    def unwind(self, work: Work, steps: int) -> None:
-        """The last `steps` of those that were to follow `work` did not run."""
-        request = work.request
-        request.inflight -= steps
-        request.why.steps -= steps
-        if request.epoch == work.epoch and request.finish_reason is None:
-            request.computed -= steps
+        return steps_ahead(budget.work.values(), self.cache, self.limits.burst - 1)
 
     def learn(self, work: Sequence[Work], seconds: float) -> None:
         """A step with this work, or each of a burst, took `seconds`."""
@@ -164,29 +88,17 @@ class Scheduler:
             self._stop(request)
         elif request in self.waiting:
             self.waiting.remove(request)
+        self.reserve.ended(request, (*self.running, *self.waiting))
 
-    def break_off(self) -> None:
-        """`schedule` has raised: who was just being admitted waits again."""
-        for request in self.waiting:
-            self.cache.release(request.table)
-            request.computed = request.done = 0
-
-    def take_back(self, work: Work) -> None:
-        """The step with `work` was launched and its outcome dropped: what it would have computed is computed again."""
-        request = work.request
-        request.inflight -= work.sample * (1 + work.ahead)
-        request.prompt_scored -= work.scores
-        if request in self.running and request.epoch == work.epoch:
-            self.preempt(request)
-
-    def preempt(self, request: Request) -> None:
-        """Back to waiting. Its full pages stay in the tree until they are needed."""
+    def preempt(self, request: Request, why: str = "other") -> None:
+        """Back to waiting, for a reason of PREEMPTIONS. Its full pages stay in the tree until they are needed."""
         self._stop(request)
         request.epoch += 1
         request.computed = request.done = 0
         request.why.preemptions += 1
         request.why.waits_on = WAITS[0]
-        self.preemptions += 1
+        request.waits_since = self.policy.clock()
+        self.preemptions[why] += 1
         self.waiting.append(request)
 
     def _stop(self, request: Request) -> None:
@@ -201,13 +113,13 @@ class Scheduler:
         preempted = False
         if request not in self.running:
             return False
-        work = self._work(request, budget)
+        work = rows_of(request, budget, self.limits, self.pacer)
         if work is None:
             return False
         while not self.cache.reserve(request.table, work.start + work.rows):
-            victim = max(self.running, key=lambda r: (r.priority, r.order))
+            victim = self.policy.victim(self.running)
             self._give_back(victim, budget)
-            self.preempt(victim)
+            self.preempt(victim, "pages")
             preempted = True
             if victim is request:
                 return True
@@ -227,6 +139,8 @@ class Scheduler:
     def _admit(self, budget: Budget) -> None:
         for request in self.policy.order(self.waiting, self.cache):
             attempt = self._try_admit(request, budget)
+            if isinstance(attempt, Refused) and attempt.waits_on in PLACES and self._displace(request, budget):
+                attempt = self._try_admit(request, budget)
             if isinstance(attempt, Work):
                 self._take(attempt, budget)
                 continue
@@ -243,18 +157,18 @@ class Scheduler:
         if not self._slots:
             return Refused("sequences", f"all {self.limits.seqs} sequences are taken")
         hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)
-        needed = pages_for(len(request.tokens)) - len(request.table.pages) + len(self.running)
+        needed = self._needed(request)
         if needed > self.cache.available and self.running:
             self.cache.release(request.table)
             return Refused("pages", f"it needs {needed} pages of the KV cache, {self.cache.available} can be had")
         request.computed = request.done = hit
-        work = self._work(request, budget)
+        work = rows_of(request, budget, self.limits, self.pacer)
         if work is None:
             self.cache.release(request.table)
             request.computed = request.done = 0
             return Refused("budget", "the step's budget is spent")
         if request.why.admitted_at is None:
-            request.why.admitted_at = time.monotonic()
+            request.why.admitted_at = self.policy.clock()
             request.cached_tokens = min(hit, request.prompt_tokens)
         if not self.cache.reserve(request.table, work.start + work.rows):
             raise SchedulerStallError(f"request {request.id} needs more pages than the cache has")
@@ -262,41 +176,32 @@ class Scheduler:
         self.waiting.remove(request)
         self.running.append(request)
         request.slot = self._slots.pop()
+        request.admitted_with = len(request.output)
         return work
 
-    def _work(self, request: Request, budget: Budget) -> Work | None:
-        """The rows of `request` that the budget allows, or None."""
-        pending = request.pending
-        if pending == 0 or (request.inflight and request.needs_last_token):
-            return None
-        count = min(pending, budget.tokens, self._chunk(request, budget))
-        if self.limits.chunk == 0 and count < pending and budget.work:
-            return None  # whole prompts wait for a step with room
-        start = request.computed
-        scores = 0
-        if request.scores_prompt:
-            first = max(start, request.prompt_scored)
-            count = min(count, first - start + budget.samples)
-            scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
-            if start + count == request.known and scores == budget.samples:
-                count -= 1  # no room to sample: the last row, which no score needs, waits
-        sample = start + count == request.known
-        if count <= 0 or sample + scores > budget.samples:
-            return None
-        return Work(request, start, count, sample, scores, request.epoch)
+    def _needed(self, request: Request, gone: Collection[Request] = ()) -> int:
+        """Pages to be had for admitting `request`, beside what will run then: without those who are `gone`."""
+        growth = sum(self.reserve.to_go_on(r) for r in self.running if r not in gone)
+        return self.reserve.to_start(request) - len(request.table.pages) + growth
 
-    def _chunk(self, request: Request, budget: Budget) -> int:
-        """Most prompt tokens of one request in a step."""
-        chunk = self.limits.chunk
-        if request.pending == 1 or chunk == 0:
-            return request.pending
-        if chunk is not None:
-            return chunk
-        if math.isinf(budget.effort):
-            return budget.tokens
-        alone = budget.effort > 0 and all(work.decodes for work in budget.work.values())
-        least = 1 if alone or not budget.work else 0  # the first prompt gets on however much a token costs
-        return max(self.pacer.tokens(request.computed, budget.effort), least)
+    def _displace(self, request: Request, budget: Budget) -> bool:
+        """Preempts those who give way to `request`, as few as make room for it; nobody where that is not enough, or
+        the step has no rows left for it."""
+        if rows_of(request, budget, self.limits, self.pacer) is None:
+            return False
+        gone: list[Request] = []
+        pages = self.cache.available
+        for victim in self.policy.displaced(request, self.running, self.reserve):
+            gone.append(victim)
+            pages += len(victim.table.pages)
+            if self._needed(request, gone) <= pages:
+                break
+        else:
+            return False
+        for victim in gone:
+            self._give_back(victim, budget)
+            self.preempt(victim, "policy")
+        return True
 
     def _preempt_by_chance(self) -> bool:
         """Only requests that said something since they were last admitted: the others must get on."""

@@ -27,8 +27,7 @@ class Reasoning(Workload):
                                      most=1 << 20)
 
     def sessions(self, context: Context) -> Iterator[Session]:
-        tables = [row for row in read_jsonl("servegen-r1-lengths") if self.hour in ("all", str(row["hour"]))]
-        inputs, outputs = _Table([t["input"] for t in tables]), _Table([t["output"] for t in tables])
+        inputs, outputs = length_tables(self.hour)
         texts = context.texts
         context.facts |= {"input_mean": inputs.mean, "output_mean": outputs.mean}
 
@@ -36,7 +35,7 @@ class Reasoning(Workload):
             i = 0
             while True:
                 rng = context.rng(i)
-                table = int(rng.integers(len(tables)))
+                table = int(rng.integers(inputs.count))
                 n = context.cap("input", inputs.draw(rng, table), self.max_input)
                 answer = context.cap("output", outputs.draw(rng, table), self.max_output)
                 yield Session(f"{self.name}-{i}", [context.ask(texts.text(n, i), answer, tokens=n, exact=True)])
@@ -45,10 +44,17 @@ class Reasoning(Workload):
         return make()
 
 
-class _Table:
+def length_tables(hour: str) -> tuple[LengthTable, LengthTable]:
+    """Of prompts and of answers, in tokens; of one quarter of the day or of "all"."""
+    tables = [row for row in read_jsonl("servegen-r1-lengths") if hour in ("all", str(row["hour"]))]
+    return LengthTable([t["input"] for t in tables]), LengthTable([t["output"] for t in tables])
+
+
+class LengthTable:
     """Lengths with their probabilities, several tables of them."""
 
     def __init__(self, tables: list[list[list[float]]]) -> None:
+        self.count = len(tables)
         self._lengths = [np.array([n for n, _ in table], np.int64) for table in tables]
         shares = [np.array([p for _, p in table]) for table in tables]
         self._ends = [np.cumsum(p) / p.sum() for p in shares]

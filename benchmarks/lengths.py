@@ -1,0 +1,222 @@
+"""Which policy, and how much reserve, where nobody knows how long answers get?
+
+    python benchmarks/lengths.py [MODEL.gguf] [--rounds N] [--seconds N] [--json]   # engine and simulator
+    python benchmarks/lengths.py --simulate [--seeds N] [--requests N] [--json]     # simulator alone
+
+Lengths are drawn from the workload `reasoning` (as users of DeepSeek-R1 had them) and divided by SCALE, or from
+`mixed`: nine answers in ten are of some tens of tokens, the tenth is very long. Requests come at random (Poisson). Each
+asks for many more tokens than it gets; the engine learns an answer's length by its end alone. Goodput: requests a
+second that had TTFT and time per output token within the SLO.
+
+The simulator is drut.plan.simulate, with the cost of a step fitted to the steps of a run of its own on the real engine,
+or, with `--simulate`, to those kept in COST.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from machine_load import OthersLoad
+from report import Spread, about, arguments, others, table, to_json
+
+from drut import LLM, SamplingParams
+from drut.bench.workloads.reasoning import length_tables
+from drut.engine.request import Request
+from drut.engine.work import Limits
+from drut.kernels.kv import PAGE_TOKENS
+from drut.plan.simulate import Arrival, Outcome, Setup, Simulation
+from drut.plan.step_cost import StepCost, StepFacts
+
+SCALE, MOST_PROMPT = 16, 512
+MAX_TOKENS = 1024  # of every request; more than any answer
+PAGES, SEQS, STEP_TOKENS = 64, 128, 512
+TTFT_S, TPOT_S = 3.0, 0.05  # the SLO
+COST = StepCost(5.4e-3, 0.72e-3, 0.80e-3, 1.2e-7, 2.5e-7)
+CHOICES = {"fcfs": {}, "fcfs, half": {"reserve_quantile": 0.5}, "fcfs, 90 %": {"reserve_quantile": 0.9},
+           "fcfs, limits": {"reserve_quantile": 1.0}, "aging": {"policy": "aging"},
+           "least-served": {"policy": "least-served"}}
+REAL = ("fcfs", "fcfs, half", "aging", "least-served")
+
+Record = dict[str, Any]
+
+
+def reasoning(rng: np.random.Generator) -> tuple[int, int]:
+    inputs, outputs = TABLES
+    hour = int(rng.integers(inputs.count))
+    prompt, answer = inputs.draw(rng, hour) // SCALE, outputs.draw(rng, hour) // SCALE
+    return min(max(1, prompt), MOST_PROMPT), min(max(1, answer), MAX_TOKENS - 1)
+
+
+def mixed(rng: np.random.Generator) -> tuple[int, int]:
+    return 20, 800 if rng.random() < 0.1 else int(rng.integers(3, 30))
+
+
+TABLES = length_tables("all")
+WORKLOADS: dict[str, Callable[[np.random.Generator], tuple[int, int]]] = {"reasoning": reasoning, "mixed": mixed}
+
+
+def arrivals(workload: str, rate: float, seed: int, *, count: int) -> list[Arrival]:
+    rng, at, made = np.random.default_rng(seed), 0.0, []
+    for _ in range(count):
+        at += float(rng.exponential(1 / rate))
+        made.append(Arrival(at, *WORKLOADS[workload](rng)))
+    return made
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one run; times in seconds."""
+
+    ttft: float
+    ttft_p50: float
+    ttft_p99: float
+    tpot_p99: float
+    goodput: float
+    tokens_per_s: float
+    preemptions: float
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], seconds: float) -> Figures:
+        ttft, tpot = np.array([o.ttft for o in outcomes]), np.array([o.tpot for o in outcomes])
+        good = int(((ttft <= TTFT_S) & (tpot <= TPOT_S)).sum())
+        return cls(float(ttft.mean()), float(np.median(ttft)), float(np.quantile(ttft, 0.99)),
+                   float(np.quantile(tpot, 0.99)), good / seconds, sum(o.tokens for o in outcomes) / seconds,
+                   sum(o.preemptions for o in outcomes))
+
+
+def setup(**choice: Any) -> Setup:
+    return Setup(PAGES, Limits(SEQS, STEP_TOKENS, SEQS, None, 16), PAGES * PAGE_TOKENS, **choice)
+
+
+def simulated(work: Sequence[Arrival], cost: StepCost, **choice: Any) -> Figures:
+    done = Simulation(setup(**choice), cost, MAX_TOKENS).run(work)
+    return Figures.of(done.outcomes, done.seconds)
+
+
+def engine(args: argparse.Namespace, **choice: Any) -> LLM:
+    """An engine with a cache of PAGES pages."""
+    page_gb = 30 * 2 * 3 * 64 * 2 * PAGE_TOKENS / 1e9  # SmolLM2-135M, bf16
+    return LLM(args.model, threads=args.threads, kv_cache_gb=(PAGES + 0.5) * page_gb, max_seqs=SEQS,
+               max_batch_tokens=STEP_TOKENS, **choice)
+
+
+def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[tuple[StepFacts, float]]]:
+    """The arrivals on the real engine, answers ended at their lengths; and what its steps took."""
+    rng, core = random.Random(seed), llm.engine
+    core.cache.clear()
+    steps, learn = [], core.scheduler.learn
+
+    def noted(work, seconds):
+        steps.append((StepFacts.of(work), seconds))
+        learn(work, seconds)
+
+    core.scheduler.learn = noted
+    prompts = [[rng.randrange(1000, 40_000) for _ in range(a.prompt)] for a in work]
+    requests: dict[Request, Arrival] = {}
+    start, coming = time.monotonic(), 0
+    while coming < len(work) or core.busy:
+        while coming < len(work) and time.monotonic() - start >= work[coming].at:
+            params = SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, temperature=1.0, seed=coming)
+            requests[core.submit(prompts[coming], params)[0]] = work[coming]
+            coming += 1
+        if not core.busy:
+            time.sleep(max(0.0, work[coming].at - (time.monotonic() - start)))
+            continue
+        for update in core.step():
+            if len(update.request.output) >= requests[update.request].answer:
+                core.finish(update.request, "stop")
+    core.scheduler.learn = learn
+    seconds = time.monotonic() - start
+    outcomes = [Outcome(a, len(r.output), r.first_token_at - start, r.finished_at - start, r.why.preemptions)
+                for r, a in requests.items()]
+    return Figures.of(outcomes, seconds), steps
+
+
+def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
+    return {key: Spread.of([getattr(run, key) for run in runs]) for key in asdict(runs[0])}
+
+
+def show(rows: Sequence[tuple[str, Sequence[Figures]]]) -> str:
+    """Mean over the runs, and the range of the first column."""
+    head = ["", "TTFT mean, s", "p50", "p99", "TPOT p99, ms", "goodput, 1/s", "tokens/s", "preempted"]
+    cells = []
+    for name, runs in rows:
+        mean = {key: fmean(getattr(run, key) for run in runs) for key in asdict(runs[0])}
+        cells.append([name, Spread.of([r.ttft for r in runs]).text(2), f"{mean['ttft_p50']:.2f}",
+                      f"{mean['ttft_p99']:.1f}", f"{1000 * mean['tpot_p99']:.0f}", f"{mean['goodput']:.2f}",
+                      f"{mean['tokens_per_s']:.0f}", f"{mean['preemptions']:.0f}"])
+    return table(head, cells)
+
+
+def simulate(args: argparse.Namespace) -> None:
+    results: Record = {}
+    for workload, rates in {"reasoning": args.rates, "mixed": args.mixed_rates}.items():
+        for rate in rates:
+            rows = [(name, [simulated(arrivals(workload, rate, seed, count=args.requests), COST, **choice)
+                            for seed in range(args.seeds)]) for name, choice in CHOICES.items()]
+            results[f"{workload} {rate:g}/s"] = {name: spreads(runs) for name, runs in rows}
+            if not args.json:
+                print(f"\n{workload}, {rate:g} requests/s, {args.seeds} seeds of {args.requests} requests")
+                print(show(rows), flush=True)
+    if args.json:
+        print(to_json(cost=asdict(COST), results=results))
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Engines take turns on the same arrivals; the simulator has them too, with a cost fitted to a run before."""
+    llms = {name: engine(args, **CHOICES[name]) for name in REAL}
+    warm = arrivals("reasoning", args.rate, 99, count=max(20, round(args.rate * args.seconds / 2)))
+    cost = StepCost.fit(served(llms["fcfs"], warm, 99)[1])
+    real: dict[str, list[Figures]] = {name: [] for name in REAL}
+    sim: dict[str, list[Figures]] = {name: [] for name in REAL}
+    loads = []
+    depth = llms["fcfs"].engine.scheduler.pacer.depth
+    for number in range(args.rounds):
+        work = arrivals("reasoning", args.rate, number, count=round(args.rate * args.seconds))
+        load = OthersLoad([])
+        for name in REAL if number % 2 else REAL[::-1]:
+            figures, steps = served(llms[name], work, number)
+            real[name].append(figures)
+            near = StepCost.fit(steps) if args.refit else cost
+            shape = replace(setup(**CHOICES[name]), attention_depth=depth)
+            done = Simulation(shape, near, MAX_TOKENS).run(work)
+            sim[name].append(Figures.of(done.outcomes, done.seconds))
+        loads.append({"others_cpus": load.cpus()})
+    rows = [(f"{kind} {name}", runs[name]) for name in REAL for kind, runs in (("real", real), ("simulated", sim))]
+    if args.json:
+        print(to_json(engine=about(llms["fcfs"]), cost=asdict(cost), rounds=loads,
+                      results={name: spreads(runs) for name, runs in rows}))
+    else:
+        print(about(llms["fcfs"]))
+        print(f"cost of a step: {', '.join(f'{key} {value:.3g}' for key, value in asdict(cost).items())}")
+        print(show(rows))
+        print(others(loads))
+    for llm in llms.values():
+        llm.close()
+
+
+def main() -> int:
+    parser = arguments(__doc__, rounds=3)
+    parser.add_argument("--simulate", action="store_true", help="the simulator alone")
+    parser.add_argument("--seeds", type=int, default=5, help="of the simulator alone")
+    parser.add_argument("--requests", type=int, default=400, help="of each seed")
+    parser.add_argument("--rates", type=float, nargs="+", default=[2.0, 3.6], help="requests a second, reasoning")
+    parser.add_argument("--mixed-rates", type=float, nargs="+", default=[3.0, 4.5], help="the same, mixed")
+    parser.add_argument("--rate", type=float, default=2.0, help="requests a second on the real engine")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of arrivals in a round on the real engine")
+    parser.add_argument("--refit", action="store_true", help="fit the cost to the steps of each run itself")
+    args = parser.parse_args()
+    (simulate if args.simulate else measure)(args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Putting the scheduler right after a step that failed."""
+
+from __future__ import annotations
+
+from drut.engine.scheduler import Scheduler
+from drut.engine.work import Work
+
+
+def break_off(scheduler: Scheduler) -> None:
+    """`schedule` has raised: who was just being admitted waits again."""
+    for request in scheduler.waiting:
+        scheduler.cache.release(request.table)
+        request.computed = request.done = 0
+
+
+def take_back(scheduler: Scheduler, work: Work) -> None:
+    """The step with `work` was launched and its outcome dropped: what it would have computed is computed again."""
+    request = work.request
+    request.inflight -= work.sample * (1 + work.ahead)
+    request.prompt_scored -= work.scores
+    if request in scheduler.running and request.epoch == work.epoch:
+        scheduler.preempt(request)

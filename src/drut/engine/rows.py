@@ -1,0 +1,45 @@
+"""How many rows of one request a step takes: what it has pending, within the budget, in chunks where it is a prompt."""
+
+from __future__ import annotations
+
+import math
+
+from drut.engine.pacer import Pacer
+from drut.engine.request import Request
+from drut.engine.work import Budget, Limits, Work
+
+
+def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> Work | None:
+    """The rows of `request` that the budget allows, or None."""
+    pending = request.pending
+    if pending == 0 or (request.inflight and request.needs_last_token):
+        return None
+    count = min(pending, budget.tokens, _chunk(request, budget, limits, pacer))
+    if limits.chunk == 0 and count < pending and budget.work:
+        return None  # whole prompts wait for a step with room
+    start = request.computed
+    scores = 0
+    if request.scores_prompt:
+        first = max(start, request.prompt_scored)
+        count = min(count, first - start + budget.samples)
+        scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
+        if start + count == request.known and scores == budget.samples:
+            count -= 1  # no room to sample: the last row, which no score needs, waits
+    sample = start + count == request.known
+    if count <= 0 or sample + scores > budget.samples:
+        return None
+    return Work(request, start, count, sample, scores, request.epoch)
+
+
+def _chunk(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> int:
+    """Most prompt tokens of one request in a step."""
+    chunk = limits.chunk
+    if request.pending == 1 or chunk == 0:
+        return request.pending
+    if chunk is not None:
+        return chunk
+    if math.isinf(budget.effort):
+        return budget.tokens
+    alone = budget.effort > 0 and all(work.decodes for work in budget.work.values())
+    least = 1 if alone or not budget.work else 0  # the first prompt gets on however much a token costs
+    return max(pacer.tokens(request.computed, budget.effort), least)

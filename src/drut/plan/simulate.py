@@ -1,0 +1,164 @@
+"""The engine's own scheduler, cache and policies on a virtual clock: seconds of a step come from a cost, not a model.
+
+What is simulated is the engine without overlap: schedule, compute, take the tokens. Nothing is known beforehand of an
+answer's length but its limit, as in the engine. A request's prompt shares nothing with another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drut.cache.cache import BlockTable, KvCache
+from drut.cache.pool import PagePool
+from drut.engine.ahead import unwind
+from drut.engine.edits import EditTable
+from drut.engine.pacer import Pacer
+from drut.engine.params import SamplingParams
+from drut.engine.policy import make_policy
+from drut.engine.request import Request
+from drut.engine.reserve import Reserve
+from drut.engine.scheduler import Scheduler
+from drut.engine.work import Limits, Work
+from drut.errors import RequestError
+from drut.kernels.kv import PAGE_TOKENS
+from drut.plan.step_cost import StepCost, StepFacts
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A request that comes at `at` seconds. Its answer ends by itself after `answer` tokens."""
+
+    at: float
+    prompt: int
+    answer: int
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What runs: pages of the KV cache, limits of a step, and the policy with its settings."""
+
+    pages: int
+    limits: Limits
+    context: int
+    policy: str = "fcfs"
+    aging_s: float = 10.0
+    reserve_quantile: float = 0.0
+    attention_depth: float = float("inf")  # of the pacer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds are of the virtual clock."""
+
+    arrival: Arrival
+    tokens: int
+    first_token_at: float
+    finished_at: float
+    preemptions: int
+
+    @property
+    def ttft(self) -> float:
+        return self.first_token_at - self.arrival.at
+
+    @property
+    def tpot(self) -> float:
+        """Seconds a token from the first on; 0 for an answer of one token."""
+        return (self.finished_at - self.first_token_at) / max(self.tokens - 1, 1)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """`outcomes` are in the order of arrival."""
+
+    outcomes: list[Outcome]
+    preemptions: dict[str, int]
+    steps: int
+    rows: int
+    seconds: float
+
+
+class Simulation:
+    """One run. `limit`: the `max_tokens` of each request, which its answer never passes."""
+
+    def __init__(self, setup: Setup, cost: StepCost, limit: int = 1 << 20) -> None:
+        self.now = 0.0
+        self._setup, self._cost, self._limit = setup, cost, limit
+        clock: Callable[[], float] = lambda: self.now  # noqa: E731
+        cache = KvCache(PagePool(np.empty((setup.pages, 1), np.uint8)))
+        self.scheduler = Scheduler(cache, setup.limits, make_policy(setup.policy, clock, setup.aging_s),
+                                   Pacer(setup.attention_depth), reserve=Reserve(setup.reserve_quantile))
+        self._room = min(setup.context, setup.pages * PAGE_TOKENS)
+        self._answers: dict[Request, int] = {}
+        self._steps = self._rows = 0
+
+    def run(self, arrivals: Sequence[Arrival]) -> Simulated:
+        """Until all have their answers. RequestError where a prompt can never fit."""
+        coming = sorted(arrivals, key=lambda a: a.at)
+        requests: list[Request] = []
+        while len(requests) < len(coming) or self.scheduler.running or self.scheduler.waiting:
+            while len(requests) < len(coming) and coming[len(requests)].at <= self.now:
+                requests.append(self._submit(coming[len(requests)], len(requests)))
+            work = self.scheduler.schedule()
+            following = coming[len(requests)].at if len(requests) < len(coming) else float("inf")
+            if work:
+                self._compute(work, following)
+            else:
+                self.now = following
+        outcomes = [self._outcome(a, r) for a, r in zip(coming, requests, strict=True)]
+        return Simulated(outcomes, dict(self.scheduler.preemptions), self._steps, self._rows, self.now)
+
+    def _submit(self, arrival: Arrival, number: int) -> Request:
+        if arrival.prompt >= self._room:
+            raise RequestError(f"a prompt of {arrival.prompt} tokens leaves no room in {self._room}")
+        params = SamplingParams(max_tokens=self._limit)
+        prompt = [number] * arrival.prompt
+        request = Request(str(number), arrival.prompt, prompt, params, 0, 0,
+                          min(arrival.prompt + self._limit, self._room), arrival.at, number, EditTable(params, (), ()),
+                          priority=arrival.priority, table=BlockTable(str(number)))
+        self._answers[request] = arrival.answer
+        self.scheduler.add(request)
+        return request
+
+    def _compute(self, work: list[Work], following: float) -> None:
+        """A step and those that follow by themselves, until one of them brings an end or a request arrives."""
+        facts = StepFacts.of(work)
+        planned = 1 + work[0].ahead
+        left = min((self._left(w.request) for w in work if w.sample), default=1)
+        seconds, ran = 0.0, 0
+        while ran == 0 or (ran < min(planned, left) and self.now + seconds < following):
+            seconds += self._cost.seconds(facts._replace(decode_reads=facts.decode_reads + ran * facts.decode))
+            ran += 1
+        self.now += seconds
+        self._steps += ran
+        self._rows += ran * sum(w.rows for w in work)
+        self.scheduler.learn(work, seconds / ran)
+        for w in work:
+            unwind(w, planned - ran)
+            self._take(w, ran)
+
+    def _left(self, request: Request) -> int:
+        made = len(request.output)
+        return min(self._answers[request] - made, request.limit - request.prompt_tokens - made)
+
+    def _take(self, work: Work, ran: int) -> None:
+        request = work.request
+        if work.sample:
+            request.inflight -= ran
+            if request.first_token_at is None:
+                request.first_token_at = self.now
+            request.tokens.extend([request.order] * ran)
+        self.scheduler.confirm(work, ran - 1)
+        if work.sample and self._left(request) == 0:
+            ended = len(request.output) == self._answers[request]
+            request.finish_reason, request.finished_at = "stop" if ended else "length", self.now
+            self.scheduler.finish(request)
+
+    def _outcome(self, arrival: Arrival, request: Request) -> Outcome:
+        assert request.first_token_at is not None
+        assert request.finished_at is not None
+        return Outcome(arrival, len(request.output), request.first_token_at, request.finished_at,
+                       request.why.preemptions)
