@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import wait
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler, Work
+from drut.engine.thought import ThoughtWatch
 from drut.errors import RequestError
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
@@ -84,11 +85,14 @@ class Engine:
         return bool(self.scheduler.running or self.scheduler.waiting or self._flight)
 
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
-               salt: str = "") -> list[Request]:
-        """Queues a prompt, one request a choice. RequestError if it is empty, has an id outside the vocabulary, or
-        can never fit."""
+               salt: str = "", thought: ThoughtWatch | None = None) -> list[Request]:
+        """Queues a prompt, one request a choice; `thought` follows `params.thought`, each choice its own twin of it.
+
+        RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
         self._check(tokens)
-        self._check_ids(params)
+        self._check_ids("logit_bias", params.logit_bias or ())
+        self._check_ids("stop_token_ids", params.stop_token_ids)
+        self._check_ids("thought.closing", thought.closing if thought is not None else ())
         if len(tokens) >= self.room:
             raise RequestError(
                 f"the prompt has {len(tokens)} tokens; the {self._bound} of {self.room} leaves no room for an answer")
@@ -101,7 +105,7 @@ class Engine:
                 request_id or f"r{self._arrivals}", len(tokens), list(tokens), params, seed, choice,
                 min(len(tokens) + params.max_tokens, self.room), time.monotonic(), self._arrivals,
                 EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), ends, priority,
-                requests[0] if requests else None, BlockTable(salt)))
+                requests[0] if requests else None, BlockTable(salt), thought=thought and thought.twin()))
         for request in requests:
             self.scheduler.add(request)
         self._stop_burst()
@@ -221,6 +225,8 @@ class Engine:
     def _accept(self, request: Request, token: int, now: float) -> None:
         request.tokens.append(token)
         request.edits.push(token)
+        if request.thought is not None:
+            request.thought.push(token)
         if request.first_token_at is None:
             request.first_token_at = now
         if token in request.ends and len(request.output) >= request.params.min_tokens:
@@ -271,11 +277,10 @@ class Engine:
         if outside.any():
             raise RequestError(f"token id {ids[outside][0]} is outside the vocabulary of {self.vocab}")
 
-    def _check_ids(self, params: SamplingParams) -> None:
-        for name, ids in (("logit_bias", params.logit_bias or ()), ("stop_token_ids", params.stop_token_ids)):
-            for token in ids:
-                if not 0 <= int(token) < self.vocab:
-                    raise RequestError(f"{name}: token id {token} is outside the vocabulary of {self.vocab}")
+    def _check_ids(self, name: str, ids: Iterable[int]) -> None:
+        for token in ids:
+            if not 0 <= int(token) < self.vocab:
+                raise RequestError(f"{name}: token id {token} is outside the vocabulary of {self.vocab}")
 
 
 def _scored(out: StepOutput, i: int, top: int | None) -> Scored:

@@ -14,6 +14,7 @@ from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
+from drut.engine.thought import ThoughtWatch
 from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
@@ -154,8 +155,10 @@ class LLM:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
-        requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
-        return [Answer(request, self.tokenizer, stops, self.load_s) for request in requests]
+        thought = ThoughtWatch.of(params.thought, self._tokenizer()) if params.thought is not None else None
+        requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id,
+                                      thought=thought)
+        return [Answer(request, self.tokenizer, stops, self.load_s, thought and thought.twin()) for request in requests]
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         answers = self.submit(prompt, params, priority=priority)

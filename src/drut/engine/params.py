@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drut.engine.thought import Thought
 from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 
@@ -44,6 +45,7 @@ class SamplingParams:
     logit_bias: Mapping[int, float] | None = field(default=None, hash=False)  # added to logits, by id
     logprobs: int | None = None  # likeliest ids reported beside each token; None: no logprobs
     prompt_logprobs: int | None = None  # the same for the prompt
+    thought: Thought | None = None  # how the model thinks before it answers; stop strings do not count in it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", _strings("stop", self.stop))
@@ -66,6 +68,8 @@ class SamplingParams:
         _number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         if self.logit_bias is not None:
             object.__setattr__(self, "logit_bias", _biases("logit_bias", self.logit_bias))
+        if not (self.thought is None or isinstance(self.thought, Thought)):
+            raise RequestError(f"thought must be a Thought, not {_shown(self.thought)}")
         for name, value in (("logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)):
             if value is not None:
                 _integer(name, value, 0, MAX_TOP_LOGPROBS)

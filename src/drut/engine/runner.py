@@ -103,12 +103,13 @@ class Runner:
         rows = []
         for w, edit in zip(work, edits, strict=True):
             request = w.request
-            tokens = request.tokens[w.start : w.start + w.rows]
-            tokens += [RELAY] * (w.rows - len(tokens))
+            forced = request.thought.forced(w.start + w.rows - request.prompt_tokens) if request.thought else None
+            tokens = request.next_tokens(w.start, w.rows)
             row = step.add_sequence(tokens, w.start, request.table.pages, request.slot, w.ahead)
             self._score_prompt(step, w, row)
             if w.sample:
-                step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit)
+                step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit,
+                                target=-1 if forced is None else forced)
             if self._canary:
                 before = request.tokens[: w.start]
                 rows.append(Rows(list(request.table.pages), before + [RELAY] * (w.start - len(before)),
