@@ -1,0 +1,5 @@
+"""Constrained decoding: what an answer must look like, and which tokens keep it so."""
+
+from drut.constrain.constraint import Constraint, Thought
+
+__all__ = ["Constraint", "Thought"]
