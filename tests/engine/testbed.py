@@ -191,7 +191,8 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     watch = Canary(memory) if canary else None
     cache = KvCache(PagePool(memory, watch), prefix_cache=prefix_cache)
     limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk, burst)
-    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, overlap=overlap, canary=watch)
+    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
+                    canary=watch)
     scheduler = Scheduler(cache, limits, make_policy(policy), Pacer(), force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
 

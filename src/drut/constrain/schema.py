@@ -70,7 +70,8 @@ def _check(schema: dict[str, Any], name: str) -> None:
             raise RequestError(f"{name}: the keyword {key[:60]!r} is not supported")
         if key == "enum" and isinstance(value, list) and len(value) > limits.MOST_ENUM:
             raise RequestError(f"{name}: an enum of {len(value)} values; at most {limits.MOST_ENUM} are allowed")
-        if key in ("properties", "patternProperties") and isinstance(value, dict) and len(value) > limits.MOST_PROPERTIES:
+        named = key in ("properties", "patternProperties") and isinstance(value, dict)
+        if named and len(value) > limits.MOST_PROPERTIES:
             raise RequestError(f"{name}: {key} of {len(value)} names; at most {limits.MOST_PROPERTIES} are allowed")
         if key == "multipleOf":
             limits.check_multiple(value)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drut.cache.cache import BlockTable
+from drut.constrain.guide import Guide
 from drut.engine.edits import EditTable
 from drut.engine.params import SamplingParams
+from drut.errors import DrutError
 from drut.kernels.kv import PAGE_TOKENS
 
 
@@ -43,6 +45,7 @@ class Request:
     priority: int = 0  # smaller goes first
     first_choice: Request | None = None  # computes the prompt this one waits to share
     table: BlockTable = field(default_factory=BlockTable)
+    guide: Guide | None = None  # through its constraint, with the tokens that steps have drawn
     computed: int = 0
     done: int = 0
     inflight: int = 0
@@ -53,6 +56,7 @@ class Request:
     first_token_at: float | None = None
     finished_at: float | None = None
     finish_reason: str | None = None
+    failure: DrutError | None = None  # what ended it in "error", where that is not the model
     why: Why = field(default_factory=Why)
 
     @property
@@ -87,9 +91,14 @@ class Request:
         return self.edits.follows_output
 
     @property
+    def guided(self) -> bool:
+        """Whether each token decides which ids the next one may be."""
+        return self.guide is not None and not self.guide.free
+
+    @property
     def steps_alone(self) -> int:
         """Decoding steps that need nothing of the host in between: up to its limit or to where its edits change."""
-        if self.needs_last_token:
+        if self.needs_last_token or self.guided:
             return 1
         outputs, held = self.known - self.prompt_tokens, self.params.min_tokens
         return min(self.limit - self.known, held - outputs if outputs < held else self.limit)
