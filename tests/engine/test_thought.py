@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut import LLM, SamplingParams
-from drut.engine.thought import State, Thought, ThoughtWatch
+from drut.constrain.thought import State, Thought, ThoughtWatch
 from drut.errors import RequestError
 from tests.engine.models import said, write_bytes_model
 from tests.engine.testbed import (
@@ -34,7 +34,7 @@ MARKS = Thought("<t>", "</t>", budget=6, closing=".</t>\n")
 def follow(answer: bytes, cuts: list[int], thought: Thought) -> ThoughtWatch:
     """A watch that was told `answer` in tokens that end at `cuts`."""
     pieces = [answer[a:b] for a, b in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
-    watch = ThoughtWatch(thought, [], lambda i: pieces[i])
+    watch = ThoughtWatch(thought, [], [], lambda i: pieces[i])
     for i in range(len(pieces)):
         watch.push(i)
     return watch
@@ -103,7 +103,7 @@ def test_a_budget_closes_a_thought_under_any_schedule(seed: int) -> None:
 
 def test_a_forced_token_must_be_in_the_vocabulary() -> None:
     engine = make_engine()
-    watch = ThoughtWatch(MARKS, [VOCAB], lambda i: b"x")
+    watch = ThoughtWatch(MARKS, [], [VOCAB], lambda i: b"x")
     with pytest.raises(RequestError, match=f"thought.closing: token id {VOCAB}"):
         engine.submit([1], SamplingParams(thought=MARKS), thought=watch)
 

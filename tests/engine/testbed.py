@@ -25,7 +25,7 @@ from drut.engine.policy import make_policy
 from drut.engine.request import Request
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Limits, Scheduler
-from drut.engine.thought import ThoughtWatch
+from drut.constrain.thought import ThoughtWatch
 from drut.kernels.backend import Backend, Executable, StepOutput
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
@@ -219,7 +219,8 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     watch = Canary(memory) if canary else None
     cache = KvCache(PagePool(memory, watch), prefix_cache=prefix_cache)
     limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk, burst)
-    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, overlap=overlap, canary=watch)
+    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
+                    canary=watch)
     scheduler = Scheduler(cache, limits, make_policy(policy), Pacer(), force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
 
@@ -232,7 +233,7 @@ def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
 
 
 def watch_of(params: SamplingParams) -> ThoughtWatch | None:
-    return params.thought and ThoughtWatch(params.thought, unspell(params.thought.closing), spell)
+    return params.thought and ThoughtWatch(params.thought, [], unspell(params.thought.closing), spell)
 
 
 def text(seed: int, tokens: int) -> list[int]:

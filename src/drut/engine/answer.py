@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from drut.engine.engine import Scored, Update
 from drut.engine.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request import Request
-from drut.engine.thought import ThoughtWatch
+from drut.constrain.thought import ThoughtWatch
 from drut.errors import DrutError
 from drut.model.tokenizer import Detokenizer, StopChecker, StopStrings, Tokenizer
 
@@ -70,7 +70,7 @@ class Answer:
     def take(self) -> Chunk:
         """Text and ids since the last call, with the completion if that is all. DrutError where the request failed."""
         if self.failed:
-            raise DrutError(NOT_FINITE)
+            raise self.why_failed
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
         scores = self._logprobs[self._ids_taken :] if self.request.params.logprobs is not None else None
         self._taken, self._ids_taken = len(self._text), len(self._ids)
@@ -105,6 +105,10 @@ class Answer:
     @property
     def failed(self) -> bool:
         return self.done and not self.stopped and self.request.finish_reason == "error"
+
+    @property
+    def why_failed(self) -> DrutError:
+        return self.request.failure or DrutError(NOT_FINITE)
 
     @property
     def prompt_logprobs(self) -> list[Logprobs | None] | None:

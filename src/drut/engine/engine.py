@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from drut.cache.cache import BlockTable, pages_for
+from drut.constrain.compiler import Grammars
+from drut.constrain.guide import Guide
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
 from drut.engine.meter import StepMeter
@@ -18,13 +20,15 @@ from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler, Work
-from drut.engine.thought import ThoughtWatch
+from drut.constrain.thought import ThoughtWatch
 from drut.errors import RequestError
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 
 MASK64 = 0xFFFFFFFFFFFFFFFF
+PATIENCE_S = 0.05  # for a grammar that is all there is to wait for; messages are looked at so often
+NOTHING_ALLOWED = "min_tokens, logit_bias and the constraint together leave no token"
 
 
 class Scored(NamedTuple):
@@ -60,15 +64,18 @@ class Engine:
     """
 
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
-                 overlap: bool = False) -> None:
+                 overlap: bool = False, grammars: Grammars | None = None) -> None:
+        """`grammars`: None where no constraint can be served."""
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
         self.vocab, self.context, self.overlap = vocab, context, overlap
         # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
+        self.grammars = grammars
         self.meter = StepMeter()
         self._flight: Flight | None = None
         self._attempt = Attempt([], [], [])
         self._arrivals = 0
+        self._compiling: list[Request] = []  # not running yet, since their grammar is not there
 
     @property
     def room(self) -> int:
@@ -105,7 +112,9 @@ class Engine:
                 request_id or f"r{self._arrivals}", len(tokens), list(tokens), params, seed, choice,
                 min(len(tokens) + params.max_tokens, self.room), time.monotonic(), self._arrivals,
                 EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), ends, priority,
-                requests[0] if requests else None, BlockTable(salt), thought=thought and thought.twin()))
+                requests[0] if requests else None, BlockTable(salt), thought and thought.twin(),
+                self._guide(params, thought)))
+        self._compiling += [r for r in requests if r.guide is not None]
         for request in requests:
             self.scheduler.add(request)
         self._stop_burst()
@@ -138,9 +147,12 @@ class Engine:
             if self._flight is not None and self._flight.open_ended:
                 return attempt.updates
         attempt.work[:] = ()
+        self._open_guides()
         work = self.scheduler.schedule()
         attempt.work[:] = work
         flight = self.runner.launch(work) if work else None
+        if flight is None and self._flight is None and self._compiling:
+            self._wait_for_a_grammar()
         if self.overlap:
             flight, self._flight = self._flight, flight
         try:
@@ -173,6 +185,8 @@ class Engine:
             self.finish(request, "error")
         for work in attempt.dropped:
             self.scheduler.take_back(work)
+            if work.request.guide is not None:
+                work.request.guide.truncate(len(work.request.output))
         self.cache.check([r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
         return attempt.updates, lost
 
@@ -215,6 +229,8 @@ class Engine:
         if not work.sample:
             return Update(request, None, None, scores)
         if not out.finite[at]:
+            if request.guide is not None:
+                request.failure = RequestError(NOTHING_ALLOWED)
             self.finish(request, "error")
             return Update(request, None)
         token = int(out.tokens[at])
@@ -230,6 +246,11 @@ class Engine:
         if request.first_token_at is None:
             request.first_token_at = now
         if token in request.ends and len(request.output) >= request.params.min_tokens:
+            self.finish(request, "stop")
+        elif request.guide is not None and request.guide.failure is not None:
+            request.failure = request.guide.failure
+            self.finish(request, "error")
+        elif request.guide is not None and request.guide.ended_by(len(request.output)):
             self.finish(request, "stop")
         elif len(request.tokens) >= request.limit:
             self.finish(request, "length")
@@ -263,6 +284,36 @@ class Engine:
         for request in (*self.scheduler.running, *self.scheduler.waiting):
             self.abort(request)
         self.runner.close()
+        if self.grammars is not None:
+            self.grammars.close()
+
+    def _guide(self, params: SamplingParams, thought: ThoughtWatch | None) -> Guide | None:
+        if params.constraint is None:
+            return None
+        if self.grammars is None:
+            raise RequestError("constraint: this model has no tokenizer, so there is no text to constrain")
+        return self.grammars.guide(params.constraint, thought, ignore_eos=params.ignore_eos)
+
+    def _wait_for_a_grammar(self) -> None:
+        guide = self._compiling[0].guide
+        if guide is not None:
+            guide.wait(PATIENCE_S)
+
+    def _open_guides(self) -> None:
+        """Whose grammar has been compiled may run; where that failed the request ends."""
+        still = []
+        for request in self._compiling:
+            if request.guide is None or request.finish_reason is not None:
+                continue
+            if not request.guide.ready:
+                still.append(request)
+                continue
+            request.guide.open()
+            if request.guide.failure is not None:
+                request.failure = request.guide.failure
+                self.finish(request, "error")
+                self._attempt.updates.append(Update(request, None))
+        self._compiling = still
 
     def _check(self, tokens: Sequence[int]) -> None:
         if not tokens:

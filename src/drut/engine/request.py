@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drut.cache.cache import BlockTable
+from drut.constrain.guide import Guide
 from drut.engine.edits import EditTable
 from drut.engine.params import SamplingParams
-from drut.engine.thought import ThoughtWatch
+from drut.constrain.thought import ThoughtWatch
 from drut.kernels.descriptor import RELAY
+from drut.errors import DrutError
 from drut.kernels.kv import PAGE_TOKENS
 
 
@@ -45,7 +47,8 @@ class Request:
     priority: int = 0  # smaller goes first
     first_choice: Request | None = None  # computes the prompt this one waits to share
     table: BlockTable = field(default_factory=BlockTable)
-    thought: ThoughtWatch | None = None
+    thought: ThoughtWatch | None = None  # with the tokens that the host has seen
+    guide: Guide | None = None  # through its constraint, with the tokens that steps have drawn
     computed: int = 0
     done: int = 0
     inflight: int = 0
@@ -56,6 +59,7 @@ class Request:
     first_token_at: float | None = None
     finished_at: float | None = None
     finish_reason: str | None = None
+    failure: DrutError | None = None  # what ended it in "error", where that is not the model
     why: Why = field(default_factory=Why)
 
     @property
@@ -110,7 +114,7 @@ class Request:
     @property
     def steps_alone(self) -> int:
         """Decoding steps that need nothing of the host in between: up to its limit or to where its edits change."""
-        if self.needs_last_token or self.forced is not None:
+        if self.needs_last_token or self.forced is not None or self.guide is not None:
             return 1
         outputs, held = self.outputs, self.params.min_tokens
         free = self.limit if self.thought is None else int(min(self.thought.free_until - outputs, self.limit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drut.engine.thought import State
+from drut.constrain.thought import State
 from drut.parse.deltas import Content, Delta, Reasoning, Text
 
 SPACE = " \t\n\r\v\f"  # what may come before a thought, as bytes in the engine

@@ -50,9 +50,11 @@ class State(Enum):
 class ThoughtWatch:
     """Follows one answer, a token at a time."""
 
-    def __init__(self, thought: Thought, closing: Sequence[int], token_bytes: Callable[[int], bytes]) -> None:
-        """`closing`: the ids of `thought.closing`."""
-        self._thought, self.closing, self._bytes = thought, tuple(closing), token_bytes
+    def __init__(self, thought: Thought, opening: Sequence[int], closing: Sequence[int],
+                 token_bytes: Callable[[int], bytes]) -> None:
+        """`opening`, `closing`: the ids of `thought.opens` and `thought.closing`."""
+        self._thought, self._bytes = thought, token_bytes
+        self.opening, self.closing = tuple(opening), tuple(closing)
         self._opens, self._closes = thought.opens.encode(), thought.closes.encode()
         self._said = b""  # what may still become a mark
         self._seen = 0  # tokens
@@ -65,20 +67,21 @@ class ThoughtWatch:
     @classmethod
     def of(cls, thought: Thought, tokenizer: Tokenizer) -> ThoughtWatch:
         """RequestError where the vocabulary cannot spell `closing`."""
-        closing = tokenizer.encode(thought.closing, add_special=False) if thought.closing else []
-        if thought.closing and thought.closes.encode() not in b"".join(map(tokenizer.token_bytes, closing)):
-            raise RequestError(f"thought.closing: {tokenizer.name} has no tokens for {thought.closing!r}")
-        return cls(thought, closing, tokenizer.token_bytes)
+        opening, closing = (tokenizer.encode(text, add_special=False) for text in (thought.opens, thought.closing))
+        for text, mark, ids in (("opens", thought.opens, opening), ("closing", thought.closes, closing)):
+            if ids and mark.encode() not in b"".join(map(tokenizer.token_bytes, ids)):
+                raise RequestError(f"thought.{text}: {tokenizer.name} has no tokens for {mark!r}")
+        return cls(thought, opening, closing, tokenizer.token_bytes)
 
     def twin(self) -> ThoughtWatch:
         """A new one for another answer."""
-        return ThoughtWatch(self._thought, self.closing, self._bytes)
+        return ThoughtWatch(self._thought, self.opening, self.closing, self._bytes)
 
     def push(self, token: int) -> bool:
         """Takes the next token of the answer; True where it is none of the answer proper."""
         before, self._seen = self.state, self._seen + 1
         if before is State.OVER:
-            return self.forced(self._seen - 1) is not None
+            return self.forced(self._seen - 1) is not None  # behind the mark, but still of the closing
         self._said += self._bytes(token)
         if self.state is State.AHEAD:
             self._look_for_opening()
@@ -107,6 +110,14 @@ class ThoughtWatch:
                 self._force_at = None  # the model closed it itself
         else:
             self._said = self._said[max(0, len(self._said) - len(self._closes) + 1) :]
+
+    def begins_with(self, token: int) -> bool:
+        """Whether more than white space came with `token`, the last one."""
+        return bool(self._bytes(token).strip())
+
+    def thinks(self, output: int) -> bool:
+        """Whether the next token, number `output`, is none of the answer proper, or may be none."""
+        return self.state is not State.OVER or self.forced(output) is not None
 
     def forced(self, output: int) -> int | None:
         """The id that token number `output` of the answer must be; None where it is drawn, or not `known` yet."""
