@@ -3,7 +3,7 @@
 #include <cstdint>
 
 constexpr int32_t kAbiVersion = 5;
-constexpr int32_t kStepVersion = 2;
+constexpr int32_t kStepVersion = 3;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
 constexpr int kPanel = 32;      // outputs of a weight panel
@@ -119,7 +119,7 @@ struct DrutContext {
   uint8_t* scratch;        // one block of scratch_bytes a worker
   int64_t scratch_bytes;
   int32_t* tokens;         // sampled ids, by sample
-  int32_t* status;         // 0, or 1 where the row's logits are not finite or edits leave no id
+  int32_t* status;         // 0, or 1 where the row's logits are not finite or edits and grammar leave no id
   float* logprobs;         // of the token, by sample
   int32_t* ranks;          // of the token, from 1; 0 where not asked for
   int32_t* top_ids;        // (samples, kMaxTop): the likeliest, then -1
@@ -144,7 +144,7 @@ struct DrutBurst {
 
 // Header of the step descriptor; capacities fix where the arrays lie (src/drut/kernels/descriptor.py).
 struct DrutStepHeader {
-  int32_t version, rows, seqs, samples, cap_rows, cap_seqs, cap_samples, cap_blocks, cap_edits, edits;
+  int32_t version, rows, seqs, samples, cap_rows, cap_seqs, cap_samples, cap_blocks, cap_edits, cap_masks, edits;
 };
 }
 
@@ -156,12 +156,13 @@ struct Step {
   const int32_t *seq, *position, *slot, *token, *flags, *adapter;                // by row
   const int32_t *first_row, *row_count, *length, *table, *relay_slot;            // by sequence
   const int32_t *sample_row, *seed_lo, *seed_hi, *choice, *top_k, *target;       // by sample
-  const int32_t *top_logprobs, *edit_first, *edit_count;
+  const int32_t *top_logprobs, *edit_first, *edit_count, *mask;
   const float *temperature, *top_p, *min_p, *repetition, *presence, *frequency;
   const int32_t* blocks;
   const int32_t* edit_id;                                                        // by edit
   const float* edit_bias;
   const int32_t *edit_count_out, *edit_seen;
+  const int32_t* masks;                                                          // rows of bits, one an id
   explicit Step(const int32_t* p) {
     const DrutStepHeader* h = reinterpret_cast<const DrutStepHeader*>(p);
     rows = h->rows; seqs = h->seqs; samples = h->samples;
@@ -174,12 +175,13 @@ struct Step {
     first_row = take(n); row_count = take(n); length = take(n); table = take(n); relay_slot = take(n);
     n = h->cap_samples;
     sample_row = take(n); seed_lo = take(n); seed_hi = take(n); choice = take(n); top_k = take(n); target = take(n);
-    top_logprobs = take(n); edit_first = take(n); edit_count = take(n);
+    top_logprobs = take(n); edit_first = take(n); edit_count = take(n); mask = take(n);
     temperature = floats(n); top_p = floats(n); min_p = floats(n);
     repetition = floats(n); presence = floats(n); frequency = floats(n);
     blocks = take(h->cap_blocks);
     n = h->cap_edits;
     edit_id = take(n); edit_bias = floats(n); edit_count_out = take(n); edit_seen = take(n);
+    masks = p;
   }
 };
 

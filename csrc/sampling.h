@@ -1,5 +1,5 @@
 // One token from one row of logits (docs/numerics.md, "Sampling"): argmax over the kept ids of logit/T + Gumbel noise.
-// Order: bias, penalties, temperature, top-k, top-p, min-p. Ties take the lowest id.
+// Order: bias, penalties, grammar, temperature, top-k, top-p, min-p. Ties take the lowest id.
 #pragma once
 #include "philox.h"
 #include "vocab.h"
@@ -26,6 +26,16 @@ inline void edit(const Step& s, int i, float* z) {
     x = x - frequency * float(s.edit_count_out[e]);
     if (s.edit_count_out[e] > 0) x = x - presence;
     z[s.edit_id[e]] = x;
+  }
+}
+
+// Takes out the ids that a grammar does not allow: those whose bit is 0, 32 ids a word.
+inline void take_out(const int32_t* mask, int vocab, float* z) {
+  for (int begin = 0; begin < vocab; begin += 32) {
+    uint32_t allowed = uint32_t(mask[begin / 32]);
+    int count = vocab - begin < 32 ? vocab - begin : 32;
+    for (int j = 0; j < count; ++j)
+      if (!(allowed >> j & 1)) z[begin + j] = -__builtin_inff();
   }
 }
 
@@ -109,14 +119,15 @@ inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, co
   return winner;
 }
 
-// Sets *token and returns true; false where the edits leave no finite maximum. The logits are finite; top and r.maxima
+// Sets *token and returns true; false where edits and grammar leave no finite maximum. The logits are finite; top and r.maxima
 // are a scan's.
 inline bool choose(const float* logits, int vocab, float top, const Step& step, int i, const SampleRoom& r, int* token) {
   const float *l = logits, *maxima = r.maxima;
-  if (step.edit_count[i]) {
+  if (step.edit_count[i] || step.mask[i] >= 0) {
     bool finite;
     memcpy(r.z, logits, size_t(vocab) * 4);
     edit(step, i, r.z);
+    if (step.mask[i] >= 0) take_out(step.masks + step.mask[i], vocab, r.z);
     top = scan(r.z, vocab, r.z_maxima, &finite);
     if (top - top != 0.0f) return false;
     l = r.z;

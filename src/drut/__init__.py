@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drut.constrain import Constraint as Constraint
     from drut.engine.async_engine import AsyncEngine as AsyncEngine
     from drut.engine.llm import LLM as LLM
     from drut.engine.output import AnswerError as AnswerError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from drut.engine.params import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "AnswerError", "AsyncEngine", "Chunk", "Completion", "SamplingParams"]
+__all__ = ["LLM", "AnswerError", "AsyncEngine", "Chunk", "Completion", "Constraint", "SamplingParams"]
 
 _HOME = {
     "LLM": "drut.engine.llm",
@@ -21,6 +22,7 @@ _HOME = {
     "AsyncEngine": "drut.engine.async_engine",
     "Chunk": "drut.engine.output",
     "Completion": "drut.engine.output",
+    "Constraint": "drut.constrain",
     "SamplingParams": "drut.engine.params",
 }
 

@@ -106,6 +106,10 @@ class EngineConfig(Settings):
                                env="DRUT_PACK_CACHE")
     pack_cache_gb: float = setting(20.0, "most disk space they take, in GB; the least recently used go first",
                                    type=float, least=0.0, most=1 << 20)
+    grammar_cache_mb: float = setting(64.0, "memory for compiled grammars, in MB; the least recently used go first",
+                                      type=float, least=0.0, most=1 << 20)
+    grammar_timeout_s: float = setting(8.0, "most seconds from asking for a grammar to having it compiled", type=float,
+                                       least=0.01, most=3600.0)
     debug_kv: bool = setting(False, "stamp KV slots, poison freed pages and check both on each step", type=bool,
                              env="DRUT_DEBUG_KV")
     force_preempt: float = setting(0.0, "chance that a running request is preempted at a step, for tests", type=float,

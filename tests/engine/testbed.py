@@ -18,6 +18,7 @@ import numpy as np
 
 from drut.cache.cache import KvCache
 from drut.cache.pool import Canary, PagePool
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.engine import Engine, Scored, Update
 from drut.engine.pacer import Pacer
 from drut.engine.params import SamplingParams
@@ -85,7 +86,9 @@ def expected(prompt: Sequence[int], params: SamplingParams, seed: int, choice: i
         state = mix(state, t)
         total = (total + state) & M
     while True:
-        t = draw(total, seed, choice, expected_edits(prompt, out, params, ends))
+        t = expected_force(out, params)
+        if t is None:
+            t = draw(total, seed, choice, expected_edits(prompt, out, params, ends))
         if params.logprobs is not None:
             scored.append(score(total, t, params.logprobs))
         out.append(t)
@@ -94,6 +97,31 @@ def expected(prompt: Sequence[int], params: SamplingParams, seed: int, choice: i
             return Expected(out, scored, prompt_scored)
         state = mix(state, t)
         total = (total + state) & M
+
+
+def spell(token: int) -> bytes:
+    """A token is one capital or small letter, or a sign between them."""
+    return bytes([65 + token])
+
+
+def unspell(text: str) -> list[int]:
+    return [c - 65 for c in text.encode()]
+
+
+def expected_force(out: list[int], params: SamplingParams) -> int | None:
+    """What the next token must be, worked out from all that was said."""
+    thought = params.thought
+    if thought is None or thought.budget is None:
+        return None
+    said = b"".join(map(spell, out)).decode()
+    if not thought.begun:
+        if not said.startswith(thought.opens):
+            return None
+        said = said[len(thought.opens) :]
+    before, after = said[: thought.budget], said[thought.budget :]
+    if len(said) < thought.budget or thought.closes in before or len(after) >= len(thought.closing):
+        return None
+    return unspell(thought.closing)[len(after)]
 
 
 def expected_edits(prompt: Sequence[int], out: list[int], params: SamplingParams, ends: set[int]) -> list[Edit]:
@@ -192,7 +220,8 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     watch = Canary(memory) if canary else None
     cache = KvCache(PagePool(memory, watch), prefix_cache=prefix_cache)
     limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk, burst)
-    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, overlap=overlap, canary=watch)
+    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
+                    canary=watch)
     scheduler = Scheduler(cache, limits, make_policy(policy), Pacer(), force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
 
@@ -201,7 +230,11 @@ def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
     """One request; it does not stop before `max_tokens`."""
     rank = {key: params.pop(key) for key in ("priority", "salt") if key in params}
     settings = SamplingParams(**{"max_tokens": 4, "seed": 1, "ignore_eos": True, **params})  # type: ignore[arg-type]
-    return engine.submit(prompt, settings, **rank)[0]  # type: ignore[arg-type]
+    return engine.submit(prompt, settings, **rank, thought=watch_of(settings))[0]  # type: ignore[arg-type]
+
+
+def watch_of(params: SamplingParams) -> ThoughtWatch | None:
+    return params.thought and ThoughtWatch(params.thought, [], unspell(params.thought.closing), spell)
 
 
 def text(seed: int, tokens: int) -> list[int]:

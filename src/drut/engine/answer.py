@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.engine import Scored, Update
 from drut.engine.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request import Request
@@ -16,11 +17,13 @@ NOT_FINITE = "the model's logits are not finite; its weights are damaged or over
 class Answer:
     """Follows one request. Tokens after a stop string never enter, however many steps it took to be noticed."""
 
-    def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float) -> None:
+    def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float,
+                 thought: ThoughtWatch | None = None) -> None:
         self.request, self._tokenizer, self._load_s = request, tokenizer, load_s
         params = request.params
         self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens) if tokenizer else None
         self._stops = StopChecker(stops, include=params.include_stop_str_in_output)
+        self._thought = thought  # not the request's, which may be some tokens ahead
         self._ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []
@@ -37,20 +40,21 @@ class Answer:
         if update.token is None or self.stopped:
             return False
         self._ids.append(update.token)
+        thinks = self._thought is not None and self._thought.push(update.token)
         if update.scored is not None:
             self._logprobs.append(self._entry(update.scored))
         if self._detokenizer is None:
             return False
         if self.request.params.include_stop_str_in_output or not self._ended_by(update.token):
-            self._add(self._detokenizer.push((update.token,)))
+            self._add(self._detokenizer.push((update.token,)), thinks)
         return self.stopped
 
     def _ended_by(self, token: int) -> bool:
         return self.request.finish_reason == "stop" and token in self.request.ends
 
-    def _add(self, text: str) -> None:
-        """New text; stop strings count from `min_tokens` on."""
-        if len(self._ids) >= self.request.params.min_tokens:
+    def _add(self, text: str, thinks: bool = False) -> None:
+        """New text; stop strings count from `min_tokens` on, and not in a thought."""
+        if len(self._ids) >= self.request.params.min_tokens and not thinks:
             text, self.stopped = self._stops.push(text)
         self._text.append(text)
 
@@ -66,7 +70,7 @@ class Answer:
     def take(self) -> Chunk:
         """Text and ids since the last call, with the completion if that is all. DrutError where the request failed."""
         if self.failed:
-            raise DrutError(NOT_FINITE)
+            raise self.why_failed
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
         scores = self._logprobs[self._ids_taken :] if self.request.params.logprobs is not None else None
         self._taken, self._ids_taken = len(self._text), len(self._ids)
@@ -90,7 +94,7 @@ class Answer:
         return Completion("".join(self._text), list(self._ids), reason, r.prompt_tokens, r.cached_tokens or 0,
                           len(self._ids), r.seed, r.choice, self._timings(),
                           self._logprobs if r.params.logprobs is not None else None, scored, self._why(),
-                          self._stop_reason())
+                          self._stop_reason(), self._thought.tokens if self._thought is not None else None)
 
     def _stop_reason(self) -> str | int | None:
         if self.stopped:
@@ -101,6 +105,10 @@ class Answer:
     @property
     def failed(self) -> bool:
         return self.done and not self.stopped and self.request.finish_reason == "error"
+
+    @property
+    def why_failed(self) -> DrutError:
+        return self.request.failure or DrutError(NOT_FINITE)
 
     @property
     def prompt_logprobs(self) -> list[Logprobs | None] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from drut.cache.cache import KvCache
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
+from drut.constrain.compiler import Grammars
 from drut.engine.engine import Engine
 from drut.engine.pacer import Pacer, attention_depth
 from drut.engine.policy import make_policy
@@ -27,6 +28,7 @@ from drut.model.model import ModelFiles
 from drut.model.packs import PackCache
 from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
+from drut.model.tokenizer import Tokenizer
 from drut.observe.laps import Laps
 
 NUMERICS_VERSION = 1
@@ -55,7 +57,7 @@ def choose_backend(config: EngineConfig) -> Backend:
     return NumpyBackend()
 
 
-def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_ids: frozenset[int],
+def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, tokenizer: Tokenizer | None,
                  laps: Laps | None = None) -> Engine:
     """Loads the weights and makes the page pool; `laps` takes down how long each took."""
     laps = Laps() if laps is None else laps
@@ -70,12 +72,23 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, eos_
     cache = KvCache(PagePool(memory, canary), prefix_cache=config.prefix_cache)
     limits = step_limits(config, context)
     plan = decoder.record(spec, weights, layout)
-    runner = Runner(backend, plan, memory, limits, context=context, overlap=config.overlap, canary=canary)
+    runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
+                    canary=canary)
     pacer = Pacer(attention_depth(plan))
     scheduler = Scheduler(cache, limits, make_policy(config.policy, aging_s=config.aging_s), pacer,
                           reserve=Reserve(config.reserve_quantile), force_preempt=config.force_preempt)
     laps.lap("plan")
-    return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap)
+    eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
+    grammars = make_grammars(tokenizer, spec.vocab, config) if tokenizer is not None else None
+    return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
+                  grammars=grammars)
+
+
+def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Grammars:
+    """Compiles constraints for a model whose logits are those of `vocab` ids."""
+    eos_ids = frozenset(i for i in tokenizer.eos_ids if i < vocab)
+    return Grammars(tokenizer, vocab, eos_ids, cache_bytes=int(config.grammar_cache_mb * 1e6),
+                    seconds=config.grammar_timeout_s)
 
 
 def context_of(spec: ModelSpec, config: EngineConfig) -> int:

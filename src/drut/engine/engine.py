@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import wait
 from typing import NamedTuple
 
 import numpy as np
 
 from drut.cache.cache import BlockTable, pages_for
+from drut.constrain.compiler import Grammars
+from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.ahead import unwind
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
@@ -29,6 +32,8 @@ from drut.kernels.output import StepOutput
 from drut.observe.ledger import Peaks
 
 MASK64 = 0xFFFFFFFFFFFFFFFF
+PATIENCE_S = 0.05  # for a grammar that is all there is to wait for; messages are looked at so often
+NOTHING_ALLOWED = "min_tokens, logit_bias and the constraint together leave no token"
 
 
 class Scored(NamedTuple):
@@ -64,15 +69,18 @@ class Engine:
     """
 
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
-                 overlap: bool = False) -> None:
+                 overlap: bool = False, grammars: Grammars | None = None) -> None:
+        """`grammars`: None where no constraint can be served."""
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
         self.vocab, self.context, self.overlap = vocab, context, overlap
         # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
+        self.grammars = grammars
         self.meter = StepMeter()
         self._flight: Flight | None = None
         self._attempt = Attempt([], [], [])
         self._arrivals = 0
+        self._compiling: list[Request] = []  # not running yet, since their grammar is not there
 
     @property
     def room(self) -> int:
@@ -94,11 +102,14 @@ class Engine:
         return sum(self.scheduler.preemptions.values())
 
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
-               salt: str = "") -> list[Request]:
-        """Queues a prompt, one request a choice. RequestError if it is empty, has an id outside the vocabulary, or
-        can never fit."""
+               salt: str = "", thought: ThoughtWatch | None = None) -> list[Request]:
+        """Queues a prompt, one request a choice; `thought` follows `params.thought`, each choice its own twin of it.
+
+        RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
         self._check(tokens)
-        self._check_ids(params)
+        self._check_ids("logit_bias", params.logit_bias or ())
+        self._check_ids("stop_token_ids", params.stop_token_ids)
+        self._check_ids("thought.closing", thought.closing if thought is not None else ())
         if len(tokens) >= self.room:
             raise RequestError(
                 f"the prompt has {len(tokens)} tokens; the {self._bound} of {self.room} leaves no room for an answer")
@@ -111,7 +122,9 @@ class Engine:
                 request_id or f"r{self._arrivals}", len(tokens), list(tokens), params, seed, choice,
                 min(len(tokens) + params.max_tokens, self.room), time.monotonic(), self._arrivals,
                 EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), ends, priority,
-                requests[0] if requests else None, BlockTable(salt)))
+                requests[0] if requests else None, BlockTable(salt), thought and thought.twin(),
+                self._guide(params, thought)))
+        self._compiling += [r for r in requests if r.guide is not None]
         for request in requests:
             self.scheduler.add(request)
         self._stop_burst()
@@ -144,9 +157,12 @@ class Engine:
             if self._flight is not None and self._flight.open_ended:
                 return attempt.updates
         attempt.work[:] = ()
+        self._open_guides()
         work = self.scheduler.schedule()
         attempt.work[:] = work
         flight = self.runner.launch(work) if work else None
+        if flight is None and self._flight is None and self._compiling:
+            self._wait_for_a_grammar()
         if self.overlap:
             flight, self._flight = self._flight, flight
         try:
@@ -220,6 +236,8 @@ class Engine:
         if not work.sample:
             return Update(request, None, None, scores)
         if not out.finite[at]:
+            if request.guide is not None:
+                request.failure = RequestError(NOTHING_ALLOWED)
             self.finish(request, "error")
             return Update(request, None)
         token = int(out.tokens[at])
@@ -230,9 +248,16 @@ class Engine:
     def _accept(self, request: Request, token: int, now: float) -> None:
         request.tokens.append(token)
         request.edits.push(token)
+        if request.thought is not None:
+            request.thought.push(token)
         if request.first_token_at is None:
             request.first_token_at = now
         if token in request.ends and len(request.output) >= request.params.min_tokens:
+            self.finish(request, "stop")
+        elif request.guide is not None and request.guide.failure is not None:
+            request.failure = request.guide.failure
+            self.finish(request, "error")
+        elif request.guide is not None and request.guide.ended_by(len(request.output)):
             self.finish(request, "stop")
         elif len(request.tokens) >= request.limit:
             self.finish(request, "length")
@@ -270,6 +295,36 @@ class Engine:
         for request in (*self.scheduler.running, *self.scheduler.waiting):
             self.abort(request)
         self.runner.close()
+        if self.grammars is not None:
+            self.grammars.close()
+
+    def _guide(self, params: SamplingParams, thought: ThoughtWatch | None) -> Guide | None:
+        if params.constraint is None:
+            return None
+        if self.grammars is None:
+            raise RequestError("constraint: this model has no tokenizer, so there is no text to constrain")
+        return self.grammars.guide(params.constraint, thought, ignore_eos=params.ignore_eos)
+
+    def _wait_for_a_grammar(self) -> None:
+        guide = self._compiling[0].guide
+        if guide is not None:
+            guide.wait(PATIENCE_S)
+
+    def _open_guides(self) -> None:
+        """Whose grammar has been compiled may run; where that failed the request ends."""
+        still = []
+        for request in self._compiling:
+            if request.guide is None or request.finish_reason is not None:
+                continue
+            if not request.guide.ready:
+                still.append(request)
+                continue
+            request.guide.open()
+            if request.guide.failure is not None:
+                request.failure = request.guide.failure
+                self.finish(request, "error")
+                self._attempt.updates.append(Update(request, None))
+        self._compiling = still
 
     def _check(self, tokens: Sequence[int]) -> None:
         if not tokens:
@@ -284,11 +339,10 @@ class Engine:
         if outside.any():
             raise RequestError(f"token id {ids[outside][0]} is outside the vocabulary of {self.vocab}")
 
-    def _check_ids(self, params: SamplingParams) -> None:
-        for name, ids in (("logit_bias", params.logit_bias or ()), ("stop_token_ids", params.stop_token_ids)):
-            for token in ids:
-                if not 0 <= int(token) < self.vocab:
-                    raise RequestError(f"{name}: token id {token} is outside the vocabulary of {self.vocab}")
+    def _check_ids(self, name: str, ids: Iterable[int]) -> None:
+        for token in ids:
+            if not 0 <= int(token) < self.vocab:
+                raise RequestError(f"{name}: token id {token} is outside the vocabulary of {self.vocab}")
 
 
 def _scored(out: StepOutput, i: int, top: int | None) -> Scored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from drut.engine.scheduler import Work
+from drut.engine.work import Work
 from drut.kernels.ops import Op, StepShape
 from drut.observe.ledger import Peaks
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from drut.config import EngineConfig
-from drut.engine.answer import NOT_FINITE, Answer, completions
+from drut.constrain.thought import ThoughtWatch
+from drut.engine.answer import Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
@@ -44,9 +45,8 @@ class LLM:
         laps.lap("tokenizer")
         self.backend = choose_backend(self.config)
         laps.lap("threads")
-        eos = self.tokenizer.eos_ids if self.tokenizer else frozenset[int]()
         try:
-            self.engine = build_engine(self.files, self.backend, self.config, eos, laps)
+            self.engine = build_engine(self.files, self.backend, self.config, self.tokenizer, laps)
         except MemoryError as error:
             raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
         self._open: dict[Request, Answer] = {}  # of every `generate` and `stream` under way
@@ -100,7 +100,8 @@ class LLM:
         results = [c for group in groups for c in completions(group)]
         if failed:
             where = f"prompt {failed[0]} of {len(groups)}: " if len(groups) > 1 else ""
-            raise AnswerError(where + NOT_FINITE, results)
+            reason = next(a.why_failed for a in groups[failed[0] - 1] if a.failed)
+            raise AnswerError(where + str(reason), results)
         return results
 
     def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
@@ -154,10 +155,14 @@ class LLM:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
-        requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
-        return [Answer(request, self.tokenizer, stops, self.load_s) for request in requests]
+        thought = ThoughtWatch.of(params.thought, self._tokenizer()) if params.thought is not None else None
+        requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id,
+                                      thought=thought)
+        return [Answer(request, self.tokenizer, stops, self.load_s, thought and thought.twin()) for request in requests]
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
+        if params.constraint is not None and self.engine.grammars is not None:
+            self.engine.grammars.check(params.constraint)  # at once, where nobody else waits for the engine
         answers = self.submit(prompt, params, priority=priority)
         self._open.update((a.request, a) for a in answers)
         return answers

@@ -112,7 +112,7 @@ class EngineLoop:
             chunk = answer.take()
         except DrutError as error:
             self._take(Abort(request.id), out)
-            return out.append(Failed(request.id, str(error), False))
+            return out.append(Failed(request.id, str(error), isinstance(error, RequestError)))
         del self._answers[request]
         siblings.remove(request)
         out.append(Output(request.id, chunk, last=not siblings))

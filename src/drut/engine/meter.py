@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from drut.engine.floor import StepFloor, shape_of
 from drut.engine.messages import Stats
-from drut.engine.scheduler import Work
+from drut.engine.work import Work
 from drut.observe.histogram import Histogram, spread
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drut.constrain import Constraint
+from drut.constrain.thought import Thought
 from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 
@@ -21,7 +23,8 @@ PENALTY_RANGE = 0.01, 100.0  # of repetition_penalty: logits stay finite
 class SamplingParams:
     """Temperature 0 is greedy. Filters apply in the order top-k, top-p, min-p; 0, 1 and 0 switch them off.
 
-    Penalties and `logit_bias` change the logits before that (docs/numerics.md); logprobs are those of the model.
+    Penalties and `logit_bias` change the logits before that, then `constraint` takes ids out (docs/numerics.md);
+    logprobs are those of the model.
     Raises RequestError naming the field and the value.
     """
 
@@ -44,6 +47,8 @@ class SamplingParams:
     logit_bias: Mapping[int, float] | None = field(default=None, hash=False)  # added to logits, by id
     logprobs: int | None = None  # likeliest ids reported beside each token; None: no logprobs
     prompt_logprobs: int | None = None  # the same for the prompt
+    constraint: Constraint | None = None  # what the answer must look like
+    thought: Thought | None = None  # how the model thinks before it answers; stop strings do not count in it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", _strings("stop", self.stop))
@@ -66,6 +71,10 @@ class SamplingParams:
         _number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         if self.logit_bias is not None:
             object.__setattr__(self, "logit_bias", _biases("logit_bias", self.logit_bias))
+        if self.constraint is not None and not isinstance(self.constraint, Constraint):
+            raise RequestError(f"constraint must be a Constraint, not {_shown(self.constraint)}")
+        if not (self.thought is None or isinstance(self.thought, Thought)):
+            raise RequestError(f"thought must be a Thought, not {_shown(self.thought)}")
         for name, value in (("logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)):
             if value is not None:
                 _integer(name, value, 0, MAX_TOP_LOGPROBS)

@@ -18,5 +18,7 @@ def take_back(scheduler: Scheduler, work: Work) -> None:
     request = work.request
     request.inflight -= work.sample * (1 + work.ahead)
     request.prompt_scored -= work.scores
+    if request.guide is not None:
+        request.guide.truncate(len(request.output))
     if request in scheduler.running and request.epoch == work.epoch:
         scheduler.preempt(request)

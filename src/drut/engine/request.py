@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drut.cache.cache import BlockTable
+from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.edits import EditTable
 from drut.engine.params import SamplingParams
+from drut.errors import DrutError
+from drut.kernels.descriptor import RELAY
 from drut.kernels.kv import PAGE_TOKENS
 
 
@@ -43,6 +47,8 @@ class Request:
     priority: int = 0  # smaller goes first
     first_choice: Request | None = None  # computes the prompt this one waits to share
     table: BlockTable = field(default_factory=BlockTable)
+    thought: ThoughtWatch | None = None  # with the tokens that the host has seen
+    guide: Guide | None = None  # through its constraint, with the tokens that steps have drawn
     computed: int = 0
     done: int = 0
     inflight: int = 0
@@ -55,6 +61,7 @@ class Request:
     first_token_at: float | None = None
     finished_at: float | None = None
     finish_reason: str | None = None
+    failure: DrutError | None = None  # what ended it in "error", where that is not the model
     why: Why = field(default_factory=Why)
 
     def __post_init__(self) -> None:
@@ -89,15 +96,34 @@ class Request:
     @property
     def needs_last_token(self) -> bool:
         """Whether the host must know the last token before the next one can be drawn."""
-        return self.edits.follows_output
+        return self.edits.follows_output or (self.thought is not None and self.outputs >= self.thought.free_until)
+
+    @property
+    def outputs(self) -> int:
+        """Tokens sampled, those on their way among them."""
+        return self.known - self.prompt_tokens
+
+    @property
+    def forced(self) -> int | None:
+        """The id that the next token must be; None where it is drawn."""
+        return self.thought.forced(self.outputs) if self.thought is not None else None
+
+    def next_tokens(self, start: int, count: int) -> list[int]:
+        """Tokens from position `start` on; RELAY for one that is on its way, unless it was forced."""
+        tokens = self.tokens[start : start + count]
+        for position in range(start + len(tokens), start + count):
+            forced = self.thought.forced(position - self.prompt_tokens) if self.thought is not None else None
+            tokens.append(RELAY if forced is None else forced)
+        return tokens
 
     @property
     def steps_alone(self) -> int:
         """Decoding steps that need nothing of the host in between: up to its limit or to where its edits change."""
-        if self.needs_last_token:
+        if self.needs_last_token or self.forced is not None or self.guide is not None:
             return 1
-        outputs, held = self.known - self.prompt_tokens, self.params.min_tokens
-        return min(self.limit - self.known, held - outputs if outputs < held else self.limit)
+        outputs, held = self.outputs, self.params.min_tokens
+        free = self.limit if self.thought is None else int(min(self.thought.free_until - outputs, self.limit))
+        return min(self.limit - self.known, held - outputs if outputs < held else self.limit, free)
 
     @property
     def may_share(self) -> bool:

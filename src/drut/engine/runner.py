@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from drut.cache.cache import pages_for
 from drut.cache.pool import Canary, Changes
+from drut.constrain.guide import Guide
 from drut.engine.flight import Flight, Result
+from drut.engine.masks import MaskMaker
 from drut.engine.params import SamplingParams
 from drut.engine.work import Limits, Work
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend
 from drut.kernels.burst import Burst
-from drut.kernels.descriptor import RELAY, StepDescriptor
+from drut.kernels.descriptor import RELAY, StepDescriptor, mask_words
 from drut.kernels.ops import F32, StepShape
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
@@ -38,11 +40,13 @@ class Runner:
     """One executable over one pool. With `overlap` steps run on a thread of their own, in the order of their launch."""
 
     def __init__(self, backend: Backend, plan: Plan, pool: NDArray[np.uint8], limits: Limits, *, context: int,
-                 overlap: bool = False, canary: Canary | None = None) -> None:
-        """`context` bounds the tokens of a sequence."""
-        self.plan, self.limits, self._canary = plan, limits, canary
+                 vocab: int, overlap: bool = False, canary: Canary | None = None) -> None:
+        """`context` bounds the tokens of a sequence; `vocab`: ids that have logits."""
+        self.plan, self.limits, self.vocab, self._canary = plan, limits, vocab, canary
         self.executable = backend.load(plan, pool, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
-        self._blocks, self._edits = pages_for(context), 1024  # both grow: sequences that share pages map each of them
+        # All grow: sequences that share pages map each of them, and most steps have no masks.
+        self._blocks, self._edits, self._masks = pages_for(context), 1024, 0
+        self._mask_maker = MaskMaker(vocab)
         # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
         self._turn = 0
@@ -51,7 +55,8 @@ class Runner:
 
     def _descriptor(self) -> StepDescriptor:
         limits = self.limits
-        return StepDescriptor(limits.tokens, limits.seqs, limits.samples, self._blocks, self._edits)
+        return StepDescriptor(limits.tokens, limits.seqs, limits.samples, self._blocks, self._edits,
+                              self._masks)
 
     @property
     def last_shape(self) -> StepShape:
@@ -60,23 +65,25 @@ class Runner:
 
     def launch(self, work: Sequence[Work]) -> Flight:
         """Starts a step, or a burst where the work says so; with no thread it is over on return."""
-        step, rows = self._fill(work)
+        step, rows, guided = self._fill(work)
         changes = self._canary.collect() if self._canary else None
         ahead = work[0].ahead
         burst = self.executable.burst(1 + ahead, [sorted(w.request.ends) for w in work]) if ahead else None
         if self._thread is not None:
-            return Flight(work, self._thread.submit(self._run, step, burst, rows, changes), burst)
+            return Flight(work, self._thread.submit(self._run, step, burst, rows, changes, guided), burst)
         done: Result = Future()
-        done.set_result(self._run(step, burst, rows, changes))
+        done.set_result(self._run(step, burst, rows, changes, guided))
         return Flight(work, done, burst)
 
     def _run(self, step: StepDescriptor, burst: Burst | None, rows: Sequence[Rows],
-             changes: Changes | None) -> tuple[StepOutput | None, float]:
+             changes: Changes | None, guided: Mapping[int, Guide]) -> tuple[StepOutput | None, float]:
         try:
             if self._canary and changes:
                 self._watch(self._canary, rows, changes)
             started, out, steps = time.perf_counter(), None, 1
-            if burst is None:
+            if guided:
+                out = self._mask_maker.run(self.executable, step, guided)
+            elif burst is None:
                 out = self.executable.run(step)
             else:
                 self.executable.run_burst(step, burst)
@@ -96,24 +103,31 @@ class Runner:
             canary.verify(r.pages, r.before)
             canary.write(r.pages, r.tokens, len(r.before))
 
-    def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows]]:
+    def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guide]]:
+        """The step, what the canary is told of it, and who guides which of its samples."""
         edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
         step = self._next_descriptor(sum(pages_for(w.start + w.rows + w.ahead) for w in work),
-                                     sum(len(e.ids) for e in edits if e is not None))
-        rows = []
+                                     sum(len(e.ids) for e in edits if e is not None),
+                                     sum(w.sample and w.request.guide is not None for w in work) * mask_words(self.vocab))
+        rows, guided = [], {}
         for w, edit in zip(work, edits, strict=True):
             request = w.request
-            tokens = request.tokens[w.start : w.start + w.rows]
-            tokens += [RELAY] * (w.rows - len(tokens))
+            forced = request.thought.forced(w.start + w.rows - request.prompt_tokens) if request.thought else None
+            tokens = request.next_tokens(w.start, w.rows)
             row = step.add_sequence(tokens, w.start, request.table.pages, request.slot, w.ahead)
             self._score_prompt(step, w, row)
             if w.sample:
-                step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit)
+                guide = request.guide
+                mask = step.add_mask(self.vocab) if guide is not None else -1
+                sample = step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit,
+                                         mask=mask, target=-1 if forced is None else forced)
+                if guide is not None:
+                    guided[sample] = guide
             if self._canary:
                 before = request.tokens[: w.start]
                 rows.append(Rows(list(request.table.pages), before + [RELAY] * (w.start - len(before)),
                                  tokens + [RELAY] * w.ahead))
-        return step, rows
+        return step, rows, guided
 
     def _score_prompt(self, step: StepDescriptor, w: Work, row: int) -> None:
         if not w.scores:
@@ -125,15 +139,18 @@ class Runner:
             step.add_sample(row + position - w.start, settings, target=request.tokens[position + 1])
         request.prompt_scored = first + w.scores
 
-    def _next_descriptor(self, blocks: int, edits: int) -> StepDescriptor:
+    def _next_descriptor(self, blocks: int, edits: int, masks: int = 0) -> StepDescriptor:
         """The descriptor whose turn it is, a larger one where it lacks room."""
         if blocks > self._blocks:
             self._blocks = 2 * blocks
         if edits > self._edits:
             self._edits = 2 * edits
+        if masks > self._masks:
+            self._masks = 2 * masks
         self._turn = (self._turn + 1) % len(self._steps)
         step = self._steps[self._turn]
-        if len(step["blocks"]) < self._blocks or len(step["edit_id"]) < self._edits:
+        room = len(step["blocks"]), len(step["edit_id"]), len(step["masks"])
+        if any(has < wanted for has, wanted in zip(room, (self._blocks, self._edits, self._masks), strict=True)):
             step = self._steps[self._turn] = self._descriptor()
         step.clear()
         return step
@@ -155,3 +172,4 @@ class Runner:
     def close(self) -> None:
         if self._thread is not None:
             self._thread.shutdown()
+        self._mask_maker.close()

@@ -151,6 +151,8 @@ class Scheduler:
     def _try_admit(self, request: Request, budget: Budget) -> Work | Refused:
         if request.inflight:
             return Refused("token", "its last token is on its way", passable=True)
+        if request.guide is not None and not request.guide.ready:
+            return Refused("grammar", "its grammar is being compiled", passable=True)
         first = request.first_choice
         if first is not None and self.cache.prefix_cache and not first.may_share:
             return Refused("choice", "the first choice computes their prompt", passable=True)
@@ -216,7 +218,8 @@ class Scheduler:
     def _prove_progress(self, budget: Budget) -> None:
         if not budget.work and self._force:
             self._admit(budget)  # all that ran was preempted by chance
-        waits_for_result = any(r.inflight for r in (*self.running, *self.waiting))
+        waits_for_result = any(r.inflight or not (r.guide is None or r.guide.ready)
+                               for r in (*self.running, *self.waiting))
         if not budget.work and (self.running or self.waiting) and not waits_for_result:
             reasons = {r.why.waited_for for r in self.waiting}
             raise SchedulerStallError(f"{len(self.running)} running and {len(self.waiting)} waiting requests, "

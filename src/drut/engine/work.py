@@ -25,7 +25,8 @@ class Work(NamedTuple):
         return self.rows == 1 and self.sample
 
 
-WAITS = ("turn", "sequences", "pages", "budget", "choice", "token")  # what a waiting request waits for, in a word
+# What a waiting request waits for, in a word.
+WAITS = ("turn", "sequences", "pages", "budget", "choice", "token", "grammar")
 PLACES = ("sequences", "pages")  # of those, what a running request could give it
 PREEMPTIONS = ("pages", "policy", "other")  # pages ran out; another was to have its place; a fault, or a test
 

@@ -1,7 +1,7 @@
 """The step descriptor: one flat int32 buffer that says what a step computes. No pointers; the same on every backend.
 
-Layout, version 2 (the C side is `Step` in csrc/abi.h): a header of 10 words (version, rows, sequences, samples, the
-five capacities, edits), and arrays of fixed capacity in the order of the fields below. Floats are their bit patterns.
+Layout, version 3 (the C side is `Step` in csrc/abi.h): a header of 11 words (version, rows, sequences, samples, the
+six capacities, edits), and arrays of fixed capacity in the order of the fields below. Floats are their bit patterns.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32, StepShape
 
-VERSION = 2
-HEADER = 10
-EDITS_USED = 9  # the header's last word
+VERSION = 3
+HEADER = 11
+EDITS_USED = 10  # the header's last word
 RELAY = -1  # a row's token: take it from the sequence's relay slot
 MAX_TOP_LOGPROBS = 20
 
 ROW_FIELDS = ("seq", "position", "slot", "token", "flags", "adapter")
 SEQ_FIELDS = ("first_row", "row_count", "length", "table", "relay_slot")
 SAMPLE_FIELDS = ("sample_row", "seed_lo", "seed_hi", "choice", "top_k", "target", "top_logprobs", "edit_first",
-                 "edit_count", "temperature", "top_p", "min_p", "repetition", "presence", "frequency")
+                 "edit_count", "mask", "temperature", "top_p", "min_p", "repetition", "presence", "frequency")
 EDIT_FIELDS = ("edit_id", "edit_bias", "edit_count_out", "edit_seen")
 FLOAT_FIELDS = ("temperature", "top_p", "min_p", "repetition", "presence", "frequency", "edit_bias")
 
@@ -63,14 +63,14 @@ class Edits(NamedTuple):
 class StepDescriptor:
     """A reusable buffer. `clear`, then `add_sequence` and `add_sample` fill it in order."""
 
-    def __init__(self, rows: int, seqs: int, samples: int, blocks: int, edits: int = 0) -> None:
-        """Capacities: rows, sequences, samples, block-table entries and edits of the largest step."""
+    def __init__(self, rows: int, seqs: int, samples: int, blocks: int, edits: int = 0, masks: int = 0) -> None:
+        """Capacities: rows, sequences, samples, block-table entries, edits and words of masks of the largest step."""
         capacity = [(ROW_FIELDS, rows), (SEQ_FIELDS, seqs), (SAMPLE_FIELDS, samples), (("blocks",), blocks),
-                    (EDIT_FIELDS, edits)]
+                    (EDIT_FIELDS, edits), (("masks",), masks)]
         words = HEADER + sum(len(names) * room for names, room in capacity)
         self.buffer: NDArray[np.int32] = np.zeros(words, np.int32)
         self.buffer[0] = VERSION
-        self.buffer[4:EDITS_USED] = rows, seqs, samples, blocks, edits
+        self.buffer[4:EDITS_USED] = rows, seqs, samples, blocks, edits, masks
         self._view: dict[str, NDArray[np.int32]] = {}
         at = HEADER
         for names, room in capacity:
@@ -82,7 +82,7 @@ class StepDescriptor:
         fields = self.buffer[first : first + len(SAMPLE_FIELDS) * samples].reshape(len(SAMPLE_FIELDS), samples)
         split = SAMPLE_FIELDS.index(FLOAT_FIELDS[0])
         self._integers, self._floats = fields[:split], fields[split:].view(np.float32)
-        self._blocks_used = 0
+        self._blocks_used = self._masks_used = 0
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """One array, whole; float fields as float32."""
@@ -104,7 +104,7 @@ class StepDescriptor:
     def clear(self) -> None:
         self.buffer[1:4] = 0
         self.buffer[EDITS_USED] = 0
-        self._blocks_used = 0
+        self._blocks_used = self._masks_used = 0
 
     def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int,
                      ahead: int = 0) -> int:
@@ -142,10 +142,11 @@ class StepDescriptor:
         return row
 
     def add_sample(self, row: int, settings: SampleSettings, seed: int = 0, choice: int = 0, *, target: int = -1,
-                   edits: Edits | None = None) -> int:
+                   edits: Edits | None = None, mask: int = -1) -> int:
         """Asks for the logits of `row` and a token drawn from them; returns the sample's index.
 
-        With `target` >= 0 nothing is drawn: that id is the token, and only its logprobs are of interest.
+        With `target` >= 0 nothing is drawn: that id is the token, and only its logprobs are of interest. `mask`: what
+        `add_mask` gave, where not all ids are allowed.
         """
         i, wanted = self.samples, settings.top_logprobs
         if i >= self._integers.shape[1]:
@@ -156,11 +157,23 @@ class StepDescriptor:
         if edits is not None:
             count = self._add_edits(first, edits)
         self._integers[:, i] = (row, _signed(seed), _signed(seed >> 32), choice, settings.top_k, target, wanted, first,
-                                count)
+                                count, mask)
         self._floats[:, i] = (settings.temperature, settings.top_p, settings.min_p, settings.repetition_penalty,
                               settings.presence_penalty, settings.frequency_penalty)
         self.buffer[3] = i + 1
         return i
+
+    def add_mask(self, vocab: int) -> int:
+        """Room for a bit an id, 1 where it is allowed; `mask` gives it, to be filled before the step draws."""
+        first = self._masks_used
+        if first + mask_words(vocab) > len(self._view["masks"]):
+            raise ValueError("the step descriptor is full")
+        self._masks_used = first + mask_words(vocab)
+        return first
+
+    def mask(self, first: int, vocab: int) -> NDArray[np.int32]:
+        """The words of one mask, (mask_words(vocab),): id i is bit i mod 32 of word i // 32."""
+        return self._view["masks"][first : first + mask_words(vocab)]
 
     def _add_edits(self, first: int, edits: Edits) -> int:
         v, count = self._view, len(edits.ids)
@@ -190,6 +203,11 @@ class StepDescriptor:
         positions = self._view["position"][: self.rows]
         return StepShape(self.rows, self.samples, int(self._view["length"][: self.seqs].sum()),
                          int(positions.sum()) + self.rows)
+
+
+def mask_words(vocab: int) -> int:
+    """Words of int32 with a bit for every id."""
+    return -(-vocab // 32)
 
 
 def _signed(word: int) -> int:

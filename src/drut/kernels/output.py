@@ -15,7 +15,7 @@ class StepOutput(NamedTuple):
     """Of the last step, by sample. Logprobs are of the raw logits; 0, rank 0 and ids -1 where none were asked for."""
 
     tokens: NDArray[np.int32]
-    finite: NDArray[np.bool_]  # False: a logit is NaN or infinite, or edits leave no finite maximum; no token then
+    finite: NDArray[np.bool_]  # False: a logit is NaN or infinite, or edits and mask leave none; no token then
     logprobs: F32  # of the token
     ranks: NDArray[np.int32]  # of the token, 1 the likeliest
     top_ids: NDArray[np.int32]  # (samples, MAX_TOP_LOGPROBS): the likeliest first, then -1

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from typing import NoReturn
 
 from jinja2 import TemplateError, TemplateSyntaxError, meta
 
 from drut.errors import ModelFileError, RequestError, UnsupportedError
+from drut.model import tool_text
 from drut.model.sandbox import BoundedEnvironment
 from drut.model.tokenizer import Tokenizer
 
@@ -21,6 +24,8 @@ _RESERVED = frozenset((
     "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "chat_template",
     "tokenize", "conversation",
 ))  # fmt: skip
+_FIELDS: dict[str, type] = {"role": str, "content": str, "name": str, "tool_call_id": str, "tool_calls": list,
+                            "reasoning_content": str}  # of a message
 _STRFTIME = re.compile(r"(?:[^%]|%-?[A-Za-z%])*")
 
 
@@ -36,6 +41,7 @@ class ChatTemplate:
     ) -> None:
         if len(source) > MAX_SOURCE_CHARS:
             raise ModelFileError(f"chat template: longer than {MAX_SOURCE_CHARS} characters")
+        self.source = source
         self._knows_developer = "developer" in source
         self._time_limit_s = time_limit_s
         self.variables: frozenset[str]  # what a caller may set: names the template looks at and nobody else sets
@@ -52,6 +58,7 @@ class ChatTemplate:
             with environment.metered(COMPILE_LIMIT_S):
                 self._template = environment.from_string(source)
                 looked_at = meta.find_undeclared_variables(environment.parse(source))
+                self.reads_tools = "tools" in looked_at
                 self.variables = frozenset(looked_at) - _RESERVED - set(environment.globals)
         except TemplateSyntaxError as error:
             raise ModelFileError(f"chat template: line {error.lineno}: {_line(error)}") from None
@@ -72,10 +79,13 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         continue_final: bool = False,
         variables: Mapping[str, object] | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
     ) -> str:
         """The prompt of a conversation, each message a mapping with strings `role` and `content`.
 
         With `continue_final` it ends where the last message's content does, so that an answer continues that.
+        `tools`, `tool_calls` of messages and messages of role `tool` have OpenAI's form; a template that knows nothing
+        of them gets them as text (drut.model.tool_text).
 
         `variables` are further names the template may look at, such as `enable_thinking`. Role `developer`
         becomes `system` where the template does not know it. Raises RequestError naming the message or
@@ -85,9 +95,27 @@ class ChatTemplate:
             if name in _RESERVED or name in self._environment.globals:
                 raise RequestError(f"chat template variable {name[:40]!r} cannot be set")
         checked = self._checked(messages)
+        values = dict(variables or {})
+        if not self.reads_tools:
+            checked = tool_text.told(checked, tools)
+        else:
+            checked = tool_text.with_arguments(checked, as_objects=self._takes_objects)
+            if tools:
+                values["tools"] = list(tools)
         if continue_final:
-            return self._open_ended(checked, variables or {})
-        return self._rendered(checked, add_generation_prompt, variables or {})
+            return self._open_ended(checked, values)
+        return self._rendered(checked, add_generation_prompt, values)
+
+    @cached_property
+    def _takes_objects(self) -> bool:
+        """Whether the template wants a call's arguments as an object, not as the JSON text of one: it is tried out."""
+        for as_objects in (True, False):
+            messages = tool_text.with_arguments(tool_text.PROBE, as_objects=as_objects)
+            with suppress(RequestError):
+                text = self._rendered(messages, True, {"tools": [tool_text.PROBE_TOOL]})
+                if tool_text.PROBE_SHOWN.search(text):
+                    return as_objects
+        return True
 
     def _open_ended(self, messages: list[dict[str, object]], variables: Mapping[str, object]) -> str:
         mark = secrets.token_hex(16)  # a word no message holds shows where the content went
@@ -121,8 +149,9 @@ class ChatTemplate:
             if not isinstance(message.get(key), str):
                 raise RequestError(f"messages[{index}].{key} must be a string")
         for key, value in message.items():
-            if key not in ("role", "content", "name") or not isinstance(value, str):
+            if not isinstance(value, _FIELDS.get(key, ())):
                 raise RequestError(f"messages[{index}].{str(key)[:40]} is not supported")
+        tool_text.check_calls(message.get("tool_calls") or (), f"messages[{index}].tool_calls")
         if message["role"] == "developer" and not self._knows_developer:
             return {**message, "role": "system"}
         return dict(message)

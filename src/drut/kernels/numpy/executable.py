@@ -97,7 +97,7 @@ class NumpyExecutable(Executable):
             finite = bool(np.isfinite(logits).all())
             token = max(target, 0)
             if finite and target < 0:
-                z = _edited(logits, step, i)
+                z = _allowed(_edited(logits, step, i), step, i)
                 finite = bool(np.isfinite(z.max()))
                 token = _draw(z, step, i) if finite else 0
             if target < 0:
@@ -138,6 +138,11 @@ def _edited(logits: F32, step: StepDescriptor, i: int) -> F32:
                   step["edit_seen"][listed])
     return sampling.edited(logits, edits, repetition=step["repetition"][i], presence=step["presence"][i],
                            frequency=step["frequency"][i])
+
+
+def _allowed(z: F32, step: StepDescriptor, i: int) -> F32:
+    first = int(step["mask"][i])
+    return z if first < 0 else sampling.allowed(z, step.mask(first, len(z)))
 
 
 def _draw(z: F32, step: StepDescriptor, i: int) -> int:

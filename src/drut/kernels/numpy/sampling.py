@@ -46,6 +46,12 @@ def edited(logits: F32, edits: Edits, *, repetition: float, presence: float, fre
     return z
 
 
+def allowed(z: F32, mask: NDArray[np.int32]) -> F32:
+    """A copy without the ids whose bit in `mask` is 0."""
+    bits = np.unpackbits(mask.view(np.uint8), count=len(z), bitorder="little")
+    return np.where(bits, z, np.float32(-np.inf))
+
+
 def by_value(z: F32) -> NDArray[np.int64]:
     """All ids, the largest value first, then the lowest id."""
     return np.argsort(-z, kind="stable")

@@ -1,0 +1,106 @@
+"""Compiles constraints for one vocabulary, on a thread of its own, and keeps what it made within a budget of bytes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from drut.constrain import vocabulary
+from drut.constrain.compiling import Compiling
+from drut.constrain.constraint import Constraint
+from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
+from drut.errors import RequestError
+from drut.kernels.descriptor import mask_words
+from drut.model.tokenizer import Tokenizer
+
+# Of the library. States of a lexer take 1 to 2 KB each; fuel is worked off at about 50,000 a millisecond when a grammar
+# is compiled and 14,000 when a mask is made, items of a row at 20,000.
+LEXER_STATES = 50_000
+PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_000, step_lexer_fuel=200_000,
+                               step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
+                               verbose_errors=False)
+MOST_REASON = 300  # characters of the library's message
+BASE_BYTES, BYTES_PER_BYTE = 200_000, 40  # what a compiled grammar is charged, by its source (docs/measurements.md)
+
+
+class Grammars:
+    """Safe to use from several threads. The vocabulary is read when the first constraint comes."""
+
+    def __init__(self, tokenizer: Tokenizer, vocab: int, eos_ids: frozenset[int], *, cache_bytes: int,
+                 seconds: float) -> None:
+        """`seconds`: from asking for a grammar to having it; the first one reads the vocabulary too."""
+        self._source = tokenizer, vocab, eos_ids
+        self._room, self._seconds = cache_bytes, seconds
+        self._tokenizer: LLTokenizer | None = None
+        self._thread = ThreadPoolExecutor(1, "drut-grammar")
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], Future[LLMatcher]] = OrderedDict()  # least recently used first
+        self.bytes = 0  # charged for what is kept
+        self.compiled = 0
+
+    def compile(self, constraint: Constraint) -> Compiling:
+        """Starts it, or finds it made or on its way."""
+        key = constraint.kind, constraint.source
+        with self._lock:
+            future = self._kept.get(key)
+            if future is None:
+                future = self._kept[key] = self._thread.submit(self._compile, constraint)
+                self.bytes += _charge(key)
+                self._evict()
+            self._kept.move_to_end(key)
+        return Compiling(future, time.monotonic() + self._seconds, self._seconds)
+
+    def guide(self, constraint: Constraint, thought: ThoughtWatch | None = None, *, ignore_eos: bool = False) -> Guide:
+        """For one sequence, of which `thought` comes before what is constrained."""
+        _, vocab, eos_ids = self._source
+        words = mask_words(vocab + (not eos_ids))
+        return Guide(self.compile(constraint), thought, eos_ids, words, ignore_eos=ignore_eos)
+
+    def check(self, constraint: Constraint) -> None:
+        """RequestError where the constraint does not compile."""
+        self.compile(constraint).result()
+
+    def close(self) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def _evict(self) -> None:
+        """Lets the oldest go; what uses them goes on."""
+        while self.bytes > self._room and len(self._kept) > 1:
+            key, _ = self._kept.popitem(last=False)
+            self.bytes -= _charge(key)
+
+    def _compile(self, constraint: Constraint) -> LLMatcher:
+        if self._tokenizer is None:
+            self._tokenizer = vocabulary.read(*self._source)
+        self.compiled += 1
+        matcher = LLMatcher(self._tokenizer, _grammar(constraint), limits=PARSER_LIMITS, log_level=0)
+        if matcher.is_error():
+            raise RequestError(f"{constraint.kind}: {_reason(matcher.get_error())}")
+        return matcher
+
+
+def _grammar(constraint: Constraint) -> str:
+    match constraint.kind:
+        case "json_schema":
+            return LLMatcher.grammar_from_json_schema(constraint.source)
+        case "regex":
+            return LLMatcher.grammar_from_regex(constraint.source)
+        case _:
+            return LLMatcher.grammar_from_lark(constraint.source)
+
+
+def _reason(message: str) -> str:
+    """The library's message in one short line."""
+    if "oneOf constraints are not supported" in message:
+        return "oneOf: its alternatives cannot be told apart from the start; use anyOf"
+    line = " ".join(message.split())
+    return line if len(line) <= MOST_REASON else line[: MOST_REASON - 3] + "..."
+
+
+def _charge(key: tuple[str, str]) -> int:
+    return BASE_BYTES + BYTES_PER_BYTE * len(key[1])

@@ -1,0 +1,105 @@
+"""Grammars in Lark's notation, as the library reads it: from choices, tags, and the older EBNF."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drut.constrain import schema
+from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, check_nesting, check_text
+from drut.errors import RequestError
+
+JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
+TEXT = r"/(.|\n)*/"
+
+
+@dataclass(frozen=True)
+class Tag:
+    """`begin`, then a value that fits `schema` (prepared, a JSON text), then `end`."""
+
+    begin: str
+    schema: str
+    end: str
+
+
+def check_regex(pattern: str, name: str = "regex") -> None:
+    """RequestError for what is too long or nested too deeply."""
+    check_text(name, pattern, MOST_REGEX_BYTES)
+    check_nesting(name, pattern, quotes="")
+
+
+def of_choices(choices: Sequence[str]) -> str:
+    """One of these strings, exactly."""
+    if isinstance(choices, str) or not isinstance(choices, Sequence) or not choices:
+        raise RequestError("choice must be a list of strings")
+    if len(choices) > MOST_ENUM:
+        raise RequestError(f"choice: {len(choices)} strings; at most {MOST_ENUM} are allowed")
+    for i, choice in enumerate(choices):
+        check_text(f"choice[{i}]", choice, MOST_BYTES)
+        if not choice:
+            raise RequestError(f"choice[{i}] is empty")
+    return "start: " + " | ".join(map(quoted, dict.fromkeys(choices))) + "\n"
+
+
+def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = False, most: int | None = None) -> str:
+    """Free text in which each trigger opens one of the tags that begin with it.
+
+    With `required` there is at least one tag, and no text around them; `most`: tags at most.
+    """
+    if not tags:
+        raise RequestError("structural_tag: there are no tags")
+    names = []
+    rules = []
+    for i, tag in enumerate(tags):
+        trigger = next((t for t in triggers if t and tag.begin.startswith(t)), None)
+        if trigger is None and not required:
+            raise RequestError(f"structural_tag: no trigger begins {tag.begin[:60]!r}")
+        names.append(f"tag_{i}")
+        body = f"%json {tag.schema} {quoted(tag.end) if tag.end else ''}".rstrip()
+        if required:
+            rules.append(f"tag_{i}: {quoted(tag.begin)} {body}")
+            continue
+        assert trigger is not None
+        rest = tag.begin[len(trigger) :]
+        rules.append(f"open_{i}[lazy]: TEXT {quoted(trigger)}")
+        rules.append(f"tag_{i}: open_{i} {quoted(rest) + ' ' if rest else ''}{body}")
+    times = f"{{{int(required)},{most}}}" if most is not None else "+" if required else "*"
+    end = "" if required else " TEXT"
+    head = [f"start: ({' | '.join(names)}){times}{end}"]
+    return "\n".join([*head, *rules, *([] if required else [f"TEXT: {TEXT}"]), ""])
+
+
+def of_grammar(text: str, name: str = "grammar") -> str:
+    """A client's grammar, Lark or EBNF (`root ::= ...`), checked; the schemas in it are made ready as any other."""
+    check_text(name, text, MOST_BYTES)
+    if "::=" in text:
+        text = _from_ebnf(text, name)
+    outside, at, made = [], 0, []
+    while (block := JSON_BLOCK.search(text, at)) is not None:
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, block.end())
+        except (ValueError, RecursionError) as error:
+            raise RequestError(f"{name}: %json is not followed by valid JSON: {error}") from None
+        outside.append(text[at : block.start()])
+        made += [text[at : block.end()], schema.prepared(value, f"{name}: %json")]
+        at = end
+    outside.append(text[at:])
+    check_nesting(name, "".join(outside), quotes="\"/")
+    return "".join([*made, text[at:]])
+
+
+def quoted(text: str) -> str:
+    """A literal."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _from_ebnf(text: str, name: str) -> str:
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    check_nesting(name, text, quotes="\"")
+    try:
+        return str(gbnf_to_lark(text))
+    except Exception as error:  # a parser of the library, for what a client wrote
+        raise RequestError(f"{name}: {' '.join(str(error).split())[:200]}") from None

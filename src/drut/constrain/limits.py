@@ -1,0 +1,101 @@
+"""How large a grammar may be: checked before any library reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from drut.errors import RequestError
+
+MOST_BYTES = 256 * 1024  # of one grammar's source
+MOST_REGEX_BYTES = 32 * 1024
+MOST_DEPTH = 64  # of nesting, in JSON and in brackets
+MOST_ENUM = 5000  # values of one enum, and of a choice
+MOST_PROPERTIES = 512  # of one object
+MOST_NODES = 20_000  # values in a schema
+MOST_MULTIPLE = 1000  # of multipleOf, as an integer without its decimal point: its automaton has so many states
+
+
+def check_text(name: str, text: str, most_bytes: int) -> None:
+    """RequestError naming `name` for what is no text, is too long, or cannot be written down."""
+    if not isinstance(text, str):
+        raise RequestError(f"{name} must be a string, not {type(text).__name__}")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise RequestError(f"{name} holds a lone surrogate") from None
+    if size > most_bytes:
+        raise RequestError(f"{name}: {size} bytes; at most {most_bytes} are allowed")
+    if "\0" in text:
+        raise RequestError(f"{name} holds a NUL character")
+
+
+def check_nesting(name: str, text: str, *, quotes: str) -> None:
+    """RequestError for brackets deeper than MOST_DEPTH. Inside one of `quotes` and after a backslash nothing counts."""
+    depth, inside, escaped = 0, "", False
+    for char in text:
+        if escaped:
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif inside:
+            inside = "" if char == inside else inside
+        elif char in quotes:
+            inside = char
+        elif char in "([{":
+            depth += 1
+            if depth > MOST_DEPTH:
+                raise RequestError(f"{name}: brackets nested more than {MOST_DEPTH} deep")
+        elif char in ")]}":
+            depth = max(0, depth - 1)
+
+
+def read_json(name: str, text: str) -> Any:
+    """The value of a JSON text. RequestError for what is none, or holds NaN or an infinity."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep") from None
+    except ValueError as error:
+        raise RequestError(f"{name} is not valid JSON: {error}") from None
+
+
+def write_json(name: str, value: object) -> str:
+    """A value as JSON, keys in their order. RequestError for what JSON cannot say, or nests too deeply."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep") from None
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"{name} cannot be written as JSON: {error}") from None
+
+
+def walk(name: str, root: object) -> Iterator[object]:
+    """Every value in a JSON value, itself included. RequestError past MOST_DEPTH or MOST_NODES."""
+    stack: list[tuple[object, int]] = [(root, 0)]
+    count = 0
+    while stack:
+        value, depth = stack.pop()
+        count += 1
+        if depth > MOST_DEPTH:
+            raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep")
+        if count > MOST_NODES:
+            raise RequestError(f"{name}: more than {MOST_NODES} values")
+        yield value
+        children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        stack.extend((child, depth + 1) for child in children)
+
+
+def check_multiple(value: object) -> None:
+    """RequestError for a multipleOf that is no number above 0, or would need too large an automaton."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise RequestError("multipleOf must be a number above 0")
+    digits = repr(value)
+    if "e" in digits or int(digits.replace(".", "").rstrip("0") or "0") > MOST_MULTIPLE or value > MOST_MULTIPLE:
+        raise RequestError(f"multipleOf {digits}: at most {MOST_MULTIPLE} and as many steps are supported")
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")

@@ -1,0 +1,117 @@
+"""A JSON schema made ready for the library: within bounds, every keyword known, whitespace bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from drut.constrain import limits
+from drut.errors import RequestError
+
+# Between the tokens of JSON at most one space: no model can pad for ever.
+OPTIONS: Mapping[str, object] = {"whitespace_pattern": r"\x20?", "lenient": False, "coerce_one_of": False}
+SUBSCHEMAS = ("additionalProperties", "additionalItems", "items")
+SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions")
+SAME_INSTANCE = ("allOf", "anyOf", "oneOf")  # their members speak of the value that the schema itself speaks of
+# What the library knows and what says nothing of a value; all else is refused by name.
+CONSTRAINING = frozenset((
+    "type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "properties", "patternProperties",
+    "additionalProperties", "required", "minProperties", "maxProperties", "items", "prefixItems", "additionalItems",
+    "minItems", "maxItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf",
+))  # fmt: skip
+ANNOTATIONS = frozenset((
+    "$schema", "$id", "id", "$comment", "$defs", "definitions", "title", "description", "default", "examples",
+    "example", "deprecated", "readOnly", "writeOnly", "nullable", "discriminator", "strict",
+))  # fmt: skip
+
+
+def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> str:
+    """The schema as the library gets it, a JSON text. RequestError names the keyword at fault."""
+    text = schema if isinstance(schema, str) else limits.write_json(name, schema)
+    limits.check_text(name, text, limits.MOST_BYTES)
+    root = limits.read_json(name, text)
+    if root is False:
+        raise RequestError(f"{name}: false allows no value")
+    if not isinstance(root, dict | bool):
+        raise RequestError(f"{name} must be an object, not {type(root).__name__}")
+    for value in limits.walk(name, root):
+        if isinstance(value, str) and "\0" in value:
+            raise RequestError(f"{name} holds a NUL character")
+    checked: dict[str, Any] = root if isinstance(root, dict) else {}
+    checked.pop("x-guidance", None)  # what `prepared` itself has set
+    for part in parts(checked):
+        _check(part, name)
+    _check_cycles(checked, name)
+    return limits.write_json(name, {**checked, "x-guidance": OPTIONS})
+
+
+def parts(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schema and all those in it."""
+    stack: list[object] = [root]
+    while stack:
+        schema = stack.pop()
+        if not isinstance(schema, dict):
+            continue
+        yield schema
+        stack += [schema[key] for key in SUBSCHEMAS if key in schema]
+        for key in SCHEMA_LISTS:
+            if isinstance(members := schema.get(key), list):
+                stack += members
+        for key in SCHEMA_MAPS:
+            if isinstance(named := schema.get(key), dict):
+                stack += named.values()
+
+
+def _check(schema: dict[str, Any], name: str) -> None:
+    for key, value in schema.items():
+        if key not in CONSTRAINING and key not in ANNOTATIONS:
+            raise RequestError(f"{name}: the keyword {key[:60]!r} is not supported")
+        if key == "enum" and isinstance(value, list) and len(value) > limits.MOST_ENUM:
+            raise RequestError(f"{name}: an enum of {len(value)} values; at most {limits.MOST_ENUM} are allowed")
+        named = key in ("properties", "patternProperties") and isinstance(value, dict)
+        if named and len(value) > limits.MOST_PROPERTIES:
+            raise RequestError(f"{name}: {key} of {len(value)} names; at most {limits.MOST_PROPERTIES} are allowed")
+        if key == "multipleOf":
+            limits.check_multiple(value)
+
+
+def _check_cycles(root: dict[str, Any], name: str) -> None:
+    """RequestError for a $ref that leads back to itself without going into the value, or leaves the schema."""
+    finished: set[int] = set()
+    for start in parts(root):
+        path: dict[int, None] = {}  # of schemas that all speak of one value
+        stack: list[tuple[object, bool]] = [(start, False)]
+        while stack:
+            schema, leaving = stack.pop()
+            if not isinstance(schema, dict) or id(schema) in finished:
+                continue
+            if leaving:
+                path.pop(id(schema))
+                finished.add(id(schema))
+                continue
+            if id(schema) in path:
+                raise RequestError(f"{name}: a $ref leads back to itself")
+            path[id(schema)] = None
+            stack.append((schema, True))
+            if isinstance(ref := schema.get("$ref"), str):
+                stack.append((_target(root, ref, name), False))
+            for key in SAME_INSTANCE:
+                if isinstance(members := schema.get(key), list):
+                    stack += [(member, False) for member in members]
+
+
+def _target(root: dict[str, Any], ref: str, name: str) -> object:
+    if not ref.startswith("#"):
+        raise RequestError(f"{name}: $ref {ref[:80]!r} leads out of the schema; only #/... is supported")
+    found: Any = root
+    for step in ref[1:].split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            found = found[int(key)]
+        elif isinstance(found, dict) and key in found:
+            found = found[key]
+        else:
+            raise RequestError(f"{name}: $ref {ref[:80]!r} names nothing in the schema")
+    return found

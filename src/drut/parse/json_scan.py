@@ -1,0 +1,96 @@
+"""One JSON value in a stream of text: where it ends, and where it stops being JSON."""
+
+from __future__ import annotations
+
+import re
+
+MOST_DEPTH = 64  # of arrays and objects within each other
+_SPACE = " \t\n\r"
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_ATOM = re.compile(r"[-+.0-9A-Za-z]+")
+_LITERALS = ("true", "false", "null")
+
+
+class JsonScan:
+    """Reads as much as belongs to a value. `complete` once all of it came, `broken` where it is no JSON.
+
+    A number or a literal is complete only when something else follows it.
+    """
+
+    def __init__(self) -> None:
+        self.complete = self.broken = False
+        self._open: list[str] = []  # the brackets that close what is open
+        self._want = "value"  # or "first": a value or the end; "key", "firstkey", "colon", "next"; "string", "atom"
+        self._is_key = False
+        self._escape = ""  # a beginning of an escape in a string
+        self._atom = ""
+
+    def feed(self, text: str, at: int = 0) -> int:
+        """Reads on from `at`; returns where it stopped: the end, just behind the value, or at what breaks it."""
+        while at < len(text) and not (self.complete or self.broken):
+            at = self._string(text, at) if self._want == "string" else self._outside(text, at)
+        return at
+
+    def _outside(self, text: str, at: int) -> int:
+        char = text[at]
+        if self._want == "atom":
+            if found := _ATOM.match(text, at):
+                self._atom += found[0]
+                return found.end()
+            self._end_atom()
+            return at
+        if char in _SPACE:
+            return at + 1
+        if char == '"' and self._want in ("value", "first", "key", "firstkey"):
+            self._is_key = self._want in ("key", "firstkey")
+            self._want = "string"
+        elif char == ":" and self._want == "colon":
+            self._want = "value"
+        elif char == "," and self._want == "next":
+            self._want = "key" if self._open[-1] == "}" else "value"
+        elif self._open and char == self._open[-1] and self._want in ("next", "first", "firstkey"):
+            self._open.pop()
+            self._end_value()
+        elif char in "{[" and self._want in ("value", "first") and len(self._open) < MOST_DEPTH:
+            self._open.append("}" if char == "{" else "]")
+            self._want = "firstkey" if char == "{" else "first"
+        elif self._want in ("value", "first") and _ATOM.match(char):
+            self._want = "atom"
+            return at
+        else:
+            self.broken = True
+            return at
+        return at + 1
+
+    def _string(self, text: str, at: int) -> int:
+        char = text[at]
+        if self._escape:
+            self._escape += char
+            valid = char in "0123456789abcdefABCDEF" if len(self._escape) > 2 else char in 'u"\\/bfnrt'
+            self.broken = not valid
+            if self._escape[1] != "u" or len(self._escape) == 6:
+                self._escape = ""
+        elif char == "\\":
+            self._escape = char
+        elif char == '"':
+            if self._is_key:
+                self._want = "colon"
+            else:
+                self._end_value()
+        elif found := _PLAIN.match(text, at):
+            return found.end()
+        else:
+            self.broken = True
+        return at if self.broken else at + 1
+
+    def _end_atom(self) -> None:
+        if self._atom in _LITERALS or _NUMBER.fullmatch(self._atom):
+            self._end_value()
+        else:
+            self.broken = True
+        self._atom = ""
+
+    def _end_value(self) -> None:
+        self._want = "next"
+        self.complete = not self._open

@@ -1,0 +1,86 @@
+"""The text of one answer as a message: thought, content and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from drut.parse.deltas import CallArguments, CallBegins, Content, Delta, Reasoning
+from drut.parse.reasoning import ReasoningParser
+from drut.parse.tools import CallParser
+
+
+class MessageParser:
+    """Takes text in pieces cut anywhere; joined, what comes out does not depend on the cuts."""
+
+    def __init__(self, reasoning: ReasoningParser | None = None, tools: CallParser | None = None) -> None:
+        self._reasoning, self._tools = reasoning, tools
+
+    @property
+    def calls(self) -> int:
+        """Calls so far."""
+        return self._tools.calls if self._tools is not None else 0
+
+    def push(self, text: str) -> list[Delta]:
+        """What `text` brings."""
+        if not text:
+            return []
+        return merged(self._call(self._reasoning.push(text) if self._reasoning is not None else [Content(text)]))
+
+    def finish(self) -> list[Delta]:
+        """The end of the answer."""
+        made = self._call(self._reasoning.finish()) if self._reasoning is not None else []
+        return merged([*made, *(self._tools.finish() if self._tools is not None else ())])
+
+    def _call(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """Content may hold calls; a thought holds none."""
+        if self._tools is None:
+            return list(deltas)
+        made: list[Delta] = []
+        for delta in deltas:
+            made += self._tools.push(delta.text) if isinstance(delta, Content) else [delta]
+        return made
+
+
+def merged(deltas: Iterable[Delta]) -> list[Delta]:
+    """The same with neighbours of one kind joined."""
+    made: list[Delta] = []
+    for delta in deltas:
+        last = made[-1] if made else None
+        match last, delta:
+            case (Content(a), Content(b)):
+                made[-1] = Content(a + b)
+            case (Reasoning(a), Reasoning(b)):
+                made[-1] = Reasoning(a + b)
+            case (CallArguments(i, a), CallArguments(j, b)) if i == j:
+                made[-1] = CallArguments(i, a + b)
+            case _:
+                made.append(delta)
+    return made
+
+
+class Call:
+    """A call as a whole."""
+
+    def __init__(self, begins: CallBegins) -> None:
+        self.id, self.name, self.arguments = begins.id, begins.name, ""
+
+
+class Message:
+    """What all deltas of an answer come to."""
+
+    def __init__(self, deltas: Iterable[Delta] = ()) -> None:
+        self.content = self.reasoning = ""
+        self.calls: list[Call] = []
+        for delta in deltas:
+            self.add(delta)
+
+    def add(self, delta: Delta) -> None:
+        match delta:
+            case Content(text):
+                self.content += text
+            case Reasoning(text):
+                self.reasoning += text
+            case CallBegins():
+                self.calls.append(Call(delta))
+            case CallArguments(index, text):
+                self.calls[index].arguments += text

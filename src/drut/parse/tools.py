@@ -1,0 +1,124 @@
+"""Calls in the text of an answer, in any format. Text that is no call stays content, character for character."""
+
+from __future__ import annotations
+
+from drut.parse.calls import CallList, NamedCall, Offer, Outcome
+from drut.parse.deltas import Content, Delta, Text
+from drut.parse.formats import Format
+
+
+class CallParser:
+    """Takes text in pieces cut anywhere. White space around calls is dropped, as their marks are."""
+
+    def __init__(self, form: Format, offer: Offer, *, only_calls: bool = False) -> None:
+        """`only_calls`: a grammar allows nothing else, so what is left of a call that was cut is not for the reader."""
+        self._form, self._offer, self._only_calls = form, offer, only_calls
+        self._text = Text()
+        self._space = ""  # white space that may be in front of a call
+        self._call: CallList | NamedCall | None = None
+        self._mark = ""  # of the call under way, and what was skipped behind it
+        self._at = self._start  # the state: a method that goes on, and says whether it could
+        self.calls = 0
+
+    def push(self, text: str) -> list[Delta]:
+        """What `text` brings."""
+        self._text.rest += text
+        made: list[Delta] = []
+        while self._text.rest and self._at(made):
+            pass
+        return made
+
+    def finish(self) -> list[Delta]:
+        """The end of the answer: what was held back, if it is for the reader."""
+        made: list[Delta] = []
+        if self._call is not None:
+            self._end_call(self._call, made)
+        if self._only_calls:
+            return made
+        self._say(self._mark + self._text.take(len(self._text.rest)), made)
+        if self._space and not self.calls:
+            made.append(Content(self._space))
+        return made
+
+    def _start(self, made: list[Delta]) -> bool:
+        """The beginning of an answer, or the place behind a call: a bare call may come."""
+        space = self._text.skip_space()
+        self._space += "" if self.calls else space
+        rest = self._text.rest
+        if not rest:
+            return False
+        if rest[0] in self._form.bare:
+            return self._begin("")
+        self._at = self._prose
+        return True
+
+    def _prose(self, made: list[Delta]) -> bool:
+        """Text, until a mark."""
+        if not self._form.opens:
+            self._say(self._text.take(len(self._text.rest)), made)
+            return False
+        before, found = self._text.take_before(self._form.opens)
+        self._say(before, made)
+        return self._begin(self._form.opens) if found else False
+
+    def _begin(self, mark: str) -> bool:
+        self._mark, self._at = mark, self._open
+        return True
+
+    def _open(self, made: list[Delta]) -> bool:
+        """Behind a mark."""
+        self._mark += self._text.skip_space()
+        if not self._text.rest:
+            return False
+        listed = not self._form.named or self._text.rest[0] in "[{"
+        self._call = CallList(self._offer, self.calls) if listed else NamedCall(self._offer, self.calls)
+        self._at = self._inside
+        return True
+
+    def _inside(self, made: list[Delta]) -> bool:
+        call = self._call
+        assert call is not None
+        self._text.take(call.feed(self._text.rest))
+        if call.deltas:
+            made += call.deltas
+            call.deltas = []
+            self._space = self._mark = ""
+        self.calls = call.calls
+        if call.outcome is Outcome.GOES_ON:
+            return False
+        if call.outcome is Outcome.BROKEN:
+            self._end_call(call, made)
+            self._at = self._prose
+        else:
+            self._call, self._at = None, self._behind
+        return True
+
+    def _end_call(self, call: CallList | NamedCall, made: list[Delta]) -> None:
+        """Of a call that broke off, or was cut: what nobody was told is text, unless nothing but calls can be."""
+        self._call = None
+        if not self._only_calls:
+            self._say(self._mark + call.untold, made)
+        self._mark = ""
+
+    def _behind(self, made: list[Delta]) -> bool:
+        """Behind a call: its closing mark, if there is one, or a sign between calls."""
+        self._text.skip_space()
+        rest = self._text.rest
+        if not rest:
+            return False
+        for mark in filter(None, (self._form.closes, self._form.between)):
+            if rest.startswith(mark):
+                self._text.take(len(mark))
+                break
+            if mark.startswith(rest):
+                return False
+        self._at = self._start
+        return True
+
+    def _say(self, text: str, made: list[Delta]) -> None:
+        """Content; white space at its end waits, as a call may follow it."""
+        text = self._space + text
+        kept = text.rstrip()
+        self._space = text[len(kept) :]
+        if kept:
+            made.append(Content(kept))
