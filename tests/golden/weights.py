@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
 
 # Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is
-# far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear. Routers (`gate`) choose clearly too.
+# far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
+# That of routers (`gate`) keeps their choices clear.
 GAIN = {"q_proj": 1.5, "k_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0, "gate": 2.0}
 
 

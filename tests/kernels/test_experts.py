@@ -12,11 +12,31 @@ from hypothesis import strategies as st
 from drut.kernels.backend import Backend
 from drut.kernels.numpy.experts import choose
 from drut.kernels.ops import (
-    CLAMPED_SWIGLU, SILU, Buffer, Embed, ExpertsDown, ExpertsGateUp, GateUp, Project, Route, Routes, Routing, StepShape,
+    CLAMPED_SWIGLU,
+    SILU,
+    Buffer,
+    Embed,
+    ExpertsDown,
+    ExpertsGateUp,
+    GateUp,
+    Project,
+    Route,
+    Routes,
+    Routing,
+    StepShape,
 )  # fmt: skip
 from tests.kernels.conftest import Native
 from tests.kernels.rig import (
-    F32, Ran, Stored, assert_same_bits, filler_head, floats, oracle, random_matrix, recorded, usable_isas,
+    F32,
+    Ran,
+    Stored,
+    assert_same_bits,
+    filler_head,
+    floats,
+    oracle,
+    random_matrix,
+    recorded,
+    usable_isas,
 )  # fmt: skip
 
 HIDDEN, ROWS = 64, 230
@@ -44,7 +64,7 @@ class Layer:
     corrected: bool = False
     x: F32 = field(default_factory=lambda: np.random.default_rng(0).standard_normal((ROWS, HIDDEN)).astype(np.float32))
 
-    def run(self, backend: Backend) -> tuple[Ran, Buffer]:
+    def ready(self, backend: Backend) -> tuple[Ran, Buffer]:
         rng, how, enc = np.random.default_rng(1), self.routing, self.encoding
         router = random_matrix(rng, "F32", how.experts, HIDDEN)
         gate, up = (self._stack(rng, backend, self.width, HIDDEN) for _ in range(2))
@@ -56,16 +76,16 @@ class Layer:
         def vector(size: int):
             return backend.vector(rng.uniform(0, 1, size).astype(np.float32))
 
-        route = Route(0, x, norm, 1e-5, router.on(backend), how, routes, vector(how.experts) if self.corrected else None,
-                      vector(HIDDEN) if self.shared else None)
+        route = Route(0, x, norm, 1e-5, router.on(backend), how, routes,
+                      vector(how.experts) if self.corrected else None, vector(HIDDEN) if self.shared else None)
         ops = [Embed(floats(self.x).on(backend), x), route,
                ExpertsGateUp(0, x, norm, 1e-5, gate, up, routes, inner, self.activation),
                ExpertsDown(0, inner, down, routes, x)]
         if self.shared:
             wide = Buffer("inner_shared", 32)
-            matrices = [random_matrix(rng, enc, n, k).on(backend) for n, k in ((32, HIDDEN), (32, HIDDEN), (HIDDEN, 32))]
-            ops.insert(3, GateUp(0, x, norm, 1e-5, matrices[0], matrices[1], wide))
-            ops.append(Project(0, wide, matrices[2], x, routes))
+            inner = [random_matrix(rng, enc, 32, HIDDEN).on(backend) for _ in range(2)]
+            ops.insert(3, GateUp(0, x, norm, 1e-5, *inner, wide))
+            ops.append(Project(0, wide, random_matrix(rng, enc, HIDDEN, 32).on(backend), x, routes))
         return Ran(backend, recorded(*ops, filler_head(backend, x)), rows=ROWS, pages=-(-ROWS // 16)), x
 
     def _stack(self, rng: np.random.Generator, backend: Backend, n: int, k: int):
@@ -74,7 +94,7 @@ class Layer:
         return backend.stack(stored[0].encoding, [s.raw for s in stored], len(stored), n, k, bias=bias)
 
     def values(self, backend: Backend, tokens: range = range(ROWS)) -> F32:
-        ran, x = self.run(backend)
+        ran, x = self.ready(backend)
         ran.run(tokens)
         return ran.read(x)
 
@@ -111,7 +131,7 @@ def test_the_same_bits_however_it_runs(native: Native, name: str) -> None:
 @pytest.mark.parametrize("name", ["sigmoid", "one", "BF16", "as gpt-oss", "as qwen2-moe"])
 def test_a_row_does_not_depend_on_its_company(native: Native, name: str, backend_name: str) -> None:
     layer = LAYERS[name]
-    ran, x = layer.run(native() if backend_name == "native" else oracle())
+    ran, x = layer.ready(native() if backend_name == "native" else oracle())
     ran.run(range(ROWS))
     whole = ran.read(x)
     for start, end in ((0, 1), (7, 9), (100, 104), (33, 38), (5, 110)):
@@ -122,7 +142,7 @@ def test_a_row_does_not_depend_on_its_company(native: Native, name: str, backend
 def test_rows_are_counted_by_expert(native: Native) -> None:
     layer = LAYERS["softmax"]
     for backend in (native(), oracle()):
-        ran, _ = layer.run(backend)
+        ran, _ = layer.ready(backend)
         ran.run(range(40))
         ran.run([3])
         loads = ran.executable.expert_loads()
@@ -132,7 +152,7 @@ def test_rows_are_counted_by_expert(native: Native) -> None:
 
 
 def test_only_used_experts_are_paid_for() -> None:
-    ran, _ = Layer(ROUTINGS["sigmoid"], "F32").run(oracle())
+    ran, _ = Layer(ROUTINGS["sigmoid"], "F32").ready(oracle())
     op = next(op for op in ran.executable._plan.ops if isinstance(op, ExpertsDown))
     one = op.down.nbytes // op.down.count
     shape = StepShape(rows=8, samples=1, kv_tokens=8, row_tokens=8)

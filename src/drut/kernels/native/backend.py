@@ -142,8 +142,8 @@ class NativeBackend(PackingBackend):
             kept.reshape(count, wide)[:, :n] = bias
         structs = (abi.Matrix * count)()
         for i in range(count):
-            structs[i] = abi.Matrix(data.ctypes.data + i * each, None if kept is None else kept.ctypes.data + 4 * i * wide,
-                                    abi.KINDS[enc.name], n, padded(k), 0)
+            at = None if kept is None else kept.ctypes.data + 4 * i * wide
+            structs[i] = abi.Matrix(data.ctypes.data + i * each, at, abi.KINDS[enc.name], n, padded(k), 0)
         return NativeStack(count, n, k, enc, data, kept, structs)
 
     def packing(self, encodings: Iterable[Encoding]) -> str:

@@ -21,10 +21,10 @@ from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.native import abi
 from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.memory import reserve
+from drut.kernels.native.routes import NativeRoutes
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
-from drut.kernels.native.routes import NativeRoutes
 from drut.kernels.weight import PAD, padded
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from drut.errors import UnsupportedError
 from drut.kernels.ops import Routing
 from drut.model.families.table import Stored, StoredExperts
 from drut.model.spec import ModelSpec, MoeFfn, check
@@ -51,14 +52,17 @@ GGUF_NAMES: dict[str, str | Stored] = {
 
 
 def gguf_ffn(metadata: Metadata, source: TensorSource, path: str, *, normalize: bool,
-             shared_gate: bool = False) -> MoeFfn:
-    """The experts of a GGUF file; `normalize` is what its architecture does where no key tells."""
+             default_gating: int = SOFTMAX, shared_gate: bool = False) -> MoeFfn:
+    """The experts of a GGUF file; `normalize` and `default_gating` are what its architecture does where no key
+    tells."""
     arch = require(metadata, "general.architecture", str, path)
 
     def number(key: str, default: int) -> int:
         return optional(metadata, f"{arch}.{key}", int, path, default)
 
-    gating = number("expert_gating_func", SOFTMAX)
+    gating = number("expert_gating_func", default_gating) or default_gating
+    if gating not in (SOFTMAX, SIGMOID):
+        raise UnsupportedError(f"{path}: {arch}.expert_gating_func {gating} is not supported (supported: softmax, sigmoid)")
     routing = Routing(
         require(metadata, f"{arch}.expert_count", int, path), require(metadata, f"{arch}.expert_used_count", int, path),
         sigmoid=gating == SIGMOID, normalize=optional(metadata, f"{arch}.expert_weights_norm", bool, path, normalize),

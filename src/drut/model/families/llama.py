@@ -12,7 +12,7 @@ from drut.model.spec import ModelSpec
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME = "llama"
+NAME, MIXTRAL = "llama", "mixtral"
 HF_ARCHITECTURES: tuple[str, ...] = ("LlamaForCausalLM", "MistralForCausalLM")
 GGUF_ARCHITECTURES: tuple[str, ...] = ("llama",)
 
@@ -29,8 +29,9 @@ def from_hf(config: Metadata, path: str, family: str = NAME) -> ModelSpec:
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """The spec of a GGUF file of architecture `llama`. Errors name the key."""
-    spec = common.gguf_spec(metadata, source, NAME, path, experts=True)
-    if not optional(metadata, "llama.expert_count", int, path, 0):
+    experts = optional(metadata, "llama.expert_count", int, path, 0)
+    spec = common.gguf_spec(metadata, source, MIXTRAL if experts else NAME, path, experts=True)
+    if not experts:
         return spec
     return with_experts(spec, gguf_ffn(metadata, source, path, normalize=True), lambda i: True, path)
 

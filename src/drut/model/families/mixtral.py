@@ -11,7 +11,7 @@ from drut.model.spec import ModelSpec, MoeFfn
 from drut.model.weights.metadata import require
 from drut.model.weights.source import TensorSource
 
-NAME = "mixtral"
+NAME = llama.MIXTRAL
 HF_ARCHITECTURES: tuple[str, ...] = ("MixtralForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ()
 
@@ -19,8 +19,9 @@ GGUF_ARCHITECTURES: tuple[str, ...] = ()
 def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
     spec = llama.from_hf(config, path, NAME)
-    routing = Routing(require(config, "num_local_experts", int, path), require(config, "num_experts_per_tok", int, path))
-    return with_experts(spec, MoeFfn(require(config, "intermediate_size", int, path), routing), lambda i: True, path)
+    experts, top_k = (require(config, key, int, path) for key in ("num_local_experts", "num_experts_per_tok"))
+    ffn = MoeFfn(require(config, "intermediate_size", int, path), Routing(experts, top_k))
+    return with_experts(spec, ffn, lambda i: True, path)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:

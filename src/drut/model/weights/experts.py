@@ -29,7 +29,7 @@ def check_experts(source: TensorSource, stored: StoredExperts, shape: tuple[int,
 
 def expert_rows(source: TensorSource, stored: StoredExperts, count: int, n: int,
                 enc: Encoding) -> Iterator[NDArray[np.uint8]]:
-    """The stored rows of each expert's matrix, (n, row bytes), which `enc` stores. What was read is let go before the next one is."""
+    """The rows of each expert's matrix as `enc` stores them, (n, row bytes). What was read is let go after each."""
     names = stored.names(count)
     for i in range(count):
         name = names[i if stored.each else 0]

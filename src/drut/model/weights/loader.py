@@ -56,7 +56,7 @@ class Weights:
 
 def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], where: str) -> None:
     """Every role of `spec` is stored, with its shape and an encoding that is supported; the error names the tensor."""
-    used = set()
+    used: set[str] = set()
     for role, shape in expected_shapes(spec).items():
         stored = table[role].present(source.tensors)
         if isinstance(stored, StoredExperts):
