@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -101,7 +103,8 @@ def test_a_fused_checkpoint_has_the_same_logits(tmp_path: Path) -> None:
     assert np.array_equal(*logits)
 
 
-def write_changed(path: Path, keys: dict[str, object] = {}, **changed: tuple[int, ...] | None) -> Path:
+def write_changed(path: Path, keys: Mapping[str, object] = MappingProxyType({}),
+                  **changed: tuple[int, ...] | None) -> Path:
     """The checkpoint as a GGUF file with tensors of layer 0 in other shapes (None: left out), and other keys."""
     items = []
     for name, values in stored(NAME):

@@ -62,7 +62,7 @@ def gguf_ffn(metadata: Metadata, source: TensorSource, path: str, *, normalize: 
 
     gating = number("expert_gating_func", default_gating) or default_gating
     if gating not in (SOFTMAX, SIGMOID):
-        raise UnsupportedError(f"{path}: {arch}.expert_gating_func {gating} is not supported (supported: softmax, sigmoid)")
+        raise UnsupportedError(f"{path}: {arch}.expert_gating_func {gating} is not supported")
     routing = Routing(
         require(metadata, f"{arch}.expert_count", int, path), require(metadata, f"{arch}.expert_used_count", int, path),
         sigmoid=gating == SIGMOID, normalize=optional(metadata, f"{arch}.expert_weights_norm", bool, path, normalize),
