@@ -98,6 +98,8 @@ def blocks(rng: np.random.Generator, kind: GGMLQuantizationType, count: int) -> 
     """(count, block bytes) whose weights have a deviation of about 0.02."""
     nbytes = GGML_QUANT_SIZES[kind][1]
     raw = np.frombuffer(rng.bytes(count * nbytes), np.uint8).reshape(count, nbytes).copy()
+    if kind == GGMLQuantizationType.Q4_0:  # no code 0, which stands for -8: with a mean, all rows would choose alike
+        raw |= np.where(raw & 0x0F, 0, 0x08).astype(np.uint8) | np.where(raw & 0xF0, 0, 0x80).astype(np.uint8)
     if kind == GGMLQuantizationType.MXFP4:
         raw[:, 0] = 121
     else:
