@@ -7,7 +7,7 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14}
@@ -44,9 +44,10 @@ class Qkv(Structure):
 
 
 class Attention(Structure):
-    _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p),
+    _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p), ("sinks", c_void_p),
                 *[(name, c_int32) for name in ("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype")],
-                ("scale", c_float), ("out_form", c_int32), ("layer_offset", c_int64)]
+                ("scale", c_float), ("out_form", c_int32), ("window", c_int32), ("cap", c_float),
+                ("layer_offset", c_int64)]
 
 
 class Project(Structure):
