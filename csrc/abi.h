@@ -69,10 +69,13 @@ struct DrutQkv {
 struct DrutAttention {
   DrutOp op;
   const float* q;
-  float* out;  // (rows, out_stride)
+  float* out;          // (rows, out_stride)
+  const float* sinks;  // (heads): a logit that takes a share of the softmax and gives nothing; or null
   int32_t q_stride, out_stride, heads, kv_heads, head_dim, kv_dtype;
   float scale;
   int32_t out_form;
+  int32_t window;  // positions a row sees, its own the last; 0: all
+  float cap;       // scores are cap * tanh(score / cap); 0: as they are
   int64_t layer_offset;
 };
 

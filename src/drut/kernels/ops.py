@@ -23,7 +23,19 @@ class StepShape(NamedTuple):
     samples: int
     kv_tokens: int  # sum over sequences of the length their rows read
     row_tokens: int  # sum over rows of the length each sees
+    sequences: tuple[tuple[int, int], ...] = ()  # rows and length of each; without them windows hide nothing
     used_experts: tuple[int, ...] = ()  # by layer, as measured; without them, what rows that choose at random would use
+
+    def seen(self, window: int) -> tuple[int, int]:
+        """`kv_tokens` and `row_tokens` of layers whose rows see `window` positions; 0 for all."""
+        if not window or not self.sequences:
+            return self.kv_tokens, self.row_tokens
+        kv_tokens = row_tokens = 0
+        for rows, length in self.sequences:
+            kv_tokens += min(length, window + rows - 1)
+            full = max(0, min(rows, length - window))  # rows that see a whole window; the others see their prefix
+            row_tokens += full * window + (rows - full) * (2 * (length - full) - (rows - full) + 1) // 2
+        return kv_tokens, row_tokens
 
     def used(self, layer: int, experts: int, top_k: int) -> int:
         """How many of a layer's experts have rows."""
@@ -129,7 +141,11 @@ class Qkv:
 
 @dataclass(frozen=True)
 class Attention:
-    """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages."""
+    """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages.
+
+    `window`: how many positions a row sees, its own the last; 0 for all. `cap`: scores become cap * tanh(score / cap);
+    0 leaves them. `sinks`: a logit for each head that takes its share of the softmax and gives nothing.
+    """
 
     layer: int
     q: Buffer
@@ -137,10 +153,14 @@ class Attention:
     heads: int
     kv: KvLayout
     scale: float
+    window: int = 0
+    cap: float = 0.0
+    sinks: Vector | None = None
 
     def cost(self, s: StepShape) -> Cost:
-        read = s.kv_tokens * self.kv.layer_bytes // PAGE_TOKENS
-        macs = s.row_tokens * 2 * self.heads * self.kv.head_dim
+        kv_tokens, row_tokens = s.seen(self.window)
+        read = kv_tokens * self.kv.layer_bytes // PAGE_TOKENS
+        macs = row_tokens * 2 * self.heads * self.kv.head_dim
         return Cost(read, macs, macs)
 
 

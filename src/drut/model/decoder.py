@@ -23,8 +23,8 @@ def record(spec: ModelSpec, weights: Weights, kv: KvLayout) -> Plan:
     r = Recorder()
     x = Buffer("x", spec.hidden)
     r.add(Embed(weights.matrix("embed"), x))
-    for rope in dict.fromkeys(layer.mixer.rope for layer in spec.layers):
-        r.add(RopeTable(rope.inv_freq, rope_buffer(2 * len(rope.inv_freq)), rope.scale))
+    for rope in spec.ropes:
+        r.add(RopeTable(rope.inv_freq, rope_buffer(spec, rope), rope.scale))
     for i, layer in enumerate(spec.layers):
         MIXERS[layer.mixer.kind](r, spec, layer, i, weights, x, kv)
         FFNS[layer.ffn.kind](r, spec, layer, i, weights, x)

@@ -32,6 +32,7 @@ AXES: dict[str, Axis] = {
     "v_bias": Axis.COL,
     "q_norm": Axis.REPLICATE,
     "k_norm": Axis.REPLICATE,
+    "sinks": Axis.COL,
     "o": Axis.ROW,
     "ffn_norm": Axis.REPLICATE,
     "gate": Axis.COL,
@@ -99,6 +100,8 @@ def expected_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
             inner |= {"q_bias": (m.q_width,), "k_bias": (m.kv_width,), "v_bias": (m.kv_width,)}
         if m.qk_norm:
             inner |= {"q_norm": (m.head_dim,), "k_norm": (m.head_dim,)}
+        if m.sinks:
+            inner |= {"sinks": (m.heads,)}
         shapes |= {layer_role(i, role): shape for role, shape in inner.items()}
     shapes["final_norm"] = (spec.hidden,)
     if not spec.tied_head:

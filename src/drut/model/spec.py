@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from drut.errors import UnsupportedError
@@ -20,7 +21,7 @@ class Rope:
 
 @dataclass(frozen=True)
 class AttentionMixer:
-    """Grouped-query attention over the whole context. Head h reads key/value head h // (heads / kv_heads)."""
+    """Grouped-query attention. Head h reads key/value head h // (heads / kv_heads)."""
 
     heads: int
     kv_heads: int
@@ -29,6 +30,9 @@ class AttentionMixer:
     scale: float  # of q . k
     qkv_bias: bool = False
     qk_norm: bool = False
+    window: int = 0  # positions a row sees, its own the last; 0: all
+    cap: float = 0.0  # scores become cap * tanh(score / cap); 0: they stay
+    sinks: bool = False  # each head has a logit that takes its share of the softmax and gives nothing
 
     kind = "attention"
 
@@ -89,9 +93,10 @@ class ModelSpec:
     context: int  # tokens the model was made for
     tied_head: bool
 
-    @property
-    def has_experts(self) -> bool:
-        return any(isinstance(layer.ffn, MoeFfn) for layer in self.layers)
+    @cached_property
+    def ropes(self) -> tuple[Rope, ...]:
+        """Each once."""
+        return tuple(dict.fromkeys(layer.mixer.rope for layer in self.layers))
 
     def parameters(self) -> int:
         """Weights of all roles; a tied head counts once."""
@@ -151,5 +156,7 @@ def check(spec: ModelSpec, where: str) -> ModelSpec:
         demand(m.heads % m.kv_heads == 0, f"{m.heads} heads do not divide among {m.kv_heads} key/value heads")
         demand(m.heads // m.kv_heads <= 64, f"{m.heads // m.kv_heads} heads share one key/value head; at most 64 may")
         demand(m.head_dim % 16 == 0, f"head size {m.head_dim} is not a multiple of 16")
+        demand(0 <= m.window <= LIMITS["context"], f"window {m.window} is outside 0..{LIMITS['context']}")
+        demand(0 <= m.cap < 1e6, f"soft cap {m.cap} of attention is outside 0..1e6")
         demand(2 * len(m.rope.inv_freq) <= m.head_dim, "rope turns more elements than a head has")
     return spec

@@ -46,9 +46,10 @@ class Qkv(Structure):
 
 
 class Attention(Structure):
-    _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p),
+    _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p), ("sinks", c_void_p),
                 *[(name, c_int32) for name in ("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype")],
-                ("scale", c_float), ("out_form", c_int32), ("layer_offset", c_int64)]
+                ("scale", c_float), ("out_form", c_int32), ("window", c_int32), ("cap", c_float),
+                ("layer_offset", c_int64)]
 
 
 class Project(Structure):

@@ -159,9 +159,9 @@ class NativeExecutable(Executable):
             case ops.Attention():
                 q, q_stride = self._buffer(op.q)
                 out, out_stride = self._buffer(op.out)
-                return abi.Attention(abi.Op(abi.ATTENTION, op.layer), q, out, q_stride, out_stride, op.heads,
-                                     op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale,
-                                     self._forms[op], op.layer * op.kv.layer_bytes)
+                return abi.Attention(abi.Op(abi.ATTENTION, op.layer), q, out, _address(op.sinks), q_stride, out_stride,
+                                     op.heads, op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale,
+                                     self._forms[op], op.window, op.cap, op.layer * op.kv.layer_bytes)
             case ops.Project():
                 source, in_stride = self._buffer(op.source)
                 x, stride = self._buffer(op.x)

@@ -113,7 +113,7 @@ class NumpyExecutable(Executable):
         q = self._get(op.q).reshape(step.rows, kv.kv_heads, op.heads // kv.kv_heads, kv.head_dim)
         blocks, table = step["blocks"], step["table"][step["seq"][: step.rows]]
         out = [
-            attend(pages, op.layer, q[row], int(position) + 1, blocks[int(first) :], op.scale).reshape(-1)
+            attend(pages, op, q[row], int(position) + 1, blocks[int(first) :]).reshape(-1)
             for row, (position, first) in enumerate(zip(step["position"][: step.rows], table, strict=True))
         ]
         self._set(op.out, np.stack(out))
