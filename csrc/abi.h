@@ -2,18 +2,21 @@
 #pragma once
 #include <cstdint>
 
-constexpr int32_t kAbiVersion = 5;
+constexpr int32_t kAbiVersion = 6;
 constexpr int32_t kStepVersion = 3;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
 constexpr int kPanel = 32;      // outputs of a weight panel
 constexpr int kGroup = 32;      // elements of an activation group
 constexpr int kMaxTop = 20;     // likeliest ids reported for a sample
+constexpr int kMaxExperts = 1024;
 
 enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0, kQ5_0, kQ5_1, kQ2_K, kQ3_K, kQ4_K, kQ5_K,
                           kQ6_K, kIQ4_NL, kMXFP4 };
-enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop };
+enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop, kRoute,
+                            kExpertsGateUp, kExpertsDown };
 enum DrutKv : int32_t { kKvBf16, kKvFp32, kKvInt8 };
+enum DrutActivation : int32_t { kSilu, kClampedSwiglu };
 
 extern "C" {
 
@@ -66,10 +69,13 @@ struct DrutQkv {
 struct DrutAttention {
   DrutOp op;
   const float* q;
-  float* out;  // (rows, out_stride)
+  float* out;          // (rows, out_stride)
+  const float* sinks;  // (heads): a logit that takes a share of the softmax and gives nothing; or null
   int32_t q_stride, out_stride, heads, kv_heads, head_dim, kv_dtype;
   float scale;
   int32_t out_form;
+  int32_t window;  // positions a row sees, its own the last; 0: all
+  float cap;       // scores are cap * tanh(score / cap); 0: as they are
   int64_t layer_offset;
 };
 
@@ -78,6 +84,7 @@ struct DrutProject {  // x += in . W
   const float* in;
   const DrutMatrix* weight;
   float* x;
+  const float* scale;  // (rows): what is added times this, or null
   int32_t in_stride, stride, in_form, reserved;
 };
 
@@ -91,6 +98,54 @@ struct DrutGateUp {  // out = silu(norm(x) . gate) * (norm(x) . up)
   int32_t width, stride, out_stride, out_form;
   float eps;
   int32_t reserved;
+};
+
+// The experts of a step's rows. A pair is a row and one of its experts; pairs lie by expert, then by row.
+struct DrutRoutes {
+  int32_t* expert;  // (rows, top_k): ids in rank order
+  float* weight;    // (rows, top_k)
+  float* shared;    // (rows): weight of the expert that all rows go to
+  int32_t* first;   // (experts + 1): where an expert's pairs begin
+  int32_t* used;    // (experts): ids with pairs, ascending
+  int32_t* row;     // (rows * top_k): a pair's row
+  int32_t* place;   // (rows, top_k): where a pair lies
+  int32_t used_count, experts, top_k, reserved;
+};
+
+struct DrutRoute {
+  DrutOp op;
+  const float* x;
+  const float* norm;
+  const DrutMatrix* weight;
+  const float* correction;   // (experts), added to what experts are chosen by, or null
+  const float* shared_gate;  // (width) or null
+  float* logits;             // (rows, logits_stride)
+  DrutRoutes* routes;
+  int64_t* loads;       // (experts): rows since the start
+  int32_t* used_count;  // experts with rows in this step
+  int32_t width, stride, logits_stride, sigmoid, normalize, groups, kept_groups, reserved;
+  float eps, scale;
+};
+
+struct DrutExpertsGateUp {  // out[pair] = activation(norm(x) . gate, norm(x) . up)
+  DrutOp op;
+  const float* x;
+  const float* norm;
+  const DrutMatrix* gate;  // (experts), all alike
+  const DrutMatrix* up;
+  const DrutRoutes* routes;
+  float* out;  // (rows * top_k, out_stride)
+  int32_t width, stride, out_stride, out_form, activation;
+  float eps;
+};
+
+struct DrutExpertsDown {  // x[row] += sum of weight * (in[pair] . down), by rank
+  DrutOp op;
+  const float* in;
+  const DrutMatrix* down;  // (experts), all alike
+  const DrutRoutes* routes;
+  float* x;
+  int32_t in_stride, stride, in_form, reserved;
 };
 
 struct DrutHead {  // logits of the sampled rows

@@ -81,17 +81,25 @@ inline void prepare_row(const Acts& a, int forms, const float* x, const float* n
 }
 
 // Rows that one operation hands to the next as the next one's matrix takes them: `form` is kFloat, or kInt8 for groups
-// in the same memory. Group g of a row is its elements from 32 g on.
+// in the same memory, or kBrain. Group g of a row is its elements from 32 g on.
 inline void hand_over(float* out, int stride, int form, int row, int g, const float* x) {
-  if (form == kInt8) quantize_group(x, reinterpret_cast<ActGroup*>(out) + int64_t(row) * (stride / kGroup) + g);
-  else memcpy(out + int64_t(row) * stride + g * kGroup, x, kGroup * 4);
+  float* to = out + int64_t(row) * stride;
+  if (form == kInt8) {
+    quantize_group(x, reinterpret_cast<ActGroup*>(out) + int64_t(row) * (stride / kGroup) + g);
+  } else if (form == kBrain) {
+    for (int i = 0; i < kGroup; i += 16) brain_store(to, g * kGroup + i, vround_bf16(vload(x + i)));
+  } else {
+    memcpy(to + g * kGroup, x, kGroup * 4);
+  }
 }
-inline Acts handed_over(const float* in, int k) {
-  return {reinterpret_cast<const ActGroup*>(in), nullptr, nullptr, k, k};
+// Rows of k, as they were handed over.
+inline Acts handed_over(const float* in, int k, int form) {
+  return {form == kInt8 ? reinterpret_cast<const ActGroup*>(in) : nullptr, form == kFloat ? in : nullptr, form == kBrain ? in : nullptr, k, k};
 }
 
 // Few rows: each worker prepares them for itself, which is cheaper than meeting the others.
 constexpr int kPrivateRows = 4;
+inline int64_t private_bytes(int k) { return kPrivateRows * (act_row_bytes(k) + int64_t(k) * 4); }
 
 // Rows of x (row_of(i) says which) as activations in `forms`; norm may be null. Ends in sync() where rows are shared.
 template <class RowOf>

@@ -54,7 +54,8 @@ struct Run {
 };
 
 bool reads_matrices(const DrutOp* op) {
-  return op->code == kQkv || op->code == kProject || op->code == kGateUp || op->code == kHead;
+  return op->code == kQkv || op->code == kProject || op->code == kGateUp || op->code == kHead ||
+         (op->code >= kRoute && op->code <= kExpertsDown);
 }
 
 // The next operation after i that reads matrices, or null.
@@ -111,7 +112,8 @@ DRUT_API int32_t drut_step_version() { return kStepVersion; }
 DRUT_API int32_t drut_abi_sizes(int32_t* out, int32_t room) {
   const int32_t sizes[] = {sizeof(DrutMatrix), sizeof(DrutEmbed), sizeof(DrutRopeTable), sizeof(DrutQkv), sizeof(DrutAttention),
                            sizeof(DrutProject), sizeof(DrutGateUp), sizeof(DrutHead), sizeof(DrutSample), sizeof(DrutContext),
-                           sizeof(DrutBurst), sizeof(DrutStepHeader)};
+                           sizeof(DrutBurst), sizeof(DrutStepHeader), sizeof(DrutRoutes), sizeof(DrutRoute),
+                           sizeof(DrutExpertsGateUp), sizeof(DrutExpertsDown)};
   int32_t n = sizeof(sizes) / sizeof(sizes[0]);
   for (int i = 0; i < n && i < room; ++i) out[i] = sizes[i];
   return n;
@@ -133,7 +135,9 @@ DRUT_API const DrutIsa* drut_isa(const char* name) {
 DRUT_API Pool* drut_pool_create(int32_t threads, const int32_t* cpus, int32_t cpu_count) { return pool_create(threads, cpus, cpu_count); }
 DRUT_API void drut_pool_destroy(Pool* p) { pool_destroy(p); }
 
-DRUT_API int64_t drut_scratch_bytes(const DrutIsa* isa, int32_t k, int32_t vocab) { return isa->scratch_bytes(k, vocab); }
+DRUT_API int64_t drut_scratch_bytes(const DrutIsa* isa, int32_t k, int32_t vocab, int32_t rows, int32_t pairs) {
+  return isa->scratch_bytes(k, vocab, rows, pairs);
+}
 DRUT_API int64_t drut_act_row_bytes(const DrutIsa* isa, int32_t k) { return isa->act_row_bytes(k); }
 
 DRUT_API void drut_run(Pool* pool, const DrutIsa* isa, const DrutOp* const* ops, int32_t count, const DrutContext* c) {

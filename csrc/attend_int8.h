@@ -56,23 +56,25 @@ template <int R> struct Queries {  // side by side, so that one register leads t
   alignas(64) int8_t q[R][kMaxHeadDim];
   float scale[R];
   int32_t zero[R];
-  Queries(const Combo* c, int head_dim, float softmax_scale) {
+  float cap;
+  Queries(const Combo* c, int head_dim, Scoring o) : cap(o.cap) {
     for (int r = 0; r < R; ++r) {
       memcpy(q[r], c[r].q, size_t(head_dim));
-      scale[r] = c[r].q[head_dim / 4] * softmax_scale;
+      scale[r] = c[r].q[head_dim / 4] * o.scale;
       memcpy(zero + r, c[r].q + head_dim / 4 + 1, 4);
     }
   }
 };
 
-// scores[r][t] = float(q_r . k_t) * (query scale * scale) * key scale for P pages; -inf at and past the row's length.
+// scores[r][t] = float(q_r . k_t) * (query scale * scale) * key scale, capped, for P pages; -inf where the row does not
+// see.
 template <int R, int P>
-void int8_scores(const Heads<KvInt8>& h, int first_page, int page, const Combo* c, const Queries<R>& q, float (*scores)[kChunk], Ahead ahead) {
+void int8_scores(const Heads<KvInt8>& h, const Seen<R>& seen, int page, const Queries<R>& q, float (*scores)[kChunk], Ahead ahead) {
   const uint8_t *k[P], *next[P];
   I acc[P][R];
 DRUT_UNROLL
   for (int p = 0; p < P; ++p) {
-    const int at = first_page + page + p, later = at + kChunk / kPage;
+    const int at = seen.first_page + page + p, later = at + kChunk / kPage;
     k[p] = h.keys(at);
     next[p] = ahead.wants(at) && later < h.pages ? h.keys(later) : nullptr;
 DRUT_UNROLL
@@ -99,9 +101,9 @@ DRUT_UNROLL
     if (next[p]) fetch_bytes(KvInt8::scales(next[p], h.head_dim), 128);
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
-      V s = vmul(vmul(to_float(acc[p][r]), vset(q.scale[r])), scale);
-      int left = c[r].length - (first_page + page + p) * kPage;
-      vstore(&scores[r][(page + p) * kPage], vselect_first(left, s, vset(-__builtin_inff())));
+      const V s = capped(vmul(vmul(to_float(acc[p][r]), vset(q.scale[r])), scale), q.cap);
+      const int start = (page + p) * kPage;
+      vstore(&scores[r][start], visible(s, seen.begin[r] - start, seen.end[r] - start));
     }
   }
 }
@@ -114,17 +116,18 @@ template <int R> struct Weights {  // 7 high and 7 low bits of each; 0 where a r
 // scores become exp(s - maximum); weights those times the values' scales. Returns maximum and sum.
 template <int R>
 void int8_softmax(const Heads<KvInt8>& h, const Seen<R>& seen, int r, float* s, Weights<R>* w, float* maximum, float* sum) {
-  const int pages = (seen.tokens[r] + kPage - 1) / kPage;
-  V m = vload(s);
-  for (int p = 1; p < pages; ++p) m = vmax(vload(s + p * kPage), m);
+  const int first = seen.begin[r] / kPage, end = (seen.end[r] + kPage - 1) / kPage;
+  V m = vload(s + first * kPage);
+  for (int p = first + 1; p < end; ++p) m = vmax(vload(s + p * kPage), m);
   *maximum = vmaximum(m);
   V shift = vset(*maximum), total = vset(0.0f);
   I top = iset(0);
-  for (int p = 0; p < pages; ++p) {
+  for (int p = first; p < end; ++p) {
     V e = vexp(vsub(vload(s + p * kPage), shift));
     total = vadd(total, e);
     V scaled = vmul(e, vload(KvInt8::scales(h.keys(seen.first_page + p), h.head_dim) + kPage));
-    scaled = vselect_first(seen.tokens[r] - p * kPage, scaled, vset(0.0f));
+    scaled = vselect_first(seen.end[r] - p * kPage, scaled, vset(0.0f));
+    scaled = vselect_first(seen.begin[r] - p * kPage, vset(0.0f), scaled);
     top = imax(top, as_int(vabs(scaled)));  // a NaN may have either sign
     vstore(s + p * kPage, scaled);
   }
@@ -132,8 +135,8 @@ void int8_softmax(const Heads<KvInt8>& h, const Seen<R>& seen, int r, float* s, 
   const float most = num::from_bits(uint32_t(imaximum(top)));  // a NaN is the largest
   const V inverse = vset(most > 0 ? kWeightMax / most : 0.0f);
   w->unit[r] = most * (1.0f / kWeightMax);
-  for (int p = 0; p < seen.page_count; ++p) {
-    I code = p < pages ? as_int(vadd(vmul(vload(s + p * kPage), inverse), vset(num::kRound))) : iset(0);
+  for (int p = seen.skip; p < seen.page_count; ++p) {
+    I code = p >= first && p < end ? as_int(vadd(vmul(vload(s + p * kPage), inverse), vset(num::kRound))) : iset(0);
     store_bytes(w->high[r] + p * kPage, iand(ishr(code, 7), iset(127)));
     store_bytes(w->low[r] + p * kPage, iand(code, iset(127)));
   }
@@ -148,7 +151,7 @@ DRUT_UNROLL
 DRUT_UNROLL
     for (int n = 0; n < N; ++n) high[r][n] = low[r][n] = iset(0);
   }
-  for (int quad = 0; quad < (seen.longest + 3) / 4; ++quad) {
+  for (int quad = seen.skip * kPage / 4; quad < (seen.longest + 3) / 4; ++quad) {
     const int page = seen.first_page + quad / 4, later = page + kChunk / kPage;
     const uint8_t* v = h.values(page) + quad % 4 * 4 * h.head_dim;
     if (d == 0 && ahead.wants(page) && later < h.pages) fetch_bytes(h.values(later) + quad % 4 * 4 * h.head_dim, 4 * h.head_dim);
@@ -178,14 +181,14 @@ DRUT_UNROLL
 }
 
 template <class Kv, int R>
-void attend_chunk(const Heads<KvInt8>& h, int chunk, float scale, const Combo* c, float* const* partial, Ahead ahead) {
+void attend_chunk(const Heads<KvInt8>& h, int chunk, Scoring o, const Combo* c, float* const* partial, Ahead ahead) {
   alignas(64) float s[R][kChunk];
   const Seen<R> seen(c, chunk);
-  const Queries<R> q(c, h.head_dim, scale);
+  const Queries<R> q(c, h.head_dim, o);
   Weights<R> w;
-  int page = 0;
-  for (; page + 2 <= seen.page_count; page += 2) int8_scores<R, 2>(h, seen.first_page, page, c, q, s, ahead);
-  for (; page < seen.page_count; ++page) int8_scores<R, 1>(h, seen.first_page, page, c, q, s, ahead);
+  int page = seen.skip;
+  for (; page + 2 <= seen.page_count; page += 2) int8_scores<R, 2>(h, seen, page, q, s, ahead);
+  for (; page < seen.page_count; ++page) int8_scores<R, 1>(h, seen, page, q, s, ahead);
   for (int r = 0; r < R; ++r) int8_softmax<R>(h, seen, r, s[r], &w, partial[r], partial[r] + 1);
   constexpr int N = R <= 3 ? 4 : R <= 6 ? 2 : 1;
   int d = 0;

@@ -13,17 +13,20 @@ inline int unit_rows(int group) { return group >= kMaxCombos / 2 ? 1 : kMaxCombo
 // sync, in ascending order.
 struct AttentionCut {
   const Step& s;
-  int block, group, kv_heads;
+  int block, group, kv_heads, window;
   int64_t most;  // (pair, position)s a unit may have and stay whole
 
-  int64_t work(int q) const { return int64_t(pairs(q)) * s.length[q]; }
+  // The first position that a row at `position` sees.
+  int begin(int position) const { return window && position >= window ? position + 1 - window : 0; }
+  int first_chunk(int q) const { return begin(s.length[q] - s.row_count[q]) / kChunk; }
+  int64_t work(int q) const { return int64_t(pairs(q)) * (s.length[q] - begin(s.length[q] - s.row_count[q])); }
   int64_t total() const {
     int64_t n = 0;
     for (int q = 0; q < s.seqs; ++q) n += work(q) * blocks(q) * kv_heads;
     return n;
   }
   int blocks(int q) const { return (s.row_count[q] + block - 1) / block; }
-  int chunks(int q) const { return work(q) > most ? (s.length[q] + kChunk - 1) / kChunk : 1; }
+  int chunks(int q) const { return work(q) > most ? (s.length[q] + kChunk - 1) / kChunk - first_chunk(q) : 1; }
   int pairs(int q) const { return (s.row_count[q] < block ? s.row_count[q] : block) * group; }
   int units(int q) const { return blocks(q) * kv_heads * chunks(q); }
   int64_t shares(int q) const { return chunks(q) > 1 ? int64_t(units(q)) * pairs(q) : 0; }
@@ -64,14 +67,23 @@ inline int gather(const DrutAttention& o, const AttentionCut& cut, int seq, int 
     combos[i].q = o.q + int64_t(row) * o.q_stride + head * o.head_dim;
     combos[i].row = row;
     combos[i].head = head;
+    combos[i].begin = cut.begin(s.position[row]);
     combos[i].length = s.position[row] + 1;
   }
   return rows * cut.group;
 }
 
+// What the accumulator is multiplied by: 1 / sum, the sum with the head's sink where it has one.
+inline float share_of(const DrutAttention& o, const Combo& c) {
+  if (!o.sinks) return 1.0f / c.sum;
+  const float sink = o.sinks[c.head], top = c.maximum > sink ? c.maximum : sink;
+  const float a = sexp(c.maximum - top);
+  return a / num::fma(c.sum, a, sexp(sink - top));
+}
+
 inline void finish(const DrutAttention& o, const Combo& c) {
   alignas(64) float x[kMaxHeadDim];
-  V inverse = vset(1.0f / c.sum);
+  V inverse = vset(share_of(o, c));
   for (int d = 0; d < o.head_dim; d += 16) vstore(x + d, vmul(vload(c.acc + d), inverse));
   if (o.out_form != kInt8) {
     memcpy(o.out + int64_t(c.row) * o.out_stride + c.head * o.head_dim, x, size_t(o.head_dim) * 4);
@@ -85,6 +97,7 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
   Combo* combos = reinterpret_cast<Combo*>(w.scratch);
   float* shares = reinterpret_cast<float*>(c.acts);
   const int stride = partial_floats(o.head_dim);
+  const Scoring scoring{o.scale, o.cap};
   UnitWalk walk{cut, false};
   w.share(walk.total(), [&](int unit) {
     walk.find(unit);
@@ -93,12 +106,12 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
     Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + kv_head * Kv::head_bytes(o.head_dim),
                 s.blocks + s.table[q], o.head_dim, (combos[count - 1].length + kPage - 1) / kPage};
     if (chunks == 1) {
-      attend<Kv>(h, o.scale, combos, count);
+      attend<Kv>(h, scoring, combos, count);
       for (int i = 0; i < count; ++i) finish(o, combos[i]);
       return;
     }
     float* mine = shares + (walk.shares_before + int64_t(u) * cut.pairs(q)) * stride;
-    attend_rows<Kv>(h, chunk, o.scale, combos, count, [&](int i, int) { return mine + int64_t(i) * stride; }, [](int, const float*) {});
+    attend_rows<Kv>(h, cut.first_chunk(q) + chunk, scoring, combos, count, [&](int i, int) { return mine + int64_t(i) * stride; }, [](int, const float*) {});
   });
   w.sync();
   if (!cut.all_shares()) return;
@@ -110,8 +123,9 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
     int count = gather(o, cut, q, u / o.kv_heads, u % o.kv_heads, combos);
     const float* theirs = shares + (joined.shares_before + int64_t(u) * chunks * pairs) * stride;
     for (int i = 0; i < count; ++i) {
-      for (int chunk = 0; chunk * kChunk < combos[i].length; ++chunk)
-        absorb(combos + i, theirs + (int64_t(chunk) * pairs + i) * stride, chunk == 0, o.head_dim);
+      const int own = combos[i].begin / kChunk, first = cut.first_chunk(q);
+      for (int chunk = own; chunk * kChunk < combos[i].length; ++chunk)
+        absorb(combos + i, theirs + (int64_t(chunk - first) * pairs + i) * stride, chunk == own, o.head_dim);
       finish(o, combos[i]);
     }
   });
@@ -121,7 +135,7 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
 void attention(const DrutAttention& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   int group = o.heads / o.kv_heads;
-  AttentionCut cut{s, unit_rows(group), group, o.kv_heads, INT64_MAX};
+  AttentionCut cut{s, unit_rows(group), group, o.kv_heads, o.window, INT64_MAX};
   if (w.count > 1) cut.most = cut.total() / (4 * w.count);
   if (cut.all_shares() * partial_floats(o.head_dim) * 4 > c.acts_bytes) cut.most = INT64_MAX;
   if (o.kv_dtype == kKvBf16) attend_units<KvBf16>(o, c, cut, w);

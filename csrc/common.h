@@ -10,8 +10,9 @@ struct DrutIsa {
   // Runs one operation on this worker; every worker calls it and each ends it with a sync. `later`: the next one that
   // reads matrices, or null.
   void (*run_op)(const DrutOp* op, const DrutOp* later, const DrutContext& context, Worker& worker);
-  // Bytes of scratch a worker needs for matrices of at most k columns and a vocabulary of `vocab`.
-  int64_t (*scratch_bytes)(int k, int vocab);
+  // Bytes of scratch a worker needs for matrices of at most k columns and a vocabulary of `vocab`; with experts, for
+  // steps of at most `rows` rows, `pairs` with their experts.
+  int64_t (*scratch_bytes)(int k, int vocab, int rows, int pairs);
   int64_t (*act_row_bytes)(int k);
 };
 

@@ -209,19 +209,24 @@ template <class Body> void each_block(int begin, int end, Body body) {
   }
 }
 
-// The part of the next panel that a pass asks for; `next` is whether the next panel is wanted soon.
-inline Fetch fetch_next(const DrutMatrix& m, bool next, int pass, int passes) {
+// The part of a panel alike, which is wanted next, that a pass over panel p asks for; none for null.
+inline Fetch fetch_panel(const DrutMatrix& m, int p, const uint8_t* next, int pass, int passes) {
   if (!next) return {0, 0};
   const int bytes = is_integer(m.kind) ? kind_of(m.kind).group_bytes() : unit_bytes(m.kind), lines = (bytes + 63) / 64;
   const int first = lines * pass / passes;
-  return {panel_bytes(m) + first * 64, lines * (pass + 1) / passes - first};
+  return {next - panel(m, p) + first * 64, lines * (pass + 1) / passes - first};
+}
+
+// Of the panel after p, if it is wanted next.
+inline Fetch fetch_next(const DrutMatrix& m, int p, bool next, int pass, int passes) {
+  return fetch_panel(m, p, next ? panel(m, p + 1) : nullptr, pass, passes);
 }
 
 // Rows begin..end of a against panel p; sink(row, rows, tile) takes each block of rows.
 template <class Sink> void multiply(const DrutMatrix& m, int p, const Acts& a, int begin, int end, bool next, Sink sink) {
   alignas(64) float tile[kMaxRows * kPanel];
   each_block(begin, end, [&](int row, int rows, int pass, int passes) {
-    multiply_tile(m, p, a, row, rows, tile, fetch_next(m, next, pass, passes));
+    multiply_tile(m, p, a, row, rows, tile, fetch_next(m, p, next, pass, passes));
     sink(row, rows, tile);
   });
 }

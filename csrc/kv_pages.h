@@ -14,11 +14,11 @@ namespace {
 constexpr int kMaxCombos = 64;    // (row, head) pairs of one unit of work
 constexpr int kMaxHeadDim = 256;
 
-// One (row, head): its query, how many positions it sees, and its running softmax.
+// One (row, head): its query, the positions it sees, and its running softmax.
 struct Combo {
   const float* q;
   int row, head;
-  int length;
+  int begin, length;  // of the positions: the first, and the end
   float maximum, sum;
   float acc[kMaxHeadDim];
 };
@@ -50,18 +50,35 @@ inline void fetch_bytes(const void* p, int bytes) {
 constexpr int kPartialHead = 16;
 inline int partial_floats(int head_dim) { return kPartialHead + head_dim; }
 
-// How many positions of a chunk each of R rows sees, and the most and the least of them.
+// Which positions of a chunk each of R rows sees: begin to end, both counted from the chunk's first. The extremes say
+// where some row sees, and where all do. Pages no row sees may be gone.
 template <int R> struct Seen {
-  int tokens[R], longest = 0, shortest = kChunk, first_page, page_count;
+  int begin[R], end[R], earliest = kChunk, latest = 0, longest = 0, shortest = kChunk, first_page, skip, page_count;
   Seen(const Combo* c, int chunk) : first_page(chunk * kChunk / kPage) {
     for (int r = 0; r < R; ++r) {
-      int left = c[r].length - chunk * kChunk;
-      tokens[r] = left < kChunk ? left : kChunk;
-      longest = tokens[r] > longest ? tokens[r] : longest;
-      shortest = tokens[r] < shortest ? tokens[r] : shortest;
+      const int from = c[r].begin - chunk * kChunk, left = c[r].length - chunk * kChunk;
+      begin[r] = from > 0 ? from : 0;
+      end[r] = left < kChunk ? left : kChunk;
+      earliest = begin[r] < earliest ? begin[r] : earliest;
+      latest = begin[r] > latest ? begin[r] : latest;
+      longest = end[r] > longest ? end[r] : longest;
+      shortest = end[r] < shortest ? end[r] : shortest;
     }
+    skip = earliest / kPage;
     page_count = (longest + kPage - 1) / kPage;
   }
 };
+
+// What a dot becomes before the softmax.
+struct Scoring { float scale, cap; };
+
+inline V capped(V score, float cap) { return cap > 0 ? vmul(vset(cap), vtanh(vdiv(score, vset(cap)))) : score; }
+
+// Lanes from `begin` on and before `end`; the others are hidden.
+inline V visible(V score, int begin, int end) {
+  const V hidden = vset(-__builtin_inff());
+  score = vselect_first(end, score, hidden);
+  return begin > 0 ? vselect_first(begin, hidden, score) : score;
+}
 
 }  // namespace

@@ -27,15 +27,33 @@ inline ReadAhead read_ahead_in(const Worker& w, int units, int panels_each, cons
 
 inline int identity(int i) { return i; }
 
+// y = activation(y, z), 32 of them. The clamped form: y * sigmoid(1.702 y) * (z + 1), y at most 7, z within +-7.
+inline void activate(int kind, float* y, const float* z) {
+  for (int n = 0; n < kPanel; n += 16) {
+    V g = vload(y + n), u = vload(z + n);
+    if (kind == kSilu) {
+      g = vmul(vsilu(g), u);
+    } else {
+      const V most = vset(7.0f), least = vset(-7.0f), one = vset(1.0f);
+      g = vmin(most, g);  // a NaN stays
+      u = vmax(least, vmin(most, u));
+      V sigmoid_of = vadd(one, vexp(vmul(g, vset(-1.702f))));
+      g = vmul(vdiv(g, sigmoid_of), vadd(u, one));
+    }
+    vstore(y + n, g);
+  }
+}
+
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = o.in_form == kInt8 ? handed_over(o.in, o.weight->k)
+  Acts a = o.in_form == kInt8 ? handed_over(o.in, o.weight->k, kInt8)
                               : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, nullptr, 0, 0, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
       for (int r = 0; r < rows; ++r) {
         float* x = o.x + int64_t(row + r) * o.stride + p * kPanel;
-        for (int n = 0; n < kPanel; n += 16) vstore(x + n, vadd(vload(x + n), vload(tile + r * kPanel + n)));
+        const V scale = vset(o.scale ? o.scale[row + r] : 1.0f);
+        for (int n = 0; n < kPanel; n += 16) vstore(x + n, vadd(vload(x + n), vmul(scale, vload(tile + r * kPanel + n))));
       }
     });
   });
@@ -48,8 +66,8 @@ void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
   share_matrix(w, panels(*o.gate), s.rows, [&](int p, int begin, int end, bool next) {
     alignas(64) float gate[kMaxRows * kPanel], up[kMaxRows * kPanel];
     each_block(begin, end, [&](int row, int rows, int pass, int passes) {
-      multiply_tile(*o.gate, p, a, row, rows, gate, fetch_next(*o.gate, next, pass, passes));
-      multiply_tile(*o.up, p, a, row, rows, up, fetch_next(*o.up, next, pass, passes));
+      multiply_tile(*o.gate, p, a, row, rows, gate, fetch_next(*o.gate, p, next, pass, passes));
+      multiply_tile(*o.up, p, a, row, rows, up, fetch_next(*o.up, p, next, pass, passes));
       for (int r = 0; r < rows; ++r) {
         float* y = gate + r * kPanel;
         for (int n = 0; n < kPanel; n += 16) vstore(y + n, vmul(vsilu(vload(y + n)), vload(up + r * kPanel + n)));

@@ -2,9 +2,11 @@
 #pragma once
 #include "attention_op.h"
 #include "common.h"
+#include "experts.h"
 #include "logprobs.h"
 #include "matrix_ops.h"
 #include "qkv.h"
+#include "routing.h"
 #include "sampling.h"
 
 namespace {
@@ -63,6 +65,10 @@ ReadAhead look_ahead(const DrutOp* op, const DrutContext& c, const Worker& w) {
       const DrutGateUp& o = *reinterpret_cast<const DrutGateUp*>(op);
       return read_ahead_in(w, panels(*o.gate), 1, o.gate, o.up);
     }
+    case kRoute: {
+      const DrutMatrix* m = reinterpret_cast<const DrutRoute*>(op)->weight;
+      return read_ahead_in(w, panels(*m), 1, m);
+    }
     case kHead: {
       const DrutMatrix* m = reinterpret_cast<const DrutHead*>(op)->weight;
       return read_ahead_in(w, panels(*m), 1, m);
@@ -80,16 +86,21 @@ void run_op(const DrutOp* op, const DrutOp* later, const DrutContext& c, Worker&
     case kAttention: return attention(*reinterpret_cast<const DrutAttention*>(op), c, w);
     case kProject: return project(*reinterpret_cast<const DrutProject*>(op), c, w);
     case kGateUp: return gate_up(*reinterpret_cast<const DrutGateUp*>(op), c, w);
+    case kRoute: return route(*reinterpret_cast<const DrutRoute*>(op), c, w);
+    case kExpertsGateUp: return experts_gate_up(*reinterpret_cast<const DrutExpertsGateUp*>(op), c, w);
+    case kExpertsDown: return experts_down(*reinterpret_cast<const DrutExpertsDown*>(op), c, w);
     case kHead: return head(*reinterpret_cast<const DrutHead*>(op), c, w);
     case kSample: return sample(*reinterpret_cast<const DrutSample*>(op), c, w);
     default: return w.sync();
   }
 }
 
-int64_t worker_scratch_bytes(int k, int vocab) {
-  int64_t acts = kPrivateRows * act_row_bytes(k) + kPrivateRows * int64_t(k) * 4;
+// `rows`, `pairs`: of a step of experts, else 0.
+int64_t worker_scratch_bytes(int k, int vocab, int rows, int pairs) {
+  int64_t acts = private_bytes(k) + rows * act_row_bytes(k), tiles = int64_t(kDownSpan) * pairs * kPanel * 4;
   int64_t combos = kMaxCombos * int64_t(sizeof(Combo)), picks = sample_scratch_bytes(vocab), most = acts;
   if (combos > most) most = combos;
+  if (tiles > most) most = tiles;
   if (picks > most) most = picks;
   return (most + 4095) & ~int64_t(4095);
 }

@@ -23,6 +23,17 @@ inline float sexp(float x) {
   return f[0];
 }
 
+// tanh: an odd polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) with the sign of x above; NaN stays NaN.
+inline V vtanh(V x) {
+  const V a = vabs(x), z = vmul(x, x);
+  V p = vset(num::kTanh[0]);
+  for (int i = 1; i < 5; ++i) p = vfma(p, z, vset(num::kTanh[i]));
+  const V small = vfma(vmul(p, z), x, x);
+  const V large = vsub(vset(1.0f), vdiv(vset(2.0f), vadd(vexp(vadd(a, a)), vset(1.0f))));
+  const V y = vselect_lt(x, vset(0.0f), vsub(vset(0.0f), large), large);
+  return vselect_lt(a, vset(0.625f), small, y);
+}
+
 inline V vsilu(V x) { return vdiv(x, vadd(vset(1.0f), vexp(vsub(vset(0.0f), x)))); }
 
 // Nearest bf16, ties to even, as a float whose low 16 bits are zero; NaN stays a NaN.
@@ -39,6 +50,7 @@ inline V vround_bf16(V x) {
 struct Brain2 { I pair; };
 inline Brain2 brain2_load(const void* p) { return {iload(p)}; }
 inline Brain2 brain2_even(Brain2 b) { return {iand(b.pair, iset(0xffff))}; }
+inline Brain2 brain2_odd(Brain2 b) { return {iand(b.pair, iset(int32_t(0xffff0000)))}; }
 inline V brain2_dot(V acc, Brain2 b, const float* row, int pair) { return vdot_bf16(acc, b.pair, row + pair); }
 inline void brain_store(float* row, int i, V rounded) { vstore_bf16(reinterpret_cast<uint16_t*>(row) + i, rounded); }
 #else
@@ -48,6 +60,7 @@ inline Brain2 brain2_load(const void* p) {
   return {as_float(iand(pair, iset(int32_t(0xffff0000)))), as_float(ishl(pair, 16))};
 }
 inline Brain2 brain2_even(Brain2 b) { return {vset(0.0f), b.even}; }
+inline Brain2 brain2_odd(Brain2 b) { return {b.odd, vset(0.0f)}; }
 inline V brain2_dot(V acc, Brain2 b, const float* row, int pair) {
   return vfma(vset(row[2 * pair]), b.even, vfma(vset(row[2 * pair + 1]), b.odd, acc));
 }

@@ -339,6 +339,6 @@ def test_what_a_step_costs_is_counted_only_when_asked(monkeypatch: pytest.Monkey
     submit(engine, text(0, 20), max_tokens=2)
     engine.step()
     assert counted == []
-    assert engine.runner.last_shape == StepShape(20, 1, 20, 210)
+    assert engine.runner.last_shape == StepShape(20, 1, 20, 210, ((20, 20),))
     engine.step()
-    assert engine.runner.last_shape == StepShape(1, 1, 21, 21)
+    assert engine.runner.last_shape == StepShape(1, 1, 21, 21, ((1, 21),))

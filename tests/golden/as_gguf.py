@@ -12,14 +12,19 @@ from tests.golden.weights import F32, config, tensors
 from tests.model.gguf_writer import ARRAY, STRING, Tensor, Typed, gguf
 from tests.model.gguf_writer import F32 as F32_TYPE
 
-ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
+                 "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 PARTS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.o_proj": "attn_output",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
 }
+EXPERT_PARTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
 
 
 def metadata(name: str) -> dict[str, object]:
@@ -39,6 +44,7 @@ def metadata(name: str) -> dict[str, object]:
     }
     if "head_dim" in cfg:
         own |= {"attention.key_length": cfg["head_dim"], "attention.value_length": cfg["head_dim"]}
+    own |= _experts(cfg)
     if _kind(rope) == "linear":
         own |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
     return {
@@ -52,17 +58,32 @@ def metadata(name: str) -> dict[str, object]:
     }
 
 
+def _experts(cfg: dict[str, Any]) -> dict[str, object]:
+    keys = {"num_local_experts": "expert_count", "num_experts": "expert_count",
+            "num_experts_per_tok": "expert_used_count", "moe_intermediate_size": "expert_feed_forward_length",
+            "shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
+    return {ours: cfg[theirs] for theirs, ours in keys.items() if theirs in cfg}
+
+
 def stored(name: str) -> list[tuple[str, F32]]:
     """GGUF names and values of checkpoint `name`."""
     cfg = config(name)
     out = []
+    experts: dict[str, list[F32]] = {}
     for tensor, values in tensors(name):
+        if of_expert := re.fullmatch(r"model\.layers\.(\d+)\..+\.experts\.\d+\.(\w+)\.weight", tensor):
+            layer, part = of_expert.groups()
+            experts.setdefault(f"blk.{layer}.ffn_{EXPERT_PARTS[part]}_exps.weight", []).append(values)
+            continue
         layer, part, kind = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)\.(weight|bias)", tensor).groups()
         if ARCHITECTURES[cfg["model_type"]] == "llama" and part in ("self_attn.q_proj", "self_attn.k_proj"):
             heads = cfg["num_attention_heads" if "q_proj" in part else "num_key_value_heads"]
             halves = values.reshape(heads, 2, -1, values.shape[-1])  # a pair's members half a head apart
             values = halves.swapaxes(1, 2).reshape(values.shape)
+        if part == "mlp.shared_expert_gate":
+            values = values[0]
         out.append((f"blk.{layer}." * (layer is not None) + f"{PARTS[part]}.{kind}", values))
+    out += [(tensor, np.stack(values)) for tensor, values in experts.items()]
     rope = cfg.get("rope_scaling") or {}
     if _kind(rope) == "llama3":
         out.append(("rope_freqs.weight", _llama3_factors(cfg, rope)))

@@ -22,6 +22,7 @@ from tests.golden.weights import HERE, NAMES, config, digest, token_ids, write_c
 
 PROMPTS = {"short": (41, 41), "long": (300, 8)}  # name: (tokens, trailing positions whose logits are kept)
 NEW_TOKENS = 8
+ROUTER_GAP = 2e-5  # relative to the largest: ten times what two fp32 implementations may differ by in a router's input
 TOLERANCE = 1e-5  # relative: max |a - b| / max |b|; two runs differ only in the order of torch's sums
 
 
@@ -33,7 +34,25 @@ def load(directory: Path) -> torch.nn.Module:
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report[kind]:
             raise SystemExit(f"{directory.name}: {kind} {report[kind]}")
+    watch_routers(model)
     return model.eval()
+
+
+def watch_routers(model: torch.nn.Module) -> None:
+    """Ends the run where a router's last choice and its first rejected one are too close to be a golden choice."""
+    for name, module in model.named_modules():
+        if type(module).__name__.lower().endswith("topkrouter"):
+            module.register_forward_hook(lambda router, args, out, name=name: check_choice(router, out[0], name))
+
+
+def check_choice(router: torch.nn.Module, scores: torch.Tensor, name: str) -> None:
+    """`scores` (rows, experts) are what the router chooses by, before its correction."""
+    bias = getattr(router, "e_score_correction_bias", None)
+    scores = scores if bias is None else scores.sigmoid() + bias
+    best = scores.sort(dim=-1, descending=True).values
+    gap = float((best[:, router.top_k - 1] - best[:, router.top_k]).min() / best.abs().max())
+    if gap < ROUTER_GAP:
+        raise SystemExit(f"{name}: two experts' scores differ by {gap:.1e} only: give the checkpoint another seed")
 
 
 @torch.inference_mode()

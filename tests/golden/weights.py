@@ -21,7 +21,8 @@ NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
 
 # Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is
 # far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
-GAIN = {"q_proj": 1.5, "k_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0}
+# That of routers (`gate`) keeps their choices clear.
+GAIN = {"q_proj": 1.5, "k_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0, "gate": 2.0}
 
 
 def config(name: str) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def token_ids(name: str, purpose: str, count: int) -> list[int]:
 
 def shapes(cfg: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes (outermost first) of a checkpoint's tensors: Llama's, and those Qwen adds to them."""
-    hidden, ffn, vocab = cfg["hidden_size"], cfg["intermediate_size"], cfg["vocab_size"]
+    hidden, vocab = cfg["hidden_size"], cfg["vocab_size"]
     head = cfg.get("head_dim") or hidden // cfg["num_attention_heads"]
     q, kv = cfg["num_attention_heads"] * head, cfg["num_key_value_heads"] * head
     yield "model.embed_tokens.weight", (vocab, hidden)
@@ -54,21 +55,44 @@ def shapes(cfg: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield layer + "self_attn.q_proj.weight", (q, hidden)
         yield layer + "self_attn.k_proj.weight", (kv, hidden)
         yield layer + "self_attn.v_proj.weight", (kv, hidden)
-        if cfg["model_type"] == "qwen2":
+        if cfg["model_type"] in ("qwen2", "qwen2_moe"):
             yield layer + "self_attn.q_proj.bias", (q,)
             yield layer + "self_attn.k_proj.bias", (kv,)
             yield layer + "self_attn.v_proj.bias", (kv,)
-        if cfg["model_type"] == "qwen3":
+        if cfg["model_type"] in ("qwen3", "qwen3_moe"):
             yield layer + "self_attn.q_norm.weight", (head,)
             yield layer + "self_attn.k_norm.weight", (head,)
         yield layer + "self_attn.o_proj.weight", (hidden, q)
         yield layer + "post_attention_layernorm.weight", (hidden,)
-        yield layer + "mlp.gate_proj.weight", (ffn, hidden)
-        yield layer + "mlp.up_proj.weight", (ffn, hidden)
-        yield layer + "mlp.down_proj.weight", (hidden, ffn)
+        yield from feed_forward(cfg, i, layer)
     yield "model.norm.weight", (hidden,)
     if not cfg["tie_word_embeddings"]:
         yield "lm_head.weight", (vocab, hidden)
+
+
+def feed_forward(cfg: dict[str, Any], index: int, layer: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Of layer `index`, whose tensors begin with `layer`: dense or of experts."""
+    hidden, ffn = cfg["hidden_size"], cfg["intermediate_size"]
+    if cfg["model_type"] == "mixtral":
+        yield layer + "block_sparse_moe.gate.weight", (cfg["num_local_experts"], hidden)
+        for e in range(cfg["num_local_experts"]):
+            yield from gated(f"{layer}block_sparse_moe.experts.{e}.", ffn, hidden, ("w1", "w3", "w2"))
+    elif "num_experts" in cfg and index not in cfg["mlp_only_layers"]:
+        yield layer + "mlp.gate.weight", (cfg["num_experts"], hidden)
+        for e in range(cfg["num_experts"]):
+            yield from gated(f"{layer}mlp.experts.{e}.", cfg["moe_intermediate_size"], hidden)
+        if "shared_expert_intermediate_size" in cfg:
+            yield from gated(f"{layer}mlp.shared_expert.", cfg["shared_expert_intermediate_size"], hidden)
+            yield layer + "mlp.shared_expert_gate.weight", (1, hidden)
+    else:
+        yield from gated(layer + "mlp.", ffn, hidden)
+
+
+def gated(block: str, width: int, hidden: int,
+          names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The three matrices of a gated feed-forward."""
+    for name, shape in zip(names, ((width, hidden), (width, hidden), (hidden, width)), strict=True):
+        yield f"{block}{name}.weight", shape
 
 
 def tensors(name: str) -> Iterator[tuple[str, F32]]:

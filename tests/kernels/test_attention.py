@@ -35,8 +35,10 @@ from tests.kernels.rig import (
 WIDTH, TOKENS = 32, 512  # so many that each chunk of a prompt has a largest score of its own
 ROWS = 300  # of the largest step
 KV_HEADS, LAYERS, LAYER = 2, 2, 1
+NAN_TOKEN = TOKENS  # a row of no numbers
 LENGTHS = (1, 2, 15, 16, 17, 255, 256, 257, 511, 513)
-SHAPES = [(16, 1), (16, 9), (16, 64), (32, 8), (48, 2), (64, 3), (64, 7), (80, 4), (128, 5), (256, 6)]
+SIZES = [(16, 1), (16, 9), (16, 64), (32, 8), (48, 2), (64, 3), (64, 7), (80, 4), (128, 5), (256, 6)]
+WINDOWS = (1, 2, 20, 250, 256, 300)
 POISON, ZERO = 0xFF, 0
 
 
@@ -46,6 +48,9 @@ class Shape:
     group: int
     dtype: str
     sharpness: float = 1.0  # of the softmax, over the usual 1 / sqrt(head_dim)
+    window: int = 0
+    cap: float = 0.0
+    sinks: bool = False
 
     @property
     def heads(self) -> int:
@@ -59,6 +64,13 @@ class Shape:
     def kv(self) -> KvLayout:
         return KvLayout(self.dtype, LAYERS, KV_HEADS, self.head_dim)
 
+    def sink_logits(self) -> F32 | None:
+        """About as large as the scores."""
+        return np.random.default_rng(10).normal(0, 3, self.heads).astype(np.float32) if self.sinks else None
+
+    def sees(self, position: int) -> slice:
+        return slice(max(0, position + 1 - self.window) if self.window else 0, position + 1)
+
     def projections(self) -> list[Stored]:
         """q, k and v; scores spread by about 1.5."""
         rng = np.random.default_rng([self.head_dim, self.group])
@@ -66,7 +78,9 @@ class Shape:
                 for heads, scale in ((self.heads, 2.0**-5), (KV_HEADS, 2.0**-6), (KV_HEADS, 2.0**-5))]
 
     def activations(self) -> F32:
-        return np.random.default_rng(9).choice([-1, 1], (TOKENS, WIDTH)).astype(np.float32)
+        rows = np.random.default_rng(9).choice([-1, 1], (TOKENS + 1, WIDTH)).astype(np.float32)
+        rows[NAN_TOKEN] = np.nan
+        return rows
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,9 @@ class Attending:
         pool[:] = fill
         q, k, v = (p.on(backend) for p in shape.projections())
         few, every = _write(backend, shape, k, k, v), _write(backend, shape, q, k, v)
-        attention = Attention(LAYER, Buffer("q", q.n), self.out, shape.heads, shape.kv, shape.scale)
+        sinks = shape.sink_logits()
+        attention = Attention(LAYER, Buffer("q", q.n), self.out, shape.heads, shape.kv, shape.scale, shape.window,
+                              shape.cap, None if sinks is None else backend.vector(sinks))
         self.writer, self.attender = (
             Ran(backend, recorded(*ops), rows=ROWS, kv=shape.kv, pages=pages, pool=pool)
             for ops in (few, [*every, attention]))
@@ -145,22 +161,37 @@ def plain_softmax(shape: Shape) -> np.ndarray:
     """What `ragged_decode` should give, in float64 over the values as the KV format keeps them."""
     rows = []
     y = shape.activations()
-    heads = ((y @ w.values().T).astype(np.float32).reshape(TOKENS, -1, shape.head_dim) for w in shape.projections())
+    heads = ((y @ w.values().T).astype(np.float32).reshape(len(y), -1, shape.head_dim) for w in shape.projections())
     q, k, v = (as_kept(shape, x).astype(np.float64) for x in heads)
     for i, s in enumerate(sequences(np.random.default_rng(8), LENGTHS)):
         for position in range(max(0, len(s.tokens) - 1 - i % 4), len(s.tokens)):
-            seen = s.tokens[: position + 1]
+            seen = s.tokens[shape.sees(position)]
             keys, values = (np.repeat(x[seen], shape.group, axis=1) for x in (k, v))
             scores = np.einsum("hd,thd->ht", q[s.tokens[position]], keys) * shape.scale
-            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-            rows.append((np.einsum("ht,thd->hd", weights, values) / weights.sum(axis=1)[:, None]).reshape(-1))
+            if shape.cap:
+                scores = shape.cap * np.tanh(scores / shape.cap)
+            top = scores.max(axis=1, keepdims=True)
+            weights, sinks = np.exp(scores - top), shape.sink_logits()
+            total = weights.sum(axis=1) + (0 if sinks is None else np.exp(sinks - top[:, 0]))
+            rows.append((np.einsum("ht,thd->hd", weights, values) / total[:, None]).reshape(-1))
     return np.stack(rows)
 
 
-@pytest.fixture(scope="module", params=[(*s, d) for s in SHAPES for d in KV_DTYPES],
-                ids=lambda s: f"{s[0]}x{s[1]}-{s[2]}")
+SHAPES = [Shape(*size, dtype) for size in SIZES for dtype in KV_DTYPES]
+SHAPES += [Shape(32, 3, dtype, window=window) for window in WINDOWS for dtype in KV_DTYPES]
+SHAPES += [Shape(64, 5, dtype, window=131, cap=1.5, sinks=True) for dtype in KV_DTYPES]
+SHAPES += [Shape(16, 2, dtype, cap=0.5) for dtype in KV_DTYPES]
+SHAPES += [Shape(16, 9, dtype, sinks=True) for dtype in KV_DTYPES]
+
+
+def shape_id(s: Shape) -> str:
+    return f"{s.head_dim}x{s.group}-{s.dtype}-{s.window}-{s.cap}" + "-sinks" * s.sinks
+
+
+@pytest.fixture(scope="module", params=SHAPES, ids=shape_id)
 def shape(request: pytest.FixtureRequest) -> Shape:
-    return Shape(*request.param)
+    shape: Shape = request.param
+    return shape
 
 
 @pytest.fixture(scope="module")
@@ -210,10 +241,12 @@ def test_extreme_scores(native: Native, isa: str, dtype: str, sharpness: float) 
 
 
 @pytest.mark.parametrize("dtype", KV_DTYPES)
-@pytest.mark.parametrize(("head_dim", "group"), [(32, 3), (64, 1), (16, 17)])
-def test_chunks_and_neighbours_change_nothing(native: Native, isa: str, dtype: str, head_dim: int, group: int) -> None:
+@pytest.mark.parametrize(("head_dim", "group", "window"),
+                         [(32, 3, 0), (64, 1, 0), (16, 17, 0), (32, 3, 37), (16, 5, 256)])
+def test_chunks_and_neighbours_change_nothing(native: Native, isa: str, dtype: str, head_dim: int, group: int,
+                                              window: int) -> None:
     """A prompt of 290 tokens whole, in uneven chunks, token by token, and among other sequences."""
-    shape = Shape(head_dim, group, dtype)
+    shape = Shape(head_dim, group, dtype, window=window, sinks=window == 256)
     one, other, third = sequences(np.random.default_rng(7), (290, 40, 273))
     pages = sum(len(s.pages) for s in (one, other, third))
     run = Attending(native(isa), shape, pages=pages)
@@ -234,7 +267,8 @@ def test_chunks_and_neighbours_change_nothing(native: Native, isa: str, dtype: s
 @given(st.data())
 def test_any_schedule_gives_the_same_rows(native: Native, data: st.DataObject) -> None:
     """Sequences of any length, computed in any interleaving of any chunks, in pages in any order."""
-    shape = Shape(16, 3, data.draw(st.sampled_from(KV_DTYPES)))
+    shape = Shape(16, 3, data.draw(st.sampled_from(KV_DTYPES)), window=data.draw(st.sampled_from((0, *WINDOWS))),
+                  sinks=data.draw(st.booleans()))
     lengths = data.draw(st.lists(st.integers(1, 300), min_size=1, max_size=3))
     batch = sequences(np.random.default_rng(data.draw(st.integers(0, 99))), lengths)
     pages = sum(len(s.pages) for s in batch)
@@ -251,6 +285,27 @@ def test_any_schedule_gives_the_same_rows(native: Native, data: st.DataObject) -
         for s, start, end in parts:
             assert_same_bits(rows[: end - start], alone[s.slot][start:end])
             rows, done[s.slot] = rows[end - start :], end
+
+
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+@pytest.mark.parametrize("window", [5, 16, 40, 257])
+def test_slots_before_the_window_do_not_matter(native: Native, isa: str, dtype: str, window: int) -> None:
+    """Nor where a row beside it sees them, and not even if they hold no numbers."""
+    shape, rows = Shape(32, 3, dtype, window=window), 3
+    s = sequences(np.random.default_rng(8), (300,))[0]
+    start = len(s.tokens) - rows
+    hidden = start + 1 - window  # the first row's window begins here
+    run = Attending(native(isa), shape, pages=len(s.pages))
+    run.write(s, start)
+    clean = run.attend([(s, start, len(s.tokens))])
+    for page in s.pages[: hidden // 16]:
+        run.attender.pool[page] = POISON
+    assert_same_bits(run.attend([(s, start, len(s.tokens))]), clean, "pages")
+    bad = Attending(native(isa), shape, pages=len(s.pages))
+    bad.write(Prompt([*s.tokens[:hidden], NAN_TOKEN, *s.tokens[hidden + 1 :]], s.pages, s.slot), start)
+    first, *others = bad.attend([(s, start, len(s.tokens))])
+    assert np.isnan(first).any()
+    assert_same_bits(np.stack(others), clean[1:], "slots")
 
 
 @pytest.mark.parametrize("dtype", KV_DTYPES)

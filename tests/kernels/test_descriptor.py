@@ -63,7 +63,13 @@ def test_rows_point_to_their_slots(parts: list[tuple[int, int]], random) -> None
         row, kv_tokens = row + count, kv_tokens + start + count
         row_tokens += sum(range(start + 1, start + count + 1))
     assert (d.rows, d.seqs) == (row, len(parts))
-    assert d.shape() == StepShape(row, 0, kv_tokens, row_tokens)
+    shape = d.shape()
+    assert shape == StepShape(row, 0, kv_tokens, row_tokens, tuple((count, start + count) for start, count in parts))
+    window = random.randint(1, 120)
+    seen = [range(max(0, p + 1 - window), p + 1) for start, count in parts for p in range(start, start + count)]
+    read = [set().union(*(range(max(0, p + 1 - window), p + 1) for p in range(start, start + count)))
+            for start, count in parts]
+    assert shape.seen(window) == (sum(map(len, read)), sum(map(len, seen)))
 
 
 def test_a_sample_keeps_its_settings() -> None:

@@ -8,6 +8,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drut.config import EngineConfig
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.answer import Answer, completions
@@ -127,6 +130,10 @@ class LLM:
     def encode_chat(self, messages: Messages) -> list[int]:
         """Token ids of a conversation up to where the answer starts."""
         return self._tokenizer().encode_chat(self._template.render(messages))
+
+    def expert_loads(self) -> dict[int, NDArray[np.int64]]:
+        """By layer, how many rows each of its experts got since the model was loaded; empty for a dense model."""
+        return self.engine.runner.executable.expert_loads()
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
         """Raw logits of every position, float32 of shape (len(token_ids), vocab). No stream may be under way."""

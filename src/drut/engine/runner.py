@@ -61,7 +61,7 @@ class Runner:
     @property
     def last_shape(self) -> StepShape:
         """Of the step that ran last, until the next launch may fill its descriptor again."""
-        return self._last.shape()
+        return self._last.shape()._replace(used_experts=self.executable.used_experts())
 
     def launch(self, work: Sequence[Work]) -> Flight:
         """Starts a step, or a burst where the work says so; with no thread it is over on return."""

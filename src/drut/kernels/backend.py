@@ -16,7 +16,7 @@ from drut.kernels.kv import KvLayout
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
-from drut.kernels.weight import Matrix, Vector
+from drut.kernels.weight import Matrix, Stack, Vector
 
 
 class Limits(NamedTuple):
@@ -56,6 +56,14 @@ class Executable(ABC):
         They are the executable's own: the next run overwrites them.
         """
 
+    def expert_loads(self) -> dict[int, NDArray[np.int64]]:
+        """By layer, how many rows each of its experts got since the start."""
+        return {}
+
+    def used_experts(self) -> tuple[int, ...]:
+        """By layer, how many experts had rows in the last step; 0 for a layer without experts."""
+        return ()
+
 
 class Backend(ABC):
     """One way to compute: where weights live and who runs the operations."""
@@ -70,6 +78,11 @@ class Backend(ABC):
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
                bias: F32 | None = None) -> Matrix:
         """Packs `n` rows of `k` elements stored in `raw`; `rows[i]` says which stored row becomes row i."""
+
+    @abstractmethod
+    def stack(self, enc: Encoding, raws: Iterable[NDArray[np.uint8]], count: int, n: int, k: int, *,
+              bias: F32 | None = None) -> Stack:
+        """Packs `count` matrices of `n` rows, taken from `raws` one after another; `bias` (count, n)."""
 
     @abstractmethod
     def vector(self, values: F32) -> Vector:
@@ -96,8 +109,8 @@ class PackingBackend(Backend):
         """An id that differs where matrices of these encodings are packed in another way."""
 
     @abstractmethod
-    def packed(self, matrix: Matrix) -> NDArray[np.uint8]:
-        """The bytes of a matrix of this backend, shape (nbytes,)."""
+    def packed(self, matrix: Matrix | Stack) -> NDArray[np.uint8]:
+        """The bytes of a matrix or a stack of this backend, shape (nbytes,)."""
 
     @abstractmethod
     def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
@@ -110,3 +123,8 @@ class PackingBackend(Backend):
     @abstractmethod
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None) -> Matrix:
         """A matrix of bytes that were packed before; they must stay as they are."""
+
+    @abstractmethod
+    def adopt_stack(self, enc: Encoding, data: NDArray[np.uint8], count: int, n: int, k: int, *,
+                    bias: F32 | None = None) -> Stack:
+        """The same of a stack, whose matrices lie one after another."""

@@ -201,8 +201,9 @@ class StepDescriptor:
     def shape(self) -> StepShape:
         """What the step costs depend on."""
         positions = self._view["position"][: self.rows]
-        return StepShape(self.rows, self.samples, int(self._view["length"][: self.seqs].sum()),
-                         int(positions.sum()) + self.rows)
+        counts, lengths = (self._view[name][: self.seqs].tolist() for name in ("row_count", "length"))
+        return StepShape(self.rows, self.samples, sum(lengths), int(positions.sum()) + self.rows,
+                         tuple(zip(counts, lengths, strict=True)))
 
 
 def mask_words(vocab: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
-from drut.kernels.weight import Matrix, Vector
+from drut.kernels.weight import Matrix, Stack, Vector
 
 
 class StepShape(NamedTuple):
@@ -23,6 +23,25 @@ class StepShape(NamedTuple):
     samples: int
     kv_tokens: int  # sum over sequences of the length their rows read
     row_tokens: int  # sum over rows of the length each sees
+    sequences: tuple[tuple[int, int], ...] = ()  # rows and length of each; without them windows hide nothing
+    used_experts: tuple[int, ...] = ()  # by layer, as measured; without them, what rows that choose at random would use
+
+    def seen(self, window: int) -> tuple[int, int]:
+        """`kv_tokens` and `row_tokens` of layers whose rows see `window` positions; 0 for all."""
+        if not window or not self.sequences:
+            return self.kv_tokens, self.row_tokens
+        kv_tokens = row_tokens = 0
+        for rows, length in self.sequences:
+            kv_tokens += min(length, window + rows - 1)
+            full = max(0, min(rows, length - window))  # rows that see a whole window; the others see their prefix
+            row_tokens += full * window + (rows - full) * (2 * (length - full) - (rows - full) + 1) // 2
+        return kv_tokens, row_tokens
+
+    def used(self, layer: int, experts: int, top_k: int) -> int:
+        """How many of a layer's experts have rows."""
+        if self.used_experts:
+            return self.used_experts[layer]
+        return round(experts * (1 - (1 - top_k / experts) ** self.rows))
 
 
 class Cost(NamedTuple):
@@ -45,12 +64,31 @@ def _matmul(rows: int, *weights: Matrix) -> Cost:
     return Cost(sum(w.nbytes for w in weights), sum(macs), floats)
 
 
+def _grouped(s: StepShape, layer: int, routes: Routes, *stacks: Stack) -> Cost:
+    """Of a row's top_k experts each; the weights of those that are used are read once."""
+    used, pairs = s.used(layer, routes.experts, routes.top_k), s.rows * routes.top_k
+    macs = [pairs * w.n * w.k for w in stacks]
+    floats = sum(m for w, m in zip(stacks, macs, strict=True) if w.encoding.is_float)
+    return Cost(sum(used * (w.nbytes // w.count) for w in stacks), sum(macs), floats)
+
+
 @dataclass(frozen=True)
 class Buffer:
-    """Activations: `width` float32 a row. The padding past `width` stays zero."""
+    """Activations: `width` float32 a row, or `copies` times so many. The padding past `width` stays zero."""
 
     name: str
     width: int
+    copies: int = 1
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Which `top_k` of `experts` each row of a step goes to, by rank, and their weights; also the weight of an expert
+    that all rows share."""
+
+    name: str
+    experts: int
+    top_k: int
 
 
 @dataclass(frozen=True)
@@ -103,7 +141,11 @@ class Qkv:
 
 @dataclass(frozen=True)
 class Attention:
-    """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages."""
+    """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages.
+
+    `window`: how many positions a row sees, its own the last; 0 for all. `cap`: scores become cap * tanh(score / cap);
+    0 leaves them. `sinks`: a logit for each head that takes its share of the softmax and gives nothing.
+    """
 
     layer: int
     q: Buffer
@@ -111,21 +153,26 @@ class Attention:
     heads: int
     kv: KvLayout
     scale: float
+    window: int = 0
+    cap: float = 0.0
+    sinks: Vector | None = None
 
     def cost(self, s: StepShape) -> Cost:
-        read = s.kv_tokens * self.kv.layer_bytes // PAGE_TOKENS
-        macs = s.row_tokens * 2 * self.heads * self.kv.head_dim
+        kv_tokens, row_tokens = s.seen(self.window)
+        read = kv_tokens * self.kv.layer_bytes // PAGE_TOKENS
+        macs = row_tokens * 2 * self.heads * self.kv.head_dim
         return Cost(read, macs, macs)
 
 
 @dataclass(frozen=True)
 class Project:
-    """x += source . weight."""
+    """x += source . weight, times the shared expert's weight in `scale` where that is given."""
 
     layer: int
     source: Buffer
     weight: Matrix
     x: Buffer
+    scale: Routes | None = None
 
     def cost(self, s: StepShape) -> Cost:
         return _matmul(s.rows, self.weight)
@@ -145,6 +192,80 @@ class GateUp:
 
     def cost(self, s: StepShape) -> Cost:
         return _matmul(s.rows, self.gate, self.up)
+
+
+SILU, CLAMPED_SWIGLU = "silu", "clamped_swiglu"
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How a router chooses. Logits become probabilities by softmax over all experts, or one by one by `sigmoid`.
+
+    The `top_k` largest are chosen (a correction added, if there is one), of equals the lower ids; only in the
+    `kept_groups` of `groups` groups with the largest sums of two. Their weights are the probabilities (without
+    correction), divided by their sum if `normalize`, times `scale`.
+    """
+
+    experts: int
+    top_k: int
+    sigmoid: bool = False
+    normalize: bool = True
+    scale: float = 1.0
+    groups: int = 1
+    kept_groups: int = 1
+
+
+@dataclass(frozen=True)
+class Route:
+    """routes = the experts of each row and their weights, of the logits norm(x) . weight."""
+
+    layer: int
+    x: Buffer
+    norm: Vector
+    eps: float
+    weight: Matrix
+    routing: Routing
+    routes: Routes
+    correction: Vector | None = None  # (experts), added to what experts are chosen by
+    shared_gate: Vector | None = None  # (hidden): the shared expert's weight is sigmoid(norm(x) . shared_gate)
+
+    def cost(self, s: StepShape) -> Cost:
+        return _matmul(s.rows, self.weight)
+
+
+@dataclass(frozen=True)
+class ExpertsGateUp:
+    """out[pair] = activation(norm(x) . gate, norm(x) . up) of each pair of a row and one of its experts.
+
+    `silu`: silu(gate) * up. `clamped_swiglu`: gate * sigmoid(1.702 gate) * (up + 1), gate at most 7, up within +-7.
+    """
+
+    layer: int
+    x: Buffer
+    norm: Vector
+    eps: float
+    gate: Stack
+    up: Stack
+    routes: Routes
+    out: Buffer
+    activation: str = SILU
+
+    def cost(self, s: StepShape) -> Cost:
+        return _grouped(s, self.layer, self.routes, self.gate, self.up)
+
+
+@dataclass(frozen=True)
+class ExpertsDown:
+    """x[row] += sum over the row's experts, in rank order, of weight * (source[pair] . down)."""
+
+    layer: int
+    source: Buffer
+    down: Stack
+    routes: Routes
+    x: Buffer
+
+    def cost(self, s: StepShape) -> Cost:
+        return _grouped(s, self.layer, self.routes, self.down)
 
 
 @dataclass(frozen=True)
@@ -170,5 +291,5 @@ class Sample:
         return Cost(0, 0)
 
 
-Op = Embed | RopeTable | Qkv | Attention | Project | GateUp | Head | Sample
+Op = Embed | RopeTable | Qkv | Attention | Project | GateUp | Route | ExpertsGateUp | ExpertsDown | Head | Sample
 F32 = NDArray[np.float32]

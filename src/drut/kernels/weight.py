@@ -27,6 +27,21 @@ class Matrix(Protocol):
     def nbytes(self) -> int: ...
 
 
+class Stack(Protocol):
+    """`count` matrices of `n` outputs by `k` inputs, all in one encoding: one for each expert."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def encoding(self) -> Encoding: ...
+    @property
+    def nbytes(self) -> int: ...
+
+
 class Vector(Protocol):
     """Floats, padded with zeros."""
 

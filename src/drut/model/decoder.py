@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from drut.kernels.kv import KvLayout
-from drut.kernels.ops import Buffer, Embed, GateUp, Head, Project, RopeTable, Sample
+from drut.kernels.ops import Buffer, Embed, Head, RopeTable, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
+from drut.model.ffns import FFNS
 from drut.model.mixers import MIXERS
 from drut.model.mixers.attention import rope_buffer
 from drut.model.spec import ModelSpec
@@ -22,13 +23,11 @@ def record(spec: ModelSpec, weights: Weights, kv: KvLayout) -> Plan:
     r = Recorder()
     x = Buffer("x", spec.hidden)
     r.add(Embed(weights.matrix("embed"), x))
-    for rope in dict.fromkeys(layer.mixer.rope for layer in spec.layers):
-        r.add(RopeTable(rope.inv_freq, rope_buffer(2 * len(rope.inv_freq)), rope.scale))
+    for rope in spec.ropes:
+        r.add(RopeTable(rope.inv_freq, rope_buffer(spec, rope), rope.scale))
     for i, layer in enumerate(spec.layers):
         MIXERS[layer.mixer.kind](r, spec, layer, i, weights, x, kv)
-        w, inner = weights.layer(i), Buffer("inner", layer.ffn.width)
-        r.add(GateUp(i, x, w.vector("ffn_norm"), spec.norm_eps, w.matrix("gate"), w.matrix("up"), inner))
-        r.add(Project(i, inner, w.matrix("down"), x))
+        FFNS[layer.ffn.kind](r, spec, layer, i, weights, x)
     r.stop(BEFORE_HEAD)
     head = weights.matrix("embed" if spec.tied_head else "head")
     r.add(Head(x, weights.vector("final_norm"), spec.norm_eps, head))

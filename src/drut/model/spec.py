@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from drut.errors import UnsupportedError
+from drut.kernels.ops import SILU, Routing
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Rope:
 
 @dataclass(frozen=True)
 class AttentionMixer:
-    """Grouped-query attention over the whole context. Head h reads key/value head h // (heads / kv_heads)."""
+    """Grouped-query attention. Head h reads key/value head h // (heads / kv_heads)."""
 
     heads: int
     kv_heads: int
@@ -27,6 +30,9 @@ class AttentionMixer:
     scale: float  # of q . k
     qkv_bias: bool = False
     qk_norm: bool = False
+    window: int = 0  # positions a row sees, its own the last; 0: all
+    cap: float = 0.0  # scores become cap * tanh(score / cap); 0: they stay
+    sinks: bool = False  # each head has a logit that takes its share of the softmax and gives nothing
 
     kind = "attention"
 
@@ -49,11 +55,29 @@ class GatedFfn:
 
 
 @dataclass(frozen=True)
+class MoeFfn:
+    """Experts of `width`, some of which a router chooses for each row, and perhaps one that all rows share.
+
+    `bias`: router and experts add biases. `shared_gate`: the shared expert is weighed by a sigmoid of the row.
+    """
+
+    width: int
+    routing: Routing
+    shared_width: int = 0
+    shared_gate: bool = False
+    correction: bool = False
+    bias: bool = False
+    activation: str = SILU
+
+    kind = "moe"
+
+
+@dataclass(frozen=True)
 class LayerSpec:
     """x += mixer(norm(x)); x += ffn(norm(x)), both norms root-mean-square."""
 
     mixer: AttentionMixer
-    ffn: GatedFfn
+    ffn: GatedFfn | MoeFfn
 
 
 @dataclass(frozen=True)
@@ -68,6 +92,11 @@ class ModelSpec:
     norm_eps: float
     context: int  # tokens the model was made for
     tied_head: bool
+
+    @cached_property
+    def ropes(self) -> tuple[Rope, ...]:
+        """Each once."""
+        return tuple(dict.fromkeys(layer.mixer.rope for layer in self.layers))
 
     def parameters(self) -> int:
         """Weights of all roles; a tied head counts once."""
@@ -84,8 +113,21 @@ class ModelSpec:
 
 LIMITS = {
     "vocab": 1 << 22, "hidden": 1 << 17, "layers": 1 << 12, "heads": 1 << 12, "head_dim": 256, "ffn width": 1 << 19,
-    "context": 1 << 27,
+    "context": 1 << 27, "experts": 1024,
 }
+
+
+def _check_experts(ffn: MoeFfn, bounded: Callable[[str, Any], None], demand: Callable[[bool, str], None]) -> None:
+    how = ffn.routing
+    bounded("experts", how.experts)
+    demand(0 <= ffn.shared_width <= LIMITS["ffn width"], f"shared expert width {ffn.shared_width} is out of bounds")
+    demand(1 <= how.groups <= how.experts and how.experts % how.groups == 0,
+           f"{how.experts} experts do not divide into {how.groups} groups")
+    demand(1 <= how.kept_groups <= how.groups, f"{how.kept_groups} of {how.groups} groups of experts are kept")
+    most = how.experts // how.groups * how.kept_groups
+    demand(1 <= how.top_k <= most, f"{how.top_k} experts a token are to be chosen of {most}")
+    demand(0 < how.scale < 1e6, f"the scale of expert weights, {how.scale}, is not between 0 and 1e6")
+    demand(how.sigmoid or not ffn.correction, "a correction of softmax probabilities is not supported")
 
 
 def check(spec: ModelSpec, where: str) -> ModelSpec:
@@ -109,8 +151,12 @@ def check(spec: ModelSpec, where: str) -> ModelSpec:
         bounded("heads", m.kv_heads)
         bounded("head_dim", m.head_dim)
         bounded("ffn width", layer.ffn.width)
+        if isinstance(layer.ffn, MoeFfn):
+            _check_experts(layer.ffn, bounded, demand)
         demand(m.heads % m.kv_heads == 0, f"{m.heads} heads do not divide among {m.kv_heads} key/value heads")
         demand(m.heads // m.kv_heads <= 64, f"{m.heads // m.kv_heads} heads share one key/value head; at most 64 may")
         demand(m.head_dim % 16 == 0, f"head size {m.head_dim} is not a multiple of 16")
+        demand(0 <= m.window <= LIMITS["context"], f"window {m.window} is outside 0..{LIMITS['context']}")
+        demand(0 <= m.cap < 1e6, f"soft cap {m.cap} of attention is outside 0..1e6")
         demand(2 * len(m.rope.inv_freq) <= m.head_dim, "rope turns more elements than a head has")
     return spec

@@ -7,12 +7,14 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14}
-EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP = range(9)
-INT8_FORM, FLOAT_FORM = 1, 2  # of rows that one operation hands to the next
+(EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP, ROUTE, EXPERTS_GATE_UP,
+ EXPERTS_DOWN) = range(12)
+INT8_FORM, FLOAT_FORM, BRAIN_FORM = 1, 2, 4  # of rows that one operation hands to the next
+ACTIVATIONS = {"silu": 0, "clamped_swiglu": 1}
 KV_DTYPES = {"bf16": 0, "fp32": 1, "int8": 2}
 STALE = "the native library was built from another version of the sources; install again"
 
@@ -44,20 +46,46 @@ class Qkv(Structure):
 
 
 class Attention(Structure):
-    _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p),
+    _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p), ("sinks", c_void_p),
                 *[(name, c_int32) for name in ("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype")],
-                ("scale", c_float), ("out_form", c_int32), ("layer_offset", c_int64)]
+                ("scale", c_float), ("out_form", c_int32), ("window", c_int32), ("cap", c_float),
+                ("layer_offset", c_int64)]
 
 
 class Project(Structure):
-    _fields_ = [("op", Op), ("source", c_void_p), ("weight", c_void_p), ("x", c_void_p), ("in_stride", c_int32),
-                ("stride", c_int32), ("in_form", c_int32), ("reserved", c_int32)]
+    _fields_ = [("op", Op), ("source", c_void_p), ("weight", c_void_p), ("x", c_void_p), ("scale", c_void_p),
+                ("in_stride", c_int32), ("stride", c_int32), ("in_form", c_int32), ("reserved", c_int32)]
 
 
 class GateUp(Structure):
     _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "gate", "up", "out")],
                 ("width", c_int32), ("stride", c_int32), ("out_stride", c_int32), ("out_form", c_int32),
                 ("eps", c_float), ("reserved", c_int32)]
+
+
+class Routes(Structure):
+    _fields_ = [*[(name, c_void_p) for name in ("expert", "weight", "shared", "first", "used", "row", "place")],
+                *[(name, c_int32) for name in ("used_count", "experts", "top_k", "reserved")]]
+
+
+class Route(Structure):
+    _fields_ = [("op", Op),
+                *[(name, c_void_p) for name in ("x", "norm", "weight", "correction", "shared_gate", "logits", "routes",
+                                                "loads", "used_count")],
+                *[(name, c_int32) for name in ("width", "stride", "logits_stride", "sigmoid", "normalize", "groups",
+                                               "kept_groups", "reserved")],
+                ("eps", c_float), ("scale", c_float)]
+
+
+class ExpertsGateUp(Structure):
+    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "gate", "up", "routes", "out")],
+                *[(name, c_int32) for name in ("width", "stride", "out_stride", "out_form", "activation")],
+                ("eps", c_float)]
+
+
+class ExpertsDown(Structure):
+    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("source", "down", "routes", "x")],
+                *[(name, c_int32) for name in ("in_stride", "stride", "in_form", "reserved")]]
 
 
 class Head(Structure):
@@ -87,7 +115,7 @@ class StepHeader(Structure):
 
 
 STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context, Burst,
-           StepHeader)
+           StepHeader, Routes, Route, ExpertsGateUp, ExpertsDown)
 
 
 def declare(library: ctypes.CDLL) -> None:
@@ -101,7 +129,7 @@ def declare(library: ctypes.CDLL) -> None:
         "drut_isa": (p, [ctypes.c_char_p]),
         "drut_pool_create": (p, [i, p, i]),
         "drut_pool_destroy": (None, [p]),
-        "drut_scratch_bytes": (q, [p, i, i]),
+        "drut_scratch_bytes": (q, [p, i, i, i, i]),
         "drut_act_row_bytes": (q, [p, i]),
         "drut_run": (None, [p, p, p, i, p]),
         "drut_run_burst": (None, [p, p, p, i, p, p]),

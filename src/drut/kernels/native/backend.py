@@ -18,7 +18,7 @@ from drut.kernels.native import abi, library
 from drut.kernels.native.memory import Arena, reserve
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
-from drut.kernels.weight import Matrix, padded
+from drut.kernels.weight import Matrix, Stack, padded
 from drut.machine import usable_cpus
 
 PROBE_N, PROBE_K = 33, 512  # a whole panel and one of a single row, two super-blocks
@@ -42,6 +42,27 @@ class NativeMatrix:
     @property
     def address(self) -> int:
         return ctypes.addressof(self.struct)
+
+
+@dataclass(frozen=True, eq=False)
+class NativeStack:
+    """As many matrices one after another; `structs` lie one after another too."""
+
+    count: int
+    n: int
+    k: int
+    encoding: Encoding
+    data: NDArray[np.uint8]
+    bias: F32 | None
+    structs: ctypes.Array[abi.Matrix]
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self.structs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +124,28 @@ class NativeBackend(PackingBackend):
                             padded(k), 0)
         return NativeMatrix(n, k, enc, data, kept, struct)
 
+    def stack(self, enc: Encoding, raws: Iterable[NDArray[np.uint8]], count: int, n: int, k: int, *,
+              bias: F32 | None = None) -> NativeStack:
+        each = self.packed_bytes(enc, n, k)
+        data = self._arena.take(count * each)
+        for i, raw in zip(range(count), raws, strict=True):
+            self._pack(enc, raw, n, k, None, data[i * each : (i + 1) * each])
+        return self.adopt_stack(enc, data, count, n, k, bias=bias)
+
+    def adopt_stack(self, enc: Encoding, data: NDArray[np.uint8], count: int, n: int, k: int, *,
+                    bias: F32 | None = None) -> NativeStack:
+        each, wide = self.packed_bytes(enc, n, k), padded(n)
+        assert data.nbytes == count * each
+        kept = None
+        if bias is not None:
+            kept = reserve(count * wide * 4).view(np.float32)[: count * wide]
+            kept.reshape(count, wide)[:, :n] = bias
+        structs = (abi.Matrix * count)()
+        for i in range(count):
+            at = None if kept is None else kept.ctypes.data + 4 * i * wide
+            structs[i] = abi.Matrix(data.ctypes.data + i * each, at, abi.KINDS[enc.name], n, padded(k), 0)
+        return NativeStack(count, n, k, enc, data, kept, structs)
+
     def packing(self, encodings: Iterable[Encoding]) -> str:
         """Of what the loaded library makes of a small matrix: no number has to be raised when a layout changes."""
         found = hashlib.sha256()
@@ -114,8 +157,8 @@ class NativeBackend(PackingBackend):
             found.update(data.data)
         return f"{self.name} {found.hexdigest()}"
 
-    def packed(self, matrix: Matrix) -> NDArray[np.uint8]:
-        assert isinstance(matrix, NativeMatrix)
+    def packed(self, matrix: Matrix | Stack) -> NDArray[np.uint8]:
+        assert isinstance(matrix, NativeMatrix | NativeStack)
         return matrix.data
 
     def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.formats.encoding import Encoding
 from drut.kernels import ops
 from drut.kernels.backend import Executable, Host, Limits
 from drut.kernels.burst import Burst
@@ -20,6 +21,7 @@ from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.native import abi
 from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.memory import reserve
+from drut.kernels.native.routes import NativeRoutes
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
@@ -38,6 +40,7 @@ class NativeExecutable(Executable):
     def __init__(self, backend: NativeBackend, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> None:
         self._backend, self._limits, self._pool = backend, limits, pool
         self._buffers: dict[str, F32] = {}
+        self._routes = NativeRoutes(limits.rows)
         self.plan = plan  # the compiled operations point into its weights
         self._keep: list[Any] = []
         head, widest = _measure(plan)
@@ -70,7 +73,8 @@ class NativeExecutable(Executable):
         lib = backend.library
         most = max(limits.rows, limits.samples)  # a row may be sampled more than once
         acts = reserve(most * lib.drut_act_row_bytes(backend.isa_handle, widest))
-        scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab)
+        pairs = limits.rows * max((op.routes.top_k for op in self.plan.ops if isinstance(op, ops.Route)), default=0)
+        scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab, min(pairs, limits.rows), pairs)
         scratch = reserve(backend.threads * scratch_bytes)
         self._keep += [acts, scratch]
         out = self._out
@@ -124,11 +128,18 @@ class NativeExecutable(Executable):
     def logits(self, count: int) -> F32:
         return self._logits[:count, : self._vocab]
 
+    def expert_loads(self) -> dict[int, NDArray[np.int64]]:
+        return self._routes.loads()
+
+    def used_experts(self) -> tuple[int, ...]:
+        return self._routes.used()
+
     def _buffer(self, buffer: Buffer) -> tuple[int, int]:
         """Address and stride in floats."""
         width = padded(buffer.width)
         if buffer.name not in self._buffers:
-            self._buffers[buffer.name] = reserve(self._limits.rows * width * 4).view(np.float32).reshape(-1, width)
+            rows = self._limits.rows * buffer.copies
+            self._buffers[buffer.name] = reserve(rows * width * 4).view(np.float32).reshape(-1, width)
         array = self._buffers[buffer.name]
         assert array.shape[1] == width, f"buffer {buffer.name} has one width"
         return array.ctypes.data, width
@@ -148,19 +159,34 @@ class NativeExecutable(Executable):
             case ops.Attention():
                 q, q_stride = self._buffer(op.q)
                 out, out_stride = self._buffer(op.out)
-                return abi.Attention(abi.Op(abi.ATTENTION, op.layer), q, out, q_stride, out_stride, op.heads,
-                                     op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale,
-                                     self._forms[op], op.layer * op.kv.layer_bytes)
+                return abi.Attention(abi.Op(abi.ATTENTION, op.layer), q, out, _address(op.sinks), q_stride, out_stride,
+                                     op.heads, op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale,
+                                     self._forms[op], op.window, op.cap, op.layer * op.kv.layer_bytes)
             case ops.Project():
                 source, in_stride = self._buffer(op.source)
                 x, stride = self._buffer(op.x)
-                return abi.Project(abi.Op(abi.PROJECT, op.layer), source, _address(op.weight), x, in_stride, stride,
-                                   self._forms[op], 0)
+                scale = None if op.scale is None else self._routes.shared(op.scale)
+                return abi.Project(abi.Op(abi.PROJECT, op.layer), source, _address(op.weight), x, scale, in_stride,
+                                   stride, self._forms[op], 0)
             case ops.GateUp():
                 x, stride = self._buffer(op.x)
                 out, out_stride = self._buffer(op.out)
                 return abi.GateUp(abi.Op(abi.GATE_UP, op.layer), x, _address(op.norm), _address(op.gate),
                                   _address(op.up), out, op.x.width, stride, out_stride, self._forms[op], op.eps, 0)
+            case ops.Route():
+                return self._compile_route(op)
+            case ops.ExpertsGateUp():
+                x, stride = self._buffer(op.x)
+                out, out_stride = self._buffer(op.out)
+                return abi.ExpertsGateUp(abi.Op(abi.EXPERTS_GATE_UP, op.layer), x, _address(op.norm),
+                                         _address(op.gate), _address(op.up), self._routes.address(op.routes), out,
+                                         op.x.width, stride, out_stride, self._forms[op],
+                                         abi.ACTIVATIONS[op.activation], op.eps)
+            case ops.ExpertsDown():
+                source, in_stride = self._buffer(op.source)
+                x, stride = self._buffer(op.x)
+                return abi.ExpertsDown(abi.Op(abi.EXPERTS_DOWN, op.layer), source, _address(op.down),
+                                       self._routes.address(op.routes), x, in_stride, stride, self._forms[op], 0)
             case ops.Head():
                 x, stride = self._buffer(op.x)
                 return abi.Head(abi.Op(abi.HEAD, 0), x, _address(op.norm), _address(op.weight),
@@ -179,6 +205,16 @@ class NativeExecutable(Executable):
                        q_stride, kv_stride, op.heads, op.kv.kv_heads, op.kv.head_dim, half, abi.KV_DTYPES[op.kv.dtype],
                        op.eps, op.layer * op.kv.layer_bytes)
 
+    def _compile_route(self, op: ops.Route) -> ctypes.Structure:
+        x, stride = self._buffer(op.x)
+        logits, logits_stride = self._buffer(Buffer("router_logits", op.routing.experts))
+        loads, used = self._routes.counters(op.layer, op.routing.experts)
+        how = op.routing
+        return abi.Route(abi.Op(abi.ROUTE, op.layer), x, _address(op.norm), _address(op.weight),
+                         _address(op.correction), _address(op.shared_gate), logits, self._routes.address(op.routes),
+                         loads, used, op.x.width, stride, logits_stride, how.sigmoid, how.normalize, how.groups,
+                         how.kept_groups, 0, op.eps, how.scale)
+
     def _rope(self, buffer: Buffer) -> tuple[int, int]:
         """Address of the rows' table, unpadded, and half its width."""
         address, _ = self._buffer(buffer)
@@ -187,22 +223,36 @@ class NativeExecutable(Executable):
 
 def _forms(plan: Plan) -> dict[ops.Op, int]:
     """The form of the rows that each attention and feed-forward hands to the projections that read them: what the
-    projections' weights take, where all take the same and the producer's units of work are whole groups."""
+    projections' weights take, where all take the same and the producer's units of work are whole groups. Experts hand
+    over in whichever form the weights take."""
     forms: dict[ops.Op, int] = dict.fromkeys(plan.ops, abi.FLOAT_FORM)
     readers: dict[ops.Op, list[ops.Op]] = {}
     source: dict[str, ops.Op] = {}  # by buffer, who filled it last
+    pairs: dict[tuple[str, int], ops.Op] = {}
     for op in plan.ops:
         for name, value in vars(op).items():
             if isinstance(value, Buffer) and name != "out" and value.name in source:
                 readers[source[value.name]].append(op)
+        if isinstance(op, ops.ExpertsGateUp):
+            pairs[op.out.name, op.layer] = op
         if isinstance(op, ops.Attention | ops.GateUp):
             source[op.out.name] = op
             readers[op] = []
+    for op in plan.ops:
+        if isinstance(op, ops.ExpertsDown):
+            forms |= dict.fromkeys((op, pairs[op.source.name, op.layer]), _form(op.down.encoding))
     for producer, those in readers.items():
         whole = not isinstance(producer, ops.Attention) or producer.kv.head_dim % PAD == 0
         if whole and those and all(isinstance(r, ops.Project) and not r.weight.encoding.is_float for r in those):
             forms |= dict.fromkeys((producer, *those), abi.INT8_FORM)
     return forms
+
+
+def _form(enc: Encoding) -> int:
+    """What matrices of an encoding take."""
+    if not enc.is_float:
+        return abi.INT8_FORM
+    return abi.BRAIN_FORM if enc.name == "BF16" else abi.FLOAT_FORM
 
 
 def _address(item: Any) -> int | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels.kv import CHUNK_TOKENS, PAGE_TOKENS, KvLayout
 from drut.kernels.numpy.numbers import from_bf16, quantize_row, round_bf16, to_bf16
-from drut.kernels.ops import F32
+from drut.kernels.ops import F32, Attention
 
 WEIGHT_MAX = np.float32(16383)  # 14 bits
 
@@ -37,38 +37,63 @@ class Pages:
                 x, self._scales[page, layer, :, part, token] = quantize_row(x)
             self._codes[page, layer, :, part, token] = to_bf16(x) if self.kv.dtype == "bf16" else x
 
-    def read(self, layer: int, blocks: NDArray[np.int32], start: int, end: int) -> tuple[F32, F32]:
-        """Keys and values of positions start..end, (kv_heads, CHUNK_TOKENS, head_dim) each, zero past the end.
+    def read(self, layer: int, blocks: NDArray[np.int32], seen: Seen) -> tuple[F32, F32]:
+        """Keys and values of a chunk, (kv_heads, CHUNK_TOKENS, head_dim) each, zero where they are not seen.
 
         Those of int8 are codes.
         """
-        out = _past_end_zero(self._codes[blocks[start // PAGE_TOKENS : -(-end // PAGE_TOKENS)], layer], end - start)
+        out = _else_zero(self._codes[blocks[seen.pages], layer], seen)
         floats = from_bf16(out) if self.kv.dtype == "bf16" else out.astype(np.float32)
         return floats[:, 0], floats[:, 1]
 
-    def scales(self, layer: int, blocks: NDArray[np.int32], start: int, end: int) -> tuple[F32, F32]:
+    def scales(self, layer: int, blocks: NDArray[np.int32], seen: Seen) -> tuple[F32, F32]:
         """Scales of keys and values, (kv_heads, 1, CHUNK_TOKENS) each."""
         assert self._scales is not None
-        out = _past_end_zero(self._scales[blocks[start // PAGE_TOKENS : -(-end // PAGE_TOKENS)], layer], end - start)
+        out = _else_zero(self._scales[blocks[seen.pages], layer], seen)
         return out[:, :1], out[:, 1:]
 
 
-def _past_end_zero(stored: NDArray[Any], count: int) -> NDArray[Any]:
-    """(pages, kv_heads, 2, 16, ...) as (kv_heads, 2, CHUNK_TOKENS, ...), zero from `count` tokens on."""
+class Seen(NamedTuple):
+    """The positions begin..end that a row sees of the chunk at `start`."""
+
+    start: int
+    begin: int
+    end: int
+
+    @property
+    def pages(self) -> slice:
+        return slice(self.begin // PAGE_TOKENS, -(-self.end // PAGE_TOKENS))
+
+    @property
+    def tokens(self) -> slice:
+        return slice(self.begin - self.start, self.end - self.start)
+
+    def hide(self, scores: F32) -> F32:
+        """Scores (..., CHUNK_TOKENS) with those of other positions at minus infinity."""
+        out = np.full_like(scores, -np.inf)
+        out[..., self.tokens] = scores[..., self.tokens]
+        return out
+
+
+def _else_zero(stored: NDArray[Any], seen: Seen) -> NDArray[Any]:
+    """(pages, kv_heads, 2, 16, ...) as (kv_heads, 2, CHUNK_TOKENS, ...), zero where they are not seen."""
     pages, heads = stored.shape[:2]
-    flat = np.moveaxis(stored, 0, 2).reshape(heads, 2, pages * PAGE_TOKENS, *stored.shape[4:])[:, :, :count]
+    flat = np.moveaxis(stored, 0, 2).reshape(heads, 2, pages * PAGE_TOKENS, *stored.shape[4:])
+    skip, count = seen.begin % PAGE_TOKENS, seen.end - seen.begin
     out = np.zeros((heads, 2, CHUNK_TOKENS, *stored.shape[4:]), stored.dtype)
-    out[:, :, :count] = flat
+    out[:, :, seen.tokens] = flat[:, :, skip : skip + count]
     return out
 
 
-def attend(pages: Pages, layer: int, q: F32, length: int, blocks: NDArray[np.int32], scale: float) -> F32:
-    """One row: q (kv_heads, group, head_dim), rounded as the KV format is, over positions below `length`."""
+def attend(pages: Pages, op: Attention, q: F32, length: int, blocks: NDArray[np.int32]) -> F32:
+    """One row: q (kv_heads, group, head_dim), rounded as the KV format is, over the positions below `length` that it
+    sees."""
     chunk_of = _int8_chunk if pages.kv.dtype == "int8" else _float_chunk
+    begin = max(0, length - op.window) if op.window else 0
     top = total = acc = None
-    for start in range(0, length, CHUNK_TOKENS):
-        end = min(length, start + CHUNK_TOKENS)
-        chunk_top, chunk_total, chunk_acc = chunk_of(pages, layer, q, blocks, start, end, np.float32(scale))
+    for start in range(begin // CHUNK_TOKENS * CHUNK_TOKENS, length, CHUNK_TOKENS):
+        seen = Seen(start, max(begin, start), min(length, start + CHUNK_TOKENS))
+        chunk_top, chunk_total, chunk_acc = chunk_of(pages, op, q, blocks, seen)
         if top is None or total is None or acc is None:
             top, total, acc = chunk_top, chunk_total, chunk_acc
             continue
@@ -77,17 +102,31 @@ def attend(pages: Pages, layer: int, q: F32, length: int, blocks: NDArray[np.int
         top, total, acc = new_top, total * old + chunk_total * new, acc * old + chunk_acc * new
     assert acc is not None, "a row sees itself"
     assert total is not None
-    return np.asarray(acc * (np.float32(1) / total), np.float32)
+    assert top is not None
+    return np.asarray(acc * _share(op, top, total), np.float32)
+
+
+def _share(op: Attention, top: F32, total: F32) -> F32:
+    """What the accumulator is multiplied by: 1 / sum, the sum with the heads' sinks where there are some."""
+    if op.sinks is None:
+        return np.float32(1) / total
+    sink = op.sinks.data.reshape(top.shape)  # type: ignore[attr-defined]
+    most = np.maximum(top, sink)
+    own = np.exp(top - most)
+    return np.asarray(own / (total * own + np.exp(sink - most)), np.float32)
 
 
 Chunk = tuple[F32, F32, F32]  # maximum, sum and accumulator
 
 
-def _float_chunk(pages: Pages, layer: int, q: F32, blocks: NDArray[np.int32], start: int, end: int,
-                 scale: np.float32) -> Chunk:
-    keys, values = pages.read(layer, blocks, start, end)
-    scores = np.matmul(q, keys.transpose(0, 2, 1)) * scale  # (kv_heads, group, CHUNK_TOKENS)
-    scores[:, :, end - start :] = -np.inf
+def _capped(scores: F32, cap: float) -> F32:
+    return np.asarray(np.float32(cap) * np.tanh(scores / np.float32(cap)), np.float32) if cap else scores
+
+
+def _float_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
+    keys, values = pages.read(op.layer, blocks, seen)
+    scores = np.matmul(q, keys.transpose(0, 2, 1)) * np.float32(op.scale)  # (kv_heads, group, CHUNK_TOKENS)
+    scores = seen.hide(_capped(scores, op.cap))
     top = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - top)
     if pages.kv.dtype == "bf16":
@@ -95,14 +134,13 @@ def _float_chunk(pages: Pages, layer: int, q: F32, blocks: NDArray[np.int32], st
     return top, weights.sum(axis=-1, keepdims=True), np.matmul(weights, values)
 
 
-def _int8_chunk(pages: Pages, layer: int, q: F32, blocks: NDArray[np.int32], start: int, end: int,
-                scale: np.float32) -> Chunk:
+def _int8_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
     """Exact sums of integers: a dot of 256 codes is below 2^24, one of 256 weights is taken in float64."""
-    keys, values = pages.read(layer, blocks, start, end)
-    key_scales, value_scales = pages.scales(layer, blocks, start, end)
+    keys, values = pages.read(op.layer, blocks, seen)
+    key_scales, value_scales = pages.scales(op.layer, blocks, seen)
     codes, q_scale = quantize_row(q)
-    scores = np.matmul(codes, keys.transpose(0, 2, 1)) * (q_scale * scale)[..., None] * key_scales
-    scores[:, :, end - start :] = -np.inf
+    scores = np.matmul(codes, keys.transpose(0, 2, 1)) * (q_scale * np.float32(op.scale))[..., None] * key_scales
+    scores = seen.hide(_capped(scores, op.cap))
     top = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - top)
     scaled = weights * value_scales

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from drut.formats.encoding import Encoding
 from drut.kernels.backend import Backend, Executable, Limits
 from drut.kernels.kv import KvLayout
-from drut.kernels.numpy.matmul import NumpyMatrix, make_matrix
+from drut.kernels.numpy.matmul import NumpyMatrix, NumpyStack, make_matrix
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
 
@@ -35,6 +36,11 @@ class NumpyBackend(Backend):
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
                bias: F32 | None = None) -> NumpyMatrix:
         return make_matrix(enc, raw, n, k, rows, bias)
+
+    def stack(self, enc: Encoding, raws: Iterable[NDArray[np.uint8]], count: int, n: int, k: int, *,
+              bias: F32 | None = None) -> NumpyStack:
+        biases = [None] * count if bias is None else list(bias)
+        return NumpyStack(tuple(make_matrix(enc, raw, n, k, None, b) for raw, b in zip(raws, biases, strict=True)))
 
     def vector(self, values: F32) -> NumpyVector:
         return NumpyVector(values.copy())

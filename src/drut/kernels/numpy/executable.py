@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from drut.kernels import ops
 from drut.kernels.backend import Executable, Host, Limits
 from drut.kernels.descriptor import RELAY, Edits, StepDescriptor
-from drut.kernels.numpy import sampling
+from drut.kernels.numpy import experts, sampling
 from drut.kernels.numpy.attention import Pages, attend
 from drut.kernels.numpy.numbers import rms_norm, rotate, round_bf16, silu
 from drut.kernels.ops import F32, Buffer
@@ -27,6 +27,9 @@ class NumpyExecutable(Executable):
         self._pages: dict[Any, Pages] = {}
         self._values: dict[str, F32] = {}
         self._logits: F32 = np.zeros((0, 0), np.float32)
+        self._routes: dict[ops.Routes, experts.Routed] = {}
+        self._loads: dict[int, NDArray[np.int64]] = {}
+        self._used: dict[int, int] = {}
         self._out = StepOutput.zeros(0)
 
     def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
@@ -41,6 +44,12 @@ class NumpyExecutable(Executable):
     def logits(self, count: int) -> F32:
         return self._logits[:count]
 
+    def expert_loads(self) -> dict[int, NDArray[np.int64]]:
+        return {layer: counts.copy() for layer, counts in self._loads.items()}
+
+    def used_experts(self) -> tuple[int, ...]:
+        return tuple(self._used.get(layer, 0) for layer in range(max(self._used, default=-1) + 1))
+
     def _run(self, op: ops.Op, step: StepDescriptor) -> None:
         match op:
             case ops.Embed():
@@ -54,10 +63,19 @@ class NumpyExecutable(Executable):
             case ops.Attention():
                 self._attention(op, step)
             case ops.Project():
-                self._set(op.x, self._get(op.x) + _multiply(op.weight, self._get(op.source)))
+                y = _multiply(op.weight, self._get(op.source))
+                self._set(op.x, self._get(op.x) + (y if op.scale is None else y * self._routes[op.scale].shared))
             case ops.GateUp():
                 y = rms_norm(self._get(op.x), _data(op.norm), op.eps)
                 self._set(op.out, silu(_multiply(op.gate, y)) * _multiply(op.up, y))
+            case ops.Route():
+                self._route(op)
+            case ops.ExpertsGateUp():
+                y = rms_norm(self._get(op.x), _data(op.norm), op.eps)
+                self._set(op.out, experts.gate_up(op, y, self._routes[op.routes]))
+            case ops.ExpertsDown():
+                y = experts.down(op, self._get(op.source), self._routes[op.routes])
+                self._set(op.x, self._get(op.x) + y)
             case ops.Head():
                 x = self._get(op.x)[step["sample_row"][: step.samples]]
                 self._logits = _multiply(op.weight, rms_norm(x, _data(op.norm), op.eps)) if len(x) else x
@@ -80,12 +98,22 @@ class NumpyExecutable(Executable):
         self._set(op.q, (round_bf16(q) if kv.dtype == "bf16" else q).reshape(rows, -1))
         self._pages_of(kv).write(op.layer, step["slot"][:rows], k, v)
 
+    def _route(self, op: ops.Route) -> None:
+        y = rms_norm(self._get(op.x), _data(op.norm), op.eps)
+        correction = None if op.correction is None else _data(op.correction)
+        gate = None if op.shared_gate is None else _data(op.shared_gate)
+        routed = experts.choose(op.routing, _multiply(op.weight, y), correction, experts.shared_weight(y, gate))
+        self._routes[op.routes] = routed
+        counts = np.bincount(routed.expert.ravel(), minlength=op.routing.experts)
+        self._loads[op.layer] = self._loads.get(op.layer, np.zeros(op.routing.experts, np.int64)) + counts
+        self._used[op.layer] = int(np.count_nonzero(counts))
+
     def _attention(self, op: ops.Attention, step: StepDescriptor) -> None:
         kv, pages = op.kv, self._pages_of(op.kv)
         q = self._get(op.q).reshape(step.rows, kv.kv_heads, op.heads // kv.kv_heads, kv.head_dim)
         blocks, table = step["blocks"], step["table"][step["seq"][: step.rows]]
         out = [
-            attend(pages, op.layer, q[row], int(position) + 1, blocks[int(first) :], op.scale).reshape(-1)
+            attend(pages, op, q[row], int(position) + 1, blocks[int(first) :]).reshape(-1)
             for row, (position, first) in enumerate(zip(step["position"][: step.rows], table, strict=True))
         ]
         self._set(op.out, np.stack(out))

@@ -66,6 +66,33 @@ class NumpyMatrix:
         return np.asarray(np.add.reduce(terms, axis=0)[:, : self.n], np.float32)
 
 
+@dataclass(frozen=True, eq=False)
+class NumpyStack:
+    """Matrices all alike."""
+
+    matrices: tuple[NumpyMatrix, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.matrices)
+
+    @property
+    def n(self) -> int:
+        return self.matrices[0].n
+
+    @property
+    def k(self) -> int:
+        return self.matrices[0].k
+
+    @property
+    def encoding(self) -> Encoding:
+        return self.matrices[0].encoding
+
+    @property
+    def nbytes(self) -> int:
+        return sum(m.nbytes for m in self.matrices)
+
+
 def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
                 bias: F32 | None) -> NumpyMatrix:
     """A matrix of `n` stored rows, in the order `rows`."""

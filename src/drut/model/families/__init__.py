@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from drut.errors import UnsupportedError
-from drut.model.families import llama, qwen
+from drut.model.families import llama, mixtral, qwen, qwen_moe
 from drut.model.families.table import Stored
 from drut.model.spec import ModelSpec
 from drut.model.weights.source import TensorSource
@@ -25,7 +25,7 @@ class Family(Protocol):
     def gguf_table(self, spec: ModelSpec) -> dict[str, Stored]: ...
 
 
-FAMILIES: tuple[Family, ...] = (llama, qwen)
+FAMILIES: tuple[Family, ...] = (llama, mixtral, qwen, qwen_moe)
 
 
 def family_of_hf(architecture: str) -> Family:

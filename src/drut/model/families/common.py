@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model import rope as ropes
-from drut.model.families.table import Stored
+from drut.model.families.experts import GGUF_NAMES as _EXPERT_NAMES
+from drut.model.families.table import Stored, StoredExperts
 from drut.model.roles import expected_shapes
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope, check
 from drut.model.weights.mapping import quote
@@ -17,6 +19,7 @@ from drut.model.weights.metadata import optional, require, require_list
 from drut.model.weights.source import TensorSource
 
 Metadata = Mapping[str, object]
+Names = Mapping[str, str | Stored]
 
 # Role -> tensor; those of a layer come after the layer's prefix.
 _HF_NAMES = {
@@ -25,6 +28,7 @@ _HF_NAMES = {
     "q": "self_attn.q_proj.weight", "k": "self_attn.k_proj.weight", "v": "self_attn.v_proj.weight",
     "q_bias": "self_attn.q_proj.bias", "k_bias": "self_attn.k_proj.bias", "v_bias": "self_attn.v_proj.bias",
     "q_norm": "self_attn.q_norm.weight", "k_norm": "self_attn.k_norm.weight", "o": "self_attn.o_proj.weight",
+    "sinks": "self_attn.sinks",
     "gate": "mlp.gate_proj.weight", "up": "mlp.up_proj.weight", "down": "mlp.down_proj.weight",
 }
 _GGUF_NAMES = {
@@ -33,26 +37,35 @@ _GGUF_NAMES = {
     "q": "attn_q.weight", "k": "attn_k.weight", "v": "attn_v.weight",
     "q_bias": "attn_q.bias", "k_bias": "attn_k.bias", "v_bias": "attn_v.bias",
     "q_norm": "attn_q_norm.weight", "k_norm": "attn_k_norm.weight", "o": "attn_output.weight",
+    "sinks": "attn_sinks.weight",
     "gate": "ffn_gate.weight", "up": "ffn_up.weight", "down": "ffn_down.weight",
 }
 
 
-def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
-    return _table(spec, _HF_NAMES, "model.layers.{}.")
+def hf_table(spec: ModelSpec, names: Names | None = None) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint; `names` are the family's own."""
+    return _table(spec, {**_HF_NAMES, **(names or {})}, "model.layers.{}.")
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
     """Role -> tensor of a GGUF file whose rows lie as in a checkpoint."""
-    return _table(spec, _GGUF_NAMES, "blk.{}.")
+    return _table(spec, {**_GGUF_NAMES, **_EXPERT_NAMES}, "blk.{}.")
 
 
-def _table(spec: ModelSpec, names: Mapping[str, str], layer_prefix: str) -> dict[str, Stored]:
+def _table(spec: ModelSpec, names: Names, layer_prefix: str) -> dict[str, Stored]:
     table = {}
     for role in expected_shapes(spec):
         *layer, short = role.split(".")  # "layers", its number, the role in it; or the role alone
-        table[role] = Stored((layer_prefix.format(layer[1]) if layer else "") + names[short])
+        table[role] = _stored(names[short], layer_prefix.format(layer[1]) if layer else "")
     return table
+
+
+def _stored(named: str | Stored, prefix: str) -> Stored:
+    if isinstance(named, str):
+        return Stored(prefix + named)
+    if isinstance(named, StoredExperts) and named.otherwise is not None:
+        named = replace(named, otherwise=replace(named.otherwise, name=prefix + named.otherwise.name))
+    return replace(named, name=prefix + named.name)
 
 
 def hf_spec(config: Metadata, family: str, path: str, *, qkv_bias: bool = False,
@@ -110,10 +123,10 @@ def _hf_frequencies(config: Metadata, head_dim: int, path: str) -> tuple[float, 
 
 
 def gguf_spec(metadata: Metadata, source: TensorSource, family: str, path: str, *, qkv_bias: bool = False,
-              qk_norm: bool = False) -> ModelSpec:
+              qk_norm: bool = False, experts: bool = False) -> ModelSpec:
     """The spec of a GGUF file whose layers are all alike. Errors name the key or the tensor."""
     arch = require(metadata, "general.architecture", str, path)
-    if optional(metadata, f"{arch}.expert_count", int, path, 0):
+    if not experts and optional(metadata, f"{arch}.expert_count", int, path, 0):
         raise UnsupportedError(f"{path}: {arch}.expert_count: experts are not supported by family {family}")
     hidden = require(metadata, f"{arch}.embedding_length", int, path)
     context = require(metadata, f"{arch}.context_length", int, path)

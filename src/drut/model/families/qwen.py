@@ -20,13 +20,13 @@ DEFAULTS: Metadata = {"sliding_window": 4096, "max_window_layers": 28}
 DEFAULTS_3: Metadata = {**DEFAULTS, "head_dim": 128}
 
 
-def from_hf(config: Metadata, path: str) -> ModelSpec:
+def from_hf(config: Metadata, path: str, family: str = NAME) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
     is_3 = require_list(config, "architectures", str, path)[0].startswith("Qwen3")
     config = {**(DEFAULTS_3 if is_3 else DEFAULTS), **config}
     if is_3:
-        common.refuse_flags(config, ("attention_bias",), NAME, path)
-    spec = common.hf_spec(config, NAME, path, qkv_bias=not is_3, qk_norm=is_3)
+        common.refuse_flags(config, ("attention_bias",), family, path)
+    spec = common.hf_spec(config, family, path, qkv_bias=not is_3, qk_norm=is_3)
     _refuse_windows(config, spec, path)
     return spec
 

@@ -1,7 +1,8 @@
-"""Which stored tensor plays which role, and in what order its rows lie."""
+"""Which stored tensors play which role, and in what order their rows lie."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,3 +23,51 @@ class Stored:
         head_dim = rows // self.interleaved_heads
         stored = np.arange(rows, dtype=np.int32).reshape(self.interleaved_heads, head_dim // 2, 2)
         return np.ascontiguousarray(stored.swapaxes(1, 2)).reshape(rows)
+
+    def names(self, count: int) -> tuple[str, ...]:
+        """The tensors, of `count` experts if it is of experts."""
+        return (self.name,)
+
+    def present(self, tensors: Container[str]) -> Stored:
+        """This, or another form of the same that the file has instead."""
+        return self
+
+
+@dataclass(frozen=True)
+class StoredExperts(Stored):
+    """Matrices (or biases) of experts: one tensor with all of them, outermost by expert, or one for each.
+
+    `name` with {} is a pattern: the expert's number stands there. Of a tensor that holds `parts` matrices of an expert
+    this is number `part`: a block of its rows, or every `parts`-th row if `alternating`. `transposed`: rows are inputs.
+    `otherwise` is how the same may be stored instead.
+    """
+
+    part: int = 0
+    parts: int = 1
+    alternating: bool = False
+    transposed: bool = False
+    otherwise: StoredExperts | None = None
+
+    @property
+    def each(self) -> bool:
+        """Whether every expert has a tensor of its own."""
+        return "{}" in self.name
+
+    def names(self, count: int) -> tuple[str, ...]:
+        return tuple(self.name.format(i) for i in range(count)) if self.each else (self.name,)
+
+    def present(self, tensors: Container[str]) -> StoredExperts:
+        if self.otherwise is None or self.names(1)[0] in tensors:
+            return self
+        return self.otherwise.present(tensors) if self.otherwise.names(1)[0] in tensors else self
+
+    def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Of each tensor, for matrices (experts, n, k) or biases (experts, n)."""
+        count, n, *k = shape
+        one = (n * self.parts, *k)
+        one = one[::-1] if self.transposed else one
+        return one if self.each else (count, *one)
+
+    def rows(self, n: int) -> slice:
+        """Which of an expert's stored rows are this part's `n`."""
+        return slice(self.part, None, self.parts) if self.alternating else slice(self.part * n, (self.part + 1) * n)

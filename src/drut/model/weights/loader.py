@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.formats.decode import F32, decode
-from drut.formats.encoding import encoding
+from drut.formats.encoding import Encoding, encoding
 from drut.kernels.backend import Backend, PackingBackend
-from drut.kernels.weight import Matrix, Vector
-from drut.model.families.table import Stored
+from drut.kernels.weight import Matrix, Stack, Vector
+from drut.model.families.table import Stored, StoredExperts
 from drut.model.roles import expected_shapes, layer_role
 from drut.model.spec import ModelSpec
+from drut.model.weights.check import tensor_info
+from drut.model.weights.experts import check_experts, expert_biases, expert_rows
 from drut.model.weights.mapping import quote
-from drut.model.weights.source import TensorInfo, TensorSource
+from drut.model.weights.source import TensorSource
 
-BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias"}
+BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias", "router": "router_bias", "gate_experts": "gate_experts_bias",
+          "up_experts": "up_experts_bias", "down_experts": "down_experts_bias"}
 Report = Callable[[int], None]
 
 
@@ -28,15 +31,19 @@ class Weights:
     """Packed weights by role."""
 
     matrices: Mapping[str, Matrix]
+    stacks: Mapping[str, Stack]
     vectors: Mapping[str, Vector]
     prefix: str = ""
 
     def layer(self, index: int) -> Weights:
         """The same, with roles of layer `index` by their short names."""
-        return Weights(self.matrices, self.vectors, layer_role(index, ""))
+        return Weights(self.matrices, self.stacks, self.vectors, layer_role(index, ""))
 
     def matrix(self, role: str) -> Matrix:
         return self.matrices[self.prefix + role]
+
+    def stack(self, role: str) -> Stack:
+        return self.stacks[self.prefix + role]
 
     def vector(self, role: str) -> Vector:
         return self.vectors[self.prefix + role]
@@ -44,17 +51,22 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Packed bytes of all matrices."""
-        return sum(m.nbytes for m in self.matrices.values())
+        return sum(m.nbytes for m in (*self.matrices.values(), *self.stacks.values()))
 
 
 def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], where: str) -> None:
     """Every role of `spec` is stored, with its shape and an encoding that is supported; the error names the tensor."""
+    used: set[str] = set()
     for role, shape in expected_shapes(spec).items():
-        _info(source, table[role], shape, where)
+        stored = table[role].present(source.tensors)
+        if isinstance(stored, StoredExperts):
+            check_experts(source, stored, shape, where)
+        else:
+            tensor_info(source, stored.name, shape, shape[-1], where)
+        used.update(stored.names(shape[0]))
     # No key of a file need tell of its biases, and to leave one out would change the answer.
-    used = {stored.name for stored in table.values()}
     for name in source.tensors:
-        if name.endswith(".bias") and name not in used:
+        if name.endswith((".bias", "_bias")) and name not in used:
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
@@ -65,62 +77,85 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
     Matrices in `kept`, by role, were packed before by the same backend, a PackingBackend, and are taken as they are.
     """
     check_tensors(spec, source, table, where)
-    shapes = expected_shapes(spec)
-    matrices: dict[str, Matrix] = {}
-    vectors: dict[str, Vector] = {}
-    for role, shape in shapes.items():
-        stored = table[role]
-        info = source.tensors[stored.name]
+    load = _Loading(expected_shapes(spec), source, table, backend, where, kept)
+    for role, shape in load.shapes.items():
+        if role.rsplit(".", 1)[-1] in BIASES.values():
+            continue
+        stored = load.stored(role)
         if len(shape) == 1:
-            if role.rsplit(".", 1)[-1] not in BIASES.values():
-                vectors[role] = backend.vector(_vector(source, info, where))
+            load.vectors[role] = backend.vector(_vector(source, stored.name, where))
+        elif isinstance(stored, StoredExperts):
+            load.stacks[role] = load.stack(role, stored)
         else:
-            bias_role = _bias_role(role)
-            bias = None
-            if bias_role in shapes:
-                bias = _vector(source, source.tensors[table[bias_role].name], where)
-                order = table[bias_role].row_order(len(bias))
-                bias = bias if order is None else bias[order]
-            if kept is not None and isinstance(backend, PackingBackend):
-                matrices[role] = backend.adopt(encoding(info.encoding), kept[role], *shape, bias=bias)
-            else:
-                matrices[role] = _matrix(source, info, stored, shape, backend, bias)
-        source.release(stored.name)
-        if report:
-            report(info.nbytes)
-    return Weights(matrices, vectors)
+            load.matrices[role] = load.matrix(role, stored)
+        for name in stored.names(shape[0]):
+            source.release(name)
+            if report:
+                report(source.tensors[name].nbytes)
+    return Weights(load.matrices, load.stacks, load.vectors)
 
 
-def _bias_role(role: str) -> str:
-    prefix, _, short = role.rpartition(".")
-    return f"{prefix}.{BIASES[short]}" if short in BIASES else ""
+def packed_encoding(role: str, stored: Stored, source: TensorSource) -> Encoding:
+    """What a role is packed as: as it is stored, but a router's bf16 widened. Its products choose experts, so its
+    activations are not rounded."""
+    stored = stored.present(source.tensors)
+    enc = encoding(source.tensors[stored.names(1)[0]].encoding)
+    return encoding("F32") if enc.name == "BF16" and role.rsplit(".", 1)[-1] == "router" else enc
 
 
-def _matrix(source: TensorSource, info: TensorInfo, stored: Stored, shape: tuple[int, ...], backend: Backend,
-            bias: F32 | None) -> Matrix:
-    n, k = shape
-    return backend.matrix(encoding(info.encoding), source.raw(info.name), n, k, rows=stored.row_order(n), bias=bias)
+@dataclass
+class _Loading:
+    """What is packed so far, and out of what."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    source: TensorSource
+    table: Mapping[str, Stored]
+    backend: Backend
+    where: str
+    kept: Mapping[str, NDArray[np.uint8]] | None
+    matrices: dict[str, Matrix] = field(default_factory=dict)
+    stacks: dict[str, Stack] = field(default_factory=dict)
+    vectors: dict[str, Vector] = field(default_factory=dict)
+
+    def stored(self, role: str) -> Stored:
+        return self.table[role].present(self.source.tensors)
+
+    def bias(self, role: str) -> F32 | None:
+        """The values added to a matrix's outputs, (outputs,), or (experts, outputs)."""
+        prefix, _, short = role.rpartition(".")
+        name = f"{prefix}.{BIASES[short]}" if short in BIASES else ""
+        if name not in self.shapes:
+            return None
+        stored, shape = self.stored(name), self.shapes[name]
+        if isinstance(stored, StoredExperts):
+            return expert_biases(self.source, stored, shape)
+        bias = _vector(self.source, stored.name, self.where)
+        order = stored.row_order(len(bias))
+        return bias if order is None else bias[order]
+
+    def matrix(self, role: str, stored: Stored) -> Matrix:
+        (n, k), bias = self.shapes[role], self.bias(role)
+        enc = packed_encoding(role, stored, self.source)
+        if self.kept is not None and isinstance(self.backend, PackingBackend):
+            return self.backend.adopt(enc, self.kept[role], n, k, bias=bias)
+        raw, stored_as = self.source.raw(stored.name), encoding(self.source.tensors[stored.name].encoding)
+        if enc != stored_as:
+            raw = decode(stored_as, raw.reshape(n, -1), k).view(np.uint8)
+        return self.backend.matrix(enc, raw, n, k, rows=stored.row_order(n), bias=bias)
+
+    def stack(self, role: str, stored: StoredExperts) -> Stack:
+        (count, n, k), bias = self.shapes[role], self.bias(role)
+        enc = packed_encoding(role, stored, self.source)
+        if self.kept is not None and isinstance(self.backend, PackingBackend):
+            return self.backend.adopt_stack(enc, self.kept[role], count, n, k, bias=bias)
+        return self.backend.stack(enc, expert_rows(self.source, stored, count, n, enc), count, n, k, bias=bias)
 
 
-def _vector(source: TensorSource, info: TensorInfo, where: str) -> F32:
+def _vector(source: TensorSource, name: str, where: str) -> F32:
+    info = source.tensors[name]
     enc = encoding(info.encoding)
     if not enc.is_float:
         raise ModelFileError(f"{where}: tensor {info.name!r} is {info.encoding}; a vector must be of floats")
-    raw: NDArray[np.uint8] = source.raw(info.name)
-    values: F32 = decode(enc, raw, info.shape[0])[0]
+    values: F32 = decode(enc, source.raw(name), info.nbytes // enc.row_bytes(1))[0]
     return values
 
-
-def _info(source: TensorSource, stored: Stored, shape: tuple[int, ...], where: str) -> TensorInfo:
-    info = source.tensors.get(stored.name)
-    if info is None:
-        raise ModelFileError(f"{where}: tensor {stored.name!r} is missing")
-    if info.shape != shape:
-        raise ModelFileError(f"{where}: tensor {stored.name!r} has shape {list(info.shape)}, expected {list(shape)}")
-    try:
-        enc = encoding(info.encoding)
-    except Exception as error:
-        raise type(error)(f"{where}: tensor {stored.name!r}: {error}") from None
-    if len(shape) == 2 and shape[1] % enc.block:
-        raise ModelFileError(f"{where}: tensor {stored.name!r}: rows of {shape[1]} are not whole blocks of {enc.name}")
-    return info

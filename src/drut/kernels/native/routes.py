@@ -1,0 +1,53 @@
+"""Where rows go to which experts: the native side's room for it, and its counts."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.kernels.native import abi
+from drut.kernels.ops import Routes
+
+MOST_LAYERS = 4096
+
+
+class NativeRoutes:
+    """Room for steps of at most `rows` rows, and counters by layer."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._room: dict[Routes, tuple[abi.Routes, dict[str, NDArray[np.int32]]]] = {}
+        self._loads: dict[int, NDArray[np.int64]] = {}
+        self._used = np.zeros(MOST_LAYERS, np.int32)
+
+    def address(self, routes: Routes) -> int:
+        return ctypes.addressof(self._of(routes)[0])
+
+    def shared(self, routes: Routes) -> int:
+        """Address of the rows' weights of the shared expert."""
+        return self._of(routes)[1]["shared"].ctypes.data
+
+    def _of(self, routes: Routes) -> tuple[abi.Routes, dict[str, NDArray[np.int32]]]:
+        if routes not in self._room:
+            pairs = self._rows * routes.top_k
+            sizes = {"expert": pairs, "weight": pairs, "shared": self._rows, "first": routes.experts + 1,
+                     "used": routes.experts, "row": pairs, "place": pairs}
+            room = {name: np.zeros(size, np.int32) for name, size in sizes.items()}
+            struct = abi.Routes(*(array.ctypes.data for array in room.values()), 0, routes.experts, routes.top_k, 0)
+            self._room[routes] = struct, room
+        return self._room[routes]
+
+    def counters(self, layer: int, experts: int) -> tuple[int, int]:
+        """Addresses of a layer's counts: rows by expert, and experts used in a step."""
+        self._loads[layer] = np.zeros(experts, np.int64)
+        return self._loads[layer].ctypes.data, self._used.ctypes.data + 4 * layer
+
+    def loads(self) -> dict[int, NDArray[np.int64]]:
+        """By layer, the rows each expert got."""
+        return {layer: counts.copy() for layer, counts in self._loads.items()}
+
+    def used(self) -> tuple[int, ...]:
+        """By layer, up to the last with experts, how many had rows in the last step."""
+        return tuple(self._used[: max(self._loads, default=-1) + 1].tolist())
