@@ -33,8 +33,8 @@ class NumpyBackend(Backend):
         return "NumPy kernels"
 
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
-               bias: F32 | None = None) -> NumpyMatrix:
-        return make_matrix(enc, raw, n, k, rows, bias)
+               bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NumpyMatrix:
+        return make_matrix(enc, raw, n, k, rows, bias, columns)
 
     def vector(self, values: F32) -> NumpyVector:
         return NumpyVector(values.copy())

@@ -20,6 +20,7 @@ from drut.model.weights.mapping import quote
 from drut.model.weights.source import TensorInfo, TensorSource
 
 BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias"}
+SAME_INPUT = {"k": "q", "v": "q", "up": "gate"}  # roles whose activations are those of another
 Report = Callable[[int], None]
 
 
@@ -54,7 +55,7 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
     # No key of a file need tell of its biases, and to leave one out would change the answer.
     used = {stored.name for stored in table.values()}
     for name in source.tensors:
-        if name.endswith(".bias") and name not in used:
+        if name.endswith(".bias") and name not in used and source.raw(name).any():  # of zeros it changes nothing
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
@@ -81,13 +82,15 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
                 bias = _vector(source, source.tensors[table[bias_role].name], where)
                 order = table[bias_role].row_order(len(bias))
                 bias = bias if order is None else bias[order]
+            columns = source.columns(info.name)
             if kept is not None and isinstance(backend, PackingBackend):
-                matrices[role] = backend.adopt(encoding(info.encoding), kept[role], *shape, bias=bias)
+                matrices[role] = backend.adopt(encoding(info.encoding), kept[role], *shape, bias=bias, columns=columns)
             else:
-                matrices[role] = _matrix(source, info, stored, shape, backend, bias)
+                matrices[role] = _matrix(source, info, stored, shape, backend, bias, columns, where)
         source.release(stored.name)
         if report:
             report(info.nbytes)
+    _check_columns(matrices, where)
     return Weights(matrices, vectors)
 
 
@@ -97,9 +100,24 @@ def _bias_role(role: str) -> str:
 
 
 def _matrix(source: TensorSource, info: TensorInfo, stored: Stored, shape: tuple[int, ...], backend: Backend,
-            bias: F32 | None) -> Matrix:
+            bias: F32 | None, columns: NDArray[np.int32] | None, where: str) -> Matrix:
     n, k = shape
-    return backend.matrix(encoding(info.encoding), source.raw(info.name), n, k, rows=stored.row_order(n), bias=bias)
+    try:
+        return backend.matrix(encoding(info.encoding), source.raw(info.name), n, k, rows=stored.row_order(n), bias=bias,
+                              columns=columns)
+    except ModelFileError as error:
+        raise ModelFileError(f"{where}: tensor {quote(info.name)}: {error}") from None
+
+
+def _check_columns(matrices: Mapping[str, Matrix], where: str) -> None:
+    """Matrices that an operation gives the same activations take them in one order."""
+    for role, matrix in matrices.items():
+        prefix, _, short = role.rpartition(".")
+        first = matrices.get(f"{prefix}.{SAME_INPUT.get(short, short)}")
+        orders = [m.columns for m in (matrix, first) if m is not None]
+        if orders[0] is not orders[-1] and not np.array_equal(orders[0], orders[-1]):  # type: ignore[arg-type]
+            raise UnsupportedError(f"{where}: {role!r} has its columns in another order than "
+                                   f"{SAME_INPUT[short]!r} beside it, which is not supported")
 
 
 def _vector(source: TensorSource, info: TensorInfo, where: str) -> F32:
