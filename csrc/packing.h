@@ -32,7 +32,7 @@ inline int group_code(const Kind& t, const uint8_t* g, int lane, int k) {
 
 template <int K> void unpack_group(const DrutMatrix& m, const uint8_t* head, const uint8_t* g, int lane, float* out) {
   constexpr Kind t = kind_of(K);
-  const bool minimum_too = t.minimum || (t.scale == Scale::kGroup && m.zeros);
+  const int zero = t.zero + (t.scale == Scale::kGroup && m.zeros ? int8_t(head[kPanel * scale_size(m.scale) + lane]) : 0);
   const uint8_t* s = g + t.code_bytes() + t.plane_bytes();
   for (int k = 0; k < kGroup; ++k) {
     int part = k / (kGroup / t.parts);
@@ -41,7 +41,6 @@ template <int K> void unpack_group(const DrutMatrix& m, const uint8_t* head, con
       scale = exponent_scale(s[lane]);
     } else if (t.scale == Scale::kGroup) {
       scale = load_scale(m.scale, head, lane);
-      if (m.zeros) minimum = -(float(int8_t(head[kPanel * scale_size(m.scale) + lane])) * scale);
     } else if (t.scale == Scale::kE4M3) {
       scale = num::e4m3_to_float(s[32 * part + lane]) * load_scale(kScaleF32, head, lane);
     } else if (t.scale == Scale::kHalf) {
@@ -52,8 +51,8 @@ template <int K> void unpack_group(const DrutMatrix& m, const uint8_t* head, con
       scale = load_half(head, lane) * float(t.minimum ? int(small) : int(int8_t(small)));
       if (t.minimum) minimum = -(load_half(head + 64, lane) * float(int(s[32 * (t.parts + part) + lane])));
     }
-    float x = float(group_code(t, g, lane, k) - t.zero) * scale;
-    out[k] = minimum_too ? x + minimum : x;
+    float x = float(group_code(t, g, lane, k) - zero) * scale;
+    out[k] = t.minimum ? x + minimum : x;
   }
 }
 

@@ -20,9 +20,12 @@ U8 = NDArray[np.uint8]
 
 
 class Split(NamedTuple):
-    """Codes (rows, k) int8 with the zero point taken off or the table applied; scales and minima (rows, groups)."""
+    """Codes (rows, k) with the zero point taken off or the table applied; scales and minima (rows, groups).
 
-    codes: NDArray[np.int8]
+    Codes are int8, or int16 where each group has a zero point of its own.
+    """
+
+    codes: NDArray[np.int8] | NDArray[np.int16]
     scales: F32
     minima: F32 | None
 
@@ -62,14 +65,12 @@ def split_planes(enc: Encoding, rows: U8, k: int) -> Split:
     groups = enc.groups(k)
     at = groups * SCALE_BYTES[enc.scale]
     scales = widen(rows[:, :at], enc.scale)
-    minima = None
-    if enc.offset == "zero_points":
-        minima = -(rows[:, at : at + groups].view(np.int8).astype(np.float32) * scales)
-        at += groups
-    codes = rows[:, at:]
-    if enc.bits == 4:
-        return Split(pairs(codes).view(np.int8) - np.int8(8), scales, minima)
-    return Split((codes ^ 128).view(np.int8), scales, minima)
+    zeros = rows[:, at : at + groups].view(np.int8)
+    stored = rows[:, at + groups * (enc.offset == "zero_points") :]
+    codes = pairs(stored).view(np.int8) - np.int8(8) if enc.bits == 4 else (stored ^ 128).view(np.int8)
+    if enc.offset != "zero_points":
+        return Split(codes, scales, None)
+    return Split(codes.astype(np.int16) - np.repeat(zeros, enc.group_of(k), axis=1)[:, :k], scales, None)
 
 
 def _split_nvfp4(rows: U8, k: int) -> Split:

@@ -18,7 +18,7 @@ from drut.kernels.weight import PAD, padded
 
 @dataclass(frozen=True, eq=False)
 class NumpyMatrix:
-    """Quantized: codes (parts, 16 or 32, n padded) int8, scales and minima (parts, n padded). Float: (n, k).
+    """Quantized: codes (parts, 16 or 32, n padded), scales and minima (parts, n padded). Float: (n, k).
 
     FP8: floats (n, k) as codes say, and scales (groups, n). `columns[i]` is the element of a row that column i takes.
     """
@@ -27,7 +27,7 @@ class NumpyMatrix:
     k: int
     encoding: Encoding
     floats: F32 | None
-    codes: NDArray[np.int8] | None
+    codes: NDArray[np.int8] | NDArray[np.int16] | None
     scales: F32 | None
     minima: F32 | None
     bias: F32 | None

@@ -123,6 +123,10 @@ class Tokenizer:
             found = self._bytes[token_id] = self._pieces.to_bytes(piece)
         return found
 
+    def to_json(self) -> str:
+        """The vocabulary as a `tokenizer.json`."""
+        return str(self._backend.to_str())
+
     def id_of(self, token: str) -> int | None:
         """The id of a vocabulary entry as it is spelled in the file; None where there is none."""
         found: int | None = self._backend.token_to_id(token)
