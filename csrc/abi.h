@@ -12,7 +12,8 @@ constexpr int kMaxTop = 20;     // likeliest ids reported for a sample
 constexpr int kMaxExperts = 1024;
 
 enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0, kQ5_0, kQ5_1, kQ2_K, kQ3_K, kQ4_K, kQ5_K,
-                          kQ6_K, kIQ4_NL, kMXFP4 };
+                          kQ6_K, kIQ4_NL, kMXFP4, kIQ4_XS, kW4, kW8, kNVFP4, kFP8 };
+enum DrutScale : int32_t { kScaleF16, kScaleBF16, kScaleF32 };
 enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop, kRoute,
                             kExpertsGateUp, kExpertsDown };
 enum DrutKv : int32_t { kKvBf16, kKvFp32, kKvInt8 };
@@ -23,8 +24,12 @@ extern "C" {
 // A packed weight: n rows in panels of 32, k columns padded to a multiple of 32.
 struct DrutMatrix {
   const uint8_t* data;
-  const float* bias;  // n floats, padded to whole panels, or null
-  int32_t kind, n, k, reserved;
+  const float* bias;     // n floats, padded to whole panels, or null
+  const int32_t* order;  // (k): column i takes element order[i] of a row; null: the same. Int8 activations only
+  int32_t kind, n, k;
+  // kW4, kW8, kFP8: what one scale serves along K, a multiple of 32, or 0 for a row; of what type it is (DrutScale);
+  // whether each has a zero point beside it. Else 0.
+  int32_t group, scale, zeros;
 };
 
 struct DrutOp { int32_t code, layer; };

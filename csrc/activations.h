@@ -24,7 +24,7 @@ constexpr int kCodeZero = 128;
 #endif
 
 inline int form_of(const DrutMatrix* m) {
-  return m->kind == kF32 || m->kind == kF16 ? kFloat : m->kind == kBF16 ? kBrain : kInt8;
+  return m->kind == kF32 || m->kind == kF16 || m->kind == kFP8 ? kFloat : m->kind == kBF16 ? kBrain : kInt8;
 }
 
 // Rows of k (a multiple of 32) activations. A form not asked for is null.
@@ -63,12 +63,17 @@ inline void rms_norm(const float* x, const float* weight, int width, int k, floa
 }
 
 // One prepared row, written to `row` of the buffers behind a.
-inline void prepare_row(const Acts& a, int forms, const float* x, const float* norm, int width, float eps, int row) {
+inline void prepare_row(const Acts& a, int forms, const float* x, const float* norm, int width, float eps, const int32_t* order, int row) {
   const float* y = x;
   if (norm) {
     float* out = const_cast<float*>(a.floats) + int64_t(row) * a.float_stride;
     rms_norm(x, norm, width, a.k, eps, out);
     y = out;
+  }
+  if (order) {  // such matrices take nothing but int8, so the room for bf16 is free
+    float* ordered = const_cast<float*>(a.brains) + int64_t(row) * a.k;
+    for (int i = 0; i < a.k; ++i) ordered[i] = y[order[i]];
+    y = ordered;
   }
   if (forms & kInt8) {
     ActGroup* g = const_cast<ActGroup*>(a.groups) + int64_t(row) * (a.k / kGroup);
@@ -101,10 +106,11 @@ inline Acts handed_over(const float* in, int k, int form) {
 constexpr int kPrivateRows = 4;
 inline int64_t private_bytes(int k) { return kPrivateRows * (act_row_bytes(k) + int64_t(k) * 4); }
 
-// Rows of x (row_of(i) says which) as activations in `forms`; norm may be null. Ends in sync() where rows are shared.
+// Rows of x (row_of(i) says which) as activations in `forms`, in the order that all matrices reading them take; norm may
+// be null. Ends in sync() where rows are shared.
 template <class RowOf>
 Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int stride, int k, const float* norm, int width,
-             float eps, int rows, RowOf row_of) {
+             float eps, const int32_t* order, int rows, RowOf row_of) {
   bool own = rows <= kPrivateRows;
   uint8_t* base = own ? w.scratch : c.acts;
   Acts a;
@@ -115,7 +121,7 @@ Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int str
   base += int64_t(rows) * k * 4;
   a.floats = norm ? reinterpret_cast<const float*>(base) : x;
   a.float_stride = norm ? k : stride;
-  auto one = [&](int i) { prepare_row(a, forms, x + int64_t(row_of(i)) * stride, norm, width, eps, i); };
+  auto one = [&](int i) { prepare_row(a, forms, x + int64_t(row_of(i)) * stride, norm, width, eps, order, i); };
   if (own) {
     for (int i = 0; i < rows; ++i) one(i);
   } else {

@@ -62,6 +62,12 @@ inline void read_group(int kind, const uint8_t* b, int g, FileGroup* out) {
       memcpy(out->scale, b, 2);
       read_nibbles(b + 2, code);
       break;
+    case kIQ4_XS: {
+      int high = b[2 + g / 4] >> (g % 4 * 2) & 3, low = b[4 + g / 2] >> (g % 2 * 4) & 15;
+      out->scale[0] = uint8_t((low | high << 4) - 32);
+      read_nibbles(b + 8 + 16 * g, code);
+      break;
+    }
     case kMXFP4:
       out->scale[0] = b[0];
       read_nibbles(b + 1, code);

@@ -17,11 +17,19 @@ struct Fetch {
 };
 
 // tile: (rows, 32), of the rows from `row` on.
-using PanelKernel = void (*)(const uint8_t* panel, const Acts& a, int row, float* tile, Fetch fetch);
+using PanelKernel = void (*)(const DrutMatrix& m, const uint8_t* panel, const Acts& a, int row, float* tile, Fetch fetch);
 
-// Scale of one half of the outputs for a part of a group; s: the group's scales, head: the super-block's.
-template <int K> inline V scale_of(const uint8_t* head, const uint8_t* s, int part, int half) {
+inline V load_scales(int scale, const uint8_t* p, int half) {
+  if (scale == kScaleF32) return vload(reinterpret_cast<const float*>(p) + 16 * half);
+  const uint16_t* h = reinterpret_cast<const uint16_t*>(p) + 16 * half;
+  return scale == kScaleF16 ? vload_half(h) : vload_brain(h);
+}
+
+// Scale of one half of the outputs for a part of a group; s: the group's scales, head: the unit's.
+template <int K> inline V scale_of(const DrutMatrix& m, const uint8_t* head, const uint8_t* s, int part, int half) {
   constexpr Kind t = kind_of(K);
+  if (t.scale == Scale::kGroup) return load_scales(m.scale, head, half);
+  if (t.scale == Scale::kE4M3) return vmul(vload_e4m3(s + 32 * part + 16 * half), load_scales(kScaleF32, head, half));
   if (t.scale == Scale::kExponent) {
     I e = iload_u8(s + 16 * half);
     return vselect_lt(to_float(e), vset(2.0f), vset(0.0f), as_float(ishl(iadd(e, iset(-1)), 23)));
@@ -32,8 +40,12 @@ template <int K> inline V scale_of(const uint8_t* head, const uint8_t* s, int pa
   return vmul(d, to_float(t.minimum ? iload_u8(small) : iload_i8(small)));
 }
 
-template <int K> inline V minimum_of(const uint8_t* head, const uint8_t* s, int part, int half) {
+template <int K> inline V minimum_of(const DrutMatrix& m, const uint8_t* head, const uint8_t* s, int part, int half) {
   constexpr Kind t = kind_of(K);
+  if (t.scale == Scale::kGroup) {
+    V zero = to_float(iload_i8(head + kPanel * scale_size(m.scale) + 16 * half));
+    return vsub(vset(0.0f), vmul(zero, load_scales(m.scale, head, half)));
+  }
   if (t.scale == Scale::kHalf) return vload_half(reinterpret_cast<const uint16_t*>(s + 64) + 16 * half);
   V d = vload_half(reinterpret_cast<const uint16_t*>(head + 64) + 16 * half);
   return vsub(vset(0.0f), vmul(d, to_float(iload_u8(s + 32 * (t.parts + part) + 16 * half))));
@@ -67,15 +79,20 @@ DRUT_UNROLL
 
 // Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
 // acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
-template <int K, int R, int H> void int_halves(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch, int from) {
+template <int K, int R, int H>
+void int_halves(const DrutMatrix& m, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch, int from) {
   constexpr Kind t = kind_of(K);
   const int groups = a.k / kGroup;
+  const Layout l(m);
+  const int span = t.open() ? l.span : t.groups(), head_bytes = t.open() ? l.head : t.head_bytes();
+  const bool minima = t.minimum || (t.scale == Scale::kGroup && m.zeros);
   const ActGroup* act = a.groups + int64_t(row) * groups;
   Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16);
-  for (int unit = 0; unit < groups; unit += t.groups()) {
+  for (int unit = 0; unit < groups; unit += span) {
     const uint8_t* head = b;
-    b += t.head_bytes();
-    for (int g = 0; g < t.groups(); ++g, ++act, b += t.group_bytes()) {
+    b += head_bytes;
+    const int here = t.open() && groups - unit < span ? groups - unit : span;
+    for (int g = 0; g < here; ++g, ++act, b += t.group_bytes()) {
       const uint8_t* s = b + t.code_bytes() + t.plane_bytes();
       fetch(b);
 DRUT_UNROLL
@@ -84,23 +101,23 @@ DRUT_UNROLL
         part_dots<K, R, H>(b, act, groups, part, from, sum);
         V d[H];
 DRUT_UNROLL
-        for (int h = 0; h < H; ++h) d[h] = scale_of<K>(head, s, part, from + h);
+        for (int h = 0; h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           V x = vset(act[r * groups].scale);
 DRUT_UNROLL
           for (int h = 0; h < H; ++h) acc.put(r, h, vfma(vmul(to_float(sum[r][h]), x), d[h], acc.get(r, h)));
         }
-        if (!t.minimum) continue;
-        V m[H];
+        if (!minima) continue;
+        V least[H];
 DRUT_UNROLL
-        for (int h = 0; h < H; ++h) m[h] = minimum_of<K>(head, s, part, from + h);
+        for (int h = 0; h < H; ++h) least[h] = minimum_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           const ActGroup& x = act[r * groups];
           V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
 DRUT_UNROLL
-          for (int h = 0; h < H; ++h) acc.put(r, h, vfma(scaled, m[h], acc.get(r, h)));
+          for (int h = 0; h < H; ++h) acc.put(r, h, vfma(scaled, least[h], acc.get(r, h)));
         }
       }
     }
@@ -108,13 +125,15 @@ DRUT_UNROLL
   acc.finish();
 }
 
-template <int K, int R> void int_panel(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
-  int_halves<K, R, kHalves>(b, a, row, tile, fetch, 0);
-  if (kHalves == 1) int_halves<K, R, kHalves>(b, a, row, tile, {0, 0}, 1);
+template <int K, int R>
+void int_panel(const DrutMatrix& m, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
+  int_halves<K, R, kHalves>(m, b, a, row, tile, fetch, 0);
+  if (kHalves == 1) int_halves<K, R, kHalves>(m, b, a, row, tile, {0, 0}, 1);
 }
 
 // Float kinds: acc = fma(weight, activation, acc), k ascending; bf16 takes the odd element of a pair, then the even.
-template <int Kind, int R> void float_panel(const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
+template <int Kind, int R>
+void float_panel(const DrutMatrix&, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
   const float* x = Kind == kBF16 ? a.brains + int64_t(row) * a.k : a.floats + int64_t(row) * a.float_stride;
   const int64_t stride = Kind == kBF16 ? a.k : a.float_stride;
   V acc[R][2];
@@ -154,6 +173,37 @@ DRUT_UNROLL
   }
 }
 
+// FP8: of each unit p = fma(2^-8 weight, activation, p), k ascending from +0; acc = fma(p, 2^8 scale, acc).
+template <int R> void fp8_panel(const DrutMatrix& m, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
+  const float* x = a.floats + int64_t(row) * a.float_stride;
+  const Layout l(m);
+  for (int i = 0; i < R * kPanel; i += 16) vstore(tile + i, vset(0.0f));
+  for (int k = 0; k < a.k;) {
+    const uint8_t* head = b;
+    b += l.head;
+    V p[R][2];
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) p[r][0] = p[r][1] = vset(0.0f);
+    for (const int end = a.k - k < l.span * kGroup ? a.k : k + l.span * kGroup; k < end; ++k, b += kPanel) {
+      if (k % kGroup == 0) fetch(b);
+      V w0 = vload_e4m3(b), w1 = vload_e4m3(b + 16);
+DRUT_UNROLL
+      for (int r = 0; r < R; ++r) {
+        V v = vset(x[r * a.float_stride + k]);
+        p[r][0] = vfma(w0, v, p[r][0]);
+        p[r][1] = vfma(w1, v, p[r][1]);
+      }
+    }
+    V d0 = vmul(load_scales(m.scale, head, 0), vset(256.0f)), d1 = vmul(load_scales(m.scale, head, 1), vset(256.0f));
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      float* y = tile + r * kPanel;
+      vstore(y, vfma(p[r][0], d0, vload(y)));
+      vstore(y + 16, vfma(p[r][1], d1, vload(y + 16)));
+    }
+  }
+}
+
 template <int R> PanelKernel kernel_for(int kind) {
   switch (kind) {
     case kQ4_0: return int_panel<kQ4_0, R>;
@@ -168,6 +218,11 @@ template <int R> PanelKernel kernel_for(int kind) {
     case kQ6_K: return int_panel<kQ6_K, R>;
     case kIQ4_NL: return int_panel<kIQ4_NL, R>;
     case kMXFP4: return int_panel<kMXFP4, R>;
+    case kIQ4_XS: return int_panel<kIQ4_XS, R>;
+    case kW4: return int_panel<kW4, R>;
+    case kW8: return int_panel<kW8, R>;
+    case kNVFP4: return int_panel<kNVFP4, R>;
+    case kFP8: return fp8_panel<R>;
     case kF16: return float_panel<kF16, R>;
     case kBF16: return float_panel<kBF16, R>;
     default: return float_panel<kF32, R>;
@@ -191,7 +246,7 @@ inline PanelKernel kernel_of(int kind, int rows) {
 
 // `rows` rows of a, from `row` on, against panel p, biased.
 inline void multiply_tile(const DrutMatrix& m, int p, const Acts& a, int row, int rows, float* tile, Fetch fetch) {
-  kernel_of(m.kind, rows)(panel(m, p), a, row, tile, fetch);
+  kernel_of(m.kind, rows)(m, panel(m, p), a, row, tile, fetch);
   if (!m.bias) return;
   for (int r = 0; r < rows; ++r)
     for (int n = 0; n < kPanel; n += 16) vstore(tile + r * kPanel + n, vadd(vload(tile + r * kPanel + n), vload(m.bias + p * kPanel + n)));
@@ -212,8 +267,7 @@ template <class Body> void each_block(int begin, int end, Body body) {
 // The part of a panel alike, which is wanted next, that a pass over panel p asks for; none for null.
 inline Fetch fetch_panel(const DrutMatrix& m, int p, const uint8_t* next, int pass, int passes) {
   if (!next) return {0, 0};
-  const int bytes = is_integer(m.kind) ? kind_of(m.kind).group_bytes() : unit_bytes(m.kind), lines = (bytes + 63) / 64;
-  const int first = lines * pass / passes;
+  const int lines = (Layout(m).group + 63) / 64, first = lines * pass / passes;
   return {next - panel(m, p) + first * 64, lines * (pass + 1) / passes - first};
 }
 

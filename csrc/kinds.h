@@ -9,12 +9,18 @@
 //           then what scales it: per output f16 scale (and f16 minimum), or u8 / i8 scales (and u8 minima), one of
 //           each kind for every 32 or 16 elements; or the exponent byte of E8M0
 //   F32     [32 k][32 outputs]   F16 the same   BF16 [16 pairs of k][32 outputs][2]
+//
+// Where one scale serves as many elements as a file says, or a row, those are a unit:
+//   head    per output a scale, f16, bf16 or f32; where there are zero points, per output an int8, less the codes' middle
+//   W4      groups of 512 B nibbles as above     W8 groups of 1024 B     FP8 (E4M3) groups [32 k][32 outputs]
+// and of NVFP4 a row: head f32, groups of 512 B nibbles and 64 B E4M3, one for every 16 elements.
+// E4M3 is taken as 2^-8 of itself and E2M1 doubled (see numerics.md); the f32 of NVFP4 is stored 2^7 times larger.
 #pragma once
 #include "abi.h"
 
 namespace {
 
-enum class Scale { kHalf, kSuper, kExponent };
+enum class Scale { kHalf, kSuper, kExponent, kGroup, kE4M3 };
 
 struct Kind {
   int bits;         // of a code: 4, 5, 6 or 8
@@ -22,16 +28,18 @@ struct Kind {
   int parts;        // scales of a group of 32: 1, or 2 of 16 elements each
   Scale scale;
   bool minimum;
-  int table;        // 0 none, 1 IQ4_NL, 2 MXFP4; entries are stored + 128, so that zero is 128
+  int table;        // 0 none, 1 IQ4_NL, 2 E2M1; entries are stored + 128, so that zero is 128
   int file_block;   // elements and bytes of the file's blocks
   int file_bytes;
 
   constexpr int groups() const { return scale == Scale::kSuper ? 8 : 1; }
+  constexpr bool open() const { return scale == Scale::kGroup || scale == Scale::kE4M3; }  // units: see Layout
   constexpr int code_bytes() const { return bits == 8 ? 1024 : 512; }
   constexpr int plane_bytes() const { return bits == 5 ? 128 : bits == 6 ? 256 : 0; }
   constexpr int head_bytes() const { return scale == Scale::kSuper ? (minimum ? 128 : 64) : 0; }
   constexpr int scale_bytes() const {
-    return scale == Scale::kExponent ? 32 : scale == Scale::kHalf ? (minimum ? 128 : 64) : 32 * parts * (minimum ? 2 : 1);
+    if (scale == Scale::kGroup) return 0;
+    return scale == Scale::kE4M3 ? 64 : scale == Scale::kExponent ? 32 : scale == Scale::kHalf ? (minimum ? 128 : 64) : 32 * parts * (minimum ? 2 : 1);
   }
   constexpr int group_bytes() const { return code_bytes() + plane_bytes() + scale_bytes(); }
   constexpr int unit_bytes() const { return head_bytes() + groups() * group_bytes(); }
@@ -51,15 +59,39 @@ constexpr Kind kind_of(int kind) {
     case kQ6_K: return {6, 32, 2, Scale::kSuper, false, 0, 256, 210};
     case kIQ4_NL: return {4, 128, 1, Scale::kHalf, false, 1, 32, 18};
     case kMXFP4: return {4, 128, 1, Scale::kExponent, false, 2, 32, 17};
+    case kIQ4_XS: return {4, 128, 1, Scale::kSuper, false, 1, 256, 136};
+    case kW4: return {4, 8, 1, Scale::kGroup, false, 0, 0, 0};
+    case kW8: return {8, 128, 1, Scale::kGroup, false, 0, 0, 0};
+    case kNVFP4: return {4, 128, 2, Scale::kE4M3, false, 2, 0, 0};
+    case kFP8: return {0, 0, 0, Scale::kGroup, false, 0, 0, 0};
   }
   return {0, 0, 0, Scale::kHalf, false, 0, 1, kind == kF32 ? 4 : 2};
 }
 
-inline bool is_integer(int kind) { return kind >= kQ4_0; }
-inline int unit_elements(int kind) { return is_integer(kind) ? kind_of(kind).groups() * kGroup : kGroup; }
-inline int unit_bytes(int kind) { return is_integer(kind) ? kind_of(kind).unit_bytes() : kGroup * kPanel * kind_of(kind).file_bytes; }
+inline bool is_integer(int kind) { return kind >= kQ4_0 && kind != kFP8; }
+constexpr int scale_size(int scale) { return scale == kScaleF32 ? 4 : 2; }
+
+// How a panel of one matrix is cut: units of a head and `span` groups of 32 elements, the last of a row maybe of fewer.
+struct Layout {
+  int head, span, group;  // bytes, groups, bytes of a group
+
+  explicit Layout(const DrutMatrix& m) {
+    const Kind t = kind_of(m.kind);
+    span = t.groups();
+    head = t.head_bytes();
+    group = is_integer(m.kind) ? t.group_bytes() : kGroup * kPanel * (m.kind == kFP8 ? 1 : t.file_bytes);
+    if (t.scale == Scale::kGroup) {
+      span = (m.group ? m.group : m.k) / kGroup;
+      head = kPanel * (scale_size(m.scale) + (m.zeros ? 1 : 0));
+    } else if (t.scale == Scale::kE4M3) {
+      span = m.k / kGroup;
+      head = kPanel * 4;
+    }
+  }
+  int64_t bytes(int groups) const { return int64_t(groups + span - 1) / span * head + int64_t(groups) * group; }
+};
 inline int panels(const DrutMatrix& m) { return (m.n + kPanel - 1) / kPanel; }
-inline int64_t panel_bytes(const DrutMatrix& m) { return int64_t(m.k / unit_elements(m.kind)) * unit_bytes(m.kind); }
+inline int64_t panel_bytes(const DrutMatrix& m) { return Layout(m).bytes(m.k / kGroup); }
 inline const uint8_t* panel(const DrutMatrix& m, int p) { return m.data + p * panel_bytes(m); }
 
 // Table entries + 128, as the integer kernels take them.

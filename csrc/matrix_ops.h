@@ -47,7 +47,8 @@ inline void activate(int kind, float* y, const float* z) {
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   Acts a = o.in_form == kInt8 ? handed_over(o.in, o.weight->k, kInt8)
-                              : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, nullptr, 0, 0, s.rows, identity);
+                              : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, nullptr, 0, 0,
+                                        o.weight->order, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
       for (int r = 0; r < rows; ++r) {
@@ -62,7 +63,8 @@ void project(const DrutProject& o, const DrutContext& c, Worker& w) {
 
 void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = prepare(w, c, form_of(o.gate) | form_of(o.up), o.x, o.stride, o.gate->k, o.norm, o.width, o.eps, s.rows, identity);
+  Acts a = prepare(w, c, form_of(o.gate) | form_of(o.up), o.x, o.stride, o.gate->k, o.norm, o.width, o.eps, o.gate->order,
+                   s.rows, identity);
   share_matrix(w, panels(*o.gate), s.rows, [&](int p, int begin, int end, bool next) {
     alignas(64) float gate[kMaxRows * kPanel], up[kMaxRows * kPanel];
     each_block(begin, end, [&](int row, int rows, int pass, int passes) {
@@ -80,8 +82,8 @@ void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
 
 void head(const DrutHead& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.eps, s.samples,
-                   [&](int i) { return s.sample_row[i]; });
+  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.eps, o.weight->order,
+                   s.samples, [&](int i) { return s.sample_row[i]; });
   share_matrix(w, panels(*o.weight), s.samples, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
       for (int r = 0; r < rows; ++r) memcpy(o.logits + int64_t(row + r) * o.logits_stride + p * kPanel, tile + r * kPanel, kPanel * 4);

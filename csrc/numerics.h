@@ -41,6 +41,9 @@ inline float half_to_float(uint16_t h) {
   return sign ? -magnitude : magnitude;
 }
 
+// 2^-8 of what E4M3 says, exact; its NaNs (all bits but the sign set) are refused where weights are packed.
+inline float e4m3_to_float(uint8_t b) { return half_to_float(uint16_t((b & 0x80) << 8 | (b & 0x7f) << 7)); }
+
 // Round to nearest even; a NaN keeps its sign and becomes quiet.
 inline uint16_t float_to_bf16(float x) {
   uint32_t u = bits(x);

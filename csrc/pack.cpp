@@ -1,10 +1,12 @@
 // Packs a tensor of the file into panels (kinds.h). src_row[i] says which row of the file becomes row i.
 #include "codecs.h"
+#include "packing.h"
 #include "pool.h"
 
 namespace {
 
 uint32_t load32(const uint8_t* p) { uint32_t v; memcpy(&v, p, 4); return v; }
+bool half_is_finite(const uint8_t* p) { return (load16(p) & 0x7c00) != 0x7c00; }
 
 // The three most common kinds by whole words; the rest goes code by code.
 bool pack_quickly(int kind, const uint8_t* src, int lane, uint8_t* g) {
@@ -29,10 +31,19 @@ bool pack_quickly(int kind, const uint8_t* src, int lane, uint8_t* g) {
   return true;
 }
 
-// One file block of a row into a unit.
-void pack_integers(int kind, const Kind& t, const uint8_t* src, int lane, uint8_t* unit) {
-  if (t.head_bytes()) memcpy(unit + 2 * lane, src + super_scale_at(kind), 2);
-  if (t.head_bytes() == 128) memcpy(unit + 64 + 2 * lane, src + super_minimum_at(kind), 2);
+// One file block of a row into a unit; whether its scales are finite.
+bool pack_block(int kind, const Kind& t, const uint8_t* src, int lane, uint8_t* unit) {
+  bool good = true;
+  if (t.head_bytes()) {
+    memcpy(unit + 2 * lane, src + super_scale_at(kind), 2);
+    good = half_is_finite(unit + 2 * lane);
+  }
+  if (t.head_bytes() == 128) {
+    memcpy(unit + 64 + 2 * lane, src + super_minimum_at(kind), 2);
+    good &= half_is_finite(unit + 64 + 2 * lane);
+  }
+  if (t.scale == Scale::kHalf) good = half_is_finite(src) && (!t.minimum || half_is_finite(src + 2));
+  if (t.scale == Scale::kExponent) good = src[0] != 255;
   for (int g = 0; g < t.groups(); ++g) {
     uint8_t* out = unit + t.head_bytes() + g * t.group_bytes();
     if (pack_quickly(kind, src, lane, out)) continue;
@@ -40,6 +51,78 @@ void pack_integers(int kind, const Kind& t, const uint8_t* src, int lane, uint8_
     read_group(kind, src, g, &f);
     write_group(t, f, lane, out);
   }
+  return good;
+}
+
+// The low four nibbles of x, one in each byte.
+uint32_t spread(uint32_t x) {
+  x = (x | x << 8) & 0x00ff00ff;
+  return (x | x << 4) & 0x0f0f0f0f;
+}
+
+// 32 codes of 4 bits, two in a byte, the lower first, into a group.
+void pack_nibbles(const uint8_t* codes, int lane, uint8_t* g) {
+  for (int j = 0; j < 4; ++j) {
+    uint32_t x = load32(codes + 4 * j), word = spread(x & 0xffff) | spread(x >> 16) << 4;
+    memcpy(g + j * 128 + lane / 16 * 64 + lane % 16 * 4, &word, 4);
+  }
+}
+
+bool pack_bytes(const uint8_t* codes, int lane, uint8_t* g) {
+  for (int j = 0; j < 8; ++j) memcpy(g + j * 128 + lane / 16 * 64 + lane % 16 * 4, codes + 4 * j, 4);
+  return true;
+}
+
+bool pack_e4m3(const uint8_t* codes, int lane, uint8_t* g) {
+  bool good = true;
+  for (int k = 0; k < kGroup; ++k) {
+    g[k * kPanel + lane] = codes[k];
+    good &= (codes[k] & 0x7f) != 0x7f;
+  }
+  return good;
+}
+
+// The scale of a unit into its head, times `factor` where it is f32; whether it is finite.
+bool pack_scale(int scale, const uint8_t* src, int lane, float factor, uint8_t* head) {
+  if (scale != kScaleF32) {
+    memcpy(head + 2 * lane, src, 2);
+    return scale == kScaleF16 ? half_is_finite(src) : (load16(src) & 0x7f80) != 0x7f80;
+  }
+  float x = load_scale(scale, src, 0) * factor;
+  memcpy(head + 4 * lane, &x, 4);
+  return x - x == 0;
+}
+
+// A row whose scales, zero points and codes lie one after another (formats/encoding.py: planes).
+bool pack_planes(const DrutMatrix& m, const Layout& l, const uint8_t* src, int lane, uint8_t* out) {
+  const int groups = m.k / kGroup, units = (groups + l.span - 1) / l.span, size = scale_size(m.scale);
+  const uint8_t *scales = src, *zeros = scales + units * size, *codes = zeros + (m.zeros ? units : 0);
+  bool good = true;
+  for (int u = 0; u < units; ++u) {
+    good &= pack_scale(m.scale, scales + u * size, lane, 1.0f, out);
+    if (m.zeros) out[kPanel * size + lane] = zeros[u];
+    out += l.head;
+    for (int g = u * l.span; g < (u + 1) * l.span && g < groups; ++g, out += l.group) {
+      if (m.kind == kW4) pack_nibbles(codes + g * 16, lane, out);
+      else good &= (m.kind == kW8 ? pack_bytes : pack_e4m3)(codes + g * kGroup, lane, out);
+    }
+  }
+  return good;
+}
+
+// A row of NVFP4: the row's scale, then a scale for every 16 elements, then codes.
+bool pack_nvfp4(const DrutMatrix& m, const Layout& l, const uint8_t* src, int lane, uint8_t* out) {
+  const uint8_t *scales = src + 4, *codes = scales + m.k / 16;
+  bool good = pack_scale(kScaleF32, src, lane, 128.0f, out);
+  out += l.head;
+  for (int g = 0; g < m.k / kGroup; ++g, out += l.group) {
+    pack_nibbles(codes + g * 16, lane, out);
+    for (int part = 0; part < 2; ++part) {
+      uint8_t s = out[512 + 32 * part + lane] = scales[2 * g + part];
+      good &= (s & 0x7f) != 0x7f;
+    }
+  }
+  return good;
 }
 
 // 32 elements of a row, `count` of them stored and the rest zero.
@@ -51,29 +134,44 @@ void pack_floats(int kind, const uint8_t* src, int count, int lane, uint8_t* uni
   }
 }
 
+// One row, of `stored` elements, into its lane of a panel; whether its scales are finite.
+bool pack_row(const DrutMatrix& m, const Kind& t, const Layout& l, int stored, const uint8_t* src, int lane, uint8_t* out) {
+  if (m.kind == kNVFP4) return pack_nvfp4(m, l, src, lane, out);
+  if (t.open()) return pack_planes(m, l, src, lane, out);
+  bool good = true;
+  const int elements = l.span * kGroup;
+  for (int k = 0; k < m.k; k += elements, out += l.head + l.span * l.group) {
+    if (is_integer(m.kind)) {
+      good &= pack_block(m.kind, t, src, lane, out);
+      src += elements / t.file_block * t.file_bytes;
+    } else {
+      pack_floats(m.kind, src, stored - k < elements ? stored - k : elements, lane, out);
+      src += elements * t.file_bytes;
+    }
+  }
+  return good;
+}
+
 struct PackTask {
-  int32_t kind, n, k;
+  const DrutMatrix* matrix;
+  int32_t stored;      // columns of the file
+  int64_t row_bytes;   // of the file
   const uint8_t* src;
   const int32_t* src_row;
   uint8_t* dst;
+  int64_t bad;         // rows with a scale that is not finite
 };
 
 void pack_panels(void* data, Worker& w) {
-  const PackTask& p = *static_cast<const PackTask*>(data);
-  const Kind t = kind_of(p.kind);
-  const int elements = unit_elements(p.kind), bytes = unit_bytes(p.kind), units = (p.k + elements - 1) / elements;
-  const int64_t row_bytes = int64_t(p.k) / t.file_block * t.file_bytes;
-  const int64_t step = int64_t(elements) / t.file_block * t.file_bytes;  // of the file, a unit
-  w.share((p.n + kPanel - 1) / kPanel, [&](int panel) {
-    uint8_t* out = p.dst + int64_t(panel) * units * bytes;
-    int lanes = p.n - panel * kPanel < kPanel ? p.n - panel * kPanel : kPanel;
-    for (int u = 0; u < units; ++u, out += bytes) {
-      for (int lane = 0; lane < lanes; ++lane) {
-        int row = panel * kPanel + lane;
-        const uint8_t* src = p.src + int64_t(p.src_row ? p.src_row[row] : row) * row_bytes + u * step;
-        if (is_integer(p.kind)) pack_integers(p.kind, t, src, lane, out);
-        else pack_floats(p.kind, src, p.k - u * elements < elements ? p.k - u * elements : elements, lane, out);
-      }
+  PackTask& p = *static_cast<PackTask*>(data);
+  const DrutMatrix& m = *p.matrix;
+  const Kind t = kind_of(m.kind);
+  const Layout l(m);
+  const int64_t bytes = panel_bytes(m);
+  w.share(panels(m), [&](int panel) {
+    for (int row = panel * kPanel; row < m.n && row < (panel + 1) * kPanel; ++row) {
+      const uint8_t* src = p.src + int64_t(p.src_row ? p.src_row[row] : row) * p.row_bytes;
+      if (!pack_row(m, t, l, p.stored, src, row % kPanel, p.dst + panel * bytes)) __atomic_fetch_add(&p.bad, 1, __ATOMIC_RELAXED);
     }
   });
   w.sync();
@@ -83,13 +181,13 @@ void pack_panels(void* data, Worker& w) {
 
 #define DRUT_API extern "C" __attribute__((visibility("default")))
 
-DRUT_API int64_t drut_packed_bytes(int32_t kind, int32_t n, int32_t k) {
-  int elements = unit_elements(kind);
-  return int64_t((n + kPanel - 1) / kPanel) * ((k + elements - 1) / elements) * unit_bytes(kind);
-}
+DRUT_API int64_t drut_packed_bytes(const DrutMatrix* m) { return int64_t(panels(*m)) * panel_bytes(*m); }
 
-// dst: drut_packed_bytes of zeros.
-DRUT_API void drut_pack(Pool* pool, int32_t kind, int32_t n, int32_t k, const uint8_t* src, const int32_t* src_row, uint8_t* dst) {
-  PackTask t{kind, n, k, src, src_row, dst};
+// dst: drut_packed_bytes of zeros; `stored`: columns of the file, of which m->k is the padded count. Returns how many
+// rows have a scale that is not finite.
+DRUT_API int64_t drut_pack(Pool* pool, const DrutMatrix* m, int32_t stored, int64_t row_bytes, const uint8_t* src,
+                           const int32_t* src_row, uint8_t* dst) {
+  PackTask t{m, stored, row_bytes, src, src_row, dst, 0};
   pool_run(pool, pack_panels, &t, nullptr, 0);
+  return t.bad;
 }

@@ -7,6 +7,13 @@ namespace {
 
 inline uint16_t load16(const uint8_t* p) { uint16_t v; memcpy(&v, p, 2); return v; }
 inline float load_half(const uint8_t* p, int lane) { return num::half_to_float(load16(p + 2 * lane)); }
+inline float load_scale(int scale, const uint8_t* p, int lane) {
+  if (scale == kScaleF16) return load_half(p, lane);
+  if (scale == kScaleBF16) return num::bf16_to_float(load16(p + 2 * lane));
+  float f;
+  memcpy(&f, p + 4 * lane, 4);
+  return f;
+}
 
 // 2^(e - 128): half of what E8M0 says, since tables hold doubled values. Subnormal results are zero.
 inline float exponent_scale(uint8_t e) { return e < 2 ? 0.0f : num::from_bits(uint32_t(e - 1) << 23); }
@@ -23,14 +30,19 @@ inline int group_code(const Kind& t, const uint8_t* g, int lane, int k) {
   return t.table ? kTables[t.table - 1][code] : code;
 }
 
-template <int K> void unpack_group(const uint8_t* head, const uint8_t* g, int lane, float* out) {
+template <int K> void unpack_group(const DrutMatrix& m, const uint8_t* head, const uint8_t* g, int lane, float* out) {
   constexpr Kind t = kind_of(K);
+  const int zero = t.zero + (t.scale == Scale::kGroup && m.zeros ? int8_t(head[kPanel * scale_size(m.scale) + lane]) : 0);
   const uint8_t* s = g + t.code_bytes() + t.plane_bytes();
   for (int k = 0; k < kGroup; ++k) {
     int part = k / (kGroup / t.parts);
     float scale, minimum = 0.0f;
     if (t.scale == Scale::kExponent) {
       scale = exponent_scale(s[lane]);
+    } else if (t.scale == Scale::kGroup) {
+      scale = load_scale(m.scale, head, lane);
+    } else if (t.scale == Scale::kE4M3) {
+      scale = num::e4m3_to_float(s[32 * part + lane]) * load_scale(kScaleF32, head, lane);
     } else if (t.scale == Scale::kHalf) {
       scale = load_half(s, lane);
       if (t.minimum) minimum = load_half(s + 64, lane);
@@ -39,33 +51,53 @@ template <int K> void unpack_group(const uint8_t* head, const uint8_t* g, int la
       scale = load_half(head, lane) * float(t.minimum ? int(small) : int(int8_t(small)));
       if (t.minimum) minimum = -(load_half(head + 64, lane) * float(int(s[32 * (t.parts + part) + lane])));
     }
-    float x = float(group_code(t, g, lane, k) - t.zero) * scale;
+    float x = float(group_code(t, g, lane, k) - zero) * scale;
     out[k] = t.minimum ? x + minimum : x;
   }
 }
 
-template <int K> void unpack_lane(const uint8_t* b, int lane, int count, float* out) {
-  constexpr Kind t = kind_of(K);
-  for (int k = 0; k < count; k += t.groups() * kGroup, b += t.unit_bytes())
-    for (int g = 0; g < t.groups(); ++g) unpack_group<K>(b, b + t.head_bytes() + g * t.group_bytes(), lane, out + k + g * kGroup);
+// Calls body(head, group, k) for every group of a panel.
+template <class Body> void each_group(const DrutMatrix& m, const uint8_t* b, Body body) {
+  const Layout l(m);
+  const int groups = m.k / kGroup;
+  for (int unit = 0; unit < groups; unit += l.span) {
+    const uint8_t* head = b;
+    b += l.head;
+    for (int g = unit; g < unit + l.span && g < groups; ++g, b += l.group) body(head, b, g * kGroup);
+  }
+}
+
+template <int K> void unpack_lane(const DrutMatrix& m, const uint8_t* b, int lane, float* out) {
+  each_group(m, b, [&](const uint8_t* head, const uint8_t* g, int k) { unpack_group<K>(m, head, g, lane, out + k); });
+}
+
+inline void unpack_fp8(const DrutMatrix& m, const uint8_t* b, int lane, float* out) {
+  each_group(m, b, [&](const uint8_t* head, const uint8_t* g, int k) {
+    for (int i = 0; i < kGroup; ++i) out[k + i] = num::e4m3_to_float(g[i * kPanel + lane]) * (load_scale(m.scale, head, lane) * 256.0f);
+  });
 }
 
 inline void unpack_row(const DrutMatrix& m, int n, float* out) {
   const uint8_t* b = panel(m, n / kPanel);
   int lane = n % kPanel;
   switch (m.kind) {
-    case kQ4_0: return unpack_lane<kQ4_0>(b, lane, m.k, out);
-    case kQ4_1: return unpack_lane<kQ4_1>(b, lane, m.k, out);
-    case kQ8_0: return unpack_lane<kQ8_0>(b, lane, m.k, out);
-    case kQ5_0: return unpack_lane<kQ5_0>(b, lane, m.k, out);
-    case kQ5_1: return unpack_lane<kQ5_1>(b, lane, m.k, out);
-    case kQ2_K: return unpack_lane<kQ2_K>(b, lane, m.k, out);
-    case kQ3_K: return unpack_lane<kQ3_K>(b, lane, m.k, out);
-    case kQ4_K: return unpack_lane<kQ4_K>(b, lane, m.k, out);
-    case kQ5_K: return unpack_lane<kQ5_K>(b, lane, m.k, out);
-    case kQ6_K: return unpack_lane<kQ6_K>(b, lane, m.k, out);
-    case kIQ4_NL: return unpack_lane<kIQ4_NL>(b, lane, m.k, out);
-    case kMXFP4: return unpack_lane<kMXFP4>(b, lane, m.k, out);
+    case kQ4_0: return unpack_lane<kQ4_0>(m, b, lane, out);
+    case kQ4_1: return unpack_lane<kQ4_1>(m, b, lane, out);
+    case kQ8_0: return unpack_lane<kQ8_0>(m, b, lane, out);
+    case kQ5_0: return unpack_lane<kQ5_0>(m, b, lane, out);
+    case kQ5_1: return unpack_lane<kQ5_1>(m, b, lane, out);
+    case kQ2_K: return unpack_lane<kQ2_K>(m, b, lane, out);
+    case kQ3_K: return unpack_lane<kQ3_K>(m, b, lane, out);
+    case kQ4_K: return unpack_lane<kQ4_K>(m, b, lane, out);
+    case kQ5_K: return unpack_lane<kQ5_K>(m, b, lane, out);
+    case kQ6_K: return unpack_lane<kQ6_K>(m, b, lane, out);
+    case kIQ4_NL: return unpack_lane<kIQ4_NL>(m, b, lane, out);
+    case kMXFP4: return unpack_lane<kMXFP4>(m, b, lane, out);
+    case kIQ4_XS: return unpack_lane<kIQ4_XS>(m, b, lane, out);
+    case kW4: return unpack_lane<kW4>(m, b, lane, out);
+    case kW8: return unpack_lane<kW8>(m, b, lane, out);
+    case kNVFP4: return unpack_lane<kNVFP4>(m, b, lane, out);
+    case kFP8: return unpack_fp8(m, b, lane, out);
   }
   for (int k = 0; k < m.k; ++k) {
     if (m.kind == kF32) memcpy(out + k, b + (int64_t(k) * 32 + lane) * 4, 4);

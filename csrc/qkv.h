@@ -67,7 +67,7 @@ void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
                            {o.v_proj, o.v, nullptr, o.kv_heads, o.head_dim, o.kv_stride}};
   const int keys = parts[0].units(), values = keys + parts[1].units();
   int forms = form_of(o.q_proj) | form_of(o.k_proj) | form_of(o.v_proj);
-  Acts a = prepare(w, c, forms, o.x, o.stride, o.q_proj->k, o.norm, o.width, o.eps, s.rows, identity);
+  Acts a = prepare(w, c, forms, o.x, o.stride, o.q_proj->k, o.norm, o.width, o.eps, o.q_proj->order, s.rows, identity);
   share_matrix(w, values + parts[2].units(), s.rows, [&](int u, int begin, int end, bool next) {
     Part part = u < keys ? kQueries : u < values ? kKeys : kValues;
     const Heads3& h = parts[part];

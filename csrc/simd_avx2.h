@@ -48,6 +48,18 @@ inline V vselect_first(int count, V yes, V no) {
 inline V vload_half(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
 }
+inline V vload_brain(const uint16_t* p) {
+  auto part = [p](int i) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(p + i))), 16));
+  };
+  return {part(0), part(8)};
+}
+// 16 bytes of E4M3, 2^-8 of each: as halves, whose exponent is one bit wider.
+inline V vload_e4m3(const uint8_t* p) {
+  __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)), 7);
+  h = _mm256_and_si256(h, _mm256_set1_epi16(int16_t(0xbfff)));
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
+}
 
 // Lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {

@@ -35,6 +35,14 @@ inline V vselect_first(int count, V yes, V no) {
   return {_mm512_mask_blend_ps(m, no.v, yes.v)};
 }
 inline V vload_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+inline V vload_brain(const uint16_t* p) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
+}
+// 16 bytes of E4M3, 2^-8 of each: as halves, whose exponent is one bit wider.
+inline V vload_e4m3(const uint8_t* p) {
+  __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)), 7);
+  return {_mm512_cvtph_ps(_mm256_and_si256(h, _mm256_set1_epi16(int16_t(0xbfff))))};
+}
 
 // Lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {

@@ -66,6 +66,19 @@ inline V vload_half(const uint16_t* p) {
   return {vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)),
           vcvt_high_f32_f16(high)};
 }
+inline V vload_brain(const uint16_t* p) {
+  uint16x8_t low = vld1q_u16(p), high = vld1q_u16(p + 8);
+  auto wide = [](uint16x4_t h) { return vreinterpretq_f32_u32(vshll_n_u16(h, 16)); };
+  return {wide(vget_low_u16(low)), wide(vget_high_u16(low)), wide(vget_low_u16(high)), wide(vget_high_u16(high))};
+}
+// 16 bytes of E4M3, 2^-8 of each: as halves, whose exponent is one bit wider.
+inline V vload_e4m3(const uint8_t* p) {
+  int8x16_t b = vreinterpretq_s8_u8(vld1q_u8(p));
+  auto half = [](int8x8_t s) { return vandq_u16(vreinterpretq_u16_s16(vshll_n_s8(s, 7)), vdupq_n_u16(0xbfff)); };
+  float16x8_t low = vreinterpretq_f16_u16(half(vget_low_s8(b))), high = vreinterpretq_f16_u16(half(vget_high_s8(b)));
+  return {vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)),
+          vcvt_high_f32_f16(high)};
+}
 
 // Lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {

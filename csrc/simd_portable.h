@@ -36,6 +36,8 @@ inline V vselect_lt(V a, V b, V yes, V no) { V_MAP(a.f[n] < b.f[n] ? yes.f[n] : 
 inline V vselect_nan(V a, V yes, V no) { V_MAP(a.f[n] != a.f[n] ? yes.f[n] : no.f[n]); }
 inline V vselect_first(int count, V yes, V no) { V_MAP(n < count ? yes.f[n] : no.f[n]); }
 inline V vload_half(const uint16_t* p) { V_MAP(num::half_to_float(p[n])); }
+inline V vload_brain(const uint16_t* p) { V_MAP(num::bf16_to_float(p[n])); }
+inline V vload_e4m3(const uint8_t* p) { V_MAP(num::e4m3_to_float(p[n])); }
 
 inline I iset(int32_t x) { I_MAP(x); }
 inline I iload(const void* p) { I r; memcpy(&r, p, 64); return r; }

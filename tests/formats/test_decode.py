@@ -59,7 +59,7 @@ def test_sizes() -> None:
     sizes = {name: encoding(name).row_bytes(256) for name in ENCODINGS}
     assert sizes == {"F32": 1024, "F16": 512, "BF16": 512, "Q4_0": 144, "Q4_1": 160, "Q5_0": 176, "Q5_1": 192,
                      "Q8_0": 272, "Q2_K": 84, "Q3_K": 110, "Q4_K": 144, "Q5_K": 176, "Q6_K": 210, "IQ4_NL": 144,
-                     "MXFP4": 136}
+                     "MXFP4": 136, "IQ4_XS": 136, "TQ1_0": 54, "TQ2_0": 66}
     assert encoding("Q4_1").bits_per_weight == 5.0
     with pytest.raises(ValueError, match="blocks of 32 elements; a row of 50"):
         encoding("Q4_0").row_bytes(50)

@@ -20,6 +20,7 @@ COMMANDS = (
     ("chat", "talk with a model"),
     ("serve", "answer requests over HTTP, as OpenAI's clients expect it"),
     ("inspect", "say what a model is, without reading its weights"),
+    ("convert", "write a model as another file"),
     ("roof", "measure what this machine can do at most"),
     ("profile", "measure where the time of a step goes"),
     ("bench", "measure any OpenAI-compatible server under load"),

@@ -1,29 +1,20 @@
 """The one decode definition of each encoding: bytes to float32, in NumPy. Packings and kernels answer to it.
 
 Every splitter takes blocks (rows, blocks a row, block bytes) and gives signed codes, the scale of each group, and its
-minimum or None; `decode` puts them together. Layouts are the GGUF format's, checked in tests against `gguf`.
+minimum or None; `decode` puts them together. Layouts are the GGUF format's, checked in tests against `gguf`; planes are
+read by `drut.formats.planes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.formats.encoding import IQ4_NL_TABLE, MXFP4_TABLE, Encoding
-
-F32 = NDArray[np.float32]
-U8 = NDArray[np.uint8]
-
-
-class Split(NamedTuple):
-    """Codes (rows, k) int8 with the zero point taken off or the table applied; scales and minima (rows, groups)."""
-
-    codes: NDArray[np.int8]
-    scales: F32
-    minima: F32 | None
+from drut.formats.encoding import E2M1_TABLE, IQ4_NL_TABLE, Encoding
+from drut.formats.planes import F32, U8, Split, split_fp8, split_planes
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -36,8 +27,11 @@ def decode(enc: Encoding, raw: U8, k: int) -> F32:
         return rows.view(np.float16).astype(np.float32)
     if enc.name == "BF16":
         return (rows.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if enc.is_float:
+        floats, scales = split_fp8(enc, rows, k)
+        return floats * np.repeat(scales, enc.group_of(k), axis=1)[:, :k]
     codes, scales, minima = split(enc, raw, k)
-    values = codes.astype(np.float32).reshape(len(rows), -1, enc.group) * scales[:, :, None]
+    values = codes.astype(np.float32).reshape(len(rows), -1, enc.group_of(k)) * scales[:, :, None]
     if minima is not None:
         values += minima[:, :, None]
     return values.reshape(len(rows), k)
@@ -46,6 +40,8 @@ def decode(enc: Encoding, raw: U8, k: int) -> F32:
 @np.errstate(over="ignore", invalid="ignore")
 def split(enc: Encoding, raw: U8, k: int) -> Split:
     """The rows of a quantized tensor as codes, scales and minima."""
+    if not enc.block_bytes:
+        return split_planes(enc, raw.reshape(-1, enc.row_bytes(k)), k)
     blocks = raw.reshape(-1, k // enc.block, enc.block_bytes)
     codes, scales, minima = _SPLITTERS[enc.name](blocks)
     rows = len(blocks)
@@ -102,7 +98,7 @@ def _iq4_nl(b: U8) -> Parts:
 def _mxfp4(b: U8) -> Parts:
     """The scale is 2^(e - 128): half of E8M0's, since the table holds doubled values."""
     scale = np.ldexp(np.float32(1), b[:, :, :1].astype(np.int32) - 128).astype(np.float32)
-    return np.array(MXFP4_TABLE, np.int8)[_nibbles(b[:, :, 1:])], scale, None
+    return np.array(E2M1_TABLE, np.int8)[_nibbles(b[:, :, 1:])], scale, None
 
 
 def _crumbs(bytes_: U8) -> U8:
@@ -156,7 +152,30 @@ def _q6_k(b: U8) -> Parts:
     return _signed(codes, 32), _half(b, 208) * b[:, :, 192:208].view(np.int8), None
 
 
+def _iq4_xs(b: U8) -> Parts:
+    pairs = np.array([0, 2, 4, 6], np.uint8)
+    high = (b[:, :, 2:4, None] >> pairs & 3).reshape(*b.shape[:2], 8)
+    low = np.stack([b[:, :, 4:8] & 15, b[:, :, 4:8] >> 4], axis=-1).reshape(*b.shape[:2], 8)
+    scales = (low | high << 4).astype(np.float32) - 32
+    return np.array(IQ4_NL_TABLE, np.int8)[_nibbles(b[:, :, 8:].reshape(*b.shape[:2], 8, 16))], _half(b, 0) * scales, None
+
+
+def _tq1_0(b: U8) -> Parts:
+    """A byte holds five digits to base 3, or four, as a fraction of 256; digits of one place lie side by side."""
+    def digits(part: U8, count: int) -> U8:
+        shifted = part[..., None, :] * np.array([1, 3, 9, 27, 81], np.uint8)[:count, None]
+        return (shifted.astype(np.uint16) * 3 >> 8).astype(np.uint8).reshape(*b.shape[:2], -1)
+
+    codes = [digits(b[:, :, :32], 5), digits(b[:, :, 32:48], 5), digits(b[:, :, 48:52], 4)]
+    return _signed(np.concatenate(codes, axis=-1), 1), _half(b, 52), None
+
+
+def _tq2_0(b: U8) -> Parts:
+    return _signed(_crumbs(_halves(b, 0, 64)), 1), _half(b, 64), None
+
+
 _SPLITTERS: dict[str, Callable[[U8], Parts]] = {
     "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0, "IQ4_NL": _iq4_nl, "MXFP4": _mxfp4,
     "Q2_K": _q2_k, "Q3_K": _q3_k, "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k,
+    "IQ4_XS": _iq4_xs, "TQ1_0": _tq1_0, "TQ2_0": _tq2_0,
 }

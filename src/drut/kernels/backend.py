@@ -76,8 +76,12 @@ class Backend(ABC):
 
     @abstractmethod
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
-               bias: F32 | None = None) -> Matrix:
-        """Packs `n` rows of `k` elements stored in `raw`; `rows[i]` says which stored row becomes row i."""
+               bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> Matrix:
+        """Packs `n` rows of `k` elements stored in `raw`; `rows[i]` says which stored row becomes row i.
+
+        Column i multiplies element `columns[i]` of a row of activations; all matrices that an operation gives the same
+        activations have the same columns. ModelFileError where a scale of the weights is not finite.
+        """
 
     @abstractmethod
     def stack(self, enc: Encoding, raws: Iterable[NDArray[np.uint8]], count: int, n: int, k: int, *,
@@ -121,7 +125,8 @@ class PackingBackend(Backend):
         """Memory for packed bytes as good as that which `matrix` takes, zero."""
 
     @abstractmethod
-    def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None) -> Matrix:
+    def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None,
+              columns: NDArray[np.int32] | None = None) -> Matrix:
         """A matrix of bytes that were packed before; they must stay as they are."""
 
     @abstractmethod

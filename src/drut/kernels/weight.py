@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drut.formats.encoding import Encoding
 
 PAD = 32  # K and N are padded to this many elements; padding is zero and changes no sum
@@ -25,6 +28,8 @@ class Matrix(Protocol):
     def encoding(self) -> Encoding: ...
     @property
     def nbytes(self) -> int: ...
+    @property
+    def columns(self) -> NDArray[np.int32] | None: ...
 
 
 class Stack(Protocol):

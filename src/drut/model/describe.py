@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from drut.errors import UnsupportedError
-from drut.formats.encoding import ENCODINGS
+from drut.formats.encoding import find_encoding
 from drut.kernels.kv import KV_DTYPES
 from drut.model.decoder import kv_layout
 from drut.model.model import ModelFiles
@@ -120,7 +120,7 @@ def describe(files: ModelFiles) -> Description:
         bits_per_weight=8 * sum(use.nbytes for use in uses) / sum(use.weights for use in uses),
         tensors=len(files.source.tensors),
         encodings=uses,
-        unsupported_tensors=tuple(n for n in names if files.source.tensors[n].encoding not in ENCODINGS),
+        unsupported_tensors=tuple(n for n in names if not find_encoding(files.source.tensors[n].encoding)),
         hidden=spec.hidden,
         layers=len(spec.layers),
         layer_runs=_layer_runs(files),
@@ -163,7 +163,7 @@ def _encodings(files: ModelFiles) -> tuple[EncodingUse, ...]:
     for name, group in itertools.groupby(tensors, key=lambda t: t.encoding):
         held = list(group)
         weights = sum(math.prod(t.shape) for t in held)
-        uses.append(EncodingUse(name, name in ENCODINGS, len(held), weights, sum(t.nbytes for t in held)))
+        uses.append(EncodingUse(name, find_encoding(name) is not None, len(held), weights, sum(t.nbytes for t in held)))
     return tuple(sorted(uses, key=lambda use: -use.nbytes))
 
 

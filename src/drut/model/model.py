@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from drut.errors import ModelFileError, UnsupportedError
+from drut.errors import ModelFileError
 from drut.kernels.backend import Backend, PackingBackend
 from drut.model.families import Family, family_of_gguf, family_of_hf
 from drut.model.families.table import Stored
@@ -17,6 +17,7 @@ from drut.model.weights.gguf import GGUFFile
 from drut.model.weights.json_file import read_json
 from drut.model.weights.loader import Report, Weights, check_tensors, load_weights
 from drut.model.weights.metadata import require, require_list
+from drut.model.weights.quantized import open_quantized
 from drut.model.weights.safetensors import open_safetensors
 from drut.model.weights.source import TensorSource
 
@@ -80,9 +81,7 @@ def _open_directory(path: Path) -> ModelFiles:
     architectures = require_list(config, "architectures", str, where)
     if not architectures:
         raise ModelFileError(f"{where}: key 'architectures' is empty")
-    if "quantization_config" in config:
-        raise UnsupportedError(f"{where}: quantization_config is not supported (float checkpoints and GGUF files are)")
     family: Family = family_of_hf(architectures[0])
     spec = family.from_hf(config, where)
-    source = open_safetensors(path)
+    source = open_quantized(open_safetensors(path), config, path)
     return ModelFiles(path, spec, source, family.hf_table(spec), config, False)

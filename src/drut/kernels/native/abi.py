@@ -10,7 +10,9 @@ from drut.kernels import descriptor
 ABI_VERSION = 6
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
-         "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14}
+         "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14, "IQ4_XS": 15, "int4": 16, "int8": 17,
+         "nvfp4": 18, "fp8": 19}
+SCALES = {"f16": 0, "bf16": 1, "f32": 2}
 (EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP, ROUTE, EXPERTS_GATE_UP,
  EXPERTS_DOWN) = range(12)
 INT8_FORM, FLOAT_FORM, BRAIN_FORM = 1, 2, 4  # of rows that one operation hands to the next
@@ -20,8 +22,8 @@ STALE = "the native library was built from another version of the sources; insta
 
 
 class Matrix(Structure):
-    _fields_ = [("data", c_void_p), ("bias", c_void_p), ("kind", c_int32), ("n", c_int32), ("k", c_int32),
-                ("reserved", c_int32)]
+    _fields_ = [("data", c_void_p), ("bias", c_void_p), ("order", c_void_p),
+                *[(name, c_int32) for name in ("kind", "n", "k", "group", "scale", "zeros")]]
 
 
 class Op(Structure):
@@ -135,8 +137,8 @@ def declare(library: ctypes.CDLL) -> None:
         "drut_run_burst": (None, [p, p, p, i, p, p]),
         "drut_burst_wait": (None, [p, i, q]),
         "drut_burst_abandon": (None, [p]),
-        "drut_packed_bytes": (q, [i, i, i]),
-        "drut_pack": (None, [p, i, i, i, p, p, p]),
+        "drut_packed_bytes": (q, [p]),
+        "drut_pack": (q, [p, p, i, q, p, p, p]),
         "drut_gumbel": (c_float, [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]),
         "drut_philox": (None, [ctypes.c_uint32, ctypes.c_uint32, p]),
         "drut_soft_fma": (c_float, [c_float, c_float, c_float]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 from collections.abc import Iterable
@@ -10,17 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.errors import UnsupportedError
-from drut.formats.encoding import Encoding
+from drut.errors import ModelFileError, UnsupportedError
+from drut.formats.decode import split
+from drut.formats.encoding import Encoding, planes
+from drut.formats.planes import joined_int4
 from drut.kernels.backend import Executable, Limits, PackingBackend
 from drut.kernels.kv import KvLayout
 from drut.kernels.native import abi, library
 from drut.kernels.native.memory import Arena, reserve
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
-from drut.kernels.weight import Matrix, Stack, padded
+from drut.kernels.weight import PAD, Matrix, Stack, padded
 from drut.machine import usable_cpus
 
+TERNARY = dict.fromkeys(("TQ1_0", "TQ2_0"), planes("int4", 256, "f16"))  # packed with codes so wide
 PROBE_N, PROBE_K = 33, 512  # a whole panel and one of a single row, two super-blocks
 
 
@@ -33,6 +37,7 @@ class NativeMatrix:
     encoding: Encoding
     data: NDArray[np.uint8]
     bias: F32 | None
+    columns: NDArray[np.int32] | None
     struct: abi.Matrix
 
     @property
@@ -99,14 +104,18 @@ class NativeBackend(PackingBackend):
         return f"native kernels ({self.isa}), {self.threads} thread{'s' * (self.threads != 1)}"
 
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
-               bias: F32 | None = None) -> NativeMatrix:
+               bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NativeMatrix:
         data = self._arena.take(self.packed_bytes(enc, n, k))
         self._pack(enc, raw, n, k, rows, data)
-        return self.adopt(enc, data, n, k, bias=bias)
+        return self.adopt(enc, data, n, k, bias=bias, columns=columns)
 
     def _pack(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
               data: NDArray[np.uint8]) -> None:
         raw = np.ascontiguousarray(raw)
+        if enc.name in TERNARY:
+            codes, scales, _ = split(enc, raw, k)
+            raw = joined_int4(codes, scales.astype(np.float16))
+            enc = TERNARY[enc.name]
         assert raw.nbytes == n * enc.row_bytes(k), "the caller checks shapes against the file"
         if rows is not None:
             rows = np.ascontiguousarray(rows, np.int32)
@@ -114,15 +123,26 @@ class NativeBackend(PackingBackend):
             assert rows.min() >= 0
             assert rows.max() < n
         order = rows.ctypes.data if rows is not None else None
-        self.library.drut_pack(self.workers, abi.KINDS[enc.name], n, k, raw.ctypes.data, order, data.ctypes.data)
+        struct = _struct(enc, n, k)
+        if self.library.drut_pack(self.workers, ctypes.addressof(struct), k, enc.row_bytes(k), raw.ctypes.data, order,
+                                  data.ctypes.data):
+            raise ModelFileError("a scale is not finite")
 
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *,
-              bias: F32 | None = None) -> NativeMatrix:
+              bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NativeMatrix:
         assert data.nbytes == self.packed_bytes(enc, n, k)
-        kept = _padded(bias, padded(n)) if bias is not None else None
-        struct = abi.Matrix(data.ctypes.data, kept.ctypes.data if kept is not None else None, abi.KINDS[enc.name], n,
-                            padded(k), 0)
-        return NativeMatrix(n, k, enc, data, kept, struct)
+        struct = _struct(enc, n, k)
+        struct.data = data.ctypes.data
+        if bias is not None:
+            bias = _padded(bias, padded(n))
+            struct.bias = bias.ctypes.data
+        if columns is not None:
+            columns = np.ascontiguousarray(columns, np.int32)
+            assert np.array_equal(np.sort(columns), np.arange(k))
+            assert k % PAD == 0
+            assert not enc.is_float
+            struct.order = columns.ctypes.data
+        return NativeMatrix(n, k, enc, data, bias, columns, struct)
 
     def stack(self, enc: Encoding, raws: Iterable[NDArray[np.uint8]], count: int, n: int, k: int, *,
               bias: F32 | None = None) -> NativeStack:
@@ -143,7 +163,8 @@ class NativeBackend(PackingBackend):
         structs = (abi.Matrix * count)()
         for i in range(count):
             at = None if kept is None else kept.ctypes.data + 4 * i * wide
-            structs[i] = abi.Matrix(data.ctypes.data + i * each, at, abi.KINDS[enc.name], n, padded(k), 0)
+            structs[i] = _struct(enc, n, k)
+            structs[i].data, structs[i].bias = data.ctypes.data + i * each, at
         return NativeStack(count, n, k, enc, data, kept, structs)
 
     def packing(self, encodings: Iterable[Encoding]) -> str:
@@ -152,7 +173,8 @@ class NativeBackend(PackingBackend):
         for enc in sorted(set(encodings), key=lambda e: e.name):
             raw = np.arange(PROBE_N * enc.row_bytes(PROBE_K)) * 167 // 59 % 251  # unlike under any shift of a block
             data = np.zeros(self.packed_bytes(enc, PROBE_N, PROBE_K), np.uint8)
-            self._pack(enc, raw.astype(np.uint8), PROBE_N, PROBE_K, None, data)
+            with contextlib.suppress(ModelFileError):  # of scales that are not finite; it is packed all the same
+                self._pack(enc, raw.astype(np.uint8), PROBE_N, PROBE_K, None, data)
             found.update(f"{enc.name} {data.nbytes} ".encode())
             found.update(data.data)
         return f"{self.name} {found.hexdigest()}"
@@ -162,7 +184,7 @@ class NativeBackend(PackingBackend):
         return matrix.data
 
     def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
-        return int(self.library.drut_packed_bytes(abi.KINDS[enc.name], n, k))
+        return int(self.library.drut_packed_bytes(ctypes.addressof(_struct(enc, n, k))))
 
     def room(self, nbytes: int) -> NDArray[np.uint8]:
         return reserve(nbytes, huge=True)
@@ -186,6 +208,15 @@ class NativeBackend(PackingBackend):
     def __del__(self) -> None:
         if getattr(self, "workers", None) is not None:
             self.close()
+
+
+def _struct(enc: Encoding, n: int, k: int) -> abi.Matrix:
+    """A matrix of this form, without its parts."""
+    enc = TERNARY.get(enc.name, enc)
+    if enc.block_bytes or enc.row_scale:
+        return abi.Matrix(kind=abi.KINDS[enc.name], n=n, k=padded(k))
+    return abi.Matrix(kind=abi.KINDS["fp8" if enc.is_float else f"int{enc.bits}"], n=n, k=padded(k), group=enc.group,
+                      scale=abi.SCALES[enc.scale], zeros=enc.offset == "zero_points")
 
 
 def _padded(values: F32, size: int) -> F32:

@@ -25,7 +25,7 @@ from drut.kernels.native.routes import NativeRoutes
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
-from drut.kernels.weight import PAD, padded
+from drut.kernels.weight import PAD, Matrix, padded
 
 if TYPE_CHECKING:
     from drut.kernels.native.backend import NativeBackend
@@ -243,7 +243,7 @@ def _forms(plan: Plan) -> dict[ops.Op, int]:
             forms |= dict.fromkeys((op, pairs[op.source.name, op.layer]), _form(op.down.encoding))
     for producer, those in readers.items():
         whole = not isinstance(producer, ops.Attention) or producer.kv.head_dim % PAD == 0
-        if whole and those and all(isinstance(r, ops.Project) and not r.weight.encoding.is_float for r in those):
+        if whole and those and all(isinstance(r, ops.Project) and _takes_int8(r.weight) for r in those):
             forms |= dict.fromkeys((producer, *those), abi.INT8_FORM)
     return forms
 
@@ -253,6 +253,11 @@ def _form(enc: Encoding) -> int:
     if not enc.is_float:
         return abi.INT8_FORM
     return abi.BRAIN_FORM if enc.name == "BF16" else abi.FLOAT_FORM
+
+
+def _takes_int8(weight: Matrix) -> bool:
+    """Rows as int8 in the order they have; the groups of another order hold other elements."""
+    return not weight.encoding.is_float and weight.columns is None
 
 
 def _address(item: Any) -> int | None:

@@ -7,25 +7,31 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.errors import ModelFileError
 from drut.formats import decode as formats
 from drut.formats.encoding import Encoding
-from drut.kernels.numpy.numbers import quantize, round_bf16
+from drut.formats.planes import split_fp8
+from drut.kernels.numpy.numbers import GROUP, quantize, round_bf16
 from drut.kernels.ops import F32
 from drut.kernels.weight import PAD, padded
 
 
 @dataclass(frozen=True, eq=False)
 class NumpyMatrix:
-    """Quantized: codes (parts, 16 or 32, n padded) int8, scales and minima (parts, n padded). Float: (n, k)."""
+    """Quantized: codes (parts, 16 or 32, n padded), scales and minima (parts, n padded). Float: (n, k).
+
+    FP8: floats (n, k) as codes say, and scales (groups, n). `columns[i]` is the element of a row that column i takes.
+    """
 
     n: int
     k: int
     encoding: Encoding
     floats: F32 | None
-    codes: NDArray[np.int8] | None
+    codes: NDArray[np.int8] | NDArray[np.int16] | None
     scales: F32 | None
     minima: F32 | None
     bias: F32 | None
+    columns: NDArray[np.int32] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -35,7 +41,10 @@ class NumpyMatrix:
     def rows(self, ids: NDArray[np.int32]) -> F32:
         """Rows `ids` as stored numbers."""
         if self.floats is not None:
-            return self.floats[ids]
+            if self.scales is None:
+                return self.floats[ids]
+            return self.floats[ids] * np.repeat(self.scales[:, ids].T, self.encoding.group_of(self.k), axis=1)[:, : self.k]
+        assert self.columns is None, "a table's columns lie in their order"
         assert self.codes is not None
         assert self.scales is not None
         values = self.codes[:, :, ids].astype(np.float32) * self.scales[:, None, ids]
@@ -45,6 +54,8 @@ class NumpyMatrix:
 
     def multiply(self, x: F32) -> F32:
         """x (rows, k) against every output: (rows, n)."""
+        if self.columns is not None:
+            x = np.ascontiguousarray(x[:, self.columns])
         out = self._float(x) if self.floats is not None else self._integer(x)
         return out if self.bias is None else out + self.bias
 
@@ -52,13 +63,24 @@ class NumpyMatrix:
         assert self.floats is not None
         if self.encoding.name == "BF16":
             x = round_bf16(x)
+        if self.scales is not None:
+            return self._scaled(x, self.scales)
         # Row by row: a library's matrix product adds in another order for another number of rows.
         return np.stack([self.floats @ np.ascontiguousarray(row) for row in x])
+
+    def _scaled(self, x: F32, scales: F32) -> F32:
+        assert self.floats is not None
+        out, group = np.zeros((len(x), self.n), np.float32), self.encoding.group_of(self.k)
+        for i, scale in enumerate(scales):
+            part = slice(i * group, (i + 1) * group)
+            weights = np.ascontiguousarray(self.floats[:, part])
+            out += np.stack([weights @ np.ascontiguousarray(row[part]) for row in x]) * scale
+        return out
 
     def _integer(self, x: F32) -> F32:
         assert self.codes is not None
         assert self.scales is not None
-        codes, scale, scaled_sum = quantize(x, self.encoding.group)
+        codes, scale, scaled_sum = quantize(x, self.codes.shape[1])
         dots = np.matmul(codes.transpose(1, 0, 2), self.codes.astype(np.float32))  # (groups, rows, n): exact integers
         terms = dots * scale.T[:, :, None] * self.scales[:, None, :]
         if self.minima is not None:
@@ -94,17 +116,35 @@ class NumpyStack:
 
 
 def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
-                bias: F32 | None) -> NumpyMatrix:
-    """A matrix of `n` stored rows, in the order `rows`."""
+                bias: F32 | None, columns: NDArray[np.int32] | None = None) -> NumpyMatrix:
+    """A matrix of `n` stored rows, in the order `rows`. ModelFileError where a scale is not finite."""
     stored = raw.reshape(n, -1)
     if rows is not None:
         stored = stored[rows]
-    if enc.is_float:
+    if enc.is_float and enc.block_bytes:
         return NumpyMatrix(n, k, enc, formats.decode(enc, stored, k), None, None, None, bias)
+    if enc.is_float:
+        floats, scale = split_fp8(enc, stored, k)
+        _check(floats, scale)
+        return NumpyMatrix(n, k, enc, floats, None, np.ascontiguousarray(scale.T), None, bias)
     codes, scale, minimum = formats.split(enc, stored, k)
-    by_group = codes.reshape(n, k // enc.group, enc.group).transpose(1, 2, 0)
-    minima = None if minimum is None else _pad(minimum.T)
-    return NumpyMatrix(n, k, enc, None, _pad(by_group), _pad(scale.T), minima, bias)
+    _check(scale, minimum)
+    if enc.name == "MXFP4" and (scale == np.float32(2.0**127)).any():  # all ones: E8M0's NaN
+        raise ModelFileError("a scale is not finite")
+    group = enc.group_of(k)
+    part = min(group, GROUP)  # of larger groups every part has the same scale
+    by_part = codes.reshape(n, k // part, part).transpose(1, 2, 0)
+
+    def of_parts(x: F32) -> F32:
+        return np.repeat(_pad(x.T), group // part, axis=0)[: k // part]
+
+    minima = None if minimum is None else of_parts(minimum)
+    return NumpyMatrix(n, k, enc, None, _pad(by_part), of_parts(scale), minima, bias, columns)
+
+
+def _check(*parts: F32 | None) -> None:
+    if not all(part is None or np.isfinite(part).all() for part in parts):
+        raise ModelFileError("a scale is not finite")
 
 
 def _pad(x: NDArray) -> NDArray:  # type: ignore[type-arg]

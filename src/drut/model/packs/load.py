@@ -11,6 +11,7 @@ from pathlib import Path
 
 from drut.formats.encoding import encoding
 from drut.kernels.backend import PackingBackend
+from drut.kernels.weight import Matrix, Stack
 from drut.model.families.table import Stored
 from drut.model.packs.cache import PackCache
 from drut.model.packs.file import Form
@@ -39,7 +40,7 @@ def load_through(cache: PackCache, spec: ModelSpec, source: TensorSource, table:
         kept = {form.role: data for form, data in zip(forms, found, strict=True)}
         return load_weights(spec, source, table, backend, path.name, kept=kept)
     weights = load_weights(spec, source, table, backend, path.name)
-    packed = {**weights.matrices, **weights.stacks}
+    packed: dict[str, Matrix | Stack] = {**weights.matrices, **weights.stacks}
     cache.put(key, path.name, [(form, backend.packed(packed[form.role])) for form in forms])
     return weights
 

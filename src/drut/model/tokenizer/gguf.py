@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model.tokenizer.pieces import ByteLevelPieces, byte_alphabet
@@ -71,6 +73,7 @@ def from_gguf(metadata: Mapping[str, object], name: str) -> Tokenizer:
     if splitting.nfc:
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _pre_tokenizer(splitting)
+    backend.decoder = decoders.ByteLevel()  # for others that read what `to_json` writes
     backend.add_tokens([token for _, token in added])
     rules = _rules(metadata, splitting, len(tokens), name)
     return Tokenizer(backend, added, ByteLevelPieces(byte_alphabet()), rules, name)
@@ -132,6 +135,27 @@ def _pre_tokenizer(splitting: _Splitting) -> pre_tokenizers.PreTokenizer:
         return pre_tokenizers.ByteLevel(add_prefix_space=False)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=splitting.pattern is None)
     return pre_tokenizers.Sequence([first, byte_level])
+
+
+def splitting_of(state: Mapping[str, Any]) -> str | None:
+    """The name in `tokenizer.ggml.pre` of how a `tokenizer.json` cuts text; None where none of those known does."""
+    for name, splitting in _SPLITTINGS.items():
+        like = tokenizers.Tokenizer(models.BPE())
+        like.pre_tokenizer = _pre_tokenizer(splitting)
+        if splitting.nfc:
+            like.normalizer = normalizers.NFC()
+        made = json.loads(like.to_str())
+        same = all(_plain(made[key]) == _plain(state.get(key)) for key in ("normalizer", "pre_tokenizer"))
+        if same and bool(state["model"].get("ignore_merges")) == splitting.whole_words:
+            return name
+    return None
+
+
+def _plain(step: Any) -> Any:
+    """A step of a tokenizer without what changes no token: offsets."""
+    if isinstance(step, dict):
+        return {key: _plain(value) for key, value in step.items() if key != "trim_offsets"}
+    return [_plain(item) for item in step] if isinstance(step, list) else step
 
 
 def _rules(metadata: Mapping[str, object], splitting: _Splitting, vocab_size: int, name: str) -> TextRules:

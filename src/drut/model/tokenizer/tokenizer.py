@@ -115,7 +115,7 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """What a file tokenizer.json holds, for other libraries; BOS and EOS, which `encode` adds, are not in it."""
-        return self._backend.to_str()
+        return str(self._backend.to_str())
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token adds to the text; none for an id outside the vocabulary."""

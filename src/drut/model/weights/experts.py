@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.errors import UnsupportedError
-from drut.formats.decode import F32, decode
+from drut.formats.decode import decode
 from drut.formats.encoding import Encoding, encoding
+from drut.formats.planes import F32
 from drut.model.families.table import StoredExperts
 from drut.model.weights.check import tensor_info
 from drut.model.weights.source import TensorSource
@@ -23,6 +24,9 @@ def check_experts(source: TensorSource, stored: StoredExperts, shape: tuple[int,
         if info.encoding != infos[0].encoding:
             raise UnsupportedError(f"{where}: tensor {info.name!r} is {info.encoding}, that of the first expert "
                                    f"{infos[0].encoding}; all of a layer must be alike")
+        if source.columns(info.name) is not None:
+            raise UnsupportedError(f"{where}: tensor {info.name!r}: experts with their columns in another order "
+                                   "(act-order) are not supported")
         if (stored.transposed or len(shape) == 2) and not encoding(info.encoding).is_float:
             raise UnsupportedError(f"{where}: tensor {info.name!r} is {info.encoding}; it must be of floats")
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.errors import ModelFileError, UnsupportedError
-from drut.formats.decode import F32, decode
+from drut.formats.decode import decode
 from drut.formats.encoding import Encoding, encoding
+from drut.formats.planes import F32
 from drut.kernels.backend import Backend, PackingBackend
 from drut.kernels.weight import Matrix, Stack, Vector
 from drut.model.families.table import Stored, StoredExperts
@@ -23,6 +24,7 @@ from drut.model.weights.source import TensorSource
 
 BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias", "router": "router_bias", "gate_experts": "gate_experts_bias",
           "up_experts": "up_experts_bias", "down_experts": "down_experts_bias"}
+SAME_INPUT = {"k": "q", "v": "q", "up": "gate"}  # roles whose activations are those of another
 Report = Callable[[int], None]
 
 
@@ -51,7 +53,7 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Packed bytes of all matrices."""
-        return sum(m.nbytes for m in (*self.matrices.values(), *self.stacks.values()))
+        return sum(m.nbytes for m in self.matrices.values()) + sum(s.nbytes for s in self.stacks.values())
 
 
 def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], where: str) -> None:
@@ -66,7 +68,7 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
         used.update(stored.names(shape[0]))
     # No key of a file need tell of its biases, and to leave one out would change the answer.
     for name in source.tensors:
-        if name.endswith((".bias", "_bias")) and name not in used:
+        if name.endswith((".bias", "_bias")) and name not in used and source.raw(name).any():  # of zeros: no change
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
@@ -92,6 +94,7 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
             source.release(name)
             if report:
                 report(source.tensors[name].nbytes)
+    _check_columns(load.matrices, where)
     return Weights(load.matrices, load.stacks, load.vectors)
 
 
@@ -136,19 +139,38 @@ class _Loading:
     def matrix(self, role: str, stored: Stored) -> Matrix:
         (n, k), bias = self.shapes[role], self.bias(role)
         enc = packed_encoding(role, stored, self.source)
+        columns = self.source.columns(stored.name)
         if self.kept is not None and isinstance(self.backend, PackingBackend):
-            return self.backend.adopt(enc, self.kept[role], n, k, bias=bias)
+            return self.backend.adopt(enc, self.kept[role], n, k, bias=bias, columns=columns)
         raw, stored_as = self.source.raw(stored.name), encoding(self.source.tensors[stored.name].encoding)
         if enc != stored_as:
             raw = decode(stored_as, raw.reshape(n, -1), k).view(np.uint8)
-        return self.backend.matrix(enc, raw, n, k, rows=stored.row_order(n), bias=bias)
+        try:
+            return self.backend.matrix(enc, raw, n, k, rows=stored.row_order(n), bias=bias, columns=columns)
+        except ModelFileError as error:
+            raise ModelFileError(f"{self.where}: tensor {quote(stored.name)}: {error}") from None
 
     def stack(self, role: str, stored: StoredExperts) -> Stack:
         (count, n, k), bias = self.shapes[role], self.bias(role)
         enc = packed_encoding(role, stored, self.source)
         if self.kept is not None and isinstance(self.backend, PackingBackend):
             return self.backend.adopt_stack(enc, self.kept[role], count, n, k, bias=bias)
-        return self.backend.stack(enc, expert_rows(self.source, stored, count, n, enc), count, n, k, bias=bias)
+        rows = expert_rows(self.source, stored, count, n, enc)
+        try:
+            return self.backend.stack(enc, rows, count, n, k, bias=bias)
+        except ModelFileError as error:
+            raise ModelFileError(f"{self.where}: tensor {quote(stored.names(count)[0])}: {error}") from None
+
+
+def _check_columns(matrices: Mapping[str, Matrix], where: str) -> None:
+    """Matrices that an operation gives the same activations take them in one order."""
+    for role, matrix in matrices.items():
+        prefix, _, short = role.rpartition(".")
+        first = matrices.get(f"{prefix}.{SAME_INPUT.get(short, short)}")
+        orders = [m.columns for m in (matrix, first) if m is not None]
+        if orders[0] is not orders[-1] and not np.array_equal(orders[0], orders[-1]):  # type: ignore[arg-type]
+            raise UnsupportedError(f"{where}: {role!r} has its columns in another order than "
+                                   f"{SAME_INPUT[short]!r} beside it, which is not supported")
 
 
 def _vector(source: TensorSource, name: str, where: str) -> F32:

@@ -96,6 +96,10 @@ class TensorFile(ABC):
         info = self._info(name)
         return self._file.view(info.offset, info.nbytes)
 
+    def columns(self, name: str) -> NDArray[np.int32] | None:
+        """None: only quantized checkpoints reorder columns."""
+        return None
+
     def release(self, name: str) -> None:
         """Let the tensor's pages leave memory."""
         info = self._info(name)

@@ -117,6 +117,10 @@ class ShardedSafetensors:
         """As `SafetensorsFile.raw`."""
         return self._shard(name).raw(name)
 
+    def columns(self, name: str) -> NDArray[np.int32] | None:
+        """None, as of `SafetensorsFile`."""
+        return None
+
     def release(self, name: str) -> None:
         """As `SafetensorsFile.release`."""
         self._shard(name).release(name)

@@ -31,6 +31,10 @@ class TensorSource(Protocol):
         """The tensor's bytes, a read-only 1-D view of the mapping. ModelFileError if there is no such tensor."""
         ...
 
+    def columns(self, name: str) -> NDArray[np.int32] | None:
+        """Which input each column of the tensor multiplies; None where they lie in order."""
+        ...
+
     def release(self, name: str) -> None:
         """Tell the kernel the tensor's pages will not be read again soon, so that they stop counting as resident."""
         ...

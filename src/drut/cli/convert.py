@@ -1,0 +1,34 @@
+"""`drut convert`: a model as another file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from drut.cli.opening import add_model
+from drut.cli.terminal import note
+from drut.formats.encode import ENCODERS
+from drut.model.convert import convert
+from drut.model.model import open_model
+from drut.model.store import resolve
+
+HELP = """Write a model as a GGUF file, or as a Hugging Face directory: weights, tokenizer and chat template. Matrices
+stay as they are stored, or each element is rounded to the nearest of another encoding."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("out", metavar="OUT", type=Path, help="what to write: FILE.gguf, or a directory")
+    parser.add_argument("--encoding", choices=list(ENCODERS), metavar="NAME",
+                        help=f"of all matrices: {', '.join(ENCODERS)} (default: as stored; a directory takes floats)")
+
+
+def run(args: argparse.Namespace) -> int:
+    files = open_model(resolve(args.model))
+    try:
+        for line in convert(files, args.out, args.encoding):
+            note(line)
+    finally:
+        files.close()
+    print(args.out)
+    return 0

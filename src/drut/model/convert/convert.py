@@ -1,0 +1,156 @@
+"""Role by role: read as canonical rows, rounded if asked for, written where the other container has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from drut.errors import DrutError, UnsupportedError
+from drut.formats.decode import decode
+from drut.formats.encode import encode
+from drut.formats.encoding import ENCODINGS, Encoding, encoding
+from drut.formats.planes import U8
+from drut.model.convert import keys, vocabulary
+from drut.model.convert.write import Pending, write_gguf, write_safetensors
+from drut.model.families import family_of_gguf, family_of_hf
+from drut.model.families.table import Stored
+from drut.model.model import ModelFiles
+from drut.model.roles import expected_shapes
+
+HF_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+KEPT_APART = ("rope_freqs.weight",)  # tensors of GGUF that play no role and go from file to file
+DROPPED = ("general.file_type", "split.", "general.quantization_version", "general.alignment")
+
+
+def convert(files: ModelFiles, out: Path, to: str | None = None) -> list[str]:
+    """Writes `files` to `out`, a `.gguf` file or a directory, its matrices in encoding `to` or as they are.
+
+    Returns notes about matrices that `to` cannot hold, a line each. A directory takes float encodings. Nothing is left
+    where it fails, and nothing that is there is written over. UnsupportedError names what cannot be converted.
+    """
+    if out.exists():
+        raise DrutError(f"{out} is there already")
+    files.check()
+    is_gguf = out.suffix == ".gguf"
+    wanted = encoding(to) if to is not None else None
+    if not is_gguf and wanted is not None and wanted.name not in HF_DTYPES:
+        raise UnsupportedError(f"{out}: a directory takes {', '.join(HF_DTYPES)}, not {wanted.name} (a .gguf file does)")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        made = partial / out.name
+        notes = _to_gguf(files, made, wanted) if is_gguf else _to_hf(files, made, wanted or _float_of(files))
+        os.rename(made, out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return notes
+
+
+def _to_gguf(files: ModelFiles, out: Path, wanted: Encoding | None) -> list[str]:
+    architecture = keys.gguf_architecture(files)
+    table = family_of_gguf(architecture).gguf_table(files.spec)
+    notes: list[str] = []
+    tensors = list(_pending(files, table, wanted, notes))
+    if files.is_gguf:
+        metadata = {k: v for k, v in files.metadata.items() if not k.startswith(DROPPED)}
+        tensors += [_as_it_is(files, name) for name in KEPT_APART if name in files.source.tensors]
+    else:
+        metadata, factors = keys.gguf_keys(files, architecture)
+        tokenizer = files.tokenizer()
+        if tokenizer is None:
+            raise UnsupportedError(f"{files.path}: there is no tokenizer.json, and a GGUF file holds the tokenizer")
+        metadata |= vocabulary.gguf_keys(tokenizer, files.spec.vocab, files.path.name)
+        if factors is not None:
+            f32 = factors.astype(np.float32)
+            tensors.append(Pending("rope_freqs.weight", f32.shape, encoding("F32"), lambda: f32.view(np.uint8)))
+    write_gguf(out, metadata | {"general.quantization_version": 2}, tensors)
+    return notes
+
+
+def _to_hf(files: ModelFiles, out: Path, wanted: Encoding) -> list[str]:
+    config = keys.hf_config(files, HF_DTYPES[wanted.name])
+    table = family_of_hf(config["architectures"][0]).hf_table(files.spec)
+    tokenizer = files.tokenizer()
+    out.mkdir()
+    notes: list[str] = []
+    write_safetensors(out / "model.safetensors", list(_pending(files, table, wanted, notes)))
+    if tokenizer is not None:
+        vocabulary.write_hf(tokenizer, out)
+        ends = sorted(tokenizer.eos_ids)
+        config |= {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends[0] if len(ends) == 1 else ends or None}
+        generation = {key: config[key] for key in ("bos_token_id", "eos_token_id") if config[key] is not None}
+        (out / "generation_config.json").write_text(json.dumps(generation, indent=1), encoding="utf-8")
+    (out / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    return notes
+
+
+def _float_of(files: ModelFiles) -> Encoding:
+    """What most matrices are stored in, if it is floats; else BF16."""
+    names = [files.source.tensors[files.table[role].name].encoding for role, s in expected_shapes(files.spec).items()
+             if len(s) == 2]
+    most = max(set(names), key=names.count)
+    return encoding(most if most in HF_DTYPES else "BF16")
+
+
+def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | None, notes: list[str]) -> Iterator[Pending]:
+    """The tensors of every role, as `table` names and orders them. Vectors are float32."""
+    for role, shape in expected_shapes(files.spec).items():
+        source, target = files.table[role], table[role]
+        stored = encoding(files.source.tensors[source.name].encoding)
+        if len(shape) == 1:
+            enc = encoding("F32")
+        else:
+            enc = _choose(files, role, stored, wanted, shape[1], notes)
+        yield Pending(target.name, shape, enc, _maker(files, source, target, stored, enc, shape))
+
+
+def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | None, k: int, notes: list[str]) -> Encoding:
+    if wanted is None:
+        if stored.name not in ENCODINGS:
+            raise UnsupportedError(f"{files.path.name}: {role} is stored as {stored.name}, which a GGUF file cannot hold: "
+                                   "say which encoding it is to be rounded to")
+        return stored
+    if k % wanted.block == 0:
+        return wanted
+    notes.append(f"{role}: rows of {k} are not whole blocks of {wanted.name}; written as F16")
+    return encoding("F16")
+
+
+def _maker(files: ModelFiles, source: Stored, target: Stored, stored: Encoding, enc: Encoding,
+           shape: tuple[int, ...]) -> Callable[[], U8]:
+    def make() -> U8:
+        raw = files.source.raw(source.name)
+        rows = raw.reshape(shape[0], -1)
+        columns = files.source.columns(source.name)
+        if stored != enc or columns is not None:
+            values = decode(stored, raw, shape[-1])
+            if columns is not None:
+                values[:, columns] = values.copy()
+            rows = encode(enc, values).reshape(shape[0], -1)
+        rows = _reordered(rows, source.row_order(len(rows)), target.row_order(len(rows)))
+        files.source.release(source.name)
+        return rows
+
+    return make
+
+
+def _reordered(rows: U8, source: np.ndarray | None, target: np.ndarray | None) -> U8:
+    """Rows from the order of one file into that of the other, over the canonical one."""
+    if source is not None:
+        rows = rows[source]
+    if target is None:
+        return rows
+    out = np.empty_like(rows)
+    out[target] = rows
+    return out
+
+
+def _as_it_is(files: ModelFiles, name: str) -> Pending:
+    info = files.source.tensors[name]
+    return Pending(name, info.shape, encoding(info.encoding), lambda: files.source.raw(name))

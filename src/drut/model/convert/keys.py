@@ -1,0 +1,101 @@
+"""What a model is, as the keys of a GGUF file and as a `config.json`. Both come from its spec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from drut.errors import UnsupportedError
+from drut.model import rope as ropes
+from drut.model.model import ModelFiles
+from drut.model.spec import AttentionMixer, ModelSpec
+from drut.model.weights.metadata import optional
+
+# GGUF architecture: Hugging Face architecture and model_type.
+ARCHITECTURES: dict[str, tuple[str, str]] = {
+    "llama": ("LlamaForCausalLM", "llama"),
+    "qwen2": ("Qwen2ForCausalLM", "qwen2"),
+    "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+}
+SAME = {"MistralForCausalLM": "llama"}
+# What Llama 3.1, 3.2 and 3.3 scale their frequencies with, by factor; GGUF files hold the result alone.
+LLAMA3 = tuple({"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 8192} for factor in (8.0, 32.0))
+
+
+def gguf_architecture(files: ModelFiles) -> str:
+    """UnsupportedError names an architecture that GGUF files cannot be written for."""
+    architecture = files.spec.architecture
+    if files.is_gguf and architecture in ARCHITECTURES:
+        return architecture
+    found = SAME.get(architecture) or next((g for g, (hf, _) in ARCHITECTURES.items() if hf == architecture), None)
+    if found is None:
+        raise UnsupportedError(f"{files.path.name}: architecture {architecture!r} cannot be converted "
+                               f"(can be: {', '.join(ARCHITECTURES)})")
+    return found
+
+
+def gguf_keys(files: ModelFiles, architecture: str) -> tuple[dict[str, object], np.ndarray | None]:
+    """The keys but the tokenizer's, and the factors of `rope_freqs.weight` where frequencies are scaled."""
+    spec, mixer = files.spec, _alike(files.spec, files.path.name)
+    theta = _theta(files)
+    own: dict[str, object] = {
+        "block_count": len(spec.layers), "context_length": spec.context, "embedding_length": spec.hidden,
+        "feed_forward_length": spec.layers[0].ffn.width, "attention.head_count": mixer.heads,
+        "attention.head_count_kv": mixer.kv_heads, "attention.key_length": mixer.head_dim,
+        "attention.value_length": mixer.head_dim, "attention.layer_norm_rms_epsilon": spec.norm_eps,
+        "rope.freq_base": theta, "rope.dimension_count": 2 * len(mixer.rope.inv_freq), "vocab_size": spec.vocab,
+    }
+    keys: dict[str, object] = {"general.architecture": architecture, "general.name": files.path.name}
+    factors = np.array(ropes.frequencies(theta, 2 * len(mixer.rope.inv_freq))) / np.array(mixer.rope.inv_freq)
+    scaled = not np.allclose(factors, 1, rtol=1e-12, atol=0)
+    return keys | {f"{architecture}.{key}": value for key, value in own.items()}, factors if scaled else None
+
+
+def hf_config(files: ModelFiles, dtype: str) -> dict[str, Any]:
+    """`config.json`; UnsupportedError where frequencies are scaled in a way it has no words for."""
+    spec, mixer = files.spec, _alike(files.spec, files.path.name)
+    name, model_type = ARCHITECTURES[gguf_architecture(files)]
+    config: dict[str, Any] = {
+        "architectures": [name], "model_type": model_type, "hidden_act": "silu", "hidden_size": spec.hidden,
+        "intermediate_size": spec.layers[0].ffn.width, "num_hidden_layers": len(spec.layers),
+        "num_attention_heads": mixer.heads, "num_key_value_heads": mixer.kv_heads, "head_dim": mixer.head_dim,
+        "rms_norm_eps": float(np.float32(spec.norm_eps)), "max_position_embeddings": spec.context,
+        "vocab_size": spec.vocab, "tie_word_embeddings": spec.tied_head, "rope_theta": _theta(files),
+        "torch_dtype": dtype, "use_sliding_window": False,
+    }
+    scaling = _scaling(files, mixer)
+    return config | ({"rope_scaling": scaling} if scaling else {})
+
+
+def _scaling(files: ModelFiles, mixer: AttentionMixer) -> dict[str, Any] | None:
+    theta, stored = _theta(files), np.array(mixer.rope.inv_freq)
+    base = ropes.frequencies(theta, 2 * len(stored))
+    if np.allclose(stored, base, rtol=1e-12, atol=0):
+        return None
+    ratio = base[0] / stored[0]
+    if np.allclose(np.array(base) / stored, ratio, rtol=1e-9, atol=0):
+        return {"rope_type": "linear", "factor": float(ratio)}
+    for guess in LLAMA3:
+        made = ropes.llama3(base, guess["factor"], guess["low_freq_factor"], guess["high_freq_factor"],
+                            guess["original_max_position_embeddings"])
+        if np.allclose(stored, made, rtol=1e-6, atol=0):  # factors are float32 in the file
+            return dict(guess)
+    raise UnsupportedError(f"{files.path.name}: its factors of rope frequencies have no name in config.json")
+
+
+def _theta(files: ModelFiles) -> float:
+    """The base of the rope frequencies, before any scaling."""
+    where = files.path.name
+    if files.is_gguf:
+        return optional(files.metadata, f"{files.spec.architecture}.rope.freq_base", float, where, 10000.0)
+    table = files.metadata.get("rope_parameters")
+    older = optional(files.metadata, "rope_theta", float, where, 10000.0)
+    return optional(table, "rope_theta", float, where, older) if isinstance(table, dict) else older
+
+
+def _alike(spec: ModelSpec, where: str) -> AttentionMixer:
+    if len(set(spec.layers)) != 1:
+        raise UnsupportedError(f"{where}: layers that differ cannot be converted")
+    return spec.layers[0].mixer

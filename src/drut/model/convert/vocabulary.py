@@ -1,0 +1,65 @@
+"""A byte-level BPE vocabulary from one container into the other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from drut.errors import ModelFileError, UnsupportedError
+from drut.model.tokenizer import Tokenizer
+from drut.model.tokenizer.gguf import splitting_of
+
+_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # of `tokenizer.ggml.token_type`
+
+
+def gguf_keys(tokenizer: Tokenizer, vocab: int, where: str) -> dict[str, object]:
+    """The keys `tokenizer.*` of a tokenizer; ids up to `vocab` that name no token are filled up as unused.
+
+    UnsupportedError for other kinds than byte-level BPE, or text that is cut in a way GGUF has no name for here.
+    """
+    state = json.loads(tokenizer.to_json())
+    model = state["model"]
+    if model.get("type") != "BPE":
+        raise UnsupportedError(f"{where}: a tokenizer of kind {model.get('type')!r} cannot be written to GGUF "
+                               "(can be: byte-level BPE)")
+    pre = splitting_of(state)
+    if pre is None:
+        raise UnsupportedError(f"{where}: the tokenizer cuts text in a way that GGUF has no name for here")
+    tokens, types = [f"[PAD{i}]" for i in range(vocab)], [_UNUSED] * vocab
+    entries = [(i, text, _NORMAL) for text, i in model["vocab"].items()]
+    entries += [(t["id"], t["content"], _CONTROL if t["special"] else _USER_DEFINED) for t in state["added_tokens"]]
+    for i, text, kind in entries:
+        if i >= vocab:
+            raise ModelFileError(f"{where}: token {text[:40]!r} has id {i}, the vocabulary {vocab} rows")
+        tokens[i], types[i] = text, kind
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    keys: dict[str, object] = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens,
+                               "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": merges}
+    return keys | _rules(tokenizer)
+
+
+def _rules(tokenizer: Tokenizer) -> dict[str, object]:
+    rules = tokenizer.rules
+    main = rules.eos_id if rules.eos_id is not None else min(rules.eos_ids, default=None)
+    others = sorted(rules.eos_ids - {main})
+    keys = {"bos_token_id": rules.bos_id, "eos_token_id": main, "eot_token_id": others[0] if others else None}
+    out: dict[str, object] = {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
+    out["tokenizer.ggml.add_bos_token"] = tokenizer.add_bos
+    if rules.chat_template is not None:
+        out["tokenizer.chat_template"] = rules.chat_template
+    return out
+
+
+def write_hf(tokenizer: Tokenizer, folder: Path) -> None:
+    """`tokenizer.json` and `tokenizer_config.json`."""
+    (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    rules = tokenizer.rules
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": tokenizer.add_bos,
+                              "clean_up_tokenization_spaces": False}
+    for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
+        if token:
+            config[key] = token
+    if rules.chat_template is not None:
+        config["chat_template"] = rules.chat_template
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")

@@ -1,0 +1,41 @@
+"""Codes of 4 and 8 bits in groups: what GPTQ, AWQ and compressed-tensors share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.errors import ModelFileError
+from drut.formats.planes import U8, pairs
+from drut.model.weights.mapping import quote
+from drut.model.weights.quantized.recipe import Array, Parts
+
+
+def unpacked(words: Array, bits: int) -> U8:
+    """int32 words (rows, n) as their codes (rows, n * 32 / bits), the lowest bits first."""
+    bytes_ = np.ascontiguousarray(words).view(np.uint8)
+    return pairs(bytes_) if bits == 4 else bytes_
+
+
+def packed(codes: U8, bits: int) -> U8:
+    """Codes (rows, k) as bytes, the lower bits first."""
+    return codes[:, ::2] | codes[:, 1::2] << 4 if bits == 4 else codes
+
+
+def group_count(parts: Parts, name: str, k: int, group: int) -> int:
+    """Groups of a row of `k`; -1 stands for the row."""
+    if group in (-1, k):
+        return 1
+    if group < 1 or k % group:
+        raise ModelFileError(f"{parts.where}: tensor {quote(name)}: rows of {k} are not whole groups of group_size {group}")
+    return k // group
+
+
+def column_order(parts: Parts, name: str, k: int, groups: int) -> NDArray[np.int32] | None:
+    """Columns sorted by their group, which tensor `name` gives for each; None where they lie so already."""
+    index = parts.read(name)
+    order = np.argsort(index, kind="stable").astype(np.int32)
+    if not np.array_equal(index[order], np.arange(k) // (k // groups)):
+        raise ModelFileError(f"{parts.where}: tensor {quote(name)} does not give {k // groups} columns to each of {groups} "
+                             "groups")
+    return None if np.array_equal(order, np.arange(k)) else order

@@ -1,0 +1,14 @@
+"""MXFP4 as gpt-oss has it: experts `X` as `X_blocks` and `X_scales`, (experts, outputs, inputs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from drut.model.weights.quantized.fp4 import mxfp4
+from drut.model.weights.quantized.recipe import Parts, Recipe
+
+
+def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
+    """A recipe for each `X_blocks`."""
+    for name in dict.fromkeys(parts.names("_blocks") + parts.names("_scales")):
+        yield mxfp4(parts, name, f"{name}_blocks", f"{name}_scales")
