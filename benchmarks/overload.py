@@ -4,9 +4,9 @@
 
 Capacity is the rate at which a closed loop, of more users than the server computes and lets wait, gets its answers.
 Then requests arrive by a Poisson process at 0.5 to 3 times that. Good is a request with its first token within
-`--max-wait-s` and half as much again: a request that was accepted waits about so long for its turn at most, and then for
-its own prompt. Passes (exit code 0) when at 3 times capacity the goodput is at least 90 % of the highest at any rate, all
-that failed got 429, and the 99th percentile of the TTFT of what was accepted is within that bound.
+`--max-wait-s` and half as much again: a request that was accepted waits about so long for its turn at most, and then
+for its own prompt. Passes (exit code 0) when at 3 times capacity the goodput is at least 90 % of the highest at any
+rate, all that failed got 429, and the 99th percentile of the TTFT of what was accepted is within that bound.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Level:
 def run(server: Server, args, *flags: str) -> Result:
     """A run with those flags for its load."""
     return bench(server, "--api", "completions", "--tokenizer", args.model, "--workload", args.workload, "--duration",
-                 str(args.duration), "--slo", f"ttft={SLACK * args.max_wait_s:g}s", "--no-arrivals", "--no-metrics", *flags)
+                 str(args.duration), "--slo", f"ttft={SLACK * args.max_wait_s:g}s", "--no-arrivals", "--no-metrics",
+                 *flags)
 
 
 def capacity(server: Server, args) -> float:
