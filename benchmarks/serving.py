@@ -81,8 +81,8 @@ def _swallow(stream: IO[str]) -> None:
 def bench(server: Server, *flags: str, body: dict[str, Any] | None = None) -> Result:
     """A run of `drut bench serve`, void or not."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", server.model, "--out",
-                   folder, "--quiet", "--body", json.dumps(body or {}), *flags]
+        command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", server.model,
+                   "--out", folder, "--quiet", "--body", json.dumps(body or {}), *flags]
         done = subprocess.run(command, stdout=subprocess.DEVNULL)
         if done.returncode not in (0, 3):
             raise SystemExit(f"the load client ended with {done.returncode}")

@@ -29,6 +29,8 @@ class ServerConfig(Settings):
     max_queue: int = setting(256, "most requests that wait for the engine", type=int, least=1, most=1 << 20)
     max_queue_tokens: int | None = setting(None, "most prompt tokens of requests that wait", type=int, least=1,
                                            most=1 << 40)
+    max_wait_s: float = setting(60.0, "seconds within which the engine must be expected to take what waits; "
+                                      "beyond that requests are refused", type=float, least=0.1, most=86400)
     drain_s: float = setting(60.0, "seconds that requests under way have left after a first SIGTERM", type=float,
                              least=0, most=86400)
     stuck_s: float = setting(120.0, "seconds after which a step of the engine counts as stuck, and the server ends",

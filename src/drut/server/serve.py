@@ -112,7 +112,8 @@ class Server:
             ready = engine.ready
             self._startup.engine(ready)
             texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars)
-            limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens)
+            limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
+                                     max_wait_s=config.max_wait_s)
             admission = Admission(engine, limits, observer=self._observer)
             service.metrics.watch(admission, engine)
             life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,

@@ -70,8 +70,9 @@ class DrainMeter:
             requests.add(1, now)
             prompt_tokens.add(tokens, now)
 
-    def retry_after_s(self, *, needed: float, queued: float, by_tokens: bool, now: float) -> float:
-        """Seconds until the queue has room for `needed` requests (or tokens) more than it holds.
+    def retry_after_s(self, *, needed: float, queued: float, by_tokens: bool, now: float, excess: float = 0.0) -> float:
+        """Seconds until the queue has room for `needed` requests (or tokens) more than it holds; `excess` of these have
+        to leave before it has any.
 
         Room already promised to others that were refused comes off first, so that they do not all come back at once;
         but in the time it takes to empty the whole queue of `queued` there is room for anyone.
@@ -82,12 +83,17 @@ class DrainMeter:
         room = max(queued, needed)
         promised = min(self._promises, room - needed)
         # Where nothing has been finished yet: what took so long may take as long again.
-        wait = (needed + promised) / rate if rate is not None else now - self._began
+        wait = (excess + needed + promised) / rate if rate is not None else now - self._began
         wait = min(max(wait, LEAST_S), MOST_S)
         if self._promises + needed <= room:
             self._promised.append((now + wait, needed))
             self._promises += needed
         return wait
+
+    def within(self, seconds: float, now: float) -> int | None:
+        """Requests that leave the engine in so long while others wait; None where that has not been seen yet."""
+        rate, count = self._full[0].per_second(now)
+        return int(rate * seconds) if count >= ENOUGH else None
 
     def _rate(self, by_tokens: bool, now: float) -> float | None:
         full, count = self._full[by_tokens].per_second(now)
