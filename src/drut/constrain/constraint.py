@@ -11,6 +11,7 @@ from drut.constrain.lark import Tag
 from drut.constrain.limits import MOST_BYTES, check_text
 from drut.errors import RequestError
 
+Schema = Mapping[str, Any] | bool | str  # a mapping, or JSON text
 MOST_MARKER = 32  # tokens that begin or end a thought
 MOST_THOUGHT = 1 << 30
 
@@ -54,8 +55,8 @@ class Constraint:
             raise RequestError("a constraint's thought must be a Thought")
 
     @classmethod
-    def json_schema(cls, schema_: Mapping[str, Any] | bool | str) -> Constraint:
-        """A JSON value that fits the schema, a mapping or JSON text; properties come in the schema's order."""
+    def json_schema(cls, schema_: Schema) -> Constraint:
+        """A JSON value that fits the schema; properties come in the schema's order."""
         return cls("json_schema", schema.prepared(schema_))
 
     @classmethod
@@ -82,7 +83,7 @@ class Constraint:
         return cls("lark", lark.of_grammar(grammar))
 
     @classmethod
-    def structural_tags(cls, tags: Sequence[tuple[str, Mapping[str, Any] | bool, str]], triggers: Sequence[str] = (), *,
+    def structural_tags(cls, tags: Sequence[tuple[str, Schema, str]], triggers: Sequence[str] = (), *,
                         required: bool = False, most: int | None = None) -> Constraint:
         """Tags (begin, schema of what is inside, end). Each of `triggers` in free text opens a tag that begins with it.
 
