@@ -104,7 +104,7 @@ class Server:
         async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
             ready = engine.ready
             self._startup.engine(ready)
-            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars)
+            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars, self._engine)
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens)
             admission = Admission(engine, limits, observer=self._observer)
             service.metrics.watch(admission, engine)

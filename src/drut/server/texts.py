@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from drut.config import EngineConfig
+from drut.constrain import Constraint
+from drut.constrain.compiler import Grammars
+from drut.engine.build import make_grammars
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.model.model import open_model
 from drut.model.template import ChatTemplate
@@ -16,8 +20,11 @@ from drut.server.protocol.errors import ApiError, too_long
 class Texts:
     """Safe to use from several threads. `room`: tokens of a prompt and its answer together; `most_chars`: of a text."""
 
-    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int,
+                 grammars: Grammars | None = None) -> None:
+        """`grammars`: None where constraints are not checked before the engine does."""
         self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
+        self._grammars = grammars
         self.template: ChatTemplate | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
         if tokenizer is not None and tokenizer.chat_template is not None:
@@ -29,10 +36,14 @@ class Texts:
         self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
     @classmethod
-    def open(cls, path: str | Path, room: int, most_chars: int) -> Texts:
+    def open(cls, path: str | Path, room: int, most_chars: int,
+             config: EngineConfig | None = None) -> Texts:
+        """`config`: of the engine, whose limits on grammars count here too."""
         files = open_model(path)
         try:
-            return cls(files.tokenizer(), files.spec.vocab, room, most_chars)
+            tokenizer, vocab = files.tokenizer(), files.spec.vocab
+            grammars = make_grammars(tokenizer, vocab, config or EngineConfig()) if tokenizer is not None else None
+            return cls(tokenizer, vocab, room, most_chars, grammars)
         finally:
             files.close()
 
@@ -86,6 +97,21 @@ class Texts:
         if len(ids) >= self.room:
             raise too_long(len(ids), self.room)
         return ids
+
+    def check_constraint(self, constraint: Constraint, name: str) -> None:
+        """ApiError 400 for field `name` where the constraint does not compile."""
+        if self.tokenizer is None:
+            raise ApiError(400, f"{name}: this model has no tokenizer, so there is no text to constrain", param=name)
+        try:
+            if self._grammars is not None:
+                self._grammars.check(constraint)
+        except RequestError as error:
+            raise ApiError(400, f"{name}: {error}", param=name) from None
+
+    def close(self) -> None:
+        """Ends the thread that compiles."""
+        if self._grammars is not None:
+            self._grammars.close()
 
     def in_vocabulary(self, ids: Sequence[int], name: str) -> None:
         for worst in (min(ids, default=0), max(ids, default=0)):
