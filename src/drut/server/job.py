@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from drut.engine.params import SamplingParams
+from drut.parse.reading import PLAIN, Reading
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Job:
     logprobs: bool = False
     prompt_logprobs: bool = False  # as a field of the reply
     return_token_ids: bool = False
+    reading: Reading = PLAIN  # of a chat's answers
+    tell_thought: bool = True
     ignored: tuple[str, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))
 

@@ -16,7 +16,8 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],), "function_call": ("none", "auto"),
     "grammar": ("",), "json_schema": ({},),
     "guided_json": (), "guided_regex": (), "guided_choice": (), "guided_grammar": (), "regex": (), "ebnf": (),
-    "reasoning_effort": (), "reasoning": (), "thinking": (), "include_reasoning": (True,), "audio": (),
+    "reasoning_effort": (), "reasoning": (), "thinking": (), "include_reasoning": (True,), "thinking_budget": (),
+    "thinking_token_budget": (), "max_thinking_tokens": (), "audio": (),
     "modalities": (["text"],), "web_search_options": (), "best_of": (1,), "suffix": ("",), "use_beam_search": (False,),
     "length_penalty": (1, 1.0), "truncate_prompt_tokens": (), "allowed_token_ids": (), "bad_words": ([],),
     "logits_processors": ([],), "prompt_embeds": (), "mm_processor_kwargs": (), "chat_template": (), "documents": ([],),
@@ -29,7 +30,7 @@ HINTS = {
     "guided_json": _STRUCTURED, "guided_regex": _STRUCTURED, "guided_choice": _STRUCTURED,
     "guided_grammar": _STRUCTURED, "grammar": _STRUCTURED, "json_schema": _STRUCTURED, "regex": _STRUCTURED,
     "ebnf": _STRUCTURED,
-    "functions": "this older form has made way for tools, which are not supported yet",
+    "functions": "this older form has made way for tools",
     "chat_template": "the model's own is used",
 }
 # Change nothing of an answer. All other unknown fields are treated alike.
@@ -74,8 +75,6 @@ def ignored_fields(given: Mapping[str, msgspec.Raw], known: frozenset[str]) -> t
 
 
 def _refuse_unless_neutral(name: str, raw: msgspec.Raw) -> None:
-    if name == "parallel_tool_calls":
-        return
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):
