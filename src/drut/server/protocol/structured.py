@@ -14,12 +14,15 @@ from drut.server.protocol.errors import ApiError
 Schema = Annotated[msgspec.Raw, Meta(description="a JSON schema", extra_json_schema={"type": "object"})]
 
 
+ABSENT = msgspec.Raw()  # the library reads no Raw where it may be null
+
+
 class JsonSchema(msgspec.Struct, kw_only=True):
     """`strict` changes nothing: an answer always fits the schema."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64)] = "response"
     description: str | None = None
-    schema: Schema | None = None
+    schema: Schema = ABSENT
     strict: bool | None = None
 
 
@@ -49,7 +52,7 @@ class ResponseFormat(msgspec.Struct, kw_only=True):
 class StructuredOutputs(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One of these. `json` and `structural_tag` may be JSON in a string."""
 
-    json: msgspec.Raw | None = None
+    json: msgspec.Raw = ABSENT
     regex: str | None = None
     choice: list[str] | None = None
     grammar: Annotated[str, Meta(description="Lark from a rule `start`, or EBNF from `root ::= ...`")] | None = None
@@ -75,7 +78,7 @@ def _of_format(given: ResponseFormat) -> Constraint | None:
             case "json_object":
                 return Constraint.json_object()
             case "json_schema":
-                if given.json_schema is None or given.json_schema.schema is None:
+                if given.json_schema is None or not _given(given.json_schema.schema):
                     raise RequestError("json_schema.schema is missing")
                 return Constraint.json_schema(_text(given.json_schema.schema))
             case _:
@@ -85,12 +88,12 @@ def _of_format(given: ResponseFormat) -> Constraint | None:
 
 
 def _of_outputs(given: StructuredOutputs) -> Constraint | None:
-    asked = [name for name in given.__struct_fields__ if getattr(given, name) not in (None, False)]
+    asked = [name for name in given.__struct_fields__ if _given(getattr(given, name))]
     if len(asked) > 1:
         raise ApiError(400, f"structured_outputs: {asked[0]} and {asked[1]} cannot be had together",
                        param="structured_outputs")
     with _Naming("structured_outputs"):
-        if given.json is not None:
+        if _given(given.json):
             return Constraint.json_schema(_text(given.json))
         if given.regex is not None:
             return Constraint.regex(given.regex)
@@ -101,6 +104,11 @@ def _of_outputs(given: StructuredOutputs) -> Constraint | None:
         if given.structural_tag is not None:
             return _tags(given.structural_tag)
         return Constraint.json_object() if given.json_object else None
+
+
+def _given(value: object) -> bool:
+    """Whether a field asks for something."""
+    return bytes(value) not in (b"", b"null") if isinstance(value, msgspec.Raw) else value not in (None, False)
 
 
 def _text(raw: msgspec.Raw) -> str:
