@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from drut.config import Settings, setting
+from drut.parse.choose import FAMILIES
+from drut.parse.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class ServerConfig(Settings):
     strict_fields: bool = setting(False, "refuse requests with unknown fields instead of naming these in a header",
                                   type=bool)
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"))
+    tool_parser: str = setting("auto", "how the model writes calls of tools (auto: as its template does)",
+                               choices=("auto", *FORMATS))
+    reasoning_parser: str = setting("auto", f"what its thoughts stand between: {', '.join(FAMILIES)}, tag:NAME for <NAME> "
+                                            "and </NAME>, or none (auto: what its template looks for)")
     max_queue: int = setting(256, "most requests that wait for the engine", type=int, least=1, most=1 << 20)
     max_queue_tokens: int | None = setting(None, "most prompt tokens of requests that wait", type=int, least=1,
                                            most=1 << 40)
@@ -45,6 +51,7 @@ class ServerConfig(Settings):
     max_choices: int = setting(256, "most answers of a request, prompts times n", type=int, least=1, most=16384)
     max_text_chars: int = setting(1_000_000, "most characters of a text to tokenize", type=int, least=1, most=1 << 30)
     max_messages: int = setting(4096, "most messages of a conversation", type=int, least=1, most=1 << 20)
+    max_tools: int = setting(256, "most tools of a request", type=int, least=1, most=1 << 14)
     max_stop: int = setting(4, "most stop strings", type=int, least=1, most=256)
     max_stop_chars: int = setting(256, "most characters of a stop string", type=int, least=1, most=4096)
     max_backlog_kb: int = setting(1024, "KB of an answer that may wait for a slow reader before it is cut off",

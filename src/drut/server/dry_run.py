@@ -39,7 +39,8 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         layout = decoder.kv_layout(files.spec, engine.kv_dtype)
         pages = pool_pages(layout, context, engine)
         room = min(context, pages * PAGE_TOKENS)
-        texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars)
+        texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars,
+                      tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
         yield f"template    {'good' if texts.template is not None else texts.why_no_chat}"
         yield f"context     {room} tokens of a prompt and its answer"

@@ -111,7 +111,8 @@ class Server:
         async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
             ready = engine.ready
             self._startup.engine(ready)
-            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars)
+            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars, self._engine,
+                                            tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
                                      max_wait_s=config.max_wait_s)
             admission = Admission(engine, limits, observer=self._observer)
