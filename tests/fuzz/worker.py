@@ -1,8 +1,8 @@
 """Reads mutants in a process of its own, within limits that end it.
 
-`python -m tests.fuzz.worker RUN FROM TO DIRECTORY [MODULE]`. Files go to DIRECTORY; its file `at` holds the number
-of the mutant being read. A line of JSON on standard output for each finding, and one at the end. MODULE's `read` reads instead
-of the one here.
+`python -m tests.fuzz.worker RUN FROM TO DIRECTORY [MODULE]`. Files go to DIRECTORY; its file `at` holds the number of
+the mutant being read. A line of JSON on standard output for each finding, and one at the end. MODULE's `read` reads
+instead of the one here.
 """
 
 from __future__ import annotations

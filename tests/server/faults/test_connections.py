@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from drut.config import EngineConfig
@@ -47,6 +48,20 @@ def health(sock: socket.socket) -> bytes:
         return b"%d" % reply.status
     except (ConnectionError, http.client.HTTPException):
         return b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bomb", [b"X: " + b"a" * (64 << 20) + b"\r\n", b"X: a\r\n" * 100_000])
+def test_a_head_of_64_mb_is_refused_and_costs_no_memory(process: ServerProcess, bomb: bytes) -> None:
+    """CVE-2025-48956: there was no limit."""
+    def rss_mb() -> float:
+        return psutil.Process(process.process.pid).memory_info().rss / 1e6
+
+    before = rss_mb()
+    reply = process.raw(HEAD + bomb + b"\r\n", timeout=60)
+    assert reply == b"" or reply[9:12] in (b"431", b"400"), reply[:100]
+    assert rss_mb() - before < 100
+    assert process.complete("well", max_tokens=2).status == 200
 
 
 @pytest.mark.slow
