@@ -16,6 +16,7 @@ from drut.engine.messages import Output, Stats
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
 from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several, Ticket
+from drut.server.gate import Gate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
@@ -122,6 +123,9 @@ def test_the_engines_counts_and_its_death() -> None:
     async def main() -> None:
         metrics, engine = Metrics("tiny", asyncio.get_running_loop().time), FakeEngine(max_seqs=1)
         assert scrape(metrics)["drut_engine_up", ()] == 0
+        metrics.gate = Gate(2, 1)
+        assert [bool(metrics.gate.enter(a)) for a in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3")] == [
+            False, True, False, True]
         admission = Admission(engine, observer=metrics, clock=asyncio.get_running_loop().time)
         metrics.watch(admission, engine)  # type: ignore[arg-type]
         for _ in range(9):
@@ -146,7 +150,9 @@ def test_the_engines_counts_and_its_death() -> None:
             ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,
             ("drut_step_seconds_count", ()): 30, ("drut_step_seconds_sum", ()): 12.5,
             ("drut_step_floor_seconds_total", ()): 5.0, ("drut_roof_share", ()): 0.4,
-            ("drut_http_replies_total", (("status", "200"),)): 1}
+            ("drut_http_replies_total", (("status", "200"),)): 1, ("drut_connections", ()): 2,
+            ("drut_connections_refused_total", (("reason", "address"),)): 1,
+            ("drut_connections_refused_total", (("reason", "total"),)): 1}
         assert {key: samples[key] for key in wanted} == wanted
         families = {f.name for f in text_string_to_metric_families(metrics.render()[1].decode())}
         assert families == set(METRICS)

@@ -63,4 +63,12 @@ class ServerConfig(Settings):
     body_timeout_s: float = setting(60.0, "most seconds for a body to come", type=float, least=0.1, most=3600)
     write_timeout_s: float = setting(60.0, "most seconds a client may take nothing of what is sent", type=float,
                                      least=0.1, most=3600)
+    idle_timeout_s: float = setting(75.0, "most seconds a connection may wait between two requests", type=float,
+                                    least=1, most=86400)
+    tcp_keepalive_s: int = setting(60, "seconds of silence after which the system asks whether a client is still there",
+                                   type=int, least=1, most=32767)
+    max_connections: int | None = setting(None, "most open connections (default: 4096, or as many as the limit of open "
+                                                "files leaves room for)", type=int, least=1, most=1 << 16)
+    max_connections_per_address: int = setting(256, "most open connections of one address; loopback has no such cap",
+                                               type=int, least=1, most=1 << 16)
     text_threads: int = setting(2, "threads that read, template and tokenize requests", type=int, least=1, most=64)

@@ -21,6 +21,7 @@ from drut.engine.messages import Stats
 from drut.observe.histogram import Histogram, spread
 from drut.server.admission.admission import Admission
 from drut.server.admission.record import Record
+from drut.server.gate import Gate
 
 
 class Described(NamedTuple):
@@ -70,6 +71,8 @@ METRICS = {
     "drut_last_step_age_seconds": Described("gauge", "since a step last ended"),
     "drut_engine_up": Described("gauge", "1 from when the model is loaded until the engine ends, else 0"),
     "drut_http_replies": Described("counter", "HTTP replies by the status sent", ("status",)),
+    "drut_connections": Described("gauge", "open connections"),
+    "drut_connections_refused": Described("counter", "connections refused, by which cap was reached", ("reason",)),
 }
 KINDS: dict[str, Callable[..., Any]] = {
     "histogram": HistogramMetricFamily, "counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
@@ -100,6 +103,7 @@ class Metrics(Collector):
         self._admission: Admission | None = None
         self._replies: Counter[str] = Counter()
         self._up = False
+        self.gate: Gate | None = None  # whose connections are counted
         self._stats: tuple[Stats, float] | None = None  # and when they came
         self._roof_share: float | None = None
         self._registry = CollectorRegistry()
@@ -183,6 +187,8 @@ class Metrics(Collector):
         queued = self._admission.waiting if self._admission else 0
         if self._admission:
             values["drut_queue_tokens"] = self._admission.waiting_tokens
+        if self.gate is not None:
+            values |= {"drut_connections": self.gate.open, "drut_connections_refused": dict(self.gate.refused)}
         if self._stats is not None:
             stats, at = self._stats
             values |= _engine_values(stats, queued)
