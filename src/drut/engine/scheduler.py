@@ -40,6 +40,11 @@ class Scheduler:
         self._force = force_preempt
         self._dice = random.Random(0)
 
+    @property
+    def expected_tokens(self) -> int:
+        """That those running will say yet: of each as many as half of such answers do not exceed."""
+        return sum(self.reserve.tokens(r, 0.5) - max(r.known, r.prompt_tokens) for r in self.running)
+
     def add(self, request: Request) -> None:
         self.waiting.append(request)
 
