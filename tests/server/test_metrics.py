@@ -20,8 +20,8 @@ from drut.server.gate import Gate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
-STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, 7, 100, 60, 16, 9, 30, 400, 1, 0.5, [0.1, 1.0], [10, 15, 5],
-              12.5, 5.0)
+STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, {"pages": 5, "policy": 2}, 340, 100, 60, 16, 9, 30, 400, 1, 0.5,
+              [0.1, 1.0], [10, 15, 5], 12.5, 5.0)
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -143,6 +143,8 @@ def test_the_engines_counts_and_its_death() -> None:
             ("drut_queue_tokens", ()): 32, ("vllm:kv_cache_usage_perc", ()): 0.5,
             ("drut_kv_pages", (("state", "free"),)): 3, ("drut_kv_pages", (("state", "cached"),)): 4,
             ("drut_kv_pages", (("state", "own"),)): 3, ("vllm:num_preemptions_total", ()): 7,
+            ("drut_preemptions_total", (("reason", "pages"),)): 5,
+            ("drut_preemptions_total", (("reason", "policy"),)): 2, ("drut_expected_tokens", ()): 340,
             ("vllm:prefix_cache_queries_total", ()): 100, ("vllm:prefix_cache_hits_total", ()): 60,
             ("drut_prefix_cache_evicted_misses_total", ()): 16, ("drut_evicted_pages_total", ()): 9,
             ("drut_steps_total", ()): 30, ("drut_step_rows_total", ()): 400, ("drut_failed_steps_total", ()): 1,
