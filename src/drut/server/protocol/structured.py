@@ -14,7 +14,7 @@ from drut.server.protocol.errors import ApiError
 Schema = Annotated[msgspec.Raw, Meta(description="a JSON schema", extra_json_schema={"type": "object"})]
 
 
-ABSENT = msgspec.Raw()  # the library reads no Raw where it may be null
+ABSENT: Any = msgspec.field(default_factory=msgspec.Raw)  # the library reads no Raw where it may be null
 
 
 class JsonSchema(msgspec.Struct, kw_only=True):
