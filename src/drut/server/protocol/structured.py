@@ -11,7 +11,7 @@ from drut.constrain import Constraint
 from drut.errors import RequestError
 from drut.server.protocol.errors import ApiError
 
-Schema = Annotated[msgspec.Raw, Meta(description="a JSON schema", extra_json_schema={"type": "object"})]
+Schema = Annotated[dict[str, Any], Meta(description="a JSON schema")] | bool
 
 
 class JsonSchema(msgspec.Struct, kw_only=True):
@@ -28,7 +28,7 @@ class Structure(msgspec.Struct, forbid_unknown_fields=True):
 
     begin: str
     end: str
-    schema: Schema = msgspec.Raw(b"{}")
+    schema: Schema = True
 
 
 class StructuralTag(msgspec.Struct, kw_only=True):
@@ -49,7 +49,7 @@ class ResponseFormat(msgspec.Struct, kw_only=True):
 class StructuredOutputs(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One of these. `json` and `structural_tag` may be JSON in a string."""
 
-    json: msgspec.Raw | None = None
+    json: dict[str, Any] | bool | str | None = None
     regex: str | None = None
     choice: list[str] | None = None
     grammar: Annotated[str, Meta(description="Lark from a rule `start`, or EBNF from `root ::= ...`")] | None = None
@@ -77,7 +77,7 @@ def _of_format(given: ResponseFormat) -> Constraint | None:
             case "json_schema":
                 if given.json_schema is None or given.json_schema.schema is None:
                     raise RequestError("json_schema.schema is missing")
-                return Constraint.json_schema(_text(given.json_schema.schema))
+                return Constraint.json_schema(given.json_schema.schema)
             case _:
                 if not given.structures or not given.triggers:
                     raise RequestError("structural_tag needs structures and triggers")
@@ -85,13 +85,13 @@ def _of_format(given: ResponseFormat) -> Constraint | None:
 
 
 def _of_outputs(given: StructuredOutputs) -> Constraint | None:
-    asked = [name for name in given.__struct_fields__ if getattr(given, name) not in (None, False)]
+    asked = [name for name in given.__struct_fields__ if getattr(given, name) is not None]
     if len(asked) > 1:
         raise ApiError(400, f"structured_outputs: {asked[0]} and {asked[1]} cannot be had together",
                        param="structured_outputs")
     with _Naming("structured_outputs"):
         if given.json is not None:
-            return Constraint.json_schema(_text(given.json))
+            return Constraint.json_schema(given.json)
         if given.regex is not None:
             return Constraint.regex(given.regex)
         if given.choice is not None:
@@ -100,13 +100,7 @@ def _of_outputs(given: StructuredOutputs) -> Constraint | None:
             return Constraint.lark(given.grammar)
         if given.structural_tag is not None:
             return _tags(given.structural_tag)
-        return Constraint.json_object() if given.json_object else None
-
-
-def _text(raw: msgspec.Raw) -> str:
-    """JSON as it came; a string holds JSON."""
-    text = bytes(raw).decode()
-    return str(msgspec.json.decode(raw)) if text.startswith('"') else text
+        return Constraint.json_object() if given.json_object else None  # false asks for nothing
 
 
 def _tags(given: StructuralTag | str) -> Constraint:
@@ -115,7 +109,7 @@ def _tags(given: StructuralTag | str) -> Constraint:
             given = msgspec.json.decode(given, type=StructuralTag)
         except (msgspec.DecodeError, RecursionError) as error:
             raise RequestError(f"structural_tag: {error}") from None
-    tags = [(tag.begin, _text(tag.schema), tag.end) for tag in given.structures]
+    tags = [(tag.begin, tag.schema, tag.end) for tag in given.structures]
     return Constraint.structural_tags(tags, given.triggers)
 
 
