@@ -51,8 +51,8 @@ def right(name: str, arguments: dict, allowed: list[dict]) -> bool:
 
 
 class Asker:
-    def __init__(self, model: str, max_tokens: int) -> None:
-        self.llm = LLM(model, grammar_timeout_s=60)
+    def __init__(self, model: str, max_tokens: int, threads: int | None) -> None:
+        self.llm = LLM(model, grammar_timeout_s=60, threads=threads)
         assert self.llm.tokenizer is not None
         self.tokenizer, self.max_tokens = self.llm.tokenizer, max_tokens
         self.template = ChatTemplate.of(self.tokenizer)
@@ -93,9 +93,10 @@ def main() -> None:
     parser.add_argument("--groups", nargs="+", default=["simple", "multiple"])
     parser.add_argument("--limit", type=int)
     parser.add_argument("--max-tokens", type=int, default=512)
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--answers", type=Path)
     args = parser.parse_args()
-    asker = Asker(args.model, args.max_tokens)
+    asker = Asker(args.model, args.max_tokens, args.threads)
     for group in args.groups:
         rows, wanted = questions(group, args.limit), answers(args.answers, group)
         fitting = named = score = 0
