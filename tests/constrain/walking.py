@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drut.constrain import Constraint
+from drut.constrain import Constraint, Thought
 from drut.constrain.compiler import Grammars
 from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
 from drut.kernels.descriptor import mask_words
 from drut.model.tokenizer import Tokenizer
 
@@ -34,9 +35,10 @@ class Walker:
         self.eos = frozenset(i for i in tokenizer.eos_ids if i < vocab)
         self.grammars = Grammars(tokenizer, vocab, self.eos, cache_bytes=cache_bytes, seconds=seconds)
 
-    def guide(self, constraint: Constraint, **settings: bool) -> Guide:
+    def guide(self, constraint: Constraint, thought: Thought | None = None, **settings: bool) -> Guide:
         """Open. RequestError where the constraint is no good."""
-        guide = self.grammars.guide(constraint, **settings)
+        watch = ThoughtWatch.of(thought, self.tokenizer) if thought is not None else None
+        guide = self.grammars.guide(constraint, watch, **settings)
         guide.open()
         if guide.failure is not None:
             raise guide.failure

@@ -110,9 +110,10 @@ def test_an_answer_can_be_begun(server: Running) -> None:
 REFUSED = [
     ({"content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}]}, "image_url"),
     ({"content": [{"type": "hologram"}]}, "hologram"),
-    ({"role": "tool", "content": "sunny", "tool_call_id": "c1"}, "tool_call_id"),
-    ({"role": "tool", "content": "sunny"}, "tool"),
-    ({"role": "assistant", "content": "x", "tool_calls": [{"id": "c1"}]}, "tool_calls"),
+    ({"role": "narrator", "content": "x"}, "narrator"),
+    ({"role": "user", "content": "x", "audio": {"id": "a"}}, "audio"),
+    ({"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "function": {"name": "f", "arguments": ""}}]},
+     "custom"),
 ]
 
 

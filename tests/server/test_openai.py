@@ -111,7 +111,7 @@ def test_errors_are_told_apart(client: openai.OpenAI, server: Running) -> None:
         client.chat.completions.create(model="tiny", messages=HI, temperature=3)
     assert (bad.value.param, bad.value.type) == ("temperature", "invalid_request_error")
     with pytest.raises(openai.BadRequestError) as unsupported:
-        client.chat.completions.create(model="tiny", messages=HI, response_format={"type": "json_object"})
+        client.chat.completions.create(model="tiny", messages=HI, modalities=["text", "audio"])
     assert unsupported.value.code == "unsupported_parameter"
     with pytest.raises(openai.BadRequestError) as long:
         client.completions.create(model="tiny", prompt="x" * 500)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from openai import OpenAI
 from drut.engine.output import Chunk
 from drut.server.admission import Ask
 from tests.cli import tiny
-from tests.server.rig import Reply, Running, serving
+from tests.server.rig import Reply, Running
 from tests.server.scripted import ScriptedAdmission, ended, said, scripted
 
 PATH = "/v1/chat/completions"
@@ -25,24 +25,6 @@ SUM = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "
 LOOK = {"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": CITY}}
 ADD = {"type": "function", "function": {"name": "add", "parameters": SUM}}
 SCHEMAS = {"look": CITY, "add": SUM}
-HERMES = """{% if tools %}[T]{{ tools | tojson }}
-{% endif %}{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% for c in m.tool_calls %}<tool_call>
-{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
-</tool_call>{% endfor %}
-{% endfor %}[a]"""
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("tools") / "hermes.gguf"
-    made.write_bytes(tiny.model(tokenizer__chat_template=HERMES, llama__context_length=1024))
-    return made
-
-
-@pytest.fixture(scope="module")
-def hermes(path: Path) -> Iterator[Running]:
-    with serving(path, engine={"grammar_timeout_s": 60}) as running:
-        yield running
 
 
 def calls_of(reply: Reply) -> list[tuple[str, Any]]:
@@ -80,43 +62,43 @@ def joined(reply: Reply) -> tuple[str, list[tuple[str, str]], list[str]]:
     return content, [(name, arguments) for name, arguments in calls.values()], reasons
 
 
-def test_a_call_that_must_be_is_one_and_fits(hermes: Running) -> None:
+def test_a_call_that_must_be_is_one_and_fits(caller: Running) -> None:
     for seed in range(3):
         fields = {"tools": [LOOK, ADD], "tool_choice": "required", "temperature": 1.5, "seed": seed, "max_tokens": 300,
                   "logit_bias": {str(tiny.EOS): 100}}
-        whole = hermes.chat("hi", **fields)
+        whole = caller.chat("hi", **fields)
         choice = whole.json["choices"][0]
         assert calls_of(whole)
         assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
-        content, calls, reasons = joined(hermes.chat("hi", stream=True, **fields))
+        content, calls, reasons = joined(caller.chat("hi", stream=True, **fields))
         assert (content, checked(calls), reasons) == ("", calls_of(whole), ["tool_calls"])
 
 
-def test_calls_side_by_side_have_indices_of_their_own(hermes: Running) -> None:
+def test_calls_side_by_side_have_indices_of_their_own(caller: Running) -> None:
     fields = {"tools": [LOOK, ADD], "tool_choice": "required", "max_tokens": 300, "temperature": 1, "seed": 1,
               "logit_bias": {str(tiny.EOS): -100}}
-    content, calls, reasons = joined(hermes.chat("hi", stream=True, **fields))
+    content, calls, reasons = joined(caller.chat("hi", stream=True, **fields))
     assert (content, reasons) == ("", ["length"])
     assert len(checked(calls[:-1])) > 1
-    whole = hermes.chat("hi", **fields).json["choices"][0]["message"]["tool_calls"]
+    whole = caller.chat("hi", **fields).json["choices"][0]["message"]["tool_calls"]
     assert [(c["function"]["name"], c["function"]["arguments"]) for c in whole] == calls
-    one = hermes.chat("hi", parallel_tool_calls=False, **fields)
+    one = caller.chat("hi", parallel_tool_calls=False, **fields)
     assert len(calls_of(one)) == 1
     assert one.json["choices"][0]["finish_reason"] == "tool_calls"
 
 
-def test_a_named_call_stops_as_any_answer(hermes: Running) -> None:
+def test_a_named_call_stops_as_any_answer(caller: Running) -> None:
     chosen = {"type": "function", "function": {"name": "add"}}
-    reply = hermes.chat("hi", tools=[LOOK, ADD], tool_choice=chosen, max_tokens=200, n=2, temperature=1)
+    reply = caller.chat("hi", tools=[LOOK, ADD], tool_choice=chosen, max_tokens=200, n=2, temperature=1)
     for choice in reply.json["choices"]:
         (call,) = choice["message"]["tool_calls"]
         assert call["function"]["name"] == "add"
         assert choice["finish_reason"] == "stop"
 
 
-def test_a_call_that_is_cut_is_no_content(hermes: Running) -> None:
+def test_a_call_that_is_cut_is_no_content(caller: Running) -> None:
     for stream in (False, True):
-        reply = hermes.chat("hi", tools=[LOOK], tool_choice="required", max_tokens=1, stream=stream)
+        reply = caller.chat("hi", tools=[LOOK], tool_choice="required", max_tokens=1, stream=stream)
         if stream:
             assert joined(reply) == ("", [], ["length"])
         else:
@@ -126,31 +108,31 @@ def test_a_call_that_is_cut_is_no_content(hermes: Running) -> None:
             assert not choice["message"]["content"]
 
 
-def test_tools_that_may_not_be_called_are_not_shown(hermes: Running) -> None:
-    plain = hermes.chat("hi", max_tokens=5)
-    none = hermes.chat("hi", max_tokens=5, tools=[LOOK], tool_choice="none")
+def test_tools_that_may_not_be_called_are_not_shown(caller: Running) -> None:
+    plain = caller.chat("hi", max_tokens=5)
+    none = caller.chat("hi", max_tokens=5, tools=[LOOK], tool_choice="none")
     assert none.json["usage"] == plain.json["usage"]
     assert "tool_calls" not in none.json["choices"][0]["message"]
     assert none.json["choices"][0]["finish_reason"] in ("stop", "length")
-    shown = hermes.chat("hi", max_tokens=5, tools=[LOOK])
+    shown = caller.chat("hi", max_tokens=5, tools=[LOOK])
     assert shown.json["usage"]["prompt_tokens"] > plain.json["usage"]["prompt_tokens"]
 
 
-def test_the_template_gets_tools_calls_and_results(hermes: Running) -> None:
+def test_the_template_gets_tools_calls_and_results(caller: Running) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city":"Oslo"}'}}
     messages = [{"role": "user", "content": [{"type": "text", "text": "Weather"}, {"type": "text", "text": " in Oslo?"}]},
                 {"role": "assistant", "content": None, "tool_calls": [call]},
                 {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sunny"}]}]
     body = {"messages": messages, "tools": [LOOK], "max_tokens": 3, "return_token_ids": True}
-    reply = hermes.post(PATH, body)
+    reply = caller.post(PATH, body)
     assert reply.status == 200, reply.raw
     ids = reply.json["prompt_token_ids"]
-    text = hermes.post("/detokenize", {"tokens": ids}).json["prompt"].removeprefix("<bos>")
+    text = caller.post("/detokenize", {"tokens": ids}).json["prompt"].removeprefix("<bos>")
     assert text == (f"[T]{json.dumps([LOOK])}\n[u]Weather in Oslo?[a]<tool_call>\n"
                     '{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>[t]sunny[a]')
-    assert hermes.post("/tokenize", {"messages": messages, "tools": [LOOK]}).json["tokens"] == ids
+    assert caller.post("/tokenize", {"messages": messages, "tools": [LOOK]}).json["tokens"] == ids
     plain = [{**messages[0], "content": "Weather in Oslo?"}, messages[1], {**messages[2], "content": "sunny"}]
-    again = hermes.post(PATH, body | {"messages": plain})
+    again = caller.post(PATH, body | {"messages": plain})
     assert again.json["prompt_token_ids"] == ids
 
 
@@ -170,22 +152,22 @@ BAD = [
 
 
 @pytest.mark.parametrize(("fields", "said_"), BAD)
-def test_what_cannot_be_is_named(hermes: Running, fields: dict[str, Any], said_: str) -> None:
-    error = hermes.chat("hi", **fields).error
+def test_what_cannot_be_is_named(caller: Running, fields: dict[str, Any], said_: str) -> None:
+    error = caller.chat("hi", **fields).error
     assert said_ in error["message"]
-    assert hermes.complete("well", max_tokens=2).status == 200
+    assert caller.complete("well", max_tokens=2).status == 200
 
 
 @pytest.mark.parametrize("parameters", [{"type": "object", "properties": {"a": {"type": "something"}}},
                                         {"type": "object", "properties": {"a": {"type": "string", "pattern": "(["}}}])
-def test_a_bad_schema_is_the_requests_fault(hermes: Running, parameters: dict[str, Any]) -> None:
+def test_a_bad_schema_is_the_requests_fault(caller: Running, parameters: dict[str, Any]) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
-    error = hermes.chat("hi", tools=[tool], tool_choice="required").error
+    error = caller.chat("hi", tools=[tool], tool_choice="required").error
     assert error["param"] == "tools"
-    assert hermes.complete("well", max_tokens=2).status == 200
+    assert caller.complete("well", max_tokens=2).status == 200
 
 
-def test_messages_of_calls_must_be_whole(hermes: Running) -> None:
+def test_messages_of_calls_must_be_whole(caller: Running) -> None:
     user = {"role": "user", "content": "x"}
     for message, named in (({"role": "tool", "content": "x"}, "tool_call_id"),
                            ({"role": "assistant"}, "content"),
@@ -193,7 +175,7 @@ def test_messages_of_calls_must_be_whole(hermes: Running) -> None:
                            ({"role": "user", "content": "x", "tool_calls": [
                                {"id": "c", "function": {"name": "f", "arguments": "{}"}}]}, "tool_calls"),
                            ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "function")):
-        error = hermes.post(PATH, {"messages": [user, message]}).error
+        error = caller.post(PATH, {"messages": [user, message]}).error
         assert (error["param"], named in error["message"]) == ("messages", True), error
 
 
@@ -209,7 +191,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_model_may_call(path: Path, name: str, stream: bool) -> None:
+def test_the_model_may_call(caller_path: Path, name: str, stream: bool) -> None:
     text, content, calls, reason = ANSWERS[name]
 
     async def script(ask: Ask) -> AsyncIterator[Chunk]:
@@ -217,7 +199,7 @@ def test_the_model_may_call(path: Path, name: str, stream: bool) -> None:
             yield said(letter)
         yield ended()
 
-    with scripted(path, script, room=1024) as (running, _):
+    with scripted(caller_path, script, room=1024) as (running, _):
         client = OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
         ask: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "tools": [LOOK, ADD]}
         if stream:
@@ -232,12 +214,12 @@ def test_the_model_may_call(path: Path, name: str, stream: bool) -> None:
     assert got_calls == calls
 
 
-def test_strict_tools_keep_to_their_schema_where_the_model_chooses(hermes: Running) -> None:
+def test_strict_tools_keep_to_their_schema_where_the_model_chooses(caller: Running) -> None:
     strict = {"type": "function", "function": LOOK["function"] | {"strict": True}}
-    reply = hermes.chat("hi", tools=[strict], max_tokens=8)
+    reply = caller.chat("hi", tools=[strict], max_tokens=8)
     assert reply.status == 200, reply.raw
     bad = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "else": {}}}}
-    assert "'else'" in hermes.chat("hi", tools=[bad], tool_choice="auto").error["message"]
+    assert "'else'" in caller.chat("hi", tools=[bad], tool_choice="auto").error["message"]
 
 
 def test_a_template_without_tools_is_told_of_them_in_words(model_path: Path) -> None:

@@ -49,7 +49,7 @@ class Grammars:
         with self._lock:
             future = self._kept.get(key)
             if future is None:
-                future = self._kept[key] = self._thread.submit(self._compile, constraint)
+                future = self._kept[key] = self._thread.submit(self.build, constraint)
                 self.bytes += _charge(key)
                 self._evict()
             self._kept.move_to_end(key)
@@ -74,7 +74,8 @@ class Grammars:
             key, _ = self._kept.popitem(last=False)
             self.bytes -= _charge(key)
 
-    def _compile(self, constraint: Constraint) -> LLMatcher:
+    def build(self, constraint: Constraint) -> LLMatcher:
+        """Compiles it on the calling thread, known or not. RequestError with the library's reason."""
         if self._tokenizer is None:
             self._tokenizer = vocabulary.read(*self._source)
         self.compiled += 1

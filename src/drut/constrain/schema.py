@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -45,9 +45,7 @@ def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> st
         raise RequestError(f"{name}: false allows no value")
     if not isinstance(root, dict | bool):
         raise RequestError(f"{name} must be an object, not {type(root).__name__}")
-    for value in limits.walk(name, root):
-        if isinstance(value, str) and "\0" in value:
-            raise RequestError(f"{name} holds a NUL character")
+    limits.check_size(name, root)
     checked: dict[str, Any] = root if isinstance(root, dict) else {}
     checked.pop("x-guidance", None)  # what `prepared` itself has set
     for part in list(parts(checked)):
@@ -83,6 +81,9 @@ def _check(schema: dict[str, Any], name: str) -> None:
         named = key in ("properties", "patternProperties") and isinstance(value, dict)
         if named and len(value) > limits.MOST_PROPERTIES:
             raise RequestError(f"{name}: {key} of {len(value)} names; at most {limits.MOST_PROPERTIES} are allowed")
+        patterns = (value,) if key == "pattern" else value if key == "patternProperties" else ()
+        if isinstance(patterns, Iterable) and any(isinstance(p, str) and "\0" in p for p in patterns):
+            raise RequestError(f"{name}: {key} holds a NUL character")
         if key == "multipleOf":
             limits.check_multiple(value)
 

@@ -13,6 +13,7 @@ from drut.model.tokenizer import Tokenizer
 from drut.parse.formats import Format
 
 MOST_CALLS = 16  # of a constrained answer
+OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"))
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
@@ -62,8 +63,25 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
         raise RequestError(f"tools[{index}].function.parameters: {error}") from None
     before, after = form.tag(tool.name)
     before = before.removeprefix(form.opens) if _marked(form) else before
-    parts = [_literal(before, form, tokenizer), f"%json {json.dumps(schema)}", _literal(after, form, tokenizer)]
+    parts = [_literal(before, form, tokenizer), f"%json {json.dumps(closed(schema))}", _literal(after, form, tokenizer)]
     return f"call_{index}: {' '.join(filter(None, parts))}"
+
+
+def closed(schema: object) -> object:
+    """The schema without room for properties that it does not name, unless it says something about them.
+
+    What fits it fits the schema too; a model that is left to invent properties may never come to an end.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    made = dict(schema)
+    if isinstance(properties := made.get("properties"), Mapping):
+        made["properties"] = {name: closed(value) for name, value in properties.items()}
+        if not made.keys() & OPEN:
+            made["additionalProperties"] = False
+    if isinstance(made.get("items"), Mapping):
+        made["items"] = closed(made["items"])
+    return made
 
 
 def _marked(form: Format) -> bool:

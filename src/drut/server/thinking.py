@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drut.constrain import Thought
+from drut.parse import choose
 from drut.parse.choose import Marks
 from drut.server.protocol.chat import ChatRequest
 from drut.server.protocol.errors import ApiError, unsupported
@@ -49,16 +50,16 @@ def thought_of(request: ChatRequest, texts: Texts, prompt: str, messages: Sequen
             name = next(name for name in BUDGETS if getattr(request, name) is not None)
             raise unsupported(name, "this model does not think (--reasoning-parser names what it thinks between)")
         return None
-    begun = _begun(marks, prompt, messages[-1]["content"] if request.continue_final_message else None)
+    if request.continue_final_message:
+        begun = True if _open_ended(marks, messages[-1]["content"]) else None
+    else:
+        begun = choose.begun(marks, prompt)
     if begun is None:
         return None
     closing = f"\n{marks.closes}\n\n" if budget is not None else ""
     return Thought(marks.opens, marks.closes, begun, budget, closing)
 
 
-def _begun(marks: Marks, prompt: str, continued: str | None) -> bool | None:
-    """Whether the prompt ends in a thought; None where none can follow."""
-    if continued is not None:
-        return True if continued.rfind(marks.opens) > continued.rfind(marks.closes) else None
-    end = prompt.rstrip()
-    return None if end.endswith(marks.closes) else end.endswith(marks.opens)
+def _open_ended(marks: Marks, content: str) -> bool:
+    """Whether an answer that is to be continued ends in a thought."""
+    return content.rfind(marks.opens) > content.rfind(marks.closes)

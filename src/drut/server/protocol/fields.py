@@ -36,7 +36,7 @@ HINTS = {
 # Change nothing of an answer. All other unknown fields are treated alike.
 HARMLESS = frozenset((
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "verbosity", "prediction", "parallel_tool_calls", "request_id",
+    "verbosity", "prediction", "request_id",
 ))  # fmt: skip
 _NULL = b"null"
 

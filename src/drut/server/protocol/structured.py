@@ -11,10 +11,7 @@ from drut.constrain import Constraint
 from drut.errors import RequestError
 from drut.server.protocol.errors import ApiError
 
-Schema = Annotated[msgspec.Raw, Meta(description="a JSON schema", extra_json_schema={"type": "object"})]
-
-
-ABSENT = msgspec.Raw()  # the library reads no Raw where it may be null
+Schema = Annotated[dict[str, Any], Meta(description="a JSON schema")] | bool
 
 
 class JsonSchema(msgspec.Struct, kw_only=True):
@@ -22,7 +19,7 @@ class JsonSchema(msgspec.Struct, kw_only=True):
 
     name: Annotated[str, Meta(min_length=1, max_length=64)] = "response"
     description: str | None = None
-    schema: Schema = ABSENT
+    schema: Schema | None = None
     strict: bool | None = None
 
 
@@ -31,7 +28,7 @@ class Structure(msgspec.Struct, forbid_unknown_fields=True):
 
     begin: str
     end: str
-    schema: Schema = msgspec.Raw(b"{}")
+    schema: Schema = True
 
 
 class StructuralTag(msgspec.Struct, kw_only=True):
@@ -52,7 +49,7 @@ class ResponseFormat(msgspec.Struct, kw_only=True):
 class StructuredOutputs(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One of these. `json` and `structural_tag` may be JSON in a string."""
 
-    json: msgspec.Raw = ABSENT
+    json: dict[str, Any] | bool | str | None = None
     regex: str | None = None
     choice: list[str] | None = None
     grammar: Annotated[str, Meta(description="Lark from a rule `start`, or EBNF from `root ::= ...`")] | None = None
@@ -78,9 +75,9 @@ def _of_format(given: ResponseFormat) -> Constraint | None:
             case "json_object":
                 return Constraint.json_object()
             case "json_schema":
-                if given.json_schema is None or not _given(given.json_schema.schema):
+                if given.json_schema is None or given.json_schema.schema is None:
                     raise RequestError("json_schema.schema is missing")
-                return Constraint.json_schema(_text(given.json_schema.schema))
+                return Constraint.json_schema(given.json_schema.schema)
             case _:
                 if not given.structures or not given.triggers:
                     raise RequestError("structural_tag needs structures and triggers")
@@ -88,13 +85,13 @@ def _of_format(given: ResponseFormat) -> Constraint | None:
 
 
 def _of_outputs(given: StructuredOutputs) -> Constraint | None:
-    asked = [name for name in given.__struct_fields__ if _given(getattr(given, name))]
+    asked = [name for name in given.__struct_fields__ if getattr(given, name) is not None]
     if len(asked) > 1:
         raise ApiError(400, f"structured_outputs: {asked[0]} and {asked[1]} cannot be had together",
                        param="structured_outputs")
     with _Naming("structured_outputs"):
-        if _given(given.json):
-            return Constraint.json_schema(_text(given.json))
+        if given.json is not None:
+            return Constraint.json_schema(given.json)
         if given.regex is not None:
             return Constraint.regex(given.regex)
         if given.choice is not None:
@@ -103,18 +100,7 @@ def _of_outputs(given: StructuredOutputs) -> Constraint | None:
             return Constraint.lark(given.grammar)
         if given.structural_tag is not None:
             return _tags(given.structural_tag)
-        return Constraint.json_object() if given.json_object else None
-
-
-def _given(value: object) -> bool:
-    """Whether a field asks for something."""
-    return bytes(value) not in (b"", b"null") if isinstance(value, msgspec.Raw) else value not in (None, False)
-
-
-def _text(raw: msgspec.Raw) -> str:
-    """JSON as it came; a string holds JSON."""
-    text = bytes(raw).decode()
-    return str(msgspec.json.decode(raw)) if text.startswith('"') else text
+        return Constraint.json_object() if given.json_object else None  # false asks for nothing
 
 
 def _tags(given: StructuralTag | str) -> Constraint:
@@ -123,7 +109,7 @@ def _tags(given: StructuralTag | str) -> Constraint:
             given = msgspec.json.decode(given, type=StructuralTag)
         except (msgspec.DecodeError, RecursionError) as error:
             raise RequestError(f"structural_tag: {error}") from None
-    tags = [(tag.begin, _text(tag.schema), tag.end) for tag in given.structures]
+    tags = [(tag.begin, tag.schema, tag.end) for tag in given.structures]
     return Constraint.structural_tags(tags, given.triggers)
 
 
