@@ -34,7 +34,7 @@ KNOWN = 256  # answers that may be asked for again
 WARM_UP = 1 / 3  # of the time: caches and pools fill
 LEAST_S = 100.0  # a shorter run says nothing of growth
 MOST_MB_PER_MIN = 1.0
-FLAGS = ("--kv-cache-gb", "0.004", "--max-queue", "64")  # 31,000 tokens, so that prefixes are evicted
+FLAGS = ("--kv-cache-gb", "0.001", "--max-queue", "64")  # 7,800 tokens, so that prefixes are evicted
 
 
 class Soak:
