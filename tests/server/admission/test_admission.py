@@ -23,6 +23,7 @@ from drut.server.admission import (
     Record,
     Ticket,
 )
+from drut.server.admission.drain import Rate
 from tests.server.virtual import FakeEngine, run
 
 
@@ -446,3 +447,12 @@ def test_every_request_ends_once_and_nothing_is_left(events, slots, queue, token
         assert (admission.running, admission.waiting, admission.waiting_tokens, engine.jobs) == (0, 0, 0, [])
 
     run(main())
+
+
+def test_a_meter_that_is_never_asked_forgets_all_the_same() -> None:
+    rate = Rate(window_s=30.0)
+    rate.switch(True, 0.0)
+    for second in range(1000):
+        rate.add(1.0, float(second))
+    assert len(rate._events) <= 31
+    assert rate.per_second(999.0) == (pytest.approx(1.0), 31)

@@ -31,10 +31,10 @@ CLIENTS = 8
 ABORTS, AGAIN = 0.2, 0.2  # share of requests
 MARKER = re.compile(r"<M\d{8}>")
 KNOWN = 256  # answers that may be asked for again
-WARM_UP = 1 / 3  # of the time: caches and pools fill
+WARM_UP = 2000  # requests, or as long again as the run: caches and pools fill
 LEAST_S = 100.0  # a shorter run says nothing of growth
 MOST_MB_PER_MIN = 1.0
-FLAGS = ("--kv-cache-gb", "0.004", "--max-queue", "64")  # 31,000 tokens, so that prefixes are evicted
+FLAGS = ("--kv-cache-gb", "0.001", "--max-queue", "64")  # 7,800 tokens, so that prefixes are evicted
 
 
 class Soak:
@@ -52,7 +52,7 @@ class Soak:
         self._lock, self._over = threading.Lock(), threading.Event()
 
     def run(self, seconds: float) -> None:
-        """Asks for so long, then waits until the server is idle and looks what it still holds."""
+        """Asks for so long after the warm-up, then waits until the server is idle and looks what it still holds."""
         pages = self.server.metric("drut_kv_pages")
         threads = [threading.Thread(target=self._client, args=(i,)) for i in range(CLIENTS)]
         for thread in threads:
@@ -70,24 +70,26 @@ class Soak:
 
     @property
     def slope(self) -> float:
-        """MB a minute after the warm-up: the median over all pairs of samples that lie a quarter of that time apart.
+        """MB a minute after the warm-up: the median over all pairs of samples that lie a quarter of the run apart.
 
-        (Theil and Sen's estimate.) A single rise, as of a buffer that is larger once, does not move it.
+        (Theil and Sen's estimate.) A few samples that are high or low, or an early rise, do not move it.
         """
-        end = self.samples[-1][0]
-        late = [s for s in self.samples if s[0] >= end * WARM_UP][:: max(1, len(self.samples) // 600)]
+        late = self.samples[:: max(1, len(self.samples) // 600)]
         far = (late[-1][0] - late[0][0]) / 4
         slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(late) for b in late[i:] if b[0] - a[0] > far]
         return 60 * median(slopes)
 
     def __str__(self) -> str:
         asked = ", ".join(f"{n} {what}" for what, n in sorted(self.counts.items()))
-        late = [mb for at, mb in self.samples if at >= self.samples[-1][0] * WARM_UP]
-        return (f"{self.samples[-1][0]:.0f} s: {asked}; {late[0]:.1f} MB after the warm-up, {late[-1]:.1f} at the end, "
+        first, last = self.samples[0], self.samples[-1]
+        return (f"{last[0]:.0f} s: {asked}; {first[1]:.1f} MB after the warm-up, {last[1]:.1f} at the end, "
                 f"slope {self.slope:+.2f} MB/min; {len(self.findings)} findings")
 
     def _watch(self, seconds: float) -> None:
         processes = [psutil.Process(p) for p in (self.server.process.pid, self.server.engine) if p is not None]
+        begun = time.monotonic()
+        while sum(self.counts.values()) < WARM_UP and time.monotonic() - begun < seconds:
+            self._over.wait(0.5)
         begun = time.monotonic()
         while (at := time.monotonic() - begun) < seconds or not self.samples:
             if self.server.ended:

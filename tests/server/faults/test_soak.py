@@ -32,7 +32,7 @@ def test_growth_is_seen_and_a_step_is_not() -> None:
     mix = made()
     mix.samples = [(t, 100 + t * 2 / 60) for t in range(0, 300, 2)]
     assert mix.slope == pytest.approx(2)
-    mix.samples = [(t, 100 + (t > 120) * 5 + t % 6 * 0.1) for t in range(0, 300, 2)]
+    mix.samples = [(t, 100 + (t > 30) * 5 + t % 6 * 0.1) for t in range(0, 300, 2)]
     assert abs(mix.slope) < 0.5
 
 

@@ -29,6 +29,11 @@ class Rate:
     def add(self, weight: float, now: float) -> None:
         if self._on_since is not None:
             self._events.append((self._clock(now), weight))
+            self._forget(self._clock(now))  # else a server that refuses nobody would remember all it ever did
+
+    def _forget(self, clock: float) -> None:
+        while self._events and self._events[0][0] < clock - self._window_s:
+            self._origin = self._events.popleft()[0]
 
     def _clock(self, now: float) -> float:
         return self._elapsed + (now - self._on_since if self._on_since is not None else 0.0)
@@ -40,8 +45,7 @@ class Rate:
         longer than that, the silence counts by half.
         """
         clock = self._clock(now)
-        while self._events and self._events[0][0] < clock - self._window_s:
-            self._origin = self._events.popleft()[0]
+        self._forget(clock)
         if not self._events:
             return 0.0, 0
         span = max(self._events[-1][0] - self._origin, (clock - self._origin) / 2, 1e-9)
