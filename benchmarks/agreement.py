@@ -87,11 +87,13 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=16, help="users (default: 16)")
     parser.add_argument("--duration", type=float, default=20.0, help="seconds of a round (default: 20)")
     parser.add_argument("--workload", default="synthetic:input=uniform:50:200,output=64")
+    parser.add_argument("--step-ms", type=float, default=0.0, help="lengthens the engine's steps by so much: with a "
+                        "tiny model one of known speed, whatever else the machine does (default: 0)")
     args = parser.parse_args()
     rounds = []
-    with served(args.model, "--threads", str(args.threads)) as server:
+    with served(args.model, "--threads", str(args.threads), step_s=args.step_ms / 1e3) as server:
         for _ in range(args.rounds):
-            load = OthersLoad([server.pid, server.engine])
+            load = OthersLoad({server.pid, server.engine})
             pairs = compare(bench(
                 server, "--api", "completions", "--tokenizer", args.model, "--workload", args.workload, "--concurrency",
                 str(args.concurrency), "--duration", str(args.duration), "--warmup", "2", "--continuous-usage"))

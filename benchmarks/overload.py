@@ -59,7 +59,7 @@ def capacity(server: Server, args) -> float:
 
 
 def level(server: Server, args, factor: float, rate: float) -> Level:
-    load = OthersLoad([server.pid, server.engine])
+    load = OthersLoad({server.pid, server.engine})
     result = run(server, args, "--rate", f"{rate:.4f}", "--warmup", f"{2 * args.max_wait_s:g}")
     own = [r for r in result.requests if r.measured]
     refused = sum(r.status == 429 for r in own)
@@ -77,9 +77,11 @@ def main() -> int:
     parser.add_argument("--max-seqs", type=int, default=32, help="of the server (default: 32)")
     parser.add_argument("--max-wait-s", type=float, default=4.0, help="of the server (default: 4)")
     parser.add_argument("--workload", default="synthetic:input=uniform:50:150,output=uniform:16:48")
+    parser.add_argument("--step-ms", type=float, default=0.0, help="lengthens the engine's steps by so much: with a "
+                        "tiny model one of known speed, whatever else the machine does (default: 0)")
     args = parser.parse_args()
     flags = ["--threads", str(args.threads), "--max-seqs", str(args.max_seqs), "--max-wait-s", str(args.max_wait_s)]
-    with served(args.model, *flags) as server:
+    with served(args.model, *flags, step_s=args.step_ms / 1e3) as server:
         most = capacity(server, args)
         levels = [level(server, args, factor, factor * most) for factor in FACTORS]
     best, last = max(one.goodput for one in levels), levels[-1]

@@ -279,7 +279,7 @@ def test_under_any_load_who_is_accepted_waits_no_longer_than_told(load: float) -
 
 def test_the_wait_alone_refuses_no_request_of_many_prompts_and_no_small_key() -> None:
     async def main() -> None:
-        admission = make(FakeEngine(max_seqs=1), look_ahead=0, max_wait_s=1.2)
+        admission = make(FakeEngine(max_seqs=1), look_ahead=0, max_wait_s=1.7)
         for _ in range(6):
             await read(admission.submit(ask(key="before")))
         waiting = [admission.submit(ask(key="loud")) for _ in range(6)]

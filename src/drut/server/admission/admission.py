@@ -223,7 +223,7 @@ class Admission:
         raise error
 
     def _places(self, ticket: Ticket, now: float) -> int:
-        """Of the queue, for all that wait with `ticket`."""
+        """Of the queue, for all that wait with `ticket`; those of whom the engine has said nothing yet come first."""
         limits = self.limits
         soon = None if limits.max_wait_s is None or ticket.ask.follows else self._drain.within(limits.max_wait_s, now)
-        return limits.max_queue if soon is None else min(limits.max_queue, max(1, soon))
+        return limits.max_queue if soon is None else min(limits.max_queue, max(1, soon - len(self._silent)))
