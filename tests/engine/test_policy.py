@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drut.engine.edits import EditTable
@@ -15,6 +15,9 @@ from drut.engine.params import SamplingParams
 from drut.engine.policy import Aging, LeastServed, Policy
 from drut.engine.request import Request
 from drut.engine.reserve import Reserve
+from drut.engine.work import Limits
+from drut.plan.simulate import Arrival, Setup, Simulation
+from drut.plan.step_cost import StepCost
 from tests.engine.testbed import check_answer, finish_all, make_engine, submit, text
 
 CACHE = make_engine().cache
@@ -108,26 +111,26 @@ def test_the_most_served_gives_way_if_that_is_worth_it() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 100)), min_size=4, max_size=16), st.integers(1, 3),
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 400)), min_size=4, max_size=15), st.integers(1, 3),
        st.sampled_from([1, 4, 16]))
+@example([(0, 400), (50, 10), (60, 300), (150, 5), (160, 5)], 1, 4)
 def test_nobody_is_displaced_more_often_than_stated(asks: list[tuple[int, int]], seqs: int, quantum: int) -> None:
-    """1 + log2(n / QUANTUM) times for an answer of n tokens, whatever comes."""
+    """1 + log2(n / QUANTUM) times for an answer of n tokens, whatever comes; a step takes a second."""
     usual, LeastServed.QUANTUM = LeastServed.QUANTUM, quantum
     try:
-        engine = make_engine(seqs=seqs, policy="least-served", pages=800)
-        requests = []
-        for i, (steps, answer) in enumerate(asks):
-            requests.append(submit(engine, text(i, 4), max_tokens=answer * 4))
-            for _ in range(steps):
-                engine.step()
-        finish_all(engine)
+        setup = Setup(800, Limits(seqs, 64, seqs, None), 4096, "least-served")
+        work = [Arrival(float(at), 4, answer) for at, answer in asks]
+        simulation = Simulation(setup, StepCost(1.0, 0.0, 0.0, 0.0, 0.0), 1000)
+        for _ in range(500):
+            simulation.scheduler.reserve.lengths.add(5, ended=True)
+        done = simulation.run(work)
     finally:
         LeastServed.QUANTUM = usual
-    for request in requests:
-        most = 1 + max(0.0, math.log2(len(request.output) / quantum))
-        assert request.why.preemptions <= most
-        check_answer(engine, request)
-    assert engine.preemptions == engine.scheduler.preemptions["policy"]
+    for outcome in done.outcomes:
+        assert outcome.preemptions <= 1 + max(0.0, math.log2(outcome.tokens / quantum))
+    assert sum(o.preemptions for o in done.outcomes) == done.preemptions["policy"]
+    if asks == [(0, 400), (50, 10), (60, 300), (150, 5), (160, 5)]:
+        assert done.outcomes[0].preemptions >= 1
 
 
 @pytest.mark.parametrize("policy", [Policy, Aging])
