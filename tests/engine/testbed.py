@@ -18,6 +18,7 @@ import numpy as np
 
 from drut.cache.cache import KvCache
 from drut.cache.pool import Canary, PagePool
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.engine import Engine, Scored, Update
 from drut.engine.pacer import Pacer
 from drut.engine.params import SamplingParams
@@ -25,7 +26,6 @@ from drut.engine.policy import make_policy
 from drut.engine.request import Request
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Limits, Scheduler
-from drut.constrain.thought import ThoughtWatch
 from drut.kernels.backend import Backend, Executable, StepOutput
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS

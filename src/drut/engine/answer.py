@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.engine import Scored, Update
 from drut.engine.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request import Request
-from drut.constrain.thought import ThoughtWatch
 from drut.errors import DrutError
 from drut.model.tokenizer import Detokenizer, StopChecker, StopStrings, Tokenizer
 

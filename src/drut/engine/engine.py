@@ -13,6 +13,7 @@ import numpy as np
 from drut.cache.cache import BlockTable, pages_for
 from drut.constrain.compiler import Grammars
 from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
 from drut.engine.meter import StepMeter
@@ -20,7 +21,6 @@ from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler, Work
-from drut.constrain.thought import ThoughtWatch
 from drut.errors import RequestError
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
@@ -99,6 +99,8 @@ class Engine:
         self._check(tokens)
         self._check_ids("logit_bias", params.logit_bias or ())
         self._check_ids("stop_token_ids", params.stop_token_ids)
+        if (thought is None) != (params.thought is None):
+            raise ValueError("a thought and its watch go together")
         self._check_ids("thought.closing", thought.closing if thought is not None else ())
         if len(tokens) >= self.room:
             raise RequestError(

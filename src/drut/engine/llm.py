@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from drut.config import EngineConfig
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.answer import Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
-from drut.constrain.thought import ThoughtWatch
 from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model

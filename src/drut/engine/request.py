@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from drut.cache.cache import BlockTable
 from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
 from drut.engine.edits import EditTable
 from drut.engine.params import SamplingParams
-from drut.constrain.thought import ThoughtWatch
-from drut.kernels.descriptor import RELAY
 from drut.errors import DrutError
+from drut.kernels.descriptor import RELAY
 from drut.kernels.kv import PAGE_TOKENS
 
 
