@@ -22,7 +22,7 @@ def calls_of(texts: Texts) -> str:
     try:
         return f"calls as {texts.tool_format().name}"
     except ApiError as error:
-        return error.detail.message
+        return str(error)
 
 
 def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[str]:
