@@ -25,7 +25,8 @@ from drut.parse.calls import Offer
 from drut.parse.choose import tool_format
 from drut.parse.reading import Reading
 
-BATCH = 16
+BATCH = 64
+PENALTY = 0.2  # a small model may fill an array or a text without end; a schema rarely says how long they may be
 
 
 def questions(group: str, limit: int | None) -> list[dict]:
@@ -65,7 +66,7 @@ class Asker:
             tools = [Tool(f["name"], f["parameters"]) for f in functions]
             made = constraint(self.form, tools, "required", self.tokenizer, parallel=False)
             prompts.append(self.tokenizer.encode_chat(self.template.render(row["messages"], tools=row["tools"])))
-            params.append(SamplingParams(max_tokens=self.max_tokens, constraint=made))
+            params.append(SamplingParams(max_tokens=self.max_tokens, constraint=made, frequency_penalty=PENALTY))
         return [self.read(row, text.text) for row, text in zip(rows, self.llm.generate(prompts, params), strict=True)]
 
     def read(self, row: dict, text: str) -> Message:
@@ -113,7 +114,8 @@ def main() -> None:
                     (call,) = message.calls
                     named += call.name == next(iter(wanted[i][0])).replace(".", "_")
                     score += right(call.name, json.loads(call.arguments), wanted[i])
-            print(f"{group}: {first + len(batch)} asked, {fitting} fit, {time.monotonic() - started:.0f} s", flush=True)
+            print(f"{group}: {first + len(batch)} asked, {fitting} fit, {named} of the right function, {score} right, "
+                  f"{time.monotonic() - started:.0f} s", flush=True)
         scored = f"; right function {named}, right call {score}" if wanted is not None else ""
         print(f"{group}: {fitting} of {len(rows)} calls parse and fit the schema{scored}")
 

@@ -48,7 +48,8 @@ def test_a_template_that_knows_no_tools_gets_words() -> None:
     assert ChatTemplate(source).render(own, tools=[TOOL]).startswith("[system]Be brief.\n\nYou can call")
 
 
-@pytest.mark.parametrize("calls", [[1], [{}], [{"function": {"name": "f"}}], [{"function": {"name": 1, "arguments": ""}}]])
+@pytest.mark.parametrize("calls", [[1], [{}], [{"function": {"name": "f"}}],
+                                   [{"function": {"name": 1, "arguments": ""}}]])
 def test_calls_must_be_whole(calls: list[Any]) -> None:
     with pytest.raises(RequestError, match=r"messages\[0\]\.tool_calls\[0\]\.function"):
         ChatTemplate("x").render([{"role": "assistant", "content": "", "tool_calls": calls}])

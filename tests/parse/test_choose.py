@@ -27,7 +27,8 @@ def test_marks_without_a_template_or_of_no_family() -> None:
             marks(bad, None)
 
 
-@pytest.mark.parametrize(("prompt", "expected"), [("a<think>\n", True), ("a", False), ("<think>\n\n</think>\n\n", None)])
+@pytest.mark.parametrize(("prompt", "expected"), [("a<think>\n", True), ("a", False),
+                                                  ("<think>\n\n</think>\n\n", None)])
 def test_where_a_thought_has_begun(prompt: str, expected: bool | None) -> None:
     assert begun(THINK, prompt) is expected
 

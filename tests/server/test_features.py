@@ -19,7 +19,8 @@ from tests.server.rig import Reply, Running, serving
 SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y", "z"]}, "b": {"type": "boolean"}},
           "required": ["a", "b"], "additionalProperties": False}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": SCHEMA, "strict": True}}
-THINKER = CALLER + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% else %}<think>{% endif %}"
+THINKER = CALLER + ("{% if enable_thinking is defined and not enable_thinking %}<think></think>{% else %}<think>"
+                    "{% endif %}")
 SHAPES: dict[str, dict[str, Any]] = {
     "free": {}, "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": SCHEMA}}},
     "regex": {"structured_outputs": {"regex": "[a-c]{3,9}"}},
@@ -75,7 +76,8 @@ def told(reply: Reply, stream: bool) -> Told:
                 said[2][call["index"]][1] += call["function"]["arguments"]
             said[3] += (c["logprobs"] or {}).get("content", [])
             said[4] = c["finish_reason"] or said[4]
-    return [(a, b, [tuple(call) for call in calls], scores, end) for _, (a, b, calls, scores, end) in sorted(made.items())]
+    return [(thought, content, [tuple(call) for call in calls], scores, end)
+            for _, (thought, content, calls, scores, end) in sorted(made.items())]
 
 
 def check_shape(row: Row, answers: Told) -> None:
@@ -106,7 +108,8 @@ def test_features_meet(servers: dict[object, Running], row: Row) -> None:
     for i in range(3):
         others = SHAPES[("free", "schema", "required")[i]] | THOUGHTS["cut"]
         company.append(server.open_stream("/v1/chat/completions", {
-            "messages": [{"role": "user", "content": "hi"}], "max_tokens": 50, "stream": True, "temperature": 1, **others}))
+            "messages": [{"role": "user", "content": "hi"}], "max_tokens": 50, "stream": True, "temperature": 1,
+            **others}))
     if value["abort"]:
         company.pop().close()
     got = told(server.chat("hi there", **fields), value["stream"])

@@ -59,7 +59,8 @@ def streamed(running: Running, **fields: Any) -> tuple[str, str, int]:
     return thought, content, last["usage"]["completion_tokens_details"]["reasoning_tokens"]
 
 
-@pytest.mark.parametrize("fields", [{"temperature": 0}, {"temperature": 1, "seed": 5}, {"stop": ["x", "a"], "temperature": 0}])
+@pytest.mark.parametrize("fields", [{"temperature": 0}, {"temperature": 1, "seed": 5},
+                                    {"stop": ["x", "a"], "temperature": 0}])
 def test_a_budget_closes_the_thought_and_the_answer_follows(thinker: Running, fields: dict[str, Any]) -> None:
     for budget in (0, 1, 7):
         ask = {"max_tokens": 40, "ignore_eos": True, "thinking_budget": budget, **fields}
@@ -68,8 +69,8 @@ def test_a_budget_closes_the_thought_and_the_answer_follows(thinker: Running, fi
         assert len(thought) <= budget
         assert content or fields.get("stop")
         assert streamed(thinker, **ask) == (thought, content, counted)
-        also = ask | {"thinking_token_budget": ask.pop("thinking_budget")}
-        assert whole(thinker, **{k: v for k, v in also.items() if k != "thinking_budget"}) == (thought, content, counted)
+        ask["thinking_token_budget"] = ask.pop("thinking_budget")
+        assert whole(thinker, **ask) == (thought, content, counted)
 
 
 def test_without_a_budget_a_thought_may_fill_the_answer(thinker: Running) -> None:
@@ -108,7 +109,8 @@ def test_a_grammar_begins_behind_the_thought(thinker: Running) -> None:
 
 
 def test_n_answers_have_thoughts_of_their_own(thinker: Running) -> None:
-    reply = thinker.chat("hi", n=3, temperature=1, seed=2, thinking_budget=4, max_tokens=30, ignore_eos=True, logprobs=True)
+    reply = thinker.chat("hi", n=3, temperature=1, seed=2, thinking_budget=4, max_tokens=30, ignore_eos=True,
+                         logprobs=True)
     choices = reply.json["choices"]
     assert len({c["message"]["reasoning_content"] for c in choices}) > 1
     assert all(len(c["logprobs"]["content"]) == 30 for c in choices)

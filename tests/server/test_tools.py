@@ -120,7 +120,8 @@ def test_tools_that_may_not_be_called_are_not_shown(caller: Running) -> None:
 
 def test_the_template_gets_tools_calls_and_results(caller: Running) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city":"Oslo"}'}}
-    messages = [{"role": "user", "content": [{"type": "text", "text": "Weather"}, {"type": "text", "text": " in Oslo?"}]},
+    parts = [{"type": "text", "text": "Weather"}, {"type": "text", "text": " in Oslo?"}]
+    messages = [{"role": "user", "content": parts},
                 {"role": "assistant", "content": None, "tool_calls": [call]},
                 {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sunny"}]}]
     body = {"messages": messages, "tools": [LOOK], "max_tokens": 3, "return_token_ids": True}

@@ -13,7 +13,8 @@ from drut.model.tokenizer import Tokenizer
 from drut.parse.formats import Format
 
 MOST_CALLS = 16  # of a constrained answer
-OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"))
+OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
+                  "$ref"))
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 

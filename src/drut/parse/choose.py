@@ -50,7 +50,7 @@ def begun(given: Marks, prompt: str) -> bool | None:
 
 
 def tool_format(setting: str, template: ChatTemplate) -> Format:
-    """The format `setting`, or for `auto` the one that the template writes. UnsupportedError where that is not known."""
+    """The format `setting`, or for `auto` the template's. UnsupportedError where that is not known."""
     if setting != AUTO:
         return FORMATS[setting]
     source = template.source

@@ -30,8 +30,8 @@ class ServerConfig(Settings):
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"))
     tool_parser: str = setting("auto", "how the model writes calls of tools (auto: as its template does)",
                                choices=("auto", *FORMATS))
-    reasoning_parser: str = setting("auto", f"what its thoughts stand between: {', '.join(FAMILIES)}, tag:NAME for <NAME> "
-                                            "and </NAME>, or none (auto: what its template looks for)")
+    reasoning_parser: str = setting("auto", f"what its thoughts stand between: {', '.join(FAMILIES)}, tag:NAME for "
+                                            "<NAME> and </NAME>, or none (auto: what its template looks for)")
     max_queue: int = setting(256, "most requests that wait for the engine", type=int, least=1, most=1 << 20)
     max_queue_tokens: int | None = setting(None, "most prompt tokens of requests that wait", type=int, least=1,
                                            most=1 << 40)

@@ -39,7 +39,8 @@ def budget_of(request: ChatRequest) -> int | None:
     return next(iter(given.values()), None)
 
 
-def thought_of(request: ChatRequest, texts: Texts, prompt: str, messages: Sequence[Mapping[str, Any]]) -> Thought | None:
+def thought_of(request: ChatRequest, texts: Texts, prompt: str,
+               messages: Sequence[Mapping[str, Any]]) -> Thought | None:
     """How the answer to `prompt` may begin; None where the model does not think, or has done so already.
 
     ApiError for a budget where the model does not think at all.

@@ -95,8 +95,8 @@ def _with_calls(params: SamplingParams, request: ChatRequest, texts: Texts, read
     if made is None:
         return params
     if params.constraint is not None:
-        raise ApiError(400, "tools that must be called, or are strict, and a format of the answer cannot be had together",
-                       param="tools")
+        raise ApiError(400, "tools that must be called, or are strict, cannot be had together with a format of the "
+                            "answer", param="tools")
     texts.check_constraint(made, "tools")
     return replace(params, constraint=made)
 

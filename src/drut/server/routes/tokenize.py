@@ -8,8 +8,8 @@ from drut.server.exchange import Exchange
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
 from drut.server.protocol.models import DetokenizeReply, DetokenizeRequest, TokenizeReply, TokenizeRequest
-from drut.server.render.scores import Speller
 from drut.server.protocol.tools import check_tools
+from drut.server.render.scores import Speller
 from drut.server.routes.chat import chat_text
 from drut.server.routes.generate import read_json
 from drut.server.routes.messages import plain_messages
