@@ -41,7 +41,9 @@ class Told:
 
 
 def stats(steps: int, running: int = 0) -> Stats:
-    return Stats(1, 1, 0, 0, running, {}, 0, 0, 0, 0, 0, steps, 0, 0, 0.0, [], [0], 0.0)
+    return Stats(pages=1, free_pages=1, cached_pages=0, evictable_pages=0, running=running, waiting={}, preemptions={},
+                 expected_tokens=0, queried_tokens=0, hit_tokens=0, evicted_miss_tokens=0, evicted_pages=0, steps=steps,
+                 rows=0, failed_steps=0, idle_s=0.0, step_bounds=[], step_counts=[0], step_seconds=0.0)
 
 
 @native
