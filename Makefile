@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN    := .venv/bin
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
 
-.PHONY: help run setup test check lint arm peers compare wheel clean
+.PHONY: help run setup test check lint soak fuzz arm peers compare wheel clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -33,6 +33,12 @@ lint: .venv/.lint ## style, types, and which layer may import which
 	$(BIN)/ruff check --output-format concise
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+soak: .venv/.test ## half an hour of everything at once; no answer may reach another, nothing may grow
+	$(BIN)/python -m tests.server.faults.soak $(ARGS)
+
+fuzz: .venv/.test ## read 50,000 damaged model files under limits of time and memory
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 arm: .venv/.test ## build the kernels for AArch64 and compare them, emulated, with those of this machine
 	@tests/aarch64/prepare

@@ -9,7 +9,8 @@ asks for many more tokens than it gets; the engine learns an answer's length by 
 second that had TTFT and time per output token within the SLO.
 
 The simulator is drut.plan.simulate, with the cost of a step fitted to the steps of a run of its own on the real engine,
-or, with `--simulate`, to those kept in COST.
+or, with `--simulate`, the one kept in COST. The real engine has one thread and works without overlap, and its seconds,
+those between arrivals too, are of its CPU time: so others on the machine do not count, though they take cache from it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -92,8 +93,8 @@ class Figures:
                    sum(o.preemptions for o in outcomes))
 
 
-def setup(**choice: Any) -> Setup:
-    return Setup(PAGES, Limits(SEQS, STEP_TOKENS, SEQS, None, 16), PAGES * PAGE_TOKENS, **choice)
+def setup(burst: int = 16, **choice: Any) -> Setup:
+    return Setup(PAGES, Limits(SEQS, STEP_TOKENS, SEQS, None, burst), PAGES * PAGE_TOKENS, **choice)
 
 
 def simulated(work: Sequence[Arrival], cost: StepCost, **choice: Any) -> Figures:
@@ -102,42 +103,62 @@ def simulated(work: Sequence[Arrival], cost: StepCost, **choice: Any) -> Figures
 
 
 def engine(args: argparse.Namespace, **choice: Any) -> LLM:
-    """An engine with a cache of PAGES pages."""
+    """An engine with a cache of PAGES pages, that does all its work in the thread that asks for it."""
     page_gb = 30 * 2 * 3 * 64 * 2 * PAGE_TOKENS / 1e9  # SmolLM2-135M, bf16
-    return LLM(args.model, threads=args.threads, kv_cache_gb=(PAGES + 0.5) * page_gb, max_seqs=SEQS,
+    return LLM(args.model, threads=1, overlap=False, kv_cache_gb=(PAGES + 0.5) * page_gb, max_seqs=SEQS,
                max_batch_tokens=STEP_TOKENS, **choice)
+
+
+class CpuClock:
+    """Seconds of CPU this process took, and those it was told to skip."""
+
+    def __init__(self) -> None:
+        self._from = time.process_time()
+
+    def __call__(self) -> float:
+        return time.process_time() - self._from
+
+    def skip_to(self, moment: float) -> None:
+        self._from -= max(0.0, moment - self())
 
 
 def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[tuple[StepFacts, float]]]:
     """The arrivals on the real engine, answers ended at their lengths; and what its steps took."""
-    rng, core = random.Random(seed), llm.engine
+    rng, core, now = random.Random(seed), llm.engine, CpuClock()
+    scheduler = core.scheduler
     core.cache.clear()
-    steps, learn = [], core.scheduler.learn
+    scheduler.policy.clock = now
+    prompts = [[rng.randrange(1000, 40_000) for _ in range(a.prompt)] for a in work]
+    steps, learn, began = [], scheduler.learn, 0.0
 
     def noted(work, seconds):
-        steps.append((StepFacts.of(work), seconds))
-        learn(work, seconds)
+        steps.append((StepFacts.of(work), now() - began))
+        learn(work, now() - began)
 
-    core.scheduler.learn = noted
-    prompts = [[rng.randrange(1000, 40_000) for _ in range(a.prompt)] for a in work]
-    requests: dict[Request, Arrival] = {}
-    start, coming = time.monotonic(), 0
+    scheduler.learn = noted
+    now.skip_to(0.0)
+    said: dict[Request, list[float]] = {}
+    lengths: dict[Request, int] = {}
+    coming, offset = 0, now()
     while coming < len(work) or core.busy:
-        while coming < len(work) and time.monotonic() - start >= work[coming].at:
+        while coming < len(work) and now() - offset >= work[coming].at:
             params = SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, temperature=1.0, seed=coming)
-            requests[core.submit(prompts[coming], params)[0]] = work[coming]
+            (request,) = core.submit(prompts[coming], params)
+            request.arrived = request.waits_since = offset + work[coming].at
+            said[request], lengths[request] = [], work[coming].answer
             coming += 1
         if not core.busy:
-            time.sleep(max(0.0, work[coming].at - (time.monotonic() - start)))
+            now.skip_to(offset + work[coming].at)
             continue
+        began = now()
         for update in core.step():
-            if len(update.request.output) >= requests[update.request].answer:
+            said[update.request] += [now() - offset] if update.token is not None else []
+            if len(update.request.output) >= lengths[update.request]:
                 core.finish(update.request, "stop")
-    core.scheduler.learn = learn
-    seconds = time.monotonic() - start
-    outcomes = [Outcome(a, len(r.output), r.first_token_at - start, r.finished_at - start, r.why.preemptions)
-                for r, a in requests.items()]
-    return Figures.of(outcomes, seconds), steps
+    del scheduler.learn
+    outcomes = [Outcome(a, len(times), times[0], times[-1], r.why.preemptions)
+                for a, (r, times) in zip(work, said.items(), strict=True)]
+    return Figures.of(outcomes, now() - offset), steps
 
 
 def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
@@ -183,11 +204,9 @@ def measure(args: argparse.Namespace) -> None:
         work = arrivals("reasoning", args.rate, number, count=round(args.rate * args.seconds))
         load = OthersLoad([])
         for name in REAL if number % 2 else REAL[::-1]:
-            figures, steps = served(llms[name], work, number)
-            real[name].append(figures)
-            near = StepCost.fit(steps) if args.refit else cost
-            shape = replace(setup(**CHOICES[name]), attention_depth=depth)
-            done = Simulation(shape, near, MAX_TOKENS).run(work)
+            real[name].append(served(llms[name], work, number)[0])
+            shape = setup(burst=1, attention_depth=depth, **CHOICES[name])
+            done = Simulation(shape, cost, MAX_TOKENS).run(work)
             sim[name].append(Figures.of(done.outcomes, done.seconds))
         loads.append({"others_cpus": load.cpus()})
     rows = [(f"{kind} {name}", runs[name]) for name in REAL for kind, runs in (("real", real), ("simulated", sim))]
@@ -210,9 +229,8 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=400, help="of each seed")
     parser.add_argument("--rates", type=float, nargs="+", default=[2.0, 3.6], help="requests a second, reasoning")
     parser.add_argument("--mixed-rates", type=float, nargs="+", default=[3.0, 4.5], help="the same, mixed")
-    parser.add_argument("--rate", type=float, default=2.0, help="requests a second on the real engine")
+    parser.add_argument("--rate", type=float, default=1.2, help="requests a second on the real engine")
     parser.add_argument("--seconds", type=float, default=40.0, help="of arrivals in a round on the real engine")
-    parser.add_argument("--refit", action="store_true", help="fit the cost to the steps of each run itself")
     args = parser.parse_args()
     (simulate if args.simulate else measure)(args)
     return 0

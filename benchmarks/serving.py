@@ -32,21 +32,39 @@ class Server:
 
     @property
     def engine(self) -> int:
-        """The process id of the engine, which must have one of its own."""
-        (child,) = [int(p) for task in Path(f"/proc/{self.pid}/task").iterdir()
+        """The process id of the engine, the server's own where it is a thread of it."""
+        children = [int(p) for task in Path(f"/proc/{self.pid}/task").iterdir()
                     for p in (task / "children").read_text().split()]
-        return child
+        return children[0] if children else self.pid
 
     def metrics(self) -> str:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
             return answer.read().decode()
 
 
+PACED = """
+import sys, time
+from drut.cli.main import entry
+from drut.engine.runner import Runner
+real, step_s = Runner._run, float(sys.argv.pop(1))
+def run(*arguments):
+    time.sleep(step_s)
+    return real(*arguments)
+Runner._run = run
+entry()
+"""
+
+
 @contextlib.contextmanager
-def served(model: str, *flags: str) -> Iterator[Server]:
-    """A server between its readiness and the end of the block. Its name of the model is `m`."""
-    command = [sys.executable, "-m", "drut", "serve", model, "--port", "0", "--served-model-name", "m",
-               "--no-request-log", *flags]
+def served(model: str, *flags: str, step_s: float = 0.0) -> Iterator[Server]:
+    """A server between its readiness and the end of the block. Its name of the model is `m`.
+
+    With `step_s` its engine, in a thread, sleeps so long before each step: with a tiny model that makes one of known
+    speed, which does not depend on what else the machine does.
+    """
+    program = ["-c", PACED, str(step_s)] if step_s else ["-m", "drut"]
+    command = [sys.executable, *program, "serve", model, "--port", "0", "--served-model-name", "m", "--no-request-log",
+               *(["--engine", "thread", "--multi-step", "1"] if step_s else []), *flags]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     try:
@@ -81,8 +99,8 @@ def _swallow(stream: IO[str]) -> None:
 def bench(server: Server, *flags: str, body: dict[str, Any] | None = None) -> Result:
     """A run of `drut bench serve`, void or not."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", server.model, "--out",
-                   folder, "--quiet", "--body", json.dumps(body or {}), *flags]
+        command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", server.model,
+                   "--out", folder, "--quiet", "--body", json.dumps(body or {}), *flags]
         done = subprocess.run(command, stdout=subprocess.DEVNULL)
         if done.returncode not in (0, 3):
             raise SystemExit(f"the load client ended with {done.returncode}")

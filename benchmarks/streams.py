@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from drut import LLM, SamplingParams
+from drut import LLM, Constraint, SamplingParams
 from drut.engine.answer import Answer
 from drut.engine.engine import Update
 from drut.engine.request import Request
@@ -41,9 +41,9 @@ class Driver:
         self.llm = llm
         self._streams: dict[Request, Stream] = {}
 
-    def submit(self, prompt: list[int], new_tokens: int) -> Stream:
-        """Queues a greedy request of exactly `new_tokens`."""
-        params = SamplingParams(max_tokens=new_tokens, temperature=0, ignore_eos=True)
+    def submit(self, prompt: list[int], new_tokens: int, constraint: Constraint | None = None) -> Stream:
+        """Queues a greedy request of exactly `new_tokens`, if the constraint lets it go on so long."""
+        params = SamplingParams(max_tokens=new_tokens, temperature=0, ignore_eos=True, constraint=constraint)
         (answer,) = self.llm.submit(prompt, params)
         stream = self._streams[answer.request] = Stream(answer)
         return stream
@@ -85,10 +85,10 @@ class Decoded:
         return self.tokens / self.seconds
 
 
-def decode(llm: LLM, prompts: list[list[int]], new_tokens: int) -> Decoded:
+def decode(llm: LLM, prompts: list[list[int]], new_tokens: int, constraint: Constraint | None = None) -> Decoded:
     """Runs requests that arrive together. What counts starts when the last of them has its first token."""
     driver = Driver(llm)
-    streams = [driver.submit(prompt, new_tokens) for prompt in prompts]
+    streams = [driver.submit(prompt, new_tokens, constraint) for prompt in prompts]
     while not all(stream.times for stream in streams):
         driver.step()
     start, steps = time.monotonic(), []

@@ -19,6 +19,7 @@ from drut.cli.chat import Chat
 from drut.cli.conversation import Conversation
 from drut.cli.main import main
 from drut.errors import RequestError
+from tests.cli import tiny
 from tests.cli.tiny import CONTEXT
 
 
@@ -291,3 +292,26 @@ def test_at_a_terminal(tiny, tmp_path):
     history = tmp_path / "home" / "chat_history"
     assert history.read_text() == "hello\n/quit\n"
     assert history.stat().st_mode & 0o077 == 0
+
+
+def test_thoughts_are_shown_aside_and_forgotten(tmp_path, monkeypatch):
+    path = tmp_path / "thinker.gguf"
+    path.write_bytes(tiny.model(tokenizer__chat_template=tiny.TEMPLATE + "{# </think> #}<think>\n"))
+    heard, shown = [], io.StringIO()
+
+    def stream(messages, params):
+        heard.append(messages)
+        for word in ("Hm", "m.\n</th", "ink>\n\nNo", "."):
+            yield Chunk(word, [])
+        yield Chunk("", [], Completion("", [], "stop", 1, 0, 1, 0))
+
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    with LLM(path, threads=1) as llm:
+        monkeypatch.setattr(llm, "stream", stream)
+        chat = Chat(llm, PARAMS, None, people=False)
+        chat.handle("one")
+        monkeypatch.setattr(shown, "isatty", lambda: False)
+        chat.handle("two")
+    assert heard[1] == say(("user", "one"), ("assistant", "No."), ("user", "two"))
+    assert shown.getvalue() == "\x1b[2mHm\x1b[22m\x1b[2mm.\x1b[22m\x1b[2m\n\n\x1b[22mNo.\nNo.\n"

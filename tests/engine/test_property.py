@@ -62,7 +62,8 @@ def random_settings(dice: random.Random, model: Model) -> dict[str, object]:
     return {
         "kv_cache_gb": (pages + 0.5) * model.page_bytes / 1e9, "max_batch_tokens": dice.choice([8, 64, 512]),
         "max_seqs": dice.choice([1, 3, 8, 40]), "chunk_tokens": dice.choice([None, 0, 1, 7, 40]),
-        "policy": dice.choice(["fcfs", "priority", "longest-prefix"]), "prefix_cache": dice.random() < 0.8,
+        "policy": dice.choice(["fcfs", "priority", "aging", "least-served", "longest-prefix"]),
+        "reserve_quantile": dice.choice([0.0, 0.0, 0.5, 1.0]), "prefix_cache": dice.random() < 0.8,
         "overlap": dice.random() < 0.5, "multi_step": dice.choice([1, 3, 16]),
         "force_preempt": dice.choice([0.0, 0.0, 0.3]), "isa": dice.choice(ISAS),
         "threads": dice.choice([1, 1, 2, 3]), "execution": dice.choice(["eager", "replay"]),

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 import pytest
 
 from drut.engine.engine import Engine
 from drut.engine.params import SamplingParams
+from drut.engine.policy import LeastServed
 from tests.engine.testbed import VOCAB, Log, check_answer, check_idle, finish_all, make_engine, make_log, step
 
 CHOICES = {
@@ -19,7 +21,8 @@ CHOICES = {
     "seqs": [1, 2, 4, 8],
     "tokens": [1, 3, 16, 64],
     "chunk": [None, 0, 1, 5, 16],
-    "policy": ["fcfs", "priority", "longest-prefix"],
+    "policy": ["fcfs", "priority", "aging", "least-served", "longest-prefix"],
+    "reserve_quantile": [0.0, 0.0, 0.5, 1.0],
     "overlap": [False, True],
     "burst": [1, 1, 4, 20],
     "prefix_cache": [False, True, True],
@@ -81,6 +84,31 @@ def test_random_schedules(block: int) -> None:
             raise
         finally:
             engine.close()
+
+
+@pytest.mark.parametrize("settings", [
+    {"seqs": 3, "pages": 64}, {"seqs": 8, "pages": 20}, {"seqs": 8, "pages": 20, "overlap": True, "burst": 20},
+    {"seqs": 2, "pages": 40, "reserve_quantile": 0.5, "overlap": True},
+    {"seqs": 4, "pages": 20, "prefix_cache": False, "chunk": 5}], ids=str)
+def test_who_is_displaced_says_the_same(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Least-served with a small quantum: long answers give way to new ones all the time, and to each other."""
+    monkeypatch.setattr(LeastServed, "QUANTUM", 2)
+    dice = random.Random(str(settings))
+    engine = make_engine(policy="least-served", canary=True, **settings)
+    log = make_log()
+    for _ in range(24):
+        for _ in range(dice.choice([1, 1, 3])):
+            params = SamplingParams(max_tokens=dice.choice([4, 4, 200]), seed=dice.randrange(1 << 62),
+                                    ignore_eos=dice.random() < 0.8, frequency_penalty=dice.choice([0.0, 0.0, 0.5]))
+            log[engine.submit([dice.randrange(VOCAB) for _ in range(dice.randrange(1, 20))], params)[0]]
+        for _ in range(dice.randrange(12)):
+            step(engine, log)
+    finish_all(engine, log)
+    for request, said in log.items():
+        check_answer(engine, request, said)
+    assert engine.scheduler.preemptions["policy"] > 3
+    check_idle(engine)
+    engine.close()
 
 
 def test_a_thousand_steps_take_a_second_or_less() -> None:

@@ -24,6 +24,7 @@ from drut.engine.pacer import Pacer
 from drut.engine.params import SamplingParams
 from drut.engine.policy import make_policy
 from drut.engine.request import Request
+from drut.engine.reserve import Reserve
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.work import Limits
@@ -215,14 +216,16 @@ class FakeBackend(Backend):
 
 def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int | None = None, policy: str = "fcfs",
                 overlap: bool = False, burst: int = 1, prefix_cache: bool = True, force_preempt: float = 0.0,
-                canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS) -> Engine:
+                canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS,
+                reserve_quantile: float = 0.0, aging_s: float = 10.0) -> Engine:
     memory = np.zeros((pages, PAGE_TOKENS * 8), np.uint8)
     watch = Canary(memory) if canary else None
     cache = KvCache(PagePool(memory, watch), prefix_cache=prefix_cache)
     limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk, burst)
     runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
                     canary=watch)
-    scheduler = Scheduler(cache, limits, make_policy(policy), Pacer(), force_preempt=force_preempt)
+    scheduler = Scheduler(cache, limits, make_policy(policy, aging_s=aging_s), Pacer(),
+                          reserve=Reserve(reserve_quantile), force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
 
 

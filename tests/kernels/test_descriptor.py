@@ -23,21 +23,22 @@ from tests.kernels.rig import Draw, Ran, assert_same_bits, floats, head_plan
 
 
 def test_the_header_names_version_and_capacities() -> None:
-    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7, edits=2)
+    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7, edits=2, masks=6)
     assert d.buffer.dtype == np.int32
-    assert d.buffer[:HEADER].tolist() == [VERSION, 0, 0, 0, 5, 4, 3, 7, 2, 0]
-    words = 5 * len(ROW_FIELDS) + 4 * len(SEQ_FIELDS) + 3 * len(SAMPLE_FIELDS) + 7 + 2 * len(EDIT_FIELDS)
+    assert d.buffer[:HEADER].tolist() == [VERSION, 0, 0, 0, 5, 4, 3, 7, 2, 6, 0]
+    words = 5 * len(ROW_FIELDS) + 4 * len(SEQ_FIELDS) + 3 * len(SAMPLE_FIELDS) + 7 + 2 * len(EDIT_FIELDS) + 6
     assert d.buffer.size == HEADER + words
 
 
 def test_arrays_lie_in_the_order_of_the_fields() -> None:
-    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7, edits=2)
-    fields = [*ROW_FIELDS, *SEQ_FIELDS, *SAMPLE_FIELDS, "blocks", *EDIT_FIELDS]
+    d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7, edits=2, masks=6)
+    fields = [*ROW_FIELDS, *SEQ_FIELDS, *SAMPLE_FIELDS, "blocks", *EDIT_FIELDS, "masks"]
     for i, name in enumerate(fields):
         d[name][:] = i
         assert d[name].dtype == (np.float32 if name in FLOAT_FIELDS else np.int32)
     body = d.buffer[HEADER:]
     lengths = [5] * len(ROW_FIELDS) + [4] * len(SEQ_FIELDS) + [3] * len(SAMPLE_FIELDS) + [7] + [2] * len(EDIT_FIELDS)
+    lengths.append(6)
     expected = [np.float32(i).view(np.int32) if name in FLOAT_FIELDS else i for i, name in enumerate(fields)]
     assert body.tolist() == np.repeat(expected, lengths).tolist()
 
@@ -100,6 +101,22 @@ def test_what_does_not_fit_is_an_error_and_changes_nothing(room: dict[str, int],
     with pytest.raises(ValueError, match="full"):
         d.add_sample(1, Draw())
     assert d.samples == 1
+
+
+def test_masks_lie_side_by_side_until_it_is_full() -> None:
+    d = StepDescriptor(1, 1, 3, 1, masks=5)
+    assert [d.add_mask(33), d.add_mask(64)] == [0, 2]
+    d.mask(0, 33)[:] = 1, 2
+    d.mask(2, 64)[:] = 3, 4
+    assert d["masks"].tolist() == [1, 2, 3, 4, 0]
+    with pytest.raises(ValueError, match="full"):
+        d.add_mask(33)
+    assert d.add_mask(32) == 4
+    d.add_sample(0, Draw(), mask=2)
+    d.add_sample(0, Draw())
+    assert d["mask"][:2].tolist() == [2, -1]
+    d.clear()
+    assert d.add_mask(1) == 0
 
 
 def test_it_holds_as_much_as_it_says_and_again_after_clear() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drut.kernels.backend import Backend, Limits, StepOutput
-from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor
+from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor, mask_words
 from drut.kernels.native.executable import NativeExecutable
 from drut.kernels.ops import Buffer, Embed, GateUp, Head, Project, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
@@ -22,11 +22,12 @@ VOCABS = (1, 16, 17, 1000, 1024, 1025, 3000)
 
 
 class Ask(NamedTuple):
-    """One sample: how it is drawn from row `draw.row`, its target and its edits."""
+    """One sample: how it is drawn from row `draw.row`, its target, its edits and the ids it may draw."""
 
     draw: Draw = Draw()
     target: int = -1
     edits: Edits | None = None
+    allowed: tuple[int, ...] | None = None
 
 
 def edits(*listed: tuple[int, float, int, int]) -> Edits:
@@ -50,13 +51,14 @@ class Given:
         recorder.add(Sample(vocab))
         self.logits, self.stops = logits, list[str]()
         self.executable = backend.load(recorder.finish(), backend.pool(NO_KV, 1), Limits(rows, samples, 2))
-        self.step = StepDescriptor(rows, 1, samples, 1, samples * vocab)
+        self.step = StepDescriptor(rows, 1, samples, 1, samples * vocab, samples * mask_words(vocab))
 
     def run(self, asks: Sequence[Ask]) -> StepOutput:
         self.step.clear()
         self.step.add_sequence([0] * len(self.logits), 0, [0], 1)
-        for draw, target, change in asks:
-            self.step.add_sample(draw.row, draw, draw.seed, draw.choice, target=target, edits=change)
+        for draw, target, change, allowed in asks:
+            mask = -1 if allowed is None else self._mask(allowed)
+            self.step.add_sample(draw.row, draw, draw.seed, draw.choice, target=target, edits=change, mask=mask)
 
         def host(stop: str) -> None:
             self.stops.append(stop)
@@ -64,6 +66,16 @@ class Given:
                 self.executable.logits(len(asks))[:] = self.logits[[ask.draw.row for ask in asks]]
 
         return StepOutput(*(field.copy() for field in self.executable.run(self.step, host)))
+
+
+    def _mask(self, allowed: Sequence[int]) -> int:
+        vocab = self.logits.shape[1]
+        first = self.step.add_mask(vocab)
+        bits = np.zeros(32 * mask_words(vocab), np.uint8)
+        bits[list(allowed)] = 1
+        bits[vocab:] = 1  # of no id
+        self.step.mask(first, vocab)[:] = np.packbits(bits, bitorder="little").view(np.int32)
+        return first
 
 
 @pytest.fixture(params=["numpy", *usable_isas()])
@@ -92,7 +104,9 @@ def random_ask(rng: np.random.Generator, vocab: int) -> Ask:
     bias = rng.choice(np.array([0, 0, 0, 5, -5, -np.inf], np.float32), count)
     counts = (rng.integers(0, 4, count) * rng.integers(0, 2, count)).astype(np.int32)
     listed = Edits(ids, bias, counts, np.maximum(counts > 0, rng.integers(0, 2, count)).astype(np.int32))
-    return Ask(draw, int(rng.choice([-1, -1, rng.integers(vocab)])), listed if count else None)
+    target = int(rng.choice([-1, -1, rng.integers(vocab)]))
+    allowed = rng.permutation(vocab)[: rng.choice([1, 3, max(1, vocab // 2), vocab])]
+    return Ask(draw, target, listed if count else None, tuple(allowed.tolist()) if rng.integers(2) else None)
 
 
 @pytest.mark.parametrize("vocab", VOCABS)
@@ -110,6 +124,44 @@ def test_every_instruction_set_reports_what_the_oracle_does(native: Native, voca
         first = first or out
         assert_same_bits(out.logprobs, first.logprobs, isa)
         assert_same_bits(out.top_logprobs, first.top_logprobs, isa)
+
+
+@pytest.mark.parametrize("vocab", VOCABS)
+def test_only_what_a_mask_allows_is_drawn(backend: Backend, vocab: int) -> None:
+    """Whatever filters are on, and though the logits of all others are higher; logprobs do not see the mask."""
+    rng = np.random.default_rng(vocab)
+    logits = random_logits(rng, vocab)
+    asks = []
+    for i in range(48):
+        allowed = tuple(rng.permutation(vocab)[: int(rng.integers(1, 4))].tolist())
+        logits[i % 8, list(allowed)] -= np.float32(40)
+        draw = Draw(i % 8, i % 3, [0, 1, 40][i // 3 % 3], [1, 0.5][i % 2], [0, 0.5][i // 2 % 2], i, top_logprobs=0)
+        asks.append(Ask(draw, allowed=allowed))
+    masked = Given(backend, logits, 48).run(asks)
+    assert masked.finite.all()
+    assert all(int(token) in (ask.allowed or ()) for token, ask in zip(masked.tokens, asks, strict=True))
+    given = [Ask(ask.draw, target=int(token)) for ask, token in zip(asks, masked.tokens, strict=True)]
+    scored = Given(backend, logits, 48).run(given)
+    assert_same_bits(masked.logprobs, scored.logprobs)
+    assert masked.ranks.tolist() == scored.ranks.tolist()
+
+
+def test_a_mask_of_all_ids_changes_nothing(backend: Backend) -> None:
+    rng = np.random.default_rng(1)
+    logits = random_logits(rng, 1025)
+    asks = [random_ask(rng, 1025)._replace(allowed=None) for _ in range(30)]
+    free = Given(backend, logits, 30).run(asks)
+    masked = Given(backend, logits, 30).run([ask._replace(allowed=tuple(range(1025))) for ask in asks])
+    assert [field.tobytes() for field in free] == [field.tobytes() for field in masked]
+
+
+def test_where_edits_and_mask_leave_no_id_there_is_no_token(backend: Backend) -> None:
+    logits = np.zeros((1, 40), np.float32)
+    held = edits((3, -np.inf, 0, 0), (4, -np.inf, 0, 0))
+    asks = [Ask(edits=held, allowed=(3, 4)), Ask(edits=held, allowed=(3, 4, 5)), Ask(allowed=())]
+    out = Given(backend, logits, 3).run(asks)
+    assert out.finite.tolist() == [False, True, False]
+    assert out.tokens[1] == 5
 
 
 def test_company_and_threads_change_no_bit(native: Native) -> None:

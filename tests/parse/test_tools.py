@@ -118,9 +118,10 @@ def shape(deltas: list[Delta]) -> list[tuple[str, object]]:
     return [tuple(m) for m in made]
 
 
-FRAGMENTS = ["<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", '{"name": "look", ',
-             '"arguments": {"a": 1}', '"parameters": {}', "}", "]", "[", ",", ";", " ", "\n", "look", "add{}", '"x"',
-             '"name": "add"', '{"name": "no"}', "text", "<", '{"name": "add", "arguments": {"q": "\\""}}', ": ", "null"]
+FRAGMENTS = ["<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]",
+             '{"name": "look", ', '"arguments": {"a": 1}', '"parameters": {}', "}", "]", "[", ",", ";", " ", "\n",
+             "look", "add{}", '"x"', '"name": "add"', '{"name": "no"}', "text", "<",
+             '{"name": "add", "arguments": {"q": "\\""}}', ": ", "null"]
 
 
 @settings(deadline=None, max_examples=400)

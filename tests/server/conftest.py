@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import tiny
 from tests.engine.models import write_bytes_model
 from tests.server.rig import Running, serving
+
+CALLER = """{% if tools %}[T]{{ tools | tojson }}
+{% endif %}{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% for c in m.tool_calls %}<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}
+{% endfor %}[a]"""
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +25,20 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(model_path: Path) -> Iterator[Running]:
     """Shared by all tests: whatever they do to it, it must go on."""
     with serving(model_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def caller_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose template knows tools."""
+    made = tmp_path_factory.mktemp("caller") / "caller.gguf"
+    made.write_bytes(tiny.model(tokenizer__chat_template=CALLER, llama__context_length=1024))
+    return made
+
+
+@pytest.fixture(scope="session")
+def caller(caller_path: Path) -> Iterator[Running]:
+    with serving(caller_path, engine={"grammar_timeout_s": 60}) as running:
         yield running
 
 

@@ -72,9 +72,12 @@ class ScriptedAdmission:
 
 class ScriptedServer(Server):
     admission: ScriptedAdmission
+    room = 160
 
     async def _run_engine(self) -> int:
-        texts = Texts.open(self._path, 160, 10_000)
+        config = self.service.config
+        texts = Texts.open(self._path, self.room, 10_000, tool_parser=config.tool_parser,
+                           reasoning_parser=config.reasoning_parser)
         self.service.loaded = Loaded(texts, self.admission, "drut-scripted", 0)  # type: ignore[arg-type]
         over = asyncio.Event()
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
@@ -84,7 +87,7 @@ class ScriptedServer(Server):
 
 
 @contextmanager
-def scripted(path: Path, script: Script, *, sndbuf: int | None = None,
+def scripted(path: Path, script: Script, *, sndbuf: int | None = None, room: int = 160,
              **settings: Any) -> Iterator[tuple[Running, ScriptedAdmission]]:
     """A server whose engine plays `script` for every prompt. `sndbuf`: what the system buffers for a reader."""
     lines: list[str] = []
@@ -92,6 +95,7 @@ def scripted(path: Path, script: Script, *, sndbuf: int | None = None,
     server = ScriptedServer(str(path), path, config, EngineConfig.resolve({}, {}), lines.append)
     if sndbuf is not None:
         server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf)
+    server.room = room
     server.admission = ScriptedAdmission(script)
     with run_in_thread(server, lines) as running:
         yield running, server.admission

@@ -24,18 +24,37 @@ def expanded(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c["id"] for c in CASES])
-def test_case(server: Running, case: dict[str, Any]) -> None:
+def test_case(request: pytest.FixtureRequest, case: dict[str, Any]) -> None:
+    """Of `finds`: the finish reasons and contents there may be, and whether tools are called."""
+    server: Running = request.getfixturevalue(case.get("server", "server"))
+    prompts = set()
     for ask in case["asks"]:
         body = ask["raw"].encode() if "raw" in ask else expanded(ask["body"])
         reply = server.post(ask["path"], body)
         assert reply.status == case["status"], (ask, reply.raw)
         if reply.status == 200:
+            prompts.add(reply.json["usage"]["prompt_tokens"] if "usage" in reply.json else 0)
+            check(reply.json["choices"][0] if "finds" in case else {}, case.get("finds", {}))
             continue
         error = reply.error
         for name in ("param", "code"):
             assert error[name] == case.get(name, error[name])
         for said in case.get("says", ()):
             assert said in error["message"]
+
+
+    assert len(prompts) <= 1 or "finds" not in case, "the asks of a case are the same in other words"
+
+
+def check(choice: dict[str, Any], finds: dict[str, Any]) -> None:
+    message = choice.get("message", {})
+    if "finish_reason" in finds:
+        assert choice["finish_reason"] in finds["finish_reason"]
+    if "content" in finds:
+        assert message["content"] in finds["content"]
+    if "calls" in finds:
+        assert ("tool_calls" in message) == finds["calls"]
+        assert message.get("tool_calls", True), "an empty list misleads"
 
 
 def test_every_case_has_a_name_and_a_reason() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -110,9 +111,10 @@ def test_an_answer_can_be_begun(server: Running) -> None:
 REFUSED = [
     ({"content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}]}, "image_url"),
     ({"content": [{"type": "hologram"}]}, "hologram"),
-    ({"role": "tool", "content": "sunny", "tool_call_id": "c1"}, "tool_call_id"),
-    ({"role": "tool", "content": "sunny"}, "tool"),
-    ({"role": "assistant", "content": "x", "tool_calls": [{"id": "c1"}]}, "tool_calls"),
+    ({"role": "narrator", "content": "x"}, "narrator"),
+    ({"role": "user", "content": "x", "audio": {"id": "a"}}, "audio"),
+    ({"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "function": {"name": "f", "arguments": ""}}]},
+     "custom"),
 ]
 
 
@@ -136,3 +138,15 @@ def test_max_completion_tokens_wins(server: Running) -> None:
     assert server.chat(max_tokens=9, max_completion_tokens=3, ignore_eos=True).json["usage"]["completion_tokens"] == 3
     body = server.post(PATH, {"messages": [{"role": "user", "content": "hi"}], "ignore_eos": True}).json
     assert body["usage"]["total_tokens"] == 160
+
+
+def test_what_is_said_in_company_is_what_is_said_alone(server: Running) -> None:
+    """Many times over, since bursts of steps, arrivals and ends meet each other at moments of their own."""
+    def say(seed: int) -> str:
+        reply = server.chat(temperature=1, max_tokens=100, seed=seed)
+        return str(reply.json["choices"][0]["message"]["content"])
+
+    alone = [say(seed) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            assert list(pool.map(say, range(8))) == alone

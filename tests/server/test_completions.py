@@ -85,6 +85,16 @@ def test_echo_with_logprobs_scores_the_prompt(server: Running) -> None:
         scores["token_logprobs"][:7]
 
 
+def test_logprobs_of_no_others_are_those_of_the_text(server: Running) -> None:
+    """llama.cpp#11346: they were null."""
+    fields = {"max_tokens": 5, "temperature": 0, "ignore_eos": True, "logprobs": 0}
+    choice = server.complete("something", **fields).json["choices"][0]
+    scores = choice["logprobs"]
+    assert "".join(scores["tokens"]) == choice["text"]
+    assert len(scores["token_logprobs"]) == len(scores["text_offset"]) == 5
+    assert all(value <= 0 for value in scores["token_logprobs"])
+
+
 def test_no_tokens_with_echo_scores_alone(server: Running) -> None:
     with_answer = server.complete("The fox", echo=True, logprobs=1, max_tokens=1, temperature=0).json["choices"][0]
     for stream in (False, True):

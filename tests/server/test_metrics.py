@@ -16,11 +16,12 @@ from drut.engine.messages import Output, Stats
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
 from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several, Ticket
+from drut.server.gate import Gate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
-STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, 7, 100, 60, 16, 9, 30, 400, 1, 0.5, [0.1, 1.0], [10, 15, 5],
-              12.5, 5.0)
+STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, {"pages": 5, "policy": 2}, 340, 100, 60, 16, 9, 30, 400, 1, 0.5,
+              [0.1, 1.0], [10, 15, 5], 12.5, 5.0)
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -122,6 +123,9 @@ def test_the_engines_counts_and_its_death() -> None:
     async def main() -> None:
         metrics, engine = Metrics("tiny", asyncio.get_running_loop().time), FakeEngine(max_seqs=1)
         assert scrape(metrics)["drut_engine_up", ()] == 0
+        metrics.gate = Gate(2, 1)
+        assert [bool(metrics.gate.enter(a)) for a in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3")] == [
+            False, True, False, True]
         admission = Admission(engine, observer=metrics, clock=asyncio.get_running_loop().time)
         metrics.watch(admission, engine)  # type: ignore[arg-type]
         for _ in range(9):
@@ -139,6 +143,8 @@ def test_the_engines_counts_and_its_death() -> None:
             ("drut_queue_tokens", ()): 32, ("vllm:kv_cache_usage_perc", ()): 0.5,
             ("drut_kv_pages", (("state", "free"),)): 3, ("drut_kv_pages", (("state", "cached"),)): 4,
             ("drut_kv_pages", (("state", "own"),)): 3, ("vllm:num_preemptions_total", ()): 7,
+            ("drut_preemptions_total", (("reason", "pages"),)): 5,
+            ("drut_preemptions_total", (("reason", "policy"),)): 2, ("drut_expected_tokens", ()): 340,
             ("vllm:prefix_cache_queries_total", ()): 100, ("vllm:prefix_cache_hits_total", ()): 60,
             ("drut_prefix_cache_evicted_misses_total", ()): 16, ("drut_evicted_pages_total", ()): 9,
             ("drut_steps_total", ()): 30, ("drut_step_rows_total", ()): 400, ("drut_failed_steps_total", ()): 1,
@@ -146,7 +152,9 @@ def test_the_engines_counts_and_its_death() -> None:
             ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,
             ("drut_step_seconds_count", ()): 30, ("drut_step_seconds_sum", ()): 12.5,
             ("drut_step_floor_seconds_total", ()): 5.0, ("drut_roof_share", ()): 0.4,
-            ("drut_http_replies_total", (("status", "200"),)): 1}
+            ("drut_http_replies_total", (("status", "200"),)): 1, ("drut_connections", ()): 2,
+            ("drut_connections_refused_total", (("reason", "address"),)): 1,
+            ("drut_connections_refused_total", (("reason", "total"),)): 1}
         assert {key: samples[key] for key in wanted} == wanted
         families = {f.name for f in text_string_to_metric_families(metrics.render()[1].decode())}
         assert families == set(METRICS)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import openai
 import pytest
 from openai.types import Completion, CompletionUsage
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from drut.engine.output import Chunk
+from drut.server.admission import Ask, QueueFullError
 from tests.server.rig import PATIENCE_S, Running
+from tests.server.scripted import ended, scripted
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -107,7 +111,7 @@ def test_errors_are_told_apart(client: openai.OpenAI, server: Running) -> None:
         client.chat.completions.create(model="tiny", messages=HI, temperature=3)
     assert (bad.value.param, bad.value.type) == ("temperature", "invalid_request_error")
     with pytest.raises(openai.BadRequestError) as unsupported:
-        client.chat.completions.create(model="tiny", messages=HI, response_format={"type": "json_object"})
+        client.chat.completions.create(model="tiny", messages=HI, modalities=["text", "audio"])
     assert unsupported.value.code == "unsupported_parameter"
     with pytest.raises(openai.BadRequestError) as long:
         client.completions.create(model="tiny", prompt="x" * 500)
@@ -127,3 +131,88 @@ def test_the_async_client_many_at_a_time(server: Running) -> None:
                 assert answer.choices[0].text.startswith(f"<{i:03d}>")
 
     asyncio.run(main())
+
+
+def test_a_seed_gives_the_same_answer_again_and_a_stop_ends_it(client: openai.OpenAI, server: Running) -> None:
+    def ask(**more: object) -> ChatCompletion:
+        return client.chat.completions.create(model="tiny", messages=HI, max_completion_tokens=12, temperature=1.5,
+                                              extra_body={"ignore_eos": True}, **{"seed": 7, **more})  # type: ignore[call-overload,no-any-return]
+
+    first = ask()
+    text = first.choices[0].message.content or ""
+    assert first.choices[0].finish_reason == "length"
+    assert ask().choices[0].message.content == text
+    assert ask(seed=8).choices[0].message.content != text
+    assert ask().system_fingerprint == first.system_fingerprint is not None
+    stop = text[5:7]
+    cut = ask(stop=[stop])
+    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == (text[: text.index(stop)], "stop")
+
+
+def test_a_stream_of_several_choices_with_logprobs(client: openai.OpenAI, server: Running) -> None:
+    asked = {"model": "tiny", "messages": HI, "max_tokens": 6, "n": 3, "seed": 1, "temperature": 1.0, "logprobs": True,
+             "top_logprobs": 2, "extra_body": {"ignore_eos": True}}
+    whole = client.chat.completions.create(**asked)  # type: ignore[call-overload]
+    chunks = list(client.chat.completions.create(**asked, stream=True))  # type: ignore[call-overload]
+    for choice in whole.choices:
+        parts = [c.choices[0] for c in chunks if c.choices and c.choices[0].index == choice.index]
+        assert "".join(p.delta.content or "" for p in parts) == choice.message.content
+        told = [t for p in parts if p.logprobs is not None for t in p.logprobs.content or ()]
+        assert told == choice.logprobs.content
+        assert [p.finish_reason for p in parts if p.finish_reason] == [choice.finish_reason] == ["length"]
+
+
+def test_a_stream_of_completions_with_usage(lenient: openai.OpenAI, server: Running) -> None:
+    chunks = list(lenient.completions.create(model="tiny", prompt=[97, 98, 99], max_tokens=5, stream=True, logprobs=1,
+                                             stream_options={"include_usage": True}, extra_body={"ignore_eos": True}))
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert (chunks[-1].usage.prompt_tokens, chunks[-1].usage.completion_tokens) == (3, 5)
+    tokens = [t for c in chunks if c.choices and c.choices[0].logprobs for t in c.choices[0].logprobs.tokens or ()]
+    assert "".join(tokens) == "".join(c.choices[0].text for c in chunks if c.choices)
+    assert len(tokens) == 5
+
+
+def test_scores_of_a_prompt_as_evaluations_ask_for_them(lenient: openai.OpenAI, server: Running) -> None:
+    """Token ids, echo, logprobs: alone and beside others they are the same to the last bit."""
+    prompts = [[97 + i, 98, 99 + i, 100] for i in range(8)]
+    asked = {"model": "tiny", "max_tokens": 1, "logprobs": 1, "echo": True, "temperature": 0, "seed": 1234}
+    together = lenient.completions.create(prompt=prompts, **asked)  # type: ignore[call-overload]
+    for prompt, choice in zip(prompts, sorted(together.choices, key=lambda c: c.index), strict=True):
+        alone = lenient.completions.create(prompt=prompt, **asked).choices[0]  # type: ignore[call-overload]
+        assert alone.logprobs == choice.logprobs
+        assert alone.logprobs.token_logprobs[0] is None
+        assert all(logprob <= 0 for logprob in alone.logprobs.token_logprobs[1:])
+        assert len(alone.logprobs.token_logprobs) == len(prompt) + 1
+
+
+def test_headers_and_what_was_ignored(client: openai.OpenAI, server: Running) -> None:
+    raw = client.chat.completions.with_raw_response.create(
+        model="tiny", messages=HI, max_tokens=2, user="me", extra_body={"not_a_field": 1},
+        extra_headers={"X-Request-Id": "mine-1"})
+    assert raw.headers["x-request-id"] == "mine-1"
+    assert "not_a_field" in raw.headers["x-drut-ignored"]
+    assert raw.parse().choices[0].finish_reason is not None
+
+
+def test_strangers_crowds_and_what_is_not_here(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(ask: Ask) -> AsyncIterator[Chunk]:
+        yield ended()
+
+    def refuse(ask: Ask) -> None:
+        raise QueueFullError("9 requests are waiting", 6.2)
+
+    with scripted(model_path, nothing, api_key="the-right-one") as (server, admission):
+        url = f"{server.url}/v1"
+        with openai.OpenAI(base_url=url, api_key="another-one", max_retries=0) as stranger, \
+                pytest.raises(openai.AuthenticationError) as unknown:
+            stranger.models.list()
+        assert unknown.value.code == "invalid_api_key"
+        with openai.OpenAI(base_url=url, api_key="the-right-one", max_retries=0, timeout=30) as known:
+            assert known.models.list().data[0].id == "tiny"
+            with pytest.raises(openai.NotFoundError):
+                known.embeddings.create(model="tiny", input="x")
+            monkeypatch.setattr(admission, "submit", refuse)
+            with pytest.raises(openai.RateLimitError, match="9 requests are waiting") as full:
+                known.chat.completions.create(model="tiny", messages=HI)
+            assert full.value.response.headers["retry-after"] == "7"

@@ -145,7 +145,7 @@ def test_a_server_sends_them_to_a_collector(model_path: Path) -> None:
                                headers=headers).status == 200
             assert server.chat("hidden", max_tokens=3).status == 200
         # What was not sent yet is sent at the end.
-        until(lambda: sum(len(s.spans) for _, r in got for x in r.resource_spans for s in x.scope_spans) == 3, 10)
+        until(lambda: sum(len(s.spans) for _, r in got for x in r.resource_spans for s in x.scope_spans) == 3, 60)
         (path,) = {p for p, _ in got}
         assert path == "/v1/traces"
         resources = [r for _, request in got for r in request.resource_spans]

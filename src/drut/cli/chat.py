@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from drut.cli import sampling
+from drut.cli import sampling, thoughts
 from drut.cli.conversation import Conversation, Talker
 from drut.cli.interrupt import Interrupt, deferred
 from drut.cli.opening import add_model, open_llm, speed
@@ -141,13 +141,17 @@ class Chat:
             note(speed(done) + cut)
 
     def _stream(self, question: str, said: list[str], interrupt: Interrupt) -> Completion | None:
-        """Shows the answer and collects its pieces in `said`; None where an interrupt stopped it."""
-        stream = self._llm.stream(self.conversation.messages(question), self._params)
+        """Shows the answer and collects its pieces, but for its thought, in `said`; None where an interrupt stopped
+        it."""
+        messages = self.conversation.messages(question)
+        parser = thoughts.parser(self._llm, messages)
+        stream = self._llm.stream(messages, self._params)
         with Writer() as out, contextlib.closing(stream) as chunks:
             for chunk in chunks:
-                said.append(chunk.text)
-                out.write(chunk.text)
-                if chunk.completion is not None or interrupt.wanted:
+                ended = chunk.completion is not None or interrupt.wanted
+                for delta in [*parser.push(chunk.text), *(parser.finish() if ended else ())]:
+                    thoughts.show(delta, out, said)
+                if ended:
                     break
         return chunk.completion
 

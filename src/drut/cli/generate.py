@@ -7,8 +7,9 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
-from drut.cli import sampling
+from drut.cli import constraint, sampling
 from drut.cli.opening import add_model, open_llm, speed
 from drut.cli.terminal import Writer, note
 from drut.config import add_flags, from_flags
@@ -30,12 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chat", action="store_true", help="put each prompt into the model's chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object a prompt, one on a line")
     sampling.add_flags(parser, SamplingParams())
+    constraint.add_flags(parser)
     add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Answers on standard output; what computed and how fast on standard error."""
-    params, config = sampling.from_flags(args), from_flags(args)
+    params = replace(sampling.from_flags(args), constraint=constraint.from_flags(args))
+    config = from_flags(args)
     texts = [_standard_input() if text == "-" else text for text in args.prompt]
     with open_llm(args.model, config) as llm:
         prompts: list[Prompt] = list(texts)

@@ -20,6 +20,7 @@ from drut.config import EngineConfig, add_flags
 from drut.errors import RequestError
 from drut.model.store import resolve
 from drut.server.config import ServerConfig
+from drut.server.gate import raise_open_files, with_connections
 
 HELP = """Serve a model over HTTP, as OpenAI's clients expect it: /v1/chat/completions, /v1/completions, /v1/models;
 GET /docs lists all. It listens on this machine alone unless told otherwise."""
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     check_names(file, args.config)
     config = ServerConfig.from_args(args, {k: v for k, v in file.items() if k in ServerConfig.names()})
     engine = EngineConfig.from_args(args, {k: v for k, v in file.items() if k in EngineConfig.names()})
+    raise_open_files()
+    config = with_connections(config)
     if args.dry_run:
         from drut.server.dry_run import report
 

@@ -18,6 +18,7 @@ class Writer:
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
         self._line_open = False
+        self.thought = False  # what was shown last is an aside that the text must be set off from
 
     def write(self, text: str) -> None:
         """Shows `text` at once."""
@@ -26,6 +27,12 @@ class Writer:
         if text:
             self._line_open = not text.endswith("\n")
             print(text, end="", flush=True)
+
+    def aside(self, text: str) -> None:
+        """Shows `text` dimmed on a terminal, and nowhere else."""
+        if self._terminal and (text := _CONTROLS.sub("", text)):
+            self._line_open = not text.endswith("\n")
+            print(f"\x1b[2m{text}\x1b[22m", end="", flush=True)
 
     def __enter__(self) -> Writer:
         return self

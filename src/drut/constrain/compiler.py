@@ -25,7 +25,7 @@ PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_0
                                step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
                                verbose_errors=False)
 MOST_REASON = 300  # characters of the library's message
-BASE_BYTES, BYTES_PER_BYTE = 200_000, 40  # what a compiled grammar is charged, by its source (docs/measurements.md)
+BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # what a compiled grammar is charged, by its source (docs/measurements.md)
 
 
 class Grammars:
@@ -49,7 +49,7 @@ class Grammars:
         with self._lock:
             future = self._kept.get(key)
             if future is None:
-                future = self._kept[key] = self._thread.submit(self._compile, constraint)
+                future = self._kept[key] = self._thread.submit(self.build, constraint)
                 self.bytes += _charge(key)
                 self._evict()
             self._kept.move_to_end(key)
@@ -74,7 +74,8 @@ class Grammars:
             key, _ = self._kept.popitem(last=False)
             self.bytes -= _charge(key)
 
-    def _compile(self, constraint: Constraint) -> LLMatcher:
+    def build(self, constraint: Constraint) -> LLMatcher:
+        """Compiles it on the calling thread, known or not. RequestError with the library's reason."""
         if self._tokenizer is None:
             self._tokenizer = vocabulary.read(*self._source)
         self.compiled += 1

@@ -11,6 +11,8 @@ from drut.constrain.lark import Tag
 from drut.constrain.limits import MOST_BYTES, check_text
 from drut.errors import RequestError
 
+Schema = Mapping[str, Any] | bool | str  # a mapping, or JSON text
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -24,8 +26,8 @@ class Constraint:
             raise RequestError(f"a constraint of kind {str(self.kind)[:40]!r} is not known")
 
     @classmethod
-    def json_schema(cls, schema_: Mapping[str, Any] | bool | str) -> Constraint:
-        """A JSON value that fits the schema, a mapping or JSON text; properties come in the schema's order."""
+    def json_schema(cls, schema_: Schema) -> Constraint:
+        """A JSON value that fits the schema; properties come in the schema's order."""
         return cls("json_schema", schema.prepared(schema_))
 
     @classmethod
@@ -52,7 +54,7 @@ class Constraint:
         return cls("lark", lark.of_grammar(grammar))
 
     @classmethod
-    def structural_tags(cls, tags: Sequence[tuple[str, Mapping[str, Any] | bool, str]], triggers: Sequence[str] = (), *,
+    def structural_tags(cls, tags: Sequence[tuple[str, Schema, str]], triggers: Sequence[str] = (), *,
                         required: bool = False, most: int | None = None) -> Constraint:
         """Tags (begin, schema of what is inside, end). Each of `triggers` in free text opens a tag that begins with it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from drut.errors import RequestError
@@ -72,8 +71,8 @@ def write_json(name: str, value: object) -> str:
         raise RequestError(f"{name} cannot be written as JSON: {error}") from None
 
 
-def walk(name: str, root: object) -> Iterator[object]:
-    """Every value in a JSON value, itself included. RequestError past MOST_DEPTH or MOST_NODES."""
+def check_size(name: str, root: object) -> None:
+    """RequestError for a JSON value past MOST_DEPTH or MOST_NODES."""
     stack: list[tuple[object, int]] = [(root, 0)]
     count = 0
     while stack:
@@ -83,7 +82,6 @@ def walk(name: str, root: object) -> Iterator[object]:
             raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep")
         if count > MOST_NODES:
             raise RequestError(f"{name}: more than {MOST_NODES} values")
-        yield value
         children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         stack.extend((child, depth + 1) for child in children)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from drut.constrain import limits
 from drut.errors import RequestError
@@ -23,8 +24,16 @@ CONSTRAINING = frozenset((
 ))  # fmt: skip
 ANNOTATIONS = frozenset((
     "$schema", "$id", "id", "$comment", "$defs", "definitions", "title", "description", "default", "examples",
-    "example", "deprecated", "readOnly", "writeOnly", "nullable", "discriminator", "strict",
+    "example", "deprecated", "readOnly", "writeOnly", "nullable", "discriminator", "strict", "contentEncoding",
+    "contentMediaType", "contentSchema",
 ))  # fmt: skip
+EXTENSION = "x-"  # begins the names of annotations that others define
+# The library lets February have 30 days, and any minute 61 seconds.
+_LONG, _SHORT = "(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])", "(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+_LEAP = "[1-9][0-9](0[48]|[2468][048]|[13579][26])|([2468][048]|[13579][26])00"
+_DATE = f"([1-9][0-9]{{3}}-({_LONG}|{_SHORT}|02-(0[1-9]|1[0-9]|2[0-8]))|({_LEAP})-02-29)"
+_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+FORMATS: Mapping[str, str] = {"date": f"^{_DATE}$", "time": f"^{_TIME}$", "date-time": f"^{_DATE}T{_TIME}$"}
 
 
 def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> str:
@@ -36,13 +45,12 @@ def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> st
         raise RequestError(f"{name}: false allows no value")
     if not isinstance(root, dict | bool):
         raise RequestError(f"{name} must be an object, not {type(root).__name__}")
-    for value in limits.walk(name, root):
-        if isinstance(value, str) and "\0" in value:
-            raise RequestError(f"{name} holds a NUL character")
+    limits.check_size(name, root)
     checked: dict[str, Any] = root if isinstance(root, dict) else {}
     checked.pop("x-guidance", None)  # what `prepared` itself has set
-    for part in parts(checked):
+    for part in list(parts(checked)):
         _check(part, name)
+        _spell_out(part)
     _check_cycles(checked, name)
     return limits.write_json(name, {**checked, "x-guidance": OPTIONS})
 
@@ -66,15 +74,27 @@ def parts(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _check(schema: dict[str, Any], name: str) -> None:
     for key, value in schema.items():
-        if key not in CONSTRAINING and key not in ANNOTATIONS:
+        if key not in CONSTRAINING and key not in ANNOTATIONS and not key.startswith(EXTENSION):
             raise RequestError(f"{name}: the keyword {key[:60]!r} is not supported")
         if key == "enum" and isinstance(value, list) and len(value) > limits.MOST_ENUM:
             raise RequestError(f"{name}: an enum of {len(value)} values; at most {limits.MOST_ENUM} are allowed")
         named = key in ("properties", "patternProperties") and isinstance(value, dict)
         if named and len(value) > limits.MOST_PROPERTIES:
             raise RequestError(f"{name}: {key} of {len(value)} names; at most {limits.MOST_PROPERTIES} are allowed")
+        patterns = (value,) if key == "pattern" else value if key == "patternProperties" else ()
+        if isinstance(patterns, Iterable) and any(isinstance(p, str) and "\0" in p for p in patterns):
+            raise RequestError(f"{name}: {key} holds a NUL character")
         if key == "multipleOf":
             limits.check_multiple(value)
+
+
+def _spell_out(schema: dict[str, Any]) -> None:
+    """Puts a pattern in the place of a format that the library takes too lightly."""
+    if not isinstance(name := schema.get("format"), str) or (pattern := FORMATS.get(name)) is None:
+        return
+    del schema["format"]
+    others = schema.get("allOf")
+    schema["allOf"] = [*(others if isinstance(others, list) else ()), {"pattern": pattern}]
 
 
 def _check_cycles(root: dict[str, Any], name: str) -> None:
@@ -103,11 +123,11 @@ def _check_cycles(root: dict[str, Any], name: str) -> None:
 
 
 def _target(root: dict[str, Any], ref: str, name: str) -> object:
-    if not ref.startswith("#"):
+    if ref != "#" and not ref.startswith("#/"):
         raise RequestError(f"{name}: $ref {ref[:80]!r} leads out of the schema; only #/... is supported")
     found: Any = root
     for step in ref[1:].split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
             found = found[int(key)]
         elif isinstance(found, dict) and key in found:

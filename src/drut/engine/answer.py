@@ -21,7 +21,8 @@ class Answer:
                  thought: ThoughtWatch | None = None) -> None:
         self.request, self._tokenizer, self._load_s = request, tokenizer, load_s
         params = request.params
-        self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens) if tokenizer else None
+        self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens,
+                                        shown=params.shown_special_ids) if tokenizer else None
         self._stops = StopChecker(stops, include=params.include_stop_str_in_output)
         self._thought = thought  # not the request's, which may be some tokens ahead
         self._ids: list[int] = []

@@ -109,6 +109,8 @@ class Engine:
         self._check(tokens)
         self._check_ids("logit_bias", params.logit_bias or ())
         self._check_ids("stop_token_ids", params.stop_token_ids)
+        if (thought is None) != (params.thought is None):
+            raise ValueError("a thought and its watch go together")
         self._check_ids("thought.closing", thought.closing if thought is not None else ())
         if len(tokens) >= self.room:
             raise RequestError(

@@ -18,6 +18,7 @@ class Flight:
     def __init__(self, work: Sequence[Work], result: Result, burst: Burst | None = None) -> None:
         self.work, self.result, self.burst = work, result, burst
         self.read = 0  # steps whose outputs were taken
+        self.landed = False  # all outputs there will be were taken
 
     @property
     def planned(self) -> int:
@@ -26,8 +27,9 @@ class Flight:
 
     @property
     def open_ended(self) -> bool:
-        """Whether nobody can say yet how many steps will have run."""
-        return self.burst is not None and not self.burst.progress.over and self.planned - self.read > 1
+        """Whether, as far as was read, nobody can say yet how many steps will have run. Not a word of what the burst
+        says now: it may have ended since, and what it brought last would be passed over."""
+        return self.burst is not None and not self.landed and self.planned - self.read > 1
 
     def stop(self) -> None:
         """Lets the step that runs be the last. One step alone ends anyway."""
@@ -47,7 +49,7 @@ class Flight:
         if self.burst is None:
             output, _ = self.result.result()
             assert output is not None
-            self.read = 1
+            self.read, self.landed = 1, True
             yield output
             return
         done, over = self.burst.progress
@@ -56,11 +58,4 @@ class Flight:
             yield self.burst.output(self.read - 1)
         if over:
             self.result.result()
-
-    @property
-    def landed(self) -> bool:
-        """All outputs there will be were taken."""
-        if self.burst is None:
-            return self.read == 1
-        done, over = self.burst.progress
-        return over and self.read == done
+            self.landed = True

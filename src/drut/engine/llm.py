@@ -107,9 +107,13 @@ class LLM:
             raise AnswerError(where + str(reason), results)
         return results
 
-    def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
-        """Answers a conversation: messages of `role` and `content`, through the model's chat template."""
-        return self.generate([self.encode_chat(messages)], params)[0]
+    def chat(self, messages: Messages, params: SamplingParams | None = None, *,
+             tools: Sequence[Mapping[str, object]] = ()) -> Completion:
+        """Answers a conversation: messages of `role` and `content`, through the model's chat template.
+
+        The text of a model that thinks or calls `tools` holds that too; drut.parse tells them apart.
+        """
+        return self.generate([self.encode_chat(messages, tools)], params)[0]
 
     def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
         """The answer to a prompt or a conversation, piece by piece: a chunk a step, empty while the prompt is computed.
@@ -127,9 +131,9 @@ class LLM:
         finally:
             self._abort(answers)
 
-    def encode_chat(self, messages: Messages) -> list[int]:
-        """Token ids of a conversation up to where the answer starts."""
-        return self._tokenizer().encode_chat(self._template.render(messages))
+    def encode_chat(self, messages: Messages, tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
+        """Token ids of a conversation up to where the answer starts; `tools` as in OpenAI's requests."""
+        return self._tokenizer().encode_chat(self.template.render(messages, tools=tools))
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
         """By layer, how many rows each of its experts got since the model was loaded; empty for a dense model."""
@@ -140,7 +144,8 @@ class LLM:
         return self.engine.logits(list(token_ids), chunk)
 
     @cached_property
-    def _template(self) -> ChatTemplate:
+    def template(self) -> ChatTemplate:
+        """Turns conversations into prompts. UnsupportedError where the model has none."""
         return ChatTemplate.of(self._tokenizer())
 
     def _tokenizer(self) -> Tokenizer:

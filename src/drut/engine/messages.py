@@ -80,7 +80,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     evictable_pages: int  # of those, held by no request
     running: int
     waiting: dict[str, int]  # sequences not running now, by why (drut.engine.work.WAITS)
-    preemptions: int
+    preemptions: dict[str, int]  # by why (drut.engine.work.PREEMPTIONS)
+    expected_tokens: int  # that running sequences are expected to say yet
     queried_tokens: int  # of prompts, looked up in the prefix cache
     hit_tokens: int  # found
     evicted_miss_tokens: int  # not found, though they were there once

@@ -44,12 +44,13 @@ class StepMeter:
 
 
 def stats(engine: Engine) -> Stats:
-    """The counts of this moment. Cheap: the time goes with the number of waiting requests."""
+    """The counts of this moment. Cheap: the time goes with the number of requests."""
     scheduler, cache, meter = engine.scheduler, engine.cache, engine.meter
     waiting = Counter(r.why.waits_on for r in scheduler.waiting)
     found = cache.stats
     return Stats(
         cache.pool.total, cache.pool.free, cache.pool.cached, cache.tree.evictable, len(scheduler.running),
-        dict(waiting), engine.preemptions, found.queried, found.hit, found.evicted_miss, found.evictions,
+        dict(waiting), dict(scheduler.preemptions), scheduler.expected_tokens, found.queried, found.hit,
+        found.evicted_miss, found.evictions,
         meter.steps, meter.rows, meter.failed, time.monotonic() - meter.last_at, meter.seconds.bounds,
         list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds)

@@ -41,6 +41,7 @@ class SamplingParams:
     ignore_eos: bool = False
     include_stop_str_in_output: bool = False  # the text keeps what ended it: stop string, stop id or EOS
     skip_special_tokens: bool = True  # the text leaves out tokens as <|im_start|>
+    shown_special_ids: Sequence[int] = ()  # but not these
     repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of ids in prompt or answer
     presence_penalty: float = 0.0  # taken from logits of ids in the answer
     frequency_penalty: float = 0.0  # the same, times how often
@@ -52,7 +53,8 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", _strings("stop", self.stop))
-        object.__setattr__(self, "stop_token_ids", _ids("stop_token_ids", self.stop_token_ids))
+        for name in ("stop_token_ids", "shown_special_ids"):
+            object.__setattr__(self, name, _ids(name, getattr(self, name)))
         _integer("max_tokens", self.max_tokens, 1, 1 << 30)
         _number("temperature", self.temperature, 0.0, 100.0)
         _number("top_p", self.top_p, 0.0, 1.0)

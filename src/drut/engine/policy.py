@@ -70,9 +70,10 @@ class Aging(Policy):
         return max(running, key=self.rank)
 
 
-class LeastServed(Policy):
-    """Within a priority by how many tokens were said for a request, in levels that double; within a level by arrival.
-    Waiting takes a level off for each `aging_s`, so long answers end beside any number of new ones.
+class LeastServed(Aging):
+    """Within a priority by how many tokens were said for a request, in levels that double; within a level by arrival
+    and size of the prompt, as Aging weighs them. Waiting takes a level off for each `aging_s`, so long answers end
+    beside any number of new ones.
 
     One that waits takes the place of a running one of a higher level, if that one
     - is expected to take longer still than the new one takes in all and itself to be computed again, and
@@ -85,19 +86,19 @@ class LeastServed(Policy):
     def _level(self, request: Request) -> int:
         return ((request.known - request.prompt_tokens) // self.QUANTUM).bit_length()
 
-    def _rank(self, request: Request) -> Rank:
+    def rank(self, request: Request) -> Rank:
         aged = int((self.clock() - request.waits_since) / self.aging_s)
-        return request.priority, self._level(request) - aged, request.order
+        return request.priority, self._level(request) - aged, *super().rank(request)
 
     def _grown(self, request: Request) -> bool:
         said, before = request.known - request.prompt_tokens, request.admitted_with
         return said - before >= max(before, self.QUANTUM)
 
-    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
-        return sorted(waiting, key=self._rank)
+    def victim(self, running: Sequence[Request]) -> Request:
+        return Policy.victim(self, running)
 
     def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
-        wanted, takes = self._rank(request)[:2], reserve.tokens(request, 0.5)
+        wanted, takes = self.rank(request)[:2], reserve.tokens(request, 0.5)
         return sorted((r for r in running if (r.priority, self._level(r)) > wanted and self._grown(r)
                        and reserve.tokens(r, 0.5) - r.known > r.known + takes),
                       key=lambda r: (-r.priority, -self._level(r), -r.order))

@@ -108,7 +108,8 @@ class Runner:
         edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
         step = self._next_descriptor(sum(pages_for(w.start + w.rows + w.ahead) for w in work),
                                      sum(len(e.ids) for e in edits if e is not None),
-                                     sum(w.sample and w.request.guide is not None for w in work) * mask_words(self.vocab))
+                                     sum(w.sample and w.request.guide is not None for w in work)
+                                     * mask_words(self.vocab))
         rows, guided = [], {}
         for w, edit in zip(work, edits, strict=True):
             request = w.request

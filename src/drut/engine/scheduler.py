@@ -40,6 +40,11 @@ class Scheduler:
         self._force = force_preempt
         self._dice = random.Random(0)
 
+    @property
+    def expected_tokens(self) -> int:
+        """That those running will say yet: of each as many as half of such answers do not exceed."""
+        return sum(self.reserve.tokens(r, 0.5) - max(r.known, r.prompt_tokens) for r in self.running)
+
     def add(self, request: Request) -> None:
         self.waiting.append(request)
 
@@ -131,10 +136,11 @@ class Scheduler:
         if not work.decodes:
             budget.effort -= self.pacer.effort(work.start, work.rows)
 
-    def _give_back(self, request: Request, budget: Budget) -> None:
+    def _give_back(self, request: Request, budget: Budget) -> Work | None:
         work = budget.drop(request)
         if work is not None and not work.decodes:
             budget.effort += self.pacer.effort(work.start, work.rows)
+        return work
 
     def _admit(self, budget: Budget) -> None:
         for request in self.policy.order(self.waiting, self.cache):
@@ -188,9 +194,7 @@ class Scheduler:
 
     def _displace(self, request: Request, budget: Budget) -> bool:
         """Preempts those who give way to `request`, as few as make room for it; nobody where that is not enough, or
-        the step has no rows left for it."""
-        if rows_of(request, budget, self.limits, self.pacer) is None:
-            return False
+        the step has no rows for it even so."""
         gone: list[Request] = []
         pages = self.cache.available
         for victim in self.policy.displaced(request, self.running, self.reserve):
@@ -200,8 +204,12 @@ class Scheduler:
                 break
         else:
             return False
+        dropped = [work for victim in gone if (work := self._give_back(victim, budget))]
+        if rows_of(request, budget, self.limits, self.pacer) is None:
+            for work in dropped:
+                self._take(work, budget)
+            return False
         for victim in gone:
-            self._give_back(victim, budget)
             self.preempt(victim, "policy")
         return True
 

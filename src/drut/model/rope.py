@@ -9,6 +9,7 @@ import decimal
 from collections.abc import Sequence
 
 from drut.errors import UnsupportedError
+from drut.model.weights.mapping import quote
 
 TWO_PI = 6.283185307179586
 
@@ -48,4 +49,4 @@ def by_factors(inv_freq: Sequence[float], factors: Sequence[float]) -> tuple[flo
 
 
 def unsupported(kind: str, where: str) -> UnsupportedError:
-    return UnsupportedError(f"{where}: rope scaling {kind!r} is not supported (supported: linear, llama3)")
+    return UnsupportedError(f"{where}: rope scaling {quote(kind)} is not supported (supported: linear, llama3)")

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NoReturn
 
-from jinja2 import TemplateError, TemplateSyntaxError, meta
+from jinja2 import TemplateError, TemplateSyntaxError, meta, nodes
 
 from drut.errors import ModelFileError, RequestError, UnsupportedError
 from drut.model import tool_text
@@ -57,8 +57,9 @@ class ChatTemplate:
         try:
             with environment.metered(COMPILE_LIMIT_S):
                 self._template = environment.from_string(source)
-                looked_at = meta.find_undeclared_variables(environment.parse(source))
-                self.reads_tools = "tools" in looked_at
+                tree = environment.parse(source)
+                looked_at = meta.find_undeclared_variables(tree)
+                self.reads_tools = any(name.name == "tools" for name in tree.find_all(nodes.Name))
                 self.variables = frozenset(looked_at) - _RESERVED - set(environment.globals)
         except TemplateSyntaxError as error:
             raise ModelFileError(f"chat template: line {error.lineno}: {_line(error)}") from None

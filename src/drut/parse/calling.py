@@ -13,6 +13,8 @@ from drut.model.tokenizer import Tokenizer
 from drut.parse.formats import Format
 
 MOST_CALLS = 16  # of a constrained answer
+OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
+                  "$ref"))
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
@@ -32,43 +34,68 @@ def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "req
     the format, or None where no tool is strict. RequestError names the tool whose schema is no good."""
     if choice == "auto" and not any(tool.strict for tool in tools):
         return None
-    rules = []
-    for i, tool in enumerate(tools):
-        schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
-        try:
-            Constraint.json_schema(schema)
-        except RequestError as error:
-            raise RequestError(f"tools[{i}].function.parameters: {error}") from None
-        before, after = form.tag(tool.name)
-        parts = [_literal(before, form, tokenizer), f"%json {json.dumps(schema)}", _literal(after, form, tokenizer)]
-        rules.append(f"call_{i}: {' '.join(filter(None, parts))}")
-    names = " | ".join(f"call_{i}" for i in range(len(tools)))
-    more = f" (between? call){{0,{MOST_CALLS - 1}}}" if parallel else ""
-    rules += [f"call: {names}", f"calls: call{more}", f"between: {json.dumps(form.between or chr(10))}"]
-    return Constraint.lark("\n".join([*_start(form, choice, tokenizer), *rules, ""]))
+    rules = [_rule(i, tool, form, choice, tokenizer) for i, tool in enumerate(tools)]
+    rules.append(f"inside: {' | '.join(f'call_{i}' for i in range(len(tools)))}")
+    between = json.dumps(form.between or "\n")
+    mark = _literal(form.opens, form, tokenizer) if _marked(form) else ""
+    rules.append(f"more: {between}? {mark} inside")
+    more = f"more{{0,{MOST_CALLS - 1}}}" if parallel else ""
+    free = choice == "auto"
+    return Constraint.lark("\n".join([*_start(form, mark, more, free=free, special=mark.startswith("<[")), *rules, ""]))
 
 
-def _start(form: Format, choice: str, tokenizer: Tokenizer) -> list[str]:
-    if choice == "required":
-        return ["start: calls"]
-    if not form.opens or form.bare:  # only the beginning of an answer tells a call
-        return ["start: calls | TEXT", r"TEXT: /([^\s{\[](.|\n)*)?/"]
-    if _token(form.opens, tokenizer) is not None:  # no text can be mistaken for it
-        return ["start: TEXT calls?", r"TEXT: /(.|\n)*/"]
-    raise NotImplementedError
+def _start(form: Format, mark: str, more: str, *, free: bool, special: bool) -> list[str]:
+    """From where the first call comes on; with `free`, after any text or after none."""
+    if not free:
+        return [f"start: {mark} inside {more}"]
+    if form.bare:  # the beginning of an answer alone tells a call from text
+        return [f"start: inside {more} | TEXT", r"TEXT: /([^\s{\[](.|\n)*)?/"]
+    if special:  # no text can be mistaken for the mark
+        return [f"start: TEXT ({mark} inside {more})?", r"TEXT: /(.|\n)*/"]
+    return [f"start: TEXT | open inside {more}", f"open[lazy]: TEXT {mark}", r"TEXT: /(.|\n)*/"]
+
+
+def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenizer) -> str:
+    """One call, from behind its mark on."""
+    schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
+    try:
+        Constraint.json_schema(schema)
+    except RequestError as error:
+        raise RequestError(f"tools[{index}].function.parameters: {error}") from None
+    before, after = form.tag(tool.name)
+    before = before.removeprefix(form.opens) if _marked(form) else before
+    parts = [_literal(before, form, tokenizer), f"%json {json.dumps(closed(schema))}", _literal(after, form, tokenizer)]
+    return f"call_{index}: {' '.join(filter(None, parts))}"
+
+
+def closed(schema: object) -> object:
+    """The schema without room for properties that it does not name, unless it says something about them.
+
+    What fits it fits the schema too; a model that is left to invent properties may never come to an end.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    made = dict(schema)
+    if isinstance(properties := made.get("properties"), Mapping):
+        made["properties"] = {name: closed(value) for name, value in properties.items()}
+        if not made.keys() & OPEN:
+            made["additionalProperties"] = False
+    if isinstance(made.get("items"), Mapping):
+        made["items"] = closed(made["items"])
+    return made
+
+
+def _marked(form: Format) -> bool:
+    """Whether a call is written with its mark, and not only may be."""
+    return bool(form.opens) and form.before.startswith(form.opens)
 
 
 def _literal(text: str, form: Format, tokenizer: Tokenizer) -> str:
     """Text as a grammar has it; a special token stands for itself, since ordinary ones never spell it."""
-    for mark in filter(None, (form.opens, *form.inner)):
-        if (token := _token(mark, tokenizer)) is not None and mark in text:
+    for mark in form.marks:
+        token = tokenizer.id_of(mark)
+        if token in tokenizer.special_ids and mark in text:
             before, _, after = text.partition(mark)
             parts = [_literal(before, form, tokenizer), f"<[{token}]>", _literal(after, form, tokenizer)]
             return " ".join(filter(None, parts))
     return json.dumps(text, ensure_ascii=False) if text else ""
-
-
-def _token(mark: str, tokenizer: Tokenizer) -> int | None:
-    """The special token that is spelled so."""
-    token = tokenizer.id_of(mark)
-    return token if token in tokenizer.special_ids else None

@@ -43,8 +43,14 @@ def marks(setting: str, template: ChatTemplate | None) -> Marks | None:
                        f"{setting[:40]!r}")
 
 
+def begun(given: Marks, prompt: str) -> bool | None:
+    """Whether the prompt of a conversation ends in a thought; None where it ends behind one, so that none follows."""
+    end = prompt.rstrip()
+    return None if end.endswith(given.closes) else end.endswith(given.opens)
+
+
 def tool_format(setting: str, template: ChatTemplate) -> Format:
-    """The format `setting`, or for `auto` the one that the template writes. UnsupportedError where that is not known."""
+    """The format `setting`, or for `auto` the template's. UnsupportedError where that is not known."""
     if setting != AUTO:
         return FORMATS[setting]
     source = template.source

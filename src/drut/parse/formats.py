@@ -28,6 +28,12 @@ class Format:
     named: bool = False
     new_id: Callable[[], str] = call_id
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What may be special tokens in it."""
+        inner = ("[CALL_ID]", "[ARGS]") if self.named else ()
+        return tuple(mark for mark in (self.opens, self.closes, *inner) if mark)
+
     def tag(self, name: str) -> tuple[str, str]:
         """What the arguments of a call of this tool are written between."""
         quoted = json.dumps(name, ensure_ascii=False)[1:-1]

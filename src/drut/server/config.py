@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from drut.config import Settings, setting
+from drut.parse.choose import FAMILIES
+from drut.parse.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,15 @@ class ServerConfig(Settings):
     strict_fields: bool = setting(False, "refuse requests with unknown fields instead of naming these in a header",
                                   type=bool)
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"))
+    tool_parser: str = setting("auto", "how the model writes calls of tools (auto: as its template does)",
+                               choices=("auto", *FORMATS))
+    reasoning_parser: str = setting("auto", f"what its thoughts stand between: {', '.join(FAMILIES)}, tag:NAME for "
+                                            "<NAME> and </NAME>, or none (auto: what its template looks for)")
     max_queue: int = setting(256, "most requests that wait for the engine", type=int, least=1, most=1 << 20)
     max_queue_tokens: int | None = setting(None, "most prompt tokens of requests that wait", type=int, least=1,
                                            most=1 << 40)
+    max_wait_s: float = setting(60.0, "seconds within which the engine must be expected to take what waits; "
+                                      "beyond that requests are refused", type=float, least=0.1, most=86400)
     drain_s: float = setting(60.0, "seconds that requests under way have left after a first SIGTERM", type=float,
                              least=0, most=86400)
     stuck_s: float = setting(120.0, "seconds after which a step of the engine counts as stuck, and the server ends",
@@ -43,6 +51,7 @@ class ServerConfig(Settings):
     max_choices: int = setting(256, "most answers of a request, prompts times n", type=int, least=1, most=16384)
     max_text_chars: int = setting(1_000_000, "most characters of a text to tokenize", type=int, least=1, most=1 << 30)
     max_messages: int = setting(4096, "most messages of a conversation", type=int, least=1, most=1 << 20)
+    max_tools: int = setting(256, "most tools of a request", type=int, least=1, most=1 << 14)
     max_stop: int = setting(4, "most stop strings", type=int, least=1, most=256)
     max_stop_chars: int = setting(256, "most characters of a stop string", type=int, least=1, most=4096)
     max_backlog_kb: int = setting(1024, "KB of an answer that may wait for a slow reader before it is cut off",
@@ -54,4 +63,12 @@ class ServerConfig(Settings):
     body_timeout_s: float = setting(60.0, "most seconds for a body to come", type=float, least=0.1, most=3600)
     write_timeout_s: float = setting(60.0, "most seconds a client may take nothing of what is sent", type=float,
                                      least=0.1, most=3600)
+    idle_timeout_s: float = setting(75.0, "most seconds a connection may wait between two requests", type=float,
+                                    least=1, most=86400)
+    tcp_keepalive_s: int = setting(60, "seconds of silence after which the system asks whether a client is still there",
+                                   type=int, least=1, most=32767)
+    max_connections: int | None = setting(None, "most open connections (default: 4096, or as many as the limit of open "
+                                                "files leaves room for)", type=int, least=1, most=1 << 16)
+    max_connections_per_address: int = setting(256, "most open connections of one address; loopback has no such cap",
+                                               type=int, least=1, most=1 << 16)
     text_threads: int = setting(2, "threads that read, template and tokenize requests", type=int, least=1, most=64)

@@ -10,9 +10,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from drut.server.config import ServerConfig
 from drut.server.exchange import CONNECTION
+from drut.server.gate import Gate
 from drut.server.protocol.errors import ApiError
 
 PER_HEADER = 4  # bytes around a name and a value
+FAREWELL_S = 1.0  # for a client to read why it was refused; closing at once would take the words from it
 
 
 class HeadTooLargeError(ValueError):
@@ -22,7 +24,7 @@ class HeadTooLargeError(ValueError):
 class Connection(HttpToolsProtocol):
     """One client connection. What is wrong with a head ends it, with an error in the shape of all others."""
 
-    def __init__(self, *args: Any, settings: ServerConfig, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, settings: ServerConfig, gate: Gate, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._most_bytes, self._most_headers = settings.max_header_kb * 1024, settings.max_headers
         self._head_timeout_s, self._write_timeout_s = settings.head_timeout_s, settings.write_timeout_s
@@ -30,20 +32,35 @@ class Connection(HttpToolsProtocol):
         self._unfinished = 0  # bytes that came without completing it
         self._in_head, self._heads = True, 0
         self._refused: ApiError | None = None
+        self._gate, self._inside, self._address = gate, False, ""
+        self._leaving = False  # the last word is said, and nothing is listened to any more
         self._timer: asyncio.TimerHandle | None = None  # of the head
         self._stall: asyncio.TimerHandle | None = None  # of a reader that takes nothing
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._timer = self.loop.call_later(self._head_timeout_s, transport.abort)
+        self._address = str((transport.get_extra_info("peername") or ("",))[0])
+        why_not = self._gate.enter(self._address)
+        self._inside = not why_not
+        if self._inside:
+            self._timer = self.loop.call_later(self._head_timeout_s, transport.abort)
+        elif self._gate.farewells >= self._gate.most_farewells:
+            transport.abort()
+        else:
+            self._refused = ApiError(503, why_not, code="too_many_connections", retry_after_s=1)
+            self._take_leave(self._refused)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self._inside:
+            self._gate.leave(self._address)
+        if self._leaving:
+            self._gate.farewells -= 1
         self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.parser is None or self.transport.is_closing():
+        if self.parser is None or self._leaving or self.transport.is_closing():
             return
         reading, heads = self._in_head, self._heads
         super().data_received(data)
@@ -102,12 +119,22 @@ class Connection(HttpToolsProtocol):
         self._look_again(waiting)
 
     def send_400_response(self, msg: str) -> None:
-        error = self._refused or ApiError(400, "this is not a valid HTTP request", code="invalid_http")
+        self._take_leave(self._refused or ApiError(400, "this is not a valid HTTP request", code="invalid_http"))
+
+    def _take_leave(self, error: ApiError) -> None:
+        """Tells `error` and hangs up, once the client has or has had a while to read."""
+        if self._leaving:
+            return
+        self._leaving = True
+        self._gate.farewells += 1
+        self._stop_timer()
         body = msgspec.json.encode(error.detail)
-        head = (f"HTTP/1.1 {error.status} Refused\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-                "connection: close\r\n\r\n")
-        self.transport.write(head.encode() + body)
-        self.transport.close()
+        head = b"".join(b"%b: %b\r\n" % header for header in error.headers)
+        self.transport.write(b"HTTP/1.1 %d Refused\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%b"
+                             b"connection: close\r\n\r\n%b" % (error.status, len(body), head, body))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._timer = self.loop.call_later(FAREWELL_S, self.transport.abort)
 
     def _count(self, count: int) -> None:
         self._head_bytes += count

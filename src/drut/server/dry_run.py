@@ -12,9 +12,18 @@ from drut.model.model import open_model
 from drut.model.store import find
 from drut.server.auth import Keys, check_exposure
 from drut.server.config import ServerConfig
+from drut.server.protocol.errors import ApiError
 from drut.server.serve import listen, served_names
 from drut.server.spans import open_spans
 from drut.server.texts import Texts
+
+
+def calls_of(texts: Texts) -> str:
+    """How the model writes calls, or why it cannot."""
+    try:
+        return f"calls as {texts.tool_format().name}"
+    except ApiError as error:
+        return str(error)
 
 
 def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[str]:
@@ -39,9 +48,13 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         layout = decoder.kv_layout(files.spec, engine.kv_dtype)
         pages = pool_pages(layout, context, engine)
         room = min(context, pages * PAGE_TOKENS)
-        texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars)
+        texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars,
+                      tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
         yield f"template    {'good' if texts.template is not None else texts.why_no_chat}"
+        if texts.template is not None:
+            yield f"thoughts    {'between ' + ' and '.join(texts.marks) if texts.marks else 'none'}"
+            yield f"tools       {calls_of(texts)}"
         yield f"context     {room} tokens of a prompt and its answer"
         yield (f"KV cache    {pages * PAGE_TOKENS} tokens, {pages * layout.page_bytes / 1e9:.3f} GB, "
                f"format {engine.kv_dtype}")

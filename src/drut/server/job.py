@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from drut.engine.params import SamplingParams
+from drut.parse.reading import PLAIN, Reading
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Job:
     prompt_logprobs: bool = False  # as a field of the reply
     return_token_ids: bool = False
     operation: str = "text_completion"  # or "chat": what a span calls it
+    reading: Reading = PLAIN  # of a chat's answers
+    tell_thought: bool = True
     ignored: tuple[str, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))
 

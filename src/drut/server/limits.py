@@ -15,13 +15,14 @@ class Limits:
     body_bytes: int
     choices: int
     messages: int
+    tools: int
     stop: int
     stop_chars: int
 
     @classmethod
     def of(cls, config: ServerConfig) -> Limits:
-        return cls(int(config.max_body_mb * 1e6), config.max_choices, config.max_messages, config.max_stop,
-                   config.max_stop_chars)
+        return cls(int(config.max_body_mb * 1e6), config.max_choices, config.max_messages, config.max_tools,
+                   config.max_stop, config.max_stop_chars)
 
     def check_choices(self, prompts: int, n: int) -> None:
         if prompts * n > self.choices:

@@ -21,6 +21,7 @@ from drut.engine.messages import Stats
 from drut.observe.histogram import Histogram, spread
 from drut.server.admission.admission import Admission
 from drut.server.admission.record import Record
+from drut.server.gate import Gate
 
 
 class Described(NamedTuple):
@@ -55,7 +56,12 @@ METRICS = {
     "drut_queue_tokens": Described("gauge", "prompt tokens in the queue before the engine"),
     "vllm:kv_cache_usage_perc": Described("gauge", "share of KV pages held by requests, 0 to 1"),
     "drut_kv_pages": Described("gauge", "KV pages by state: free, own (of one request), cached", ("state",)),
-    "vllm:num_preemptions": Described("counter", "requests put back to waiting for their pages"),
+    "vllm:num_preemptions": Described("counter", "running requests put back to waiting"),
+    "drut_preemptions": Described(
+        "counter", "the same by why: `pages` ran out, another was to have its place (`policy`), a fault (`other`)",
+        ("reason",)),
+    "drut_expected_tokens": Described(
+        "gauge", "tokens that running sequences are expected to say yet, the median of each"),
     "vllm:prefix_cache_queries": Described("counter", "prompt tokens looked up in the prefix cache"),
     "vllm:prefix_cache_hits": Described("counter", "prompt tokens found there"),
     "drut_prefix_cache_evicted_misses": Described("counter", "prompt tokens not found that were there once"),
@@ -70,6 +76,8 @@ METRICS = {
     "drut_last_step_age_seconds": Described("gauge", "since a step last ended"),
     "drut_engine_up": Described("gauge", "1 from when the model is loaded until the engine ends, else 0"),
     "drut_http_replies": Described("counter", "HTTP replies by the status sent", ("status",)),
+    "drut_connections": Described("gauge", "open connections"),
+    "drut_connections_refused": Described("counter", "connections refused, by which cap was reached", ("reason",)),
 }
 KINDS: dict[str, Callable[..., Any]] = {
     "histogram": HistogramMetricFamily, "counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
@@ -100,6 +108,7 @@ class Metrics(Collector):
         self._admission: Admission | None = None
         self._replies: Counter[str] = Counter()
         self._up = False
+        self.gate: Gate | None = None  # whose connections are counted
         self._stats: tuple[Stats, float] | None = None  # and when they came
         self._roof_share: float | None = None
         self._registry = CollectorRegistry()
@@ -183,6 +192,8 @@ class Metrics(Collector):
         queued = self._admission.waiting if self._admission else 0
         if self._admission:
             values["drut_queue_tokens"] = self._admission.waiting_tokens
+        if self.gate is not None:
+            values |= {"drut_connections": self.gate.open, "drut_connections_refused": dict(self.gate.refused)}
         if self._stats is not None:
             stats, at = self._stats
             values |= _engine_values(stats, queued)
@@ -213,7 +224,9 @@ def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str,
         "vllm:kv_cache_usage_perc": held / stats.pages,
         "drut_kv_pages": {"free": stats.free_pages, "cached": stats.cached_pages,
                           "own": stats.pages - stats.free_pages - stats.cached_pages},
-        "vllm:num_preemptions": stats.preemptions, "vllm:prefix_cache_queries": stats.queried_tokens,
+        "vllm:num_preemptions": sum(stats.preemptions.values()),
+        "drut_preemptions": stats.preemptions, "drut_expected_tokens": stats.expected_tokens,
+        "vllm:prefix_cache_queries": stats.queried_tokens,
         "vllm:prefix_cache_hits": stats.hit_tokens, "drut_prefix_cache_evicted_misses": stats.evicted_miss_tokens,
         "drut_evicted_pages": stats.evicted_pages, "drut_steps": stats.steps, "drut_step_rows": stats.rows,
         "drut_failed_steps": stats.failed_steps, "drut_step_seconds": steps}

@@ -41,7 +41,8 @@ class Choice:
 
     def __init__(self, index: int, prompt: PreparedPrompt, job: Job, tokenizer: Tokenizer | None) -> None:
         self._index, self._prompt, self._job = index, prompt, job
-        self._text = tokenizer and Detokenizer(tokenizer, skip_special=job.params.skip_special_tokens)
+        self._text = tokenizer and Detokenizer(tokenizer, skip_special=job.params.skip_special_tokens,
+                                              shown=job.params.shown_special_ids)
         self._spell = tokenizer and Detokenizer(tokenizer, skip_special=False, at_start=True)
         self._held: deque[Entry] = deque()
         self._decoded = self._out = 0  # characters: of the tokens so far, of the text that went out
@@ -142,6 +143,10 @@ class Assembler:
     @property
     def completion_tokens(self) -> int:
         return sum(c.tokens for c in self._choices)
+
+    @property
+    def reasoning_tokens(self) -> int:
+        return sum(c.end.reasoning_tokens or 0 for c in self._choices if c.end is not None)
 
     @property
     def cached_tokens(self) -> int:

@@ -38,7 +38,7 @@ async def compare_with_roof(engine: AsyncEngine, health: Health, threads: int, *
             await _quiet(health, quiet_s)
             roof = await measure_apart()
         engine.compare_with(Roof(*figures(roof, threads)))
-    except DrutError as error:
+    except (DrutError, OSError) as error:  # OSError: no process, or no file descriptor, to be had for it
         log.warning("no share of the roof is told: %s", error)
 
 

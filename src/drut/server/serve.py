@@ -22,6 +22,7 @@ from drut.server.app import App
 from drut.server.auth import check_exposure, is_address
 from drut.server.config import ServerConfig
 from drut.server.connection import Connection
+from drut.server.gate import Gate, with_connections
 from drut.server.life import Lifecycle, Startup
 from drut.server.roof import compare_with_roof
 from drut.server.service import Loaded, Service
@@ -29,7 +30,7 @@ from drut.server.spans import open_spans
 from drut.server.texts import Texts
 
 BACKLOG = 1024  # of connections that nobody has taken yet
-IDLE_S = 75  # of a connection between requests
+PROBES = 4  # to a silent client, before it counts as gone
 GRACE_S = 5  # for last words at the end, after all requests have ended
 Tell = Callable[[str], None]  # a line for the operator
 
@@ -40,12 +41,26 @@ def listen(config: ServerConfig) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        notice_the_vanished(sock, config)
         sock.bind((config.host, config.port))
         sock.listen(BACKLOG)  # clients that come before the server runs wait
     except OSError as error:
         sock.close()
         raise RequestError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
     return sock
+
+
+def notice_the_vanished(sock: socket.socket, config: ServerConfig) -> None:
+    """Lets the system drop the connections that `sock` will accept, where a client's machine or network is gone.
+
+    Nothing else tells of that: a client that is not there sends no word of farewell.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", config.tcp_keepalive_s), ("TCP_KEEPCNT", PROBES),
+                        ("TCP_KEEPINTVL", max(1, config.tcp_keepalive_s // PROBES)),
+                        ("TCP_USER_TIMEOUT", int(config.write_timeout_s * 1000))):  # of what it was sent, in ms
+        if hasattr(socket, name):  # Linux
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def served_names(config: ServerConfig, model: str) -> list[str]:
@@ -70,6 +85,7 @@ class Server:
                  log: Observer | None = None) -> None:
         """Takes the port. RequestError where it, or who may call, is no good."""
         self._startup = Startup()
+        config = with_connections(config)
         self.service = Service(config, served_names(config, model))
         check_exposure(config, self.service.keys)
         self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
@@ -77,12 +93,15 @@ class Server:
         self._spans = open_spans(config.otlp_endpoint, self.service.name) if config.otlp_endpoint else None
         others = [o for o in (log, self._spans) if o is not None]
         self._observer: Observer = Several(metrics, *others) if others else metrics
+        self.gate = Gate(config.max_connections or 0, config.max_connections_per_address)
+        metrics.gate = self.gate
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._http = HttpServer(uvicorn.Config(
-            App(self.service), http=partial(Connection, settings=config), ws="none", lifespan="off",  # type: ignore[arg-type]
-            log_config=None, access_log=False, server_header=False, timeout_keep_alive=IDLE_S, backlog=BACKLOG,
+            App(self.service), http=partial(Connection, settings=config, gate=self.gate),  # type: ignore[arg-type]
+            ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
+            timeout_keep_alive=int(config.idle_timeout_s), backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S))
         self._stop: Callable[[], object] | None = None
 
@@ -111,8 +130,10 @@ class Server:
         async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
             ready = engine.ready
             self._startup.engine(ready)
-            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars)
-            limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens)
+            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars, self._engine,
+                                            tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)
+            limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
+                                     max_wait_s=config.max_wait_s)
             admission = Admission(engine, limits, observer=self._observer)
             service.metrics.watch(admission, engine)
             life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,

@@ -65,3 +65,5 @@ class Service:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self.loaded is not None:
+            self.loaded.texts.close()

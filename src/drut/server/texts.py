@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from drut.config import EngineConfig
+from drut.constrain import Constraint
+from drut.constrain.compiler import Grammars
+from drut.engine.build import make_grammars
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.model.model import open_model
 from drut.model.template import ChatTemplate
 from drut.model.tokenizer import Tokenizer
+from drut.parse import choose
+from drut.parse.formats import Format
+from drut.parse.reading import Reading
 from drut.server.job import PreparedPrompt
 from drut.server.protocol.errors import ApiError, too_long
 
@@ -16,8 +23,12 @@ from drut.server.protocol.errors import ApiError, too_long
 class Texts:
     """Safe to use from several threads. `room`: tokens of a prompt and its answer together; `most_chars`: of a text."""
 
-    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int,
+                 grammars: Grammars | None = None, *, tool_parser: str = choose.AUTO,
+                 reasoning_parser: str = choose.AUTO) -> None:
+        """`grammars`: None where constraints are not checked before the engine does."""
         self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
+        self._grammars = grammars
         self.template: ChatTemplate | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
         if tokenizer is not None and tokenizer.chat_template is not None:
@@ -25,14 +36,20 @@ class Texts:
                 self.template = ChatTemplate.of(tokenizer)
             except DrutError as error:
                 self._no_template = UnsupportedError(f"this model's chat template is no good: {error}")
+        self.marks = choose.marks(reasoning_parser, self.template)  # of thoughts; None where it does not think
+        self._tool_parser = tool_parser
         # No text of more characters can become so few tokens.
         self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
     @classmethod
-    def open(cls, path: str | Path, room: int, most_chars: int) -> Texts:
+    def open(cls, path: str | Path, room: int, most_chars: int,
+             config: EngineConfig | None = None, **parsers: str) -> Texts:
+        """`config`: of the engine, whose limits on grammars count here too; `parsers` as in the server's settings."""
         files = open_model(path)
         try:
-            return cls(files.tokenizer(), files.spec.vocab, room, most_chars)
+            tokenizer, vocab = files.tokenizer(), files.spec.vocab
+            grammars = make_grammars(tokenizer, vocab, config or EngineConfig()) if tokenizer is not None else None
+            return cls(tokenizer, vocab, room, most_chars, grammars, **parsers)
         finally:
             files.close()
 
@@ -49,21 +66,46 @@ class Texts:
         text = self.encoder().decode(ids, skip_special=False) if echo else ""
         return PreparedPrompt(ids, text)
 
-    def chat(self, messages: Sequence[Mapping[str, str]], variables: Mapping[str, object], *,
-             add_generation_prompt: bool = True, continue_final: bool = False, fit: bool = True) -> list[int]:
-        """Ids of a conversation, up to where the answer starts. ApiError where that cannot be."""
+    def chat_text(self, messages: Sequence[Mapping[str, object]], variables: Mapping[str, object],
+                  tools: Sequence[Mapping[str, object]] = (), *, add_generation_prompt: bool = True,
+                  continue_final: bool = False) -> str:
+        """The prompt of a conversation, up to where the answer starts. ApiError where that cannot be."""
         if self.template is None:
             raise self._no_template
         try:
-            text = self.template.render(messages, add_generation_prompt=add_generation_prompt,
+            return self.template.render(messages, add_generation_prompt=add_generation_prompt, tools=tools,
                                         continue_final=continue_final, variables=variables)
         except RequestError as error:
             raise ApiError(400, str(error), param="messages") from None
+
+    def chat_ids(self, text: str, *, fit: bool = True) -> list[int]:
+        """Ids of a rendered conversation."""
         if fit:
             self._check_prompt(text)
         self._check_text(text)
         ids = self.encoder().encode_chat(text)
         return self.checked(ids, "messages") if fit else ids
+
+    def tool_format(self) -> Format:
+        """How the model writes calls. ApiError where that is not known."""
+        if self.template is None:
+            raise self._no_template
+        try:
+            return choose.tool_format(self._tool_parser, self.template)
+        except UnsupportedError as error:
+            raise ApiError(400, f"tools: {error}", code="unsupported_parameter", param="tools") from None
+
+    @property
+    def wants_short_ids(self) -> bool:
+        """Whether the template insists on ids of nine letters and digits."""
+        return self.template is not None and "[TOOL_CALLS]" in self.template.source
+
+    def special_marks(self, reading: Reading) -> tuple[int, ...]:
+        """The special tokens among the marks of an answer, which its text must show."""
+        thought, form = reading.thought, reading.form
+        marks = [*((thought.opens, thought.closes) if thought else ()), *(form.marks if form else ())]
+        ids = (self.tokenizer.id_of(mark) for mark in marks) if self.tokenizer is not None else ()
+        return tuple(i for i in ids if i is not None and self.tokenizer and i in self.tokenizer.special_ids)
 
     def encode(self, text: str, *, add_special: bool) -> list[int]:
         """Ids of a text, however many."""
@@ -86,6 +128,21 @@ class Texts:
         if len(ids) >= self.room:
             raise too_long(len(ids), self.room)
         return ids
+
+    def check_constraint(self, constraint: Constraint, name: str) -> None:
+        """ApiError 400 for field `name` where the constraint does not compile."""
+        if self.tokenizer is None:
+            raise ApiError(400, f"{name}: this model has no tokenizer, so there is no text to constrain", param=name)
+        try:
+            if self._grammars is not None:
+                self._grammars.check(constraint)
+        except RequestError as error:
+            raise ApiError(400, f"{name}: {error}", param=name) from None
+
+    def close(self) -> None:
+        """Ends the thread that compiles."""
+        if self._grammars is not None:
+            self._grammars.close()
 
     def in_vocabulary(self, ids: Sequence[int], name: str) -> None:
         for worst in (min(ids, default=0), max(ids, default=0)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 
 import pytest
@@ -22,6 +23,7 @@ from drut.server.admission import (
     Record,
     Ticket,
 )
+from drut.server.admission.drain import Rate
 from tests.server.virtual import FakeEngine, run
 
 
@@ -43,7 +45,7 @@ class Log:
         self.records.append(record)
 
 
-def make(engine: FakeEngine, log: Log | None = None, **limits: int) -> Admission:
+def make(engine: FakeEngine, log: Log | None = None, **limits: float) -> Admission:
     return Admission(engine, AdmissionLimits(**limits), observer=log, clock=asyncio.get_running_loop().time)
 
 
@@ -251,6 +253,47 @@ def test_a_key_within_its_share_takes_the_place_of_one_beyond_it() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("load", [1.5, 3.0])
+def test_under_any_load_who_is_accepted_waits_no_longer_than_told(load: float) -> None:
+    """And the engine loses nothing by it. The first seconds, in which its speed is not known yet, are left out."""
+
+    async def main() -> None:
+        loop, log = asyncio.get_running_loop(), Log()
+        engine, dice = FakeEngine(max_seqs=4), random.Random(load)
+        admission, refused, readers = make(engine, log, max_queue=1000, max_wait_s=6), 0, []
+        capacity = 4 / 0.5  # four at a time, of five steps of 0.1 s
+        while loop.time() < 120:
+            try:
+                readers.append(asyncio.ensure_future(outcome(admission.submit(ask()))))
+            except QueueFullError:
+                refused += 1
+            await asyncio.sleep(dice.expovariate(load * capacity))
+        await asyncio.gather(*readers)
+        settled = [r for r in log.records if r.finish_reason == "length" and r.arrived > 20]
+        assert max(r.queue_s for r in settled if r.queue_s is not None) < 1.5 * 6
+        assert len(settled) > 0.95 * capacity * 100
+        assert refused == pytest.approx((load - 1) * capacity * 120, rel=0.2)
+
+    run(main())
+
+
+def test_the_wait_alone_refuses_no_request_of_many_prompts_and_no_small_key() -> None:
+    async def main() -> None:
+        admission = make(FakeEngine(max_seqs=1), look_ahead=0, max_wait_s=1.7)
+        for _ in range(6):
+            await read(admission.submit(ask(key="before")))
+        waiting = [admission.submit(ask(key="loud")) for _ in range(6)]
+        await read(waiting[-1])  # so it is known that the engine takes two in a second
+        first = [admission.submit(ask(key="loud", follows=i > 0)) for i in range(6)]
+        with pytest.raises(QueueFullError, match="5 requests are waiting"):
+            admission.submit(ask(key="loud"))
+        small = admission.submit(ask(key="small"))
+        ends = await asyncio.gather(*map(outcome, [*first, small]))
+        assert ends == ["x" * 5] * 5 + ["QueueFullError", "x" * 5]
+
+    run(main())
+
+
 @pytest.mark.parametrize("slots", [1, 4, 16])
 @pytest.mark.parametrize("idle_first", [False, True])
 def test_retry_after_is_when_there_is_room(slots: int, idle_first: bool) -> None:
@@ -404,3 +447,12 @@ def test_every_request_ends_once_and_nothing_is_left(events, slots, queue, token
         assert (admission.running, admission.waiting, admission.waiting_tokens, engine.jobs) == (0, 0, 0, [])
 
     run(main())
+
+
+def test_a_meter_that_is_never_asked_forgets_all_the_same() -> None:
+    rate = Rate(window_s=30.0)
+    rate.switch(True, 0.0)
+    for second in range(1000):
+        rate.add(1.0, float(second))
+    assert len(rate._events) <= 31
+    assert rate.per_second(999.0) == (pytest.approx(1.0), 31)

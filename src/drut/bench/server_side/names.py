@@ -49,7 +49,7 @@ _VLLM = _sources(
 )
 
 ENGINES = (
-    Engine("drut", "drut_", _VLLM),  # vLLM's names where the meaning is equal, and some of its own
+    Engine("drut", "drut_", _VLLM | _sources(itl="vllm:inter_token_latency_seconds")),  # one sample a token
     Engine("vllm", "vllm:", _VLLM),
     Engine("sglang", "sglang:", _sources(
         ttft=Source(("sglang:time_to_first_token_seconds",), "requests that do not stream count too"),

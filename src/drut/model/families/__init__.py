@@ -9,6 +9,7 @@ from drut.errors import UnsupportedError
 from drut.model.families import llama, mixtral, qwen, qwen_moe
 from drut.model.families.table import Stored
 from drut.model.spec import ModelSpec
+from drut.model.weights.mapping import quote
 from drut.model.weights.source import TensorSource
 
 
@@ -40,5 +41,5 @@ def family_of_gguf(architecture: str) -> Family:
 
 def _family(architecture: str, known: dict[str, Family]) -> Family:
     if architecture not in known:
-        raise UnsupportedError(f"architecture {architecture!r} is not supported (supported: {', '.join(known)})")
+        raise UnsupportedError(f"architecture {quote(architecture)} is not supported (supported: {', '.join(known)})")
     return known[architecture]

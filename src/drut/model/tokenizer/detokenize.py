@@ -30,9 +30,11 @@ class Detokenizer:
     Some tokenizers put a space in front of every text; only at the start is it theirs to take away.
     """
 
-    def __init__(self, tokenizer: Vocabulary, *, skip_special: bool = True, at_start: bool = False) -> None:
+    def __init__(self, tokenizer: Vocabulary, *, skip_special: bool = True, shown: Iterable[int] = (),
+                 at_start: bool = False) -> None:
+        """`shown`: special tokens that are not skipped."""
         self._token_bytes = tokenizer.token_bytes
-        self._skipped = tokenizer.special_ids if skip_special else frozenset()
+        self._skipped = tokenizer.special_ids.difference(shown) if skip_special else frozenset()
         self._strip = at_start and tokenizer.strips_first_space
         self._decoder = _utf8_decoder(errors="replace")
 

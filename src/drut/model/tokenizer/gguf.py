@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model.tokenizer.pieces import ByteLevelPieces, byte_alphabet
-from drut.model.tokenizer.tokenizer import TextRules, Tokenizer
+from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, library
 from drut.model.weights.metadata import optional, require, require_list
 
 # Values of `tokenizer.ggml.token_type`.
@@ -74,7 +74,8 @@ def from_gguf(metadata: Mapping[str, object], name: str) -> Tokenizer:
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _pre_tokenizer(splitting)
     backend.decoder = decoders.ByteLevel()  # for others that read what `to_json` writes
-    backend.add_tokens([token for _, token in added])
+    with library(f"{name}: tokenizer.ggml.tokens"):
+        backend.add_tokens([token for _, token in added])
     rules = _rules(metadata, splitting, len(tokens), name)
     return Tokenizer(backend, added, ByteLevelPieces(byte_alphabet()), rules, name)
 
@@ -119,11 +120,8 @@ def _bpe(
         i = next(i for i, line in enumerate(lines) if line.count(" ") != 1)
         said = f"entry {i}, {lines[i][:40]!r}, is not two parts"
         raise ModelFileError(f"{name}: tokenizer.ggml.merges: {said}") from None
-    try:
+    with library(f"{name}: tokenizer.ggml.merges"):
         return models.BPE(vocab, merges, ignore_merges=splitting.whole_words)
-    except Exception as error:  # the library raises nothing narrower
-        reason = " ".join(str(error).split())[:120]
-        raise ModelFileError(f"{name}: tokenizer.ggml.merges: {reason}") from None
 
 
 def _pre_tokenizer(splitting: _Splitting) -> pre_tokenizers.PreTokenizer:

@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import PreTokenizer
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model.tokenizer.patterns import check_patterns
 from drut.model.tokenizer.pieces import pieces_of
-from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, encode
+from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, encode, library
 from drut.model.weights.metadata import optional
 
 _MAX_VOCABULARY_BYTES = 256 << 20
@@ -48,10 +48,8 @@ def _backend(path: Path) -> tokenizers.Tokenizer:
     text = _read(path, _MAX_VOCABULARY_BYTES)
     if text is None:
         raise ModelFileError(f"{path}: no such file")
-    try:
+    with library(str(path)):
         backend = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises nothing narrower
-        raise ModelFileError(f"{path}: {' '.join(str(error).split())[:120]}") from None
     backend.no_truncation()
     backend.no_padding()
     return backend

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,14 +141,24 @@ def encode(
     backend: tokenizers.Tokenizer, text: str, name: str, *, add_special_tokens: bool = False
 ) -> list[int]:
     """Ids from the library. ModelFileError where the vocabulary's own rules make it fail."""
-    try:
+    with library(f"{name}: the tokenizer cannot encode this text"):
         ids: list[int] = backend.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
+
+
+@contextmanager
+def library(what: str) -> Iterator[None]:
+    """Turns whatever the tokenizers library raises into a ModelFileError that begins with `what`.
+
+    A panic of it, as for a regular expression that backtracks for ever or a piece shorter than it expects, is no
+    Exception.
+    """
+    try:
+        yield
     except BaseException as error:
-        # A panic of the library, as for a regular expression that backtracks for ever, is no Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             reason = " ".join(str(error).split())[:120]
-            raise ModelFileError(f"{name}: the tokenizer cannot encode this text: {reason}") from None
+            raise ModelFileError(f"{what}: {reason}") from None
         raise
 
 
@@ -168,10 +179,11 @@ def _literal_twin(
 
     The library has this as a property of the tokenizer, and two threads may want it both ways at once.
     """
-    twin = tokenizers.Tokenizer(backend.model)
-    twin.normalizer = backend.normalizer
-    twin.pre_tokenizer = backend.pre_tokenizer
-    twin.add_tokens([token for _, token in added])
+    with library(f"{name}: added tokens"):
+        twin = tokenizers.Tokenizer(backend.model)
+        twin.normalizer = backend.normalizer
+        twin.pre_tokenizer = backend.pre_tokenizer
+        twin.add_tokens([token for _, token in added])
     twin.encode_special_tokens = True
     for token_id, token in added:
         if not backend.token_to_id(token.content) == twin.token_to_id(token.content) == token_id:

@@ -25,6 +25,7 @@ MAX_HEADER_BYTES = 100_000_000
 MAX_DIMS = 8
 MAX_ELEMENTS = 1 << 40
 MAX_SHARDS = 1000
+MAX_SHARD_NAME = 255  # characters; no file system takes more
 
 # Bits of one element. F32, F16 and BF16 are encodings Drut computes with; the rest can only be listed.
 DTYPE_BITS: dict[str, int] = {
@@ -171,7 +172,7 @@ def read_index(index: Path) -> dict[str, str]:
     table: dict[str, str] = {}
     for name, file in weight_map.items():
         plain = isinstance(file, str) and file.endswith(".safetensors") and file == os.path.basename(file)
-        if not plain or "\0" in file:
+        if not plain or "\0" in file or len(file) > MAX_SHARD_NAME:
             raise ModelFileError(f"{index}: tensor {quote(name)} is not in a file beside the index")
         table[name] = file
     if len(set(table.values())) > MAX_SHARDS:

@@ -36,11 +36,13 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class AdmissionLimits:
-    """`max_queue`: requests that may wait, and `max_queue_tokens`: prompt tokens of theirs. `look_ahead`: sequences the
-    engine is given beyond those it computes at a time, so that it never waits for the next."""
+    """`max_queue`: requests that may wait, and `max_queue_tokens`: prompt tokens of theirs; `max_wait_s`: no more of
+    them than the engine takes in so many seconds, as fast as it last did while others waited. `look_ahead`: sequences
+    the engine is given beyond those it computes at a time, so that it never waits for the next."""
 
     max_queue: int = 256
     max_queue_tokens: int | None = None
+    max_wait_s: float | None = None
     look_ahead: int = 4
 
 
@@ -199,23 +201,29 @@ class Admission:
 
         QueueFullError for whoever has to go.
         """
-        limits = self.limits
-        most_tokens = limits.max_queue_tokens
-        while True:
-            over_tokens = most_tokens is not None and self._queue and self._queue.tokens + ticket.tokens > most_tokens
-            if len(self._queue) < limits.max_queue and not over_tokens:
-                return
-            by_tokens = len(self._queue) < limits.max_queue
-            victim = self._queue.to_push_out(ticket, by_tokens=by_tokens)
-            error = self._full(victim or ticket, by_tokens, now)
-            if victim is None:
-                ticket.record.finished, ticket.record.finish_reason = now, "rejected"
-                self.observer.observe(ticket.record)
-                raise error
-            victim.fail(error)
+        most_tokens = self.limits.max_queue_tokens
+        places = self._places(ticket, now)
+        if len(self._queue) >= places:  # which may be fewer than wait already: all but one keep theirs
+            self._push_out(ticket, now, by_tokens=False, excess=len(self._queue) - places)
+        while most_tokens is not None and self._queue and self._queue.tokens + ticket.tokens > most_tokens:
+            self._push_out(ticket, now, by_tokens=True)
 
-    def _full(self, ticket: Ticket, by_tokens: bool, now: float) -> QueueFullError:
-        needed, queued = (ticket.tokens, self._queue.tokens) if by_tokens else (1, len(self._queue))
-        wait = self._drain.retry_after_s(needed=needed, queued=queued, by_tokens=by_tokens, now=now)
+    def _push_out(self, ticket: Ticket, now: float, *, by_tokens: bool, excess: int = 0) -> None:
+        """Ends the request that has to go, be it another or `ticket`; `excess` others have no place either."""
+        victim = self._queue.to_push_out(ticket, by_tokens=by_tokens)
+        loser = victim or ticket
+        needed, queued = (loser.tokens, self._queue.tokens) if by_tokens else (1, len(self._queue))
+        wait = self._drain.retry_after_s(needed=needed, queued=queued, excess=excess, by_tokens=by_tokens, now=now)
         held = f"{self._queue.tokens} prompt tokens" if by_tokens else f"{len(self._queue)} requests"
-        return QueueFullError(f"{held} are waiting, which is all the queue holds; try again in {wait:.0f} s", wait)
+        error = QueueFullError(f"{held} are waiting, which is all the queue holds; try again in {wait:.0f} s", wait)
+        if victim is not None:
+            return victim.fail(error)
+        ticket.record.finished, ticket.record.finish_reason = now, "rejected"
+        self.observer.observe(ticket.record)
+        raise error
+
+    def _places(self, ticket: Ticket, now: float) -> int:
+        """Of the queue, for all that wait with `ticket`; those of whom the engine has said nothing yet come first."""
+        limits = self.limits
+        soon = None if limits.max_wait_s is None or ticket.ask.follows else self._drain.within(limits.max_wait_s, now)
+        return limits.max_queue if soon is None else min(limits.max_queue, max(1, soon - len(self._silent)))

@@ -31,8 +31,9 @@ class DeadlineError(DrutError):
 @dataclass(frozen=True)
 class Ask:
     """A request. `key` names whose share of the engine it uses; of one key's requests the smaller `priority` goes
-    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. For spans
-    alone: `operation` says what was asked for, and `trace` are the headers of W3C Trace Context that came along.
+    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. `follows`: it
+    is a later prompt of a request of several, which are admitted together or not at all. For spans alone: `operation`
+    says what was asked for, and `trace` are the headers of W3C Trace Context that came along.
     """
 
     prompt: str | list[int]
@@ -43,6 +44,7 @@ class Ask:
     deadline_s: float | None = None
     id: str = ""
     arrived: float | None = None
+    follows: bool = False
     operation: str = "text_completion"
     trace: Mapping[str, str] = field(default_factory=dict)
 

@@ -29,6 +29,11 @@ class Rate:
     def add(self, weight: float, now: float) -> None:
         if self._on_since is not None:
             self._events.append((self._clock(now), weight))
+            self._forget(self._clock(now))  # else a server that refuses nobody would remember all it ever did
+
+    def _forget(self, clock: float) -> None:
+        while self._events and self._events[0][0] < clock - self._window_s:
+            self._origin = self._events.popleft()[0]
 
     def _clock(self, now: float) -> float:
         return self._elapsed + (now - self._on_since if self._on_since is not None else 0.0)
@@ -40,8 +45,7 @@ class Rate:
         longer than that, the silence counts by half.
         """
         clock = self._clock(now)
-        while self._events and self._events[0][0] < clock - self._window_s:
-            self._origin = self._events.popleft()[0]
+        self._forget(clock)
         if not self._events:
             return 0.0, 0
         span = max(self._events[-1][0] - self._origin, (clock - self._origin) / 2, 1e-9)
@@ -70,8 +74,9 @@ class DrainMeter:
             requests.add(1, now)
             prompt_tokens.add(tokens, now)
 
-    def retry_after_s(self, *, needed: float, queued: float, by_tokens: bool, now: float) -> float:
-        """Seconds until the queue has room for `needed` requests (or tokens) more than it holds.
+    def retry_after_s(self, *, needed: float, queued: float, by_tokens: bool, now: float, excess: float = 0.0) -> float:
+        """Seconds until the queue has room for `needed` requests (or tokens) more than it holds; `excess` of these have
+        to leave before it has any.
 
         Room already promised to others that were refused comes off first, so that they do not all come back at once;
         but in the time it takes to empty the whole queue of `queued` there is room for anyone.
@@ -82,12 +87,17 @@ class DrainMeter:
         room = max(queued, needed)
         promised = min(self._promises, room - needed)
         # Where nothing has been finished yet: what took so long may take as long again.
-        wait = (needed + promised) / rate if rate is not None else now - self._began
+        wait = (excess + needed + promised) / rate if rate is not None else now - self._began
         wait = min(max(wait, LEAST_S), MOST_S)
         if self._promises + needed <= room:
             self._promised.append((now + wait, needed))
             self._promises += needed
         return wait
+
+    def within(self, seconds: float, now: float) -> int | None:
+        """Requests that leave the engine in so long while others wait; None where that has not been seen yet."""
+        rate, count = self._full[0].per_second(now)
+        return int(rate * seconds) if count >= ENOUGH else None
 
     def _rate(self, by_tokens: bool, now: float) -> float | None:
         full, count = self._full[by_tokens].per_second(now)

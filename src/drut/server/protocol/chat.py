@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from drut.constrain.thought import MOST_BUDGET
 from drut.server.protocol.replies import PromptLogprobs, Usage
 from drut.server.protocol.sampling import Int64, SamplingFields, TopLogprobs
+from drut.server.protocol.tools import OfferedTool, ToolCall, ToolChoice
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+Budget = Annotated[int, Meta(ge=0, le=MOST_BUDGET, description="tokens of thought, after which it is closed")]
 MaxTokens = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 
 
@@ -24,6 +28,10 @@ class Message(msgspec.Struct, kw_only=True):
     role: str
     content: str | list[ContentPart] | None = None
     name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
 
 
 Kwargs = Annotated[dict[str, bool | Int64 | float | str | None], Meta(
@@ -39,6 +47,14 @@ class ChatRequest(SamplingFields, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: Kwargs | None = None
+    tools: list[OfferedTool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: Effort | None = None
+    include_reasoning: bool | None = None
+    thinking_budget: Budget | None = None
+    thinking_token_budget: Budget | None = None
+    max_thinking_tokens: Budget | None = None
 
 
 class TopLogprob(msgspec.Struct):
@@ -65,6 +81,9 @@ class ReplyMessage(msgspec.Struct, kw_only=True):
     role: str = "assistant"
     content: str | None
     refusal: None = None
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    tool_calls: list[ToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, kw_only=True):
@@ -88,9 +107,26 @@ class ChatReply(msgspec.Struct, kw_only=True):
     prompt_token_ids: list[int] | UnsetType = UNSET
 
 
+class FunctionDelta(msgspec.Struct, kw_only=True):
+    name: str | UnsetType = UNSET
+    arguments: str
+
+
+class CallDelta(msgspec.Struct, kw_only=True):
+    """A call begins with its id and name; then come pieces of its arguments."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    function: FunctionDelta
+
+
 class Delta(msgspec.Struct, kw_only=True):
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    tool_calls: list[CallDelta] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, kw_only=True):

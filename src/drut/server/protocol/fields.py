@@ -14,9 +14,10 @@ R = TypeVar("R", bound=msgspec.Struct)
 # Known and not built. The values are those that ask for nothing, as JSON.
 UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],), "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},), "structured_outputs": (), "grammar": ("",), "json_schema": ({},),
+    "grammar": ("",), "json_schema": ({},),
     "guided_json": (), "guided_regex": (), "guided_choice": (), "guided_grammar": (), "regex": (), "ebnf": (),
-    "reasoning_effort": (), "reasoning": (), "thinking": (), "include_reasoning": (True,), "audio": (),
+    "reasoning_effort": (), "reasoning": (), "thinking": (), "include_reasoning": (True,), "thinking_budget": (),
+    "thinking_token_budget": (), "max_thinking_tokens": (), "audio": (),
     "modalities": (["text"],), "web_search_options": (), "best_of": (1,), "suffix": ("",), "use_beam_search": (False,),
     "length_penalty": (1, 1.0), "truncate_prompt_tokens": (), "allowed_token_ids": (), "bad_words": ([],),
     "logits_processors": ([],), "prompt_embeds": (), "mm_processor_kwargs": (), "chat_template": (), "documents": ([],),
@@ -24,14 +25,18 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "vllm_xargs": (), "add_special_tokens": (False,), "typical_p": (1, 1.0), "mirostat": (0,), "top_a": (0, 0.0),
     "tfs_z": (1, 1.0), "dry_multiplier": (0, 0.0), "xtc_probability": (0, 0.0), "dynatemp_range": (0, 0.0),
 }  # fmt: skip
+_STRUCTURED = "structured_outputs has it"
 HINTS = {
-    "functions": "this older form has made way for tools, which are not supported yet",
+    "guided_json": _STRUCTURED, "guided_regex": _STRUCTURED, "guided_choice": _STRUCTURED,
+    "guided_grammar": _STRUCTURED, "grammar": _STRUCTURED, "json_schema": _STRUCTURED, "regex": _STRUCTURED,
+    "ebnf": _STRUCTURED,
+    "functions": "this older form has made way for tools",
     "chat_template": "the model's own is used",
 }
 # Change nothing of an answer. All other unknown fields are treated alike.
 HARMLESS = frozenset((
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "verbosity", "prediction", "parallel_tool_calls", "request_id",
+    "verbosity", "prediction", "request_id",
 ))  # fmt: skip
 _NULL = b"null"
 
@@ -70,8 +75,6 @@ def ignored_fields(given: Mapping[str, msgspec.Raw], known: frozenset[str]) -> t
 
 
 def _refuse_unless_neutral(name: str, raw: msgspec.Raw) -> None:
-    if name == "parallel_tool_calls":
-        return
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):

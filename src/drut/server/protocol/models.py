@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from drut.server.protocol.chat import Kwargs, Message
 from drut.server.protocol.sampling import Name
+from drut.server.protocol.tools import OfferedTool
 
 
 class ModelCard(msgspec.Struct, kw_only=True):
@@ -37,6 +38,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: Kwargs | None = None
+    tools: list[OfferedTool] | None = None
 
 
 class TokenizeReply(msgspec.Struct, kw_only=True):

@@ -21,8 +21,15 @@ class PromptDetails(msgspec.Struct):
     cached_tokens: int
 
 
+class CompletionDetails(msgspec.Struct):
+    """`reasoning_tokens`: of thoughts with their marks."""
+
+    reasoning_tokens: int
+
+
 class Usage(msgspec.Struct, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptDetails | UnsetType = UNSET
+    completion_tokens_details: CompletionDetails | UnsetType = UNSET

@@ -12,6 +12,7 @@ from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 from drut.server.limits import Limits
 from drut.server.protocol.errors import ApiError
+from drut.server.protocol.structured import ResponseFormat, StructuredOutputs, constraint_of
 from drut.server.texts import Texts
 
 T = TypeVar("T")
@@ -66,6 +67,8 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     priority: Priority | None = None
     echo: bool | None = None
     deadline_s: Deadline | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
 
 
 def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | None, prompt_logprobs: int | None,
@@ -80,6 +83,9 @@ def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | N
         raise ApiError(400, "stop: this model has no tokenizer, so there is no text to stop", param="stop")
     if (request.min_tokens or 0) > max_tokens:
         raise ApiError(400, f"min_tokens {request.min_tokens} is more than max_tokens {max_tokens}", param="min_tokens")
+    constraint = constraint_of(request.response_format, request.structured_outputs)
+    if constraint is not None:
+        texts.check_constraint(constraint, "structured_outputs" if request.structured_outputs else "response_format")
     try:
         return SamplingParams(
             max_tokens=min(max_tokens, MOST_TOKENS), temperature=_or(request.temperature, 1.0),
@@ -90,7 +96,7 @@ def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | N
             skip_special_tokens=request.skip_special_tokens is not False,
             repetition_penalty=_or(request.repetition_penalty, 1.0),
             presence_penalty=_or(request.presence_penalty, 0.0), frequency_penalty=_or(request.frequency_penalty, 0.0),
-            logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs)
+            logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs, constraint=constraint)
     except RequestError as error:
         raise ApiError(400, str(error)) from None
 

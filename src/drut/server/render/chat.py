@@ -8,29 +8,37 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from drut.model.tokenizer import Tokenizer
+from drut.parse import Message, MessageParser
+from drut.parse.deltas import CallArguments, CallBegins, Content, Reasoning
+from drut.parse.deltas import Delta as ParsedDelta
 from drut.server.job import Job
 from drut.server.pieces import Assembler, Piece
 from drut.server.protocol.chat import (
+    CallDelta,
     ChatChoice,
     ChatChunk,
     ChatLogprobs,
     ChatReply,
     ChunkChoice,
     Delta,
+    FunctionDelta,
     ReplyMessage,
 )
 from drut.server.protocol.replies import Usage
+from drut.server.protocol.tools import CalledFunction, ToolCall
 from drut.server.render.dialect import usage, usage_so_far
 from drut.server.render.scores import Speller, chat_logprobs, prompt_logprobs
 
 
 class ChatDialect:
-    """A stream says the role first, then text, then why it ended: an event each, for every choice."""
+    """A stream says the role first, then thought, text and calls as they come, then why it ended: for every choice."""
 
     def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
         self._job, self._assembler = job, assembler
-        self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens)
+        self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens,
+                                shown=job.params.shown_special_ids)
         self._encode = msgspec.json.Encoder().encode
+        self._parsers: dict[int, MessageParser] = {}  # by choice
 
     def events(self, piece: Piece) -> list[bytes]:
         job, made = self._job, []
@@ -39,14 +47,20 @@ class ChatDialect:
             if job.return_token_ids:
                 opening.prompt_token_ids = piece.prompt.ids
             made.append(opening)
-        if piece.text or piece.entries or (job.return_token_ids and piece.ids):
-            choice = ChunkChoice(index=piece.index, delta=Delta(content=piece.text), logprobs=self._logprobs(piece))
-            if job.return_token_ids:
-                choice.token_ids = piece.ids
+        parser = self._parser(piece.index)
+        deltas = [told for delta in self._read(parser, piece) if (told := self._told(delta)) is not None]
+        if not deltas and (piece.entries or (job.return_token_ids and piece.ids)):
+            deltas = [Delta(content="")]  # for what was held back, or is not told
+        for number, delta in enumerate(deltas):
+            choice = ChunkChoice(index=piece.index, delta=delta)
+            if number == 0:
+                choice.logprobs = self._logprobs(piece)
+                choice.token_ids = piece.ids if job.return_token_ids else UNSET
             made.append(self._chunk(choice))
         if piece.end is not None:
+            reason = job.reading.finish_reason(piece.end.finish_reason, parser.calls)
             made.append(self._chunk(ChunkChoice(index=piece.index, delta=Delta(), stop_reason=piece.end.stop_reason,
-                                                finish_reason=piece.end.finish_reason)))
+                                                finish_reason=reason)))
         return [self._encode(chunk) for chunk in made]
 
     def usage_event(self) -> bytes:
@@ -66,12 +80,40 @@ class ChatDialect:
 
     def _choice(self, piece: Piece) -> ChatChoice:
         assert piece.end is not None, "a whole reply has whole choices"
-        choice = ChatChoice(index=piece.index, message=ReplyMessage(content=piece.text),
-                            logprobs=self._logprobs(piece), finish_reason=piece.end.finish_reason,
+        parser = self._parser(piece.index)
+        message = Message(self._read(parser, piece))
+        told = ReplyMessage(content=message.content or (None if message.calls else ""))
+        if message.reasoning and self._job.tell_thought:
+            told.reasoning_content = told.reasoning = message.reasoning
+        if message.calls:
+            told.tool_calls = [ToolCall(id=c.id, function=CalledFunction(c.name, c.arguments)) for c in message.calls]
+        choice = ChatChoice(index=piece.index, message=told, logprobs=self._logprobs(piece),
+                            finish_reason=self._job.reading.finish_reason(piece.end.finish_reason, parser.calls),
                             stop_reason=piece.end.stop_reason)
         if self._job.return_token_ids:
             choice.token_ids = piece.ids
         return choice
+
+    def _parser(self, index: int) -> MessageParser:
+        return self._parsers.setdefault(index, self._job.reading.parser())
+
+    @staticmethod
+    def _read(parser: MessageParser, piece: Piece) -> list[ParsedDelta]:
+        return [*parser.push(piece.text), *(parser.finish() if piece.end is not None else ())]
+
+    def _told(self, delta: ParsedDelta) -> Delta | None:
+        """A delta as a stream has it; None for one that the client does not want."""
+        match delta:
+            case Content(text):
+                return Delta(content=text)
+            case Reasoning(text):
+                return Delta(reasoning_content=text, reasoning=text) if self._job.tell_thought else None
+            case CallBegins(index, call_id, name):
+                begins = CallDelta(index=index, id=call_id, type="function",
+                                   function=FunctionDelta(name=name, arguments=""))
+                return Delta(tool_calls=[begins])
+            case CallArguments(index, text):
+                return Delta(tool_calls=[CallDelta(index=index, function=FunctionDelta(arguments=text))])
 
     def _logprobs(self, piece: Piece) -> ChatLogprobs | None:
         job = self._job

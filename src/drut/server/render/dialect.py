@@ -7,7 +7,7 @@ from typing import Protocol
 
 from drut.server.job import Job
 from drut.server.pieces import Assembler, Piece
-from drut.server.protocol.replies import PromptDetails, Usage
+from drut.server.protocol.replies import CompletionDetails, PromptDetails, Usage
 
 
 class Dialect(Protocol):
@@ -32,4 +32,6 @@ def usage(job: Job, assembler: Assembler) -> Usage:
     """Each prompt counts once, whatever n is."""
     made = usage_so_far(job, assembler)
     made.prompt_tokens_details = PromptDetails(assembler.cached_tokens)
+    if job.params.thought is not None:
+        made.completion_tokens_details = CompletionDetails(assembler.reasoning_tokens)
     return made

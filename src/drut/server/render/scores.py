@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from drut.engine.output import Logprobs
@@ -16,9 +16,10 @@ from drut.server.protocol.replies import PromptLogprob, PromptLogprobs
 class Speller:
     """How a token is written in a reply. Bytes that are no whole characters are spelled out, as `bytes:\\xf0\\x9f`."""
 
-    def __init__(self, tokenizer: Tokenizer | None, *, skip_special: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, *, skip_special: bool, shown: Iterable[int] = ()) -> None:
+        """`shown`: special tokens that the text has all the same."""
         self._tokenizer = tokenizer
-        self._skipped = tokenizer.special_ids if tokenizer is not None and skip_special else frozenset[int]()
+        self._skipped = tokenizer.special_ids.difference(shown) if tokenizer and skip_special else frozenset[int]()
 
     def text(self, token: int) -> str:
         if self._tokenizer is None:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-import msgspec
-
+from drut.engine.params import SamplingParams
+from drut.errors import RequestError
+from drut.parse.calling import constraint
+from drut.parse.calls import Offer
+from drut.parse.reading import Reading
 from drut.server.auth import salt_of
 from drut.server.job import Job, PreparedPrompt
-from drut.server.protocol.chat import ChatRequest, Message
-from drut.server.protocol.errors import ApiError, unsupported
+from drut.server.protocol.chat import ChatRequest
+from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
 from drut.server.protocol.sampling import MOST_TOKENS, check_stream, engine_params
+from drut.server.protocol.tools import Function, as_tool, check_tools, chosen, for_template
+from drut.server.routes.messages import plain_messages
 from drut.server.service import Loaded, Service
 from drut.server.texts import Texts
-
-ROLES = frozenset(("system", "developer", "user", "assistant"))
-MESSAGE_FIELDS = frozenset(Message.__struct_encode_fields__)
-EMPTY = (b"null", b"[]")
-
-
-class _Raw(msgspec.Struct):
-    messages: list[dict[str, msgspec.Raw]]
+from drut.server.thinking import effort_variables, thought_of
 
 
 def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
@@ -31,13 +31,21 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     service.check_model(request.model)
     check_stream(request)
     service.limits.check_choices(1, request.n or 1)
-    logprobs = _logprobs(request)
+    texts, logprobs = loaded.texts, _logprobs(request)
+    functions = check_tools(request.tools, service.limits.tools)
+    choice = chosen(request.tool_choice, functions)
+    offered = functions if choice != "none" else []
+    messages = plain_messages(request.messages, body, service, short_ids=texts.wants_short_ids)
+    variables = {**(request.chat_template_kwargs or {}), **effort_variables(request.reasoning_effort, texts)}
+    text = chat_text(texts, messages, variables, offered, add_generation_prompt=request.add_generation_prompt,
+                     continue_final=request.continue_final_message)
+    reading = _reading(request, texts, offered, choice, text, messages)
     max_tokens = request.max_completion_tokens or request.max_tokens or MOST_TOKENS
     params = engine_params(request, max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=request.prompt_logprobs,
-                           limits=service.limits, texts=loaded.texts)
-    messages = plain_messages(request.messages, body, service)
-    ids = chat_ids(loaded.texts, messages, request.chat_template_kwargs,
-                   add_generation_prompt=request.add_generation_prompt, continue_final=request.continue_final_message)
+                           limits=service.limits, texts=texts)
+    params = replace(params, thought=reading.thought, shown_special_ids=texts.special_marks(reading))
+    params = _with_calls(params, request, texts, reading, offered, choice)
+    ids = texts.chat_ids(text)
     echo = bool(request.echo) and messages[-1]["role"] == "assistant"
     return Job(
         id=f"chatcmpl-{secrets.token_hex(12)}", model=service.name, fingerprint=loaded.fingerprint,
@@ -47,7 +55,8 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
         echo=echo, logprobs=logprobs is not None, prompt_logprobs=request.prompt_logprobs is not None,
-        return_token_ids=bool(request.return_token_ids), operation="chat", ignored=ignored)
+        return_token_ids=bool(request.return_token_ids), operation="chat", ignored=ignored, reading=reading,
+        tell_thought=request.include_reasoning is not False)
 
 
 def _logprobs(request: ChatRequest) -> int | None:
@@ -58,49 +67,52 @@ def _logprobs(request: ChatRequest) -> int | None:
     return None
 
 
-def plain_messages(messages: Sequence[Message], body: bytes, service: Service) -> list[dict[str, str]]:
-    """Messages with their text as one string. ApiError names a part, role or field that is not supported."""
-    service.limits.check_messages(len(messages))
-    plain = []
-    for i, (message, raw) in enumerate(zip(messages, msgspec.json.decode(body, type=_Raw).messages, strict=True)):
-        for name, value in raw.items():
-            if name not in MESSAGE_FIELDS and bytes(value) not in EMPTY:
-                raise unsupported(f"messages[{i}].{name[:40]}")
-        if message.role not in ROLES:
-            raise unsupported(f"messages[{i}].role {message.role[:40]!r}")
-        made = {"role": message.role, "content": _text(i, message)}
-        if message.name is not None:
-            made["name"] = message.name
-        plain.append(made)
-    return plain
+def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice: str | Function, prompt: str,
+             messages: list[dict[str, Any]]) -> Reading:
+    """How the answers are to be read."""
+    thought = thought_of(request, texts, prompt, messages)
+    if not offered:
+        return Reading(thought)
+    form, named = texts.tool_format(), isinstance(choice, Function)
+    most = 1 if named or request.parallel_tool_calls is False else None
+    guarded = choice != "auto" or any(function.strict for function in offered)
+    names = [choice.name] if isinstance(choice, Function) else [function.name for function in offered]
+    offer = Offer(frozenset(names), whole=not guarded, most=most, new_id=form.new_id)
+    return Reading(thought, form, offer, only_calls=choice != "auto", named=named)
 
 
-def _text(index: int, message: Message) -> str:
-    if message.content is None:
-        raise ApiError(400, f"messages[{index}].content is missing", param="messages")
-    if isinstance(message.content, str):
-        return message.content
-    texts = []
-    for j, part in enumerate(message.content):
-        if part.type != "text":
-            raise unsupported(f"messages[{index}].content[{j}] of type {part.type[:40]!r}")
-        if part.text is None:
-            raise ApiError(400, f"messages[{index}].content[{j}].text is missing", param="messages")
-        texts.append(part.text)
-    return "".join(texts)
+def _with_calls(params: SamplingParams, request: ChatRequest, texts: Texts, reading: Reading, offered: list[Function],
+                choice: str | Function) -> SamplingParams:
+    """With the grammar that the calls need. ApiError 400 names the tool whose schema is no good."""
+    if reading.form is None or reading.offer is None:
+        return params
+    tools = [as_tool(choice)] if isinstance(choice, Function) else [as_tool(function) for function in offered]
+    try:
+        made = constraint(reading.form, tools, "auto" if choice == "auto" else "required", texts.encoder(),
+                          parallel=reading.offer.most is None)
+    except RequestError as error:
+        raise ApiError(400, str(error), param="tools") from None
+    if made is None:
+        return params
+    if params.constraint is not None:
+        raise ApiError(400, "tools that must be called, or are strict, cannot be had together with a format of the "
+                            "answer", param="tools")
+    texts.check_constraint(made, "tools")
+    return replace(params, constraint=made)
 
 
-def chat_ids(texts: Texts, messages: list[dict[str, str]], kwargs: Mapping[str, object] | None, *,
-             add_generation_prompt: bool | None, continue_final: bool | None, fit: bool = True) -> list[int]:
-    """Token ids of a conversation; template variables only where the model's template looks at them."""
+def chat_text(texts: Texts, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,
+              add_generation_prompt: bool | None, continue_final: bool | None) -> str:
+    """The prompt of a conversation; template variables only where the model's template looks at them."""
     if continue_final and add_generation_prompt:
         raise ApiError(400, "continue_final_message and add_generation_prompt cannot both be true",
                        param="continue_final_message")
     allowed = texts.template.variables if texts.template is not None else frozenset[str]()
-    for name in kwargs or ():
+    for name in variables:
         if name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"
             raise ApiError(400, f"chat_template_kwargs: this model's template does not look at {name[:40]!r}; it "
                                 f"does at: {known}", code="unsupported_parameter", param="chat_template_kwargs")
-    return texts.chat(messages, kwargs or {}, continue_final=bool(continue_final), fit=fit,
-                      add_generation_prompt=add_generation_prompt is not False and not continue_final)
+    return texts.chat_text(messages, variables, [for_template(function) for function in tools],
+                           continue_final=bool(continue_final),
+                           add_generation_prompt=add_generation_prompt is not False and not continue_final)

@@ -8,9 +8,11 @@ from drut.server.exchange import Exchange
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
 from drut.server.protocol.models import DetokenizeReply, DetokenizeRequest, TokenizeReply, TokenizeRequest
+from drut.server.protocol.tools import check_tools
 from drut.server.render.scores import Speller
-from drut.server.routes.chat import chat_ids, plain_messages
+from drut.server.routes.chat import chat_text
 from drut.server.routes.generate import read_json
+from drut.server.routes.messages import plain_messages
 from drut.server.service import Loaded, Service
 
 
@@ -40,10 +42,12 @@ def _tokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
     else:
         if request.add_special_tokens:
             raise ApiError(400, "add_special_tokens: a chat template writes its own", param="add_special_tokens")
-        messages = plain_messages(request.messages or [], body, service)
-        ids = chat_ids(texts, messages, request.chat_template_kwargs, fit=False,
-                       add_generation_prompt=request.add_generation_prompt,
-                       continue_final=request.continue_final_message)
+        messages = plain_messages(request.messages or [], body, service, short_ids=texts.wants_short_ids)
+        tools = check_tools(request.tools, service.limits.tools)
+        text = chat_text(texts, messages, request.chat_template_kwargs or {}, tools,
+                         add_generation_prompt=request.add_generation_prompt,
+                         continue_final=request.continue_final_message)
+        ids = texts.chat_ids(text, fit=False)
     reply = TokenizeReply(count=len(ids), max_model_len=texts.room, tokens=ids)
     if request.return_token_strs:
         speller = Speller(texts.tokenizer, skip_special=False)

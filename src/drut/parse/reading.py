@@ -1,0 +1,39 @@
+"""How the answers of one request are to be read: settled before the first token, shared by all its choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drut.constrain import Thought
+from drut.parse.calls import Offer
+from drut.parse.formats import Format
+from drut.parse.message import MessageParser
+from drut.parse.reasoning import ReasoningParser
+from drut.parse.tools import CallParser
+
+
+@dataclass(frozen=True)
+class Reading:
+    """`thought`: None where the answer has none. `form` with `offer`: None where nothing may be called."""
+
+    thought: Thought | None = None
+    form: Format | None = None
+    offer: Offer | None = None
+    only_calls: bool = False  # a grammar lets nothing but calls come
+    named: bool = False  # the request names the one tool to call
+
+    def parser(self) -> MessageParser:
+        """For one answer."""
+        thought, reasoning, calls = self.thought, None, None
+        if thought is not None:
+            reasoning = ReasoningParser(thought.opens, thought.closes, begun=thought.begun)
+        if self.form is not None and self.offer is not None:
+            calls = CallParser(self.form, self.offer, only_calls=self.only_calls)
+        return MessageParser(reasoning, calls)
+
+    def finish_reason(self, reason: str, calls: int) -> str:
+        """What a client is told: that it is to call tools, unless the answer was cut or it knew before."""
+        return "tool_calls" if reason == "stop" and calls and not self.named else reason
+
+
+PLAIN = Reading()

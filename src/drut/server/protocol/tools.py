@@ -1,0 +1,109 @@
+"""Tools that a request offers, and what it says about calling them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from drut.parse.calling import Tool
+from drut.server.protocol.errors import ApiError, unsupported
+
+NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class Function(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`parameters`: a JSON schema of an object. `strict`: calls fit it, whatever the model likes to say."""
+
+    name: Annotated[str, Meta(pattern=NAME)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class OfferedTool(msgspec.Struct, kw_only=True):
+    """Of type `function`; all others are refused by name."""
+
+    type: str
+    function: Function | None = None
+
+
+class ChosenFunction(msgspec.Struct):
+    name: str
+
+
+class NamedChoice(msgspec.Struct, kw_only=True):
+    """The one function to call."""
+
+    type: str
+    function: ChosenFunction | None = None
+
+
+class CalledFunction(msgspec.Struct):
+    """`arguments`: the text of a JSON object."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, kw_only=True):
+    """A call that the model has made."""
+
+    id: str
+    type: str = "function"
+    function: CalledFunction
+
+
+ToolChoice = str | NamedChoice
+CHOICES = ("none", "auto", "required")
+
+
+def check_tools(tools: list[OfferedTool] | None, most: int) -> list[Function]:
+    """The functions offered. ApiError 400 for another kind, a name twice, or too many."""
+    functions: list[Function] = []
+    names: set[str] = set()
+    if len(tools or ()) > most:
+        raise ApiError(400, f"tools: {len(tools or ())} tools; at most {most} are allowed (--max-tools)", param="tools")
+    for i, tool in enumerate(tools or ()):
+        if tool.type != "function":
+            raise unsupported(f"tools[{i}] of type {tool.type[:40]!r}")
+        if tool.function is None:
+            raise ApiError(400, f"tools[{i}].function is missing", param="tools")
+        if tool.function.name in names:
+            raise ApiError(400, f"tools[{i}].function.name: {tool.function.name!r} is there twice", param="tools")
+        names.add(tool.function.name)
+        functions.append(tool.function)
+    return functions
+
+
+def chosen(choice: ToolChoice | None, functions: list[Function]) -> str | Function:
+    """One of CHOICES, or the function that must be called. ApiError 400 where the choice cannot be."""
+    if choice is None:
+        return "auto" if functions else "none"
+    if isinstance(choice, str):
+        if choice not in CHOICES:
+            raise ApiError(400, f"tool_choice must be one of {', '.join(CHOICES)} or name a function, not "
+                                f"{choice[:40]!r}", param="tool_choice")
+        if choice == "required" and not functions:
+            raise ApiError(400, "tool_choice: there are no tools to call", param="tool_choice")
+        return choice if functions else "none"
+    if choice.type != "function" or choice.function is None:
+        raise unsupported("tool_choice", f"of type {choice.type[:40]!r}")
+    for function in functions:
+        if function.name == choice.function.name:
+            return function
+    raise ApiError(400, f"tool_choice: {choice.function.name[:64]!r} is not among the tools", param="tool_choice")
+
+
+def as_tool(function: Function) -> Tool:
+    return Tool(function.name, function.parameters or NO_PARAMETERS, bool(function.strict))
+
+
+def for_template(function: Function) -> dict[str, Any]:
+    """What a chat template is shown."""
+    shown: dict[str, Any] = {"name": function.name}
+    if function.description is not None:
+        shown["description"] = function.description
+    return {"type": "function", "function": shown | {"parameters": function.parameters or NO_PARAMETERS}}

@@ -1,0 +1,114 @@
+"""What a constraint takes, and what it refuses before any library reads it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from drut.constrain import Constraint, Thought
+from drut.constrain.limits import MOST_BYTES, MOST_DEPTH, MOST_ENUM, MOST_NODES, MOST_PROPERTIES, MOST_REGEX_BYTES
+from drut.errors import RequestError
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
+WIDE = {f"p{i}": {} for i in range(MOST_PROPERTIES + 1)}
+SCHEMAS: list[tuple[Any, str]] = [
+    ({"not": {"type": "string"}}, "'not'"), ({"properties": {"a": {"uniqueItems": True}}}, "'uniqueItems'"),
+    ({"maxlength": 3}, "'maxlength'"), ({"anyOf": [{"if": {}}]}, "'if'"), (False, "false allows no value"),
+    ([], "must be an object, not list"), ("{", "is not valid JSON"), ("[1", "is not valid JSON"),
+    ({"const": float("nan")}, "cannot be written as JSON"), ('{"const": NaN}', "NaN is no JSON"),
+    ({"enum": list(range(MOST_ENUM + 1))}, f"an enum of {MOST_ENUM + 1} values"),
+    ({"properties": WIDE}, f"properties of {MOST_PROPERTIES + 1} names"),
+    ({"description": "x" * MOST_BYTES}, f"at most {MOST_BYTES} are allowed"),
+    (nested(MOST_DEPTH + 1), f"nested more than {MOST_DEPTH} deep"), ("[" * 100_000, "nested more than"),
+    ({"examples": [[0] * MOST_NODES]}, f"more than {MOST_NODES} values"),
+    ({"pattern": "a\0b"}, "NUL"), ({"patternProperties": {"\0": {}}}, "patternProperties holds a NUL"),
+    ({"const": "\ud800"}, "lone surrogate"),
+    ({"$ref": "#"}, "leads back to itself"), ({"$ref": "http://x/y"}, "leads out of the schema"),
+    ({"$ref": "#/$defs/no"}, "names nothing"), ({"$ref": "#anchor"}, "leads out of the schema"),
+    ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}},
+      "$ref": "#/$defs/a"}, "leads back to itself"),
+    ({"multipleOf": 0}, "multipleOf"), ({"multipleOf": True}, "multipleOf"), ({"multipleOf": 1.001}, "multipleOf"),
+    ({"multipleOf": 100_000}, "multipleOf"), ({"multipleOf": 1e-300}, "multipleOf"),
+]
+
+
+@pytest.mark.parametrize(("schema", "said"), SCHEMAS, ids=lambda value: str(value)[:40])
+def test_a_schema_is_refused_with_its_fault(schema: Any, said: str) -> None:
+    started = time.thread_time()
+    with pytest.raises(RequestError) as error:
+        Constraint.json_schema(schema)
+    assert said in str(error.value)
+    assert len(str(error.value)) < 300
+    assert time.thread_time() - started < 2
+
+
+def test_what_goes_into_the_value_may_come_back_to_itself() -> None:
+    tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "all": {"items": {"anyOf": [{"$ref": "#"}]}}}}
+    assert json.loads(Constraint.json_schema(tree).source)["properties"] == tree["properties"]
+
+
+def test_a_schema_is_the_same_as_text_mapping_or_made_before() -> None:
+    schema = {"b": 1, "properties": {"z": {"type": "integer"}, "a": {"const": "é"}}}
+    del schema["b"]
+    made = Constraint.json_schema(schema)
+    assert made == Constraint.json_schema(json.dumps(schema)) == Constraint.json_schema(made.source)
+    assert list(json.loads(made.source)["properties"]) == ["z", "a"]  # in their order
+
+
+def test_nobody_else_sets_the_librarys_options() -> None:
+    lax = {"type": "object", "x-guidance": {"whitespace_flexible": True, "lenient": True}}
+    assert Constraint.json_schema(lax) == Constraint.json_schema({"type": "object"})
+    inside = Constraint.lark(f"start: %json {json.dumps(lax)}\n")
+    assert "whitespace_flexible" not in inside.source
+    assert json.dumps(r"\x20?") in inside.source
+
+
+OTHERS: list[tuple[Callable[[], object], str]] = [
+    (lambda: Constraint.regex("a\0"), "regex holds a NUL"), (lambda: Constraint.regex(3), "regex must be a string"),  # type: ignore[arg-type]
+    (lambda: Constraint.regex("a" * (MOST_REGEX_BYTES + 1)), f"at most {MOST_REGEX_BYTES}"),
+    (lambda: Constraint.regex("(" * 1000 + ")" * 1000), "nested more than"),
+    (lambda: Constraint.choice([]), "choice"), (lambda: Constraint.choice("ab"), "choice"),
+    (lambda: Constraint.choice(["a", ""]), r"choice\[1\] is empty"),
+    (lambda: Constraint.choice([str(i) for i in range(MOST_ENUM + 1)]), "choice"),
+    (lambda: Constraint.choice([1]), r"choice\[0\]"),  # type: ignore[list-item]
+    (lambda: Constraint.lark("start: " + "(" * 60_000 + '"a"' + ")" * 60_000), "nested more than"),
+    (lambda: Constraint.lark("root ::= " + "(" * 60_000 + '"a"' + ")" * 60_000), "nested more than"),
+    (lambda: Constraint.lark("root ::= ::= ::="), "grammar"),
+    (lambda: Constraint.lark('start: %json {"not": {}}'), "'not'"),
+    (lambda: Constraint.lark('start: %json {"a": '), "%json"),
+    (lambda: Constraint.lark("x" * (MOST_BYTES + 1)), f"at most {MOST_BYTES}"),
+    (lambda: Constraint.structural_tags([], ["<"]), "no tags"),
+    (lambda: Constraint.structural_tags([("<a>", {}, "</a>")], ["<b"]), "no trigger begins '<a>'"),
+    (lambda: Constraint.structural_tags([("<a>", {"not": {}}, "")], ["<"]), "'not'"),
+    (lambda: Constraint("magic"), "'magic'"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "said"), OTHERS, ids=[said for _, said in OTHERS])
+def test_others_are_refused_with_their_fault(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        make()
+
+
+def test_brackets_that_are_text_do_not_count() -> None:
+    Constraint.lark("start: " + " | ".join(['"("', "/[(]/", r'"\"("'] * 100))
+    Constraint.regex(r"\(" * 100)
+
+
+def test_a_constraint_crosses_to_the_engine() -> None:
+    for made in (Constraint.json_object(), Constraint.regex("a"), Constraint.choice(["a"])):
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Constraint) == made
+    thought = Thought("<t>", "</t>", budget=3, closing="</t>")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(thought), type=Thought) == thought

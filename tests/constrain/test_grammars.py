@@ -1,0 +1,106 @@
+"""Compiling: once for all who ask, within bounds of memory and time, and by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from llguidance import LLMatcher
+
+from drut.constrain import Constraint
+from drut.constrain.compiler import BASE_BYTES, Grammars
+from drut.errors import RequestError
+from tests.constrain.walking import Walker
+
+
+@pytest.fixture
+def grammars(walker: Walker) -> Iterator[Grammars]:
+    made = Walker(walker.tokenizer, walker.vocab, cache_bytes=3 * BASE_BYTES + 3000).grammars
+    yield made
+    made.close()
+
+
+def test_it_is_compiled_once_for_all(grammars: Grammars) -> None:
+    constraint = Constraint.regex("[a-z]+")
+    threads = [threading.Thread(target=grammars.check, args=(constraint,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    grammars.check(Constraint.regex("[a-z]+"))
+    assert grammars.compiled == 1
+
+
+def test_what_is_kept_has_a_bound_and_the_oldest_goes(grammars: Grammars) -> None:
+    def check(*letters: str) -> None:
+        for letter in letters:
+            grammars.check(Constraint.regex(letter))
+
+    check("a", "b", "c")
+    assert grammars.compiled == 3
+    check("a", "b", "c", "a")
+    assert grammars.compiled == 3
+    check("d")  # in the place of b
+    assert grammars.bytes <= 3 * BASE_BYTES + 3000
+    check("c", "a", "d")
+    assert grammars.compiled == 4
+    check("b")
+    assert grammars.compiled == 5
+
+
+def test_one_larger_than_the_room_serves_those_who_wait(grammars: Grammars) -> None:
+    grammars.check(Constraint.choice([f"choice number {i}" for i in range(2000)]))
+    grammars.check(Constraint.regex("a"))
+    assert grammars.bytes <= 3 * BASE_BYTES + 3000
+
+
+def test_a_bad_one_is_refused_every_time(grammars: Grammars) -> None:
+    for _ in range(2):
+        with pytest.raises(RequestError, match="unclosed character class"):
+            grammars.check(Constraint.regex("(["))
+    assert grammars.compiled == 1
+
+
+def test_one_that_takes_too_long_is_refused(walker: Walker, monkeypatch: pytest.MonkeyPatch) -> None:
+    grammars = Walker(walker.tokenizer, walker.vocab, seconds=0.2).grammars
+    go_on = threading.Event()
+    real = grammars.build
+
+    def build(constraint: Constraint) -> LLMatcher:
+        go_on.wait(30)
+        return real(constraint)
+
+    monkeypatch.setattr(grammars, "build", build)
+    guide = grammars.guide(Constraint.regex("a"))
+    assert not guide.ready
+    guide.wait(60)
+    assert guide.ready
+    guide.open()
+    assert "takes longer than 0.2 s" in str(guide.failure)
+    go_on.set()
+    grammars.close()
+
+
+@pytest.mark.parametrize("constraint", [
+    Constraint.regex("((a{0,1000}){0,1000}){0,1000}"), Constraint.regex("(x+x+)+y"), Constraint.regex("[ab]*a[ab]{40}"),
+    Constraint.regex("|".join(f"w{i}" for i in range(4000))), Constraint.lark("start: start start | "),
+    Constraint.lark('start: ("a"{0,1000}){0,1000}\n'), Constraint.json_schema({"minItems": 10**9, "type": "array"}),
+    Constraint.json_schema({"type": "string", "pattern": "^(a|b|ab)*$", "maxLength": 100_000}),
+    Constraint.json_schema({"type": "integer", "multipleOf": 997}),
+    Constraint.json_schema({"properties": {f"p{i}": {"type": "string"} for i in range(512)}}),
+], ids=lambda c: c.source[:30])
+def test_bombs_end_soon(walker: Walker, constraint: Constraint) -> None:
+    """Taken or refused: within the library's limits, and so in a fraction of a second of work."""
+    import time
+
+    started = time.process_time()
+    try:
+        guide = walker.guide(constraint)
+        for _ in range(20):
+            if guide.ended is not None or guide.failure is not None:
+                break
+            guide.take(walker.allowed(guide)[0])
+    except RequestError:
+        pass
+    assert time.process_time() - started < 5

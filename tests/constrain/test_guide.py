@@ -1,0 +1,183 @@
+"""A guide's way through grammars: what may come, when it ends, and what comes before it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drut.constrain import Constraint, Thought
+from tests.constrain.walking import Walker, at_random
+
+EOS = 257
+BYTES = set(range(256))
+LOOSE = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer", "minimum": 0,
+                                                                            "maximum": 99}, "maxItems": 3},
+                                          "b": {"type": "boolean"}},
+         "required": ["a", "b"], "additionalProperties": False}
+
+
+def take(guide: Any, text: bytes) -> Any:
+    for byte in text:
+        guide.take(byte)
+    return guide
+
+
+def test_only_what_the_grammar_says(walker: Walker) -> None:
+    guide = walker.guide(Constraint.regex("a[bc]?"))
+    assert walker.allowed(guide) == [ord("a")]
+    guide.take(ord("a"))
+    assert walker.allowed(guide) == [ord("b"), ord("c"), EOS]
+    guide.take(ord("b"))
+    assert (guide.ended, guide.failure) == (2, None)
+
+
+def test_eos_ends_it_and_ignoring_it_goes_on(walker: Walker) -> None:
+    constraint = Constraint.regex("ab*")
+    ended = take(walker.guide(constraint), b"ab")
+    ended.take(EOS)
+    assert ended.ended == 3
+    on = take(walker.guide(constraint, ignore_eos=True), b"ab")
+    assert walker.allowed(on) == [ord("b")]
+    assert walker.allowed(walker.guide(Constraint.regex(""), ignore_eos=True)) == [EOS]  # there is nothing else
+
+
+def test_special_tokens_are_no_text(walker: Walker) -> None:
+    assert set(walker.allowed(walker.guide(Constraint.regex("(.|\n)*")))) - BYTES == {EOS}
+    spelled = walker.guide(Constraint.choice(["<eos>"]))
+    for byte in b"<eos>":
+        assert walker.allowed(spelled) == [byte]
+        spelled.take(byte)
+
+
+@pytest.mark.parametrize("greedy", [b" \t\n\r", b"0123456789", b'",:{}[] '])
+def test_whoever_loves_spaces_comes_to_an_end(walker: Walker, greedy: bytes) -> None:
+    """At most one between two tokens, and nowhere else."""
+    def choose(allowed: Sequence[int]) -> int:
+        return next((i for i in allowed if i in greedy), allowed[-1])
+
+    walk = walker.walk(Constraint.json_schema(LOOSE), choose, most=100)
+    assert walk.over
+    assert set(json.loads(walk.text)) == {"a", "b"}
+    assert not re.search(r"\s\s|[\t\n\r]", walk.text)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_every_walk_fits(walker: Walker, seed: int) -> None:
+    walk = walker.walk(Constraint.json_schema(LOOSE), at_random(seed, walker.eos))
+    value = json.loads(walk.text)
+    assert walk.over
+    assert len(value["a"]) <= 3
+    assert all(0 <= i <= 99 for i in value["a"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1 << 30), st.data())
+def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, seed: int, data: Any) -> None:
+    guide = walker.guide(Constraint.json_schema(LOOSE), Thought("<t>", "/>"))
+    ids = list[int]()
+    choose, masks = at_random(seed, walker.eos), list[list[int]]()
+    while guide.ended is None and len(ids) < 60:
+        masks.append(walker.allowed(guide))
+        ids.append(choose(masks[-1]))
+        guide.take(ids[-1])
+    count = data.draw(st.integers(0, len(ids) - 1))
+    guide.truncate(count)
+    assert (guide.taken, guide.ended) == (count, None)
+    assert walker.allowed(guide) == masks[count]
+
+
+def test_one_of_the_choices(walker: Walker) -> None:
+    choices = ["red", "green", 'qu"ote', "new\nline", "ünï", "red wine"]
+    constraint = Constraint.choice(choices)
+    assert all(walker.accepts(constraint, choice) for choice in choices)
+    assert not any(walker.accepts(constraint, text) for text in ("re", "reds", "", "blue", "new\\nline"))
+
+
+def test_ebnf_and_lark(walker: Walker) -> None:
+    ebnf = Constraint.lark('root ::= "x" digit+ rest?\ndigit ::= [0-9]\nrest ::= "(" root ")"\n')
+    assert walker.accepts(ebnf, "x12(x3)")
+    assert not walker.accepts(ebnf, "x12(x3")
+    lark = Constraint.lark('start: "call " %json {"type": "array", "items": {"type": "integer"}} "!"\n')
+    assert walker.accepts(lark, "call [1, 2]!")
+    assert not walker.accepts(lark, "call [1,  2]!")  # whitespace is bounded there too
+
+
+class TestTags:
+    TAGS = (("<f=a>", LOOSE, "</f>"), ("<f=b>", {"type": "integer"}, "</f>"))
+
+    def test_free_text_until_a_trigger(self, walker: Walker) -> None:
+        tags = Constraint.structural_tags(self.TAGS, ["<f="])
+        for text in ("", "no tag at all", "< f", "so <f=b>12</f> and <f=b>3</f>.", '<f=a>{"a": [], "b": true}</f>'):
+            assert walker.accepts(tags, text), text
+        for text in ("<f=c>", "x <f=b>one</f>", "<f=b>12</f", "<f=b>12", "<f="):
+            assert not walker.accepts(tags, text), text
+
+    def test_a_trigger_leaves_only_its_tags(self, walker: Walker) -> None:
+        guide = take(walker.guide(Constraint.structural_tags(self.TAGS, ["<f="])), b"hello <f=")
+        assert walker.allowed(guide) == [ord("a"), ord("b")]
+
+    def test_required(self, walker: Walker) -> None:
+        one = Constraint.structural_tags(self.TAGS, required=True, most=1)
+        many = Constraint.structural_tags(self.TAGS, required=True)
+        assert walker.accepts(one, "<f=b>12</f>")
+        assert walker.accepts(many, "<f=b>12</f><f=b>3</f>")
+        for text in ("", "text", "<f=b>12</f> ", "<f=b>12</f><f=b>3</f>"):
+            assert not walker.accepts(one, text), text
+
+
+class TestThoughts:
+    DIGITS = Constraint.regex("[0-9]{2}")
+
+    def test_free_until_its_end_and_no_end_of_the_answer(self, walker: Walker) -> None:
+        guide = walker.guide(self.DIGITS, Thought("<t>", "/>", begun=True))
+        for byte in b"think / > 1":
+            assert set(walker.allowed(guide)) == set(range(walker.vocab)) - {EOS}
+            guide.take(byte)
+        assert walker.allowed(take(guide, b"/>")) == list(b"0123456789")
+        assert take(guide, b"42").ended == 15
+
+    def test_what_a_budget_forces_is_no_matter_of_masks_nor_of_the_grammar(self, walker: Walker) -> None:
+        guide = walker.guide(self.DIGITS, Thought("<t>", "/>", begun=True, budget=3, closing=".\n/>\n"))
+        take(guide, b"abc")
+        for byte in b".\n/>\n":
+            assert len(walker.allowed(guide)) == walker.vocab
+            guide.take(byte)
+        assert walker.allowed(guide) == list(b"0123456789")
+
+    def test_an_end_that_begins_again(self, walker: Walker) -> None:
+        guide = take(walker.guide(self.DIGITS, Thought("<t>", "aab", begun=True)), b"aaab")
+        assert walker.allowed(guide) == list(b"0123456789")
+
+    def test_where_it_does_not_begin_there_is_none(self, walker: Walker) -> None:
+        thought = Thought("<t>", "/>")
+        guide = walker.guide(self.DIGITS, thought)
+        assert walker.allowed(guide) == sorted(b"0123456789<")
+        assert take(guide, b"17").ended == 2
+        thinking = take(walker.guide(self.DIGITS, thought), b"<t")
+        assert walker.allowed(thinking) == [ord(">")]
+        assert walker.allowed(take(thinking, b"> hm />")) == list(b"0123456789")
+
+    def test_a_beginning_that_may_be_the_answer_too(self, walker: Walker) -> None:
+        constraint, thought = Constraint.regex("<[0-9]"), Thought("<t>", "/>")
+        guide = take(walker.guide(constraint, thought), b"<")
+        assert walker.allowed(guide) == sorted(b"0123456789t")
+        assert take(guide, b"7").ended == 2
+        assert walker.allowed(take(walker.guide(constraint, thought), b"<t>x/>")) == [ord("<")]
+
+    def test_white_space_may_come_before_it(self, walker: Walker) -> None:
+        guide = take(walker.guide(Constraint.regex(" ?[0-9]{2}"), Thought("<t>", "/>")), b" ")
+        assert walker.allowed(guide) == sorted(b"0123456789<")
+        assert take(guide, b"17").ended == 3
+
+
+def test_a_token_that_does_not_fit_is_a_failure_that_says_where(walker: Walker) -> None:
+    guide = take(walker.guide(Constraint.regex("ab")), b"ax")
+    assert "after 2 tokens" in str(guide.failure)
+    assert len(walker.allowed(guide)) == walker.vocab

@@ -1,0 +1,85 @@
+"""Walks through grammars without a model: what masks allow, and answers that a chooser makes of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from drut.constrain import Constraint, Thought
+from drut.constrain.compiler import Grammars
+from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
+from drut.kernels.descriptor import mask_words
+from drut.model.tokenizer import Tokenizer
+
+Choose = Callable[[Sequence[int]], int]
+
+
+class Walk(NamedTuple):
+    """An answer: its ids, its text without the end, and whether the grammar was done with it."""
+
+    ids: list[int]
+    text: str
+    over: bool
+
+
+class Walker:
+    """Grammars over one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, vocab: int, *, cache_bytes: int = 1 << 28, seconds: float = 120) -> None:
+        self.tokenizer, self.vocab = tokenizer, vocab
+        self._mask = np.zeros(mask_words(vocab), np.int32)
+        self.eos = frozenset(i for i in tokenizer.eos_ids if i < vocab)
+        self.grammars = Grammars(tokenizer, vocab, self.eos, cache_bytes=cache_bytes, seconds=seconds)
+
+    def guide(self, constraint: Constraint, thought: Thought | None = None, **settings: bool) -> Guide:
+        """Open. RequestError where the constraint is no good."""
+        watch = ThoughtWatch.of(thought, self.tokenizer) if thought is not None else None
+        guide = self.grammars.guide(constraint, watch, **settings)
+        guide.open()
+        if guide.failure is not None:
+            raise guide.failure
+        return guide
+
+    def allowed(self, guide: Guide) -> list[int]:
+        guide.fill(self._mask)
+        return np.flatnonzero(np.unpackbits(self._mask.view(np.uint8), count=self.vocab, bitorder="little")).tolist()
+
+    def allows(self, guide: Guide, token: int) -> bool:
+        guide.fill(self._mask)
+        return bool(self._mask.view(np.uint32)[token // 32] >> np.uint32(token % 32) & np.uint32(1))
+
+    def walk(self, constraint: Constraint, choose: Choose, most: int = 500, **settings: bool) -> Walk:
+        """Until the grammar is over, or `most` tokens are drawn."""
+        guide, ids = self.guide(constraint, **settings), list[int]()
+        while guide.ended is None and len(ids) < most:
+            allowed = self.allowed(guide)
+            assert allowed, "a mask that allows nothing"
+            token = choose(allowed)
+            guide.take(token)
+            assert guide.failure is None, guide.failure
+            ids.append(token)
+        return Walk(ids, self.tokenizer.decode(i for i in ids if i not in self.eos), guide.ended is not None)
+
+    def accepts(self, constraint: Constraint, text: str) -> bool:
+        """Whether an answer can be this text and no more."""
+        guide = self.guide(constraint)
+        for token in self.tokenizer.encode(text, add_special=False, parse_special=False):
+            if guide.ended is not None or not self.allows(guide, token):
+                return False
+            guide.take(token)
+        return guide.ended is not None or self.allows(guide, min(self.eos))
+
+
+def at_random(seed: int, ends: frozenset[int]) -> Choose:
+    """Any of the allowed; an end, where there may be one, half of the time."""
+    dice = random.Random(seed)
+
+    def choose(allowed: Sequence[int]) -> int:
+        ending = [i for i in allowed if i in ends]
+        return dice.choice(ending) if ending and dice.random() < 0.5 else dice.choice(allowed)
+
+    return choose

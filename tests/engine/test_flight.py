@@ -1,0 +1,55 @@
+"""What is known of a flight is what was read of it, whatever its burst has done since."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from drut.engine.flight import Flight, Result
+from drut.engine.params import SamplingParams
+from drut.engine.request import Request
+from drut.engine.work import Work
+from drut.kernels.burst import Burst, Progress
+from drut.kernels.output import StepOutput
+from tests.engine.testbed import make_engine
+
+
+class Hasty(Burst):
+    """Goes on by one word of `says` whenever it is asked."""
+
+    def __init__(self, steps: int, says: list[Progress]) -> None:
+        super().__init__(steps, [[]])
+        self.says = says
+
+    @property
+    def progress(self) -> Progress:
+        return self.says.pop(0) if len(self.says) > 1 else self.says[0]
+
+    def output(self, step: int) -> StepOutput:
+        return StepOutput.zeros(1)
+
+
+def a_request() -> Request:
+    return make_engine().submit([1, 2], SamplingParams())[0]
+
+
+def flight(burst: Burst) -> Flight:
+    done: Result = Future()
+    done.set_result((None, 0.0))
+    return Flight([Work(a_request(), 0, 1, True, 0, 0, burst.steps - 1)], done, burst)
+
+
+def test_a_burst_that_ends_while_it_is_read_is_open_until_its_last_step_was_read() -> None:
+    one = flight(Hasty(8, [Progress(3, False), Progress(4, True)]))
+    assert len(list(one.outputs())) == 3
+    assert not one.landed
+    assert one.open_ended
+    assert len(list(one.outputs())) == 1
+    assert one.landed
+    assert not one.open_ended
+
+
+def test_of_a_burst_that_has_not_ended_one_more_step_is_certain() -> None:
+    one = flight(Hasty(4, [Progress(3, False), Progress(4, True)]))
+    assert len(list(one.outputs())) == 3
+    assert not one.open_ended
+    assert not one.landed

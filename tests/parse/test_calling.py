@@ -1,0 +1,117 @@
+"""Grammars of calls let through what the parser reads, with arguments that fit, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+from drut.errors import RequestError
+from drut.parse import Message, MessageParser
+from drut.parse.calling import MOST_CALLS, Tool, closed, constraint
+from drut.parse.calls import Offer
+from drut.parse.formats import FORMATS, Format
+from drut.parse.tools import CallParser
+
+CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"],
+        "additionalProperties": False}
+TOOLS = [Tool("look", CITY, strict=True), Tool("any.thing", {"type": "object"})]
+SPECIAL = ("[TOOL_CALLS]", "[ARGS]", "<|python_tag|>")
+EOS = 256
+
+
+class Spelled:
+    """A tokenizer of bytes, with marks that are special tokens or none."""
+
+    def __init__(self, special: tuple[str, ...]) -> None:
+        self.marks = {mark: 257 + i for i, mark in enumerate(special)}
+        self.special_ids = frozenset(self.marks.values())
+
+    def id_of(self, mark: str) -> int | None:
+        return self.marks.get(mark)
+
+    def encode(self, text: str) -> list[int]:
+        for mark, token in self.marks.items():
+            if mark in text:
+                before, _, after = text.partition(mark)
+                return [*self.encode(before), token, *self.encode(after)]
+        return list(text.encode())
+
+    def library(self) -> LLTokenizer:
+        made = type("Bytes", (), {"eos_token_id": EOS, "bos_token_id": None, "__call__": lambda _, s: list(
+            s if isinstance(s, bytes) else s.encode())})()
+        made.tokens = [*(bytes([i]) for i in range(256)), b"<eos>", *(m.encode() for m in self.marks)]
+        made.special_token_ids = [EOS, *self.special_ids]
+        return LLTokenizer(TokenizerWrapper(made), n_vocab=len(made.tokens), eos_token=[EOS])
+
+
+@pytest.fixture(params=[(), SPECIAL], ids=["text", "special"])
+def spelled(request: pytest.FixtureRequest) -> Spelled:
+    return Spelled(request.param)
+
+
+def accepts(form: Format, spelled: Spelled, text: str, **how: Any) -> bool:
+    """Whether the grammar takes `text` as a whole answer."""
+    made = constraint(form, TOOLS, how.pop("choice", "required"), spelled, **how)  # type: ignore[arg-type]
+    assert made is not None
+    matcher = LLMatcher(spelled.library(), LLMatcher.grammar_from_lark(made.source), log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    ids = [*spelled.encode(text), EOS]
+    return bool(matcher.validate_tokens(ids) == len(ids))
+
+
+def written(form: Format, *arguments: str) -> str:
+    before, after = form.tag("look")
+    return form.between.join(f"{before}{text}{after}" for text in arguments)
+
+
+def read(form: Format, text: str) -> list[Any]:
+    parser = MessageParser(None, CallParser(form, Offer(("look", "any.thing"), whole=False), only_calls=True))
+    return [json.loads(call.arguments) for call in Message([*parser.push(text), *parser.finish()]).calls]
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=list(FORMATS))
+def test_what_it_lets_through_is_read(form: Format, spelled: Spelled) -> None:
+    one, two = written(form, '{"city":"Oslo"}'), written(form, '{"city":"Oslo"}', '{"city":"Rome"}')
+    assert accepts(form, spelled, one)
+    assert accepts(form, spelled, two)
+    assert not accepts(form, spelled, two, parallel=False)
+    assert not accepts(form, spelled, written(form, *['{"city":"Oslo"}'] * (MOST_CALLS + 1)))
+    assert read(form, one) == [{"city": "Oslo"}]
+    assert read(form, two) == [{"city": "Oslo"}, {"city": "Rome"}]
+    for bad in ("", "Hello", "x" + one, one + "x", written(form, '{"city":"Bonn"}'), one.replace("look", "rm")):
+        assert not accepts(form, spelled, bad)
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=list(FORMATS))
+def test_where_the_model_chooses_text_is_free_and_calls_are_not(form: Format, spelled: Spelled) -> None:
+    one = written(form, '{"city":"Oslo"}')
+    for good in (one, "Hello", "", "a [list] {and} <tool"):
+        assert accepts(form, spelled, good, choice="auto"), good
+    assert accepts(form, spelled, f"I look.\n{one}", choice="auto") or form.bare
+    assert not accepts(form, spelled, written(form, '{"city":"Bonn"}'), choice="auto")
+    assert accepts(form, spelled, one.replace("look", "any.thing").replace('"city":"Oslo"', '"x": [1]'), choice="auto")
+
+
+def test_without_a_strict_tool_the_model_is_free(spelled: Spelled) -> None:
+    assert constraint(FORMATS["hermes"], TOOLS[1:], "auto", spelled) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schema", [{"type": "object", "else": {}}, {"type": "object", "if": {}}])
+def test_a_bad_schema_is_named(schema: dict[str, Any], spelled: Spelled) -> None:
+    with pytest.raises(RequestError, match=r"tools\[1\]\.function\.parameters: .*(else|if)"):
+        constraint(FORMATS["hermes"], [TOOLS[0], Tool("f", schema)], "required", spelled)  # type: ignore[arg-type]
+
+
+def test_no_properties_are_invented() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": inner}, "c": {"type": "object"}}}
+    made = closed(schema)
+    assert made["additionalProperties"] is False  # type: ignore[index]
+    assert made["properties"]["a"]["items"]["additionalProperties"] is False  # type: ignore[index]
+    assert made["properties"]["c"] == {"type": "object"}  # type: ignore[index]
+    for said in ({"additionalProperties": True}, {"anyOf": [inner]}, {"patternProperties": {"^x": {}}}):
+        assert closed(schema | said) == schema | said | {"properties": made["properties"]}  # type: ignore[index]
+    assert closed(True) is True
