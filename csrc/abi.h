@@ -12,8 +12,9 @@ constexpr int kMaxTop = 20;     // likeliest ids reported for a sample
 
 enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0, kQ5_0, kQ5_1, kQ2_K, kQ3_K, kQ4_K, kQ5_K,
                           kQ6_K, kIQ4_NL, kMXFP4 };
-enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop };
+enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop, kAdd };
 enum DrutKv : int32_t { kKvBf16, kKvFp32, kKvInt8 };
+enum DrutActivation : int32_t { kSilu, kGeluTanh, kGeluErf };
 
 extern "C" {
 
@@ -30,11 +31,20 @@ struct DrutOp { int32_t code, layer; };
 // groups in the floats' place.
 enum DrutForm : int32_t { kInt8 = 1, kFloat = 2, kBrain = 4 };
 
+// x / rms(x) * weight; centred: (x - mean) / deviation * weight + bias. None where the weight is null.
+struct DrutNorm {
+  const float* weight;  // (width)
+  const float* bias;    // (width) or null
+  float eps;
+  int32_t centred;
+};
+
 struct DrutEmbed {
   DrutOp op;
   const DrutMatrix* table;
   float* x;  // (rows, stride)
-  int32_t stride, reserved;
+  int32_t stride;
+  float scale;
 };
 
 struct DrutRopeTable {
@@ -48,18 +58,18 @@ struct DrutRopeTable {
 struct DrutQkv {
   DrutOp op;
   const float* x;
-  const float* norm;
+  DrutNorm norm, q_norm, k_norm;  // q_norm, k_norm: of each head, or where they are wide of all together
   const DrutMatrix* q_proj;
   const DrutMatrix* k_proj;
   const DrutMatrix* v_proj;
-  const float* rope;    // (rows, 2*half)
-  const float* q_norm;  // (head_dim) or null
-  const float* k_norm;
+  const float* rope;  // (rows, 2*half)
   float* q;  // (rows, q_stride)
   float* k;  // (rows, kv_stride)
   float* v;
   int32_t width, stride, q_stride, kv_stride, heads, kv_heads, head_dim, rope_half, kv_dtype;
-  float eps;
+  int32_t wide_norm;
+  int32_t growth_span;  // q is times 1 + growth * log(1 + position / span), the quotient an integer; 0: it is not
+  float growth;
   int64_t layer_offset;  // bytes of this layer inside a page
 };
 
@@ -76,34 +86,44 @@ struct DrutAttention {
   int64_t layer_offset;
 };
 
-struct DrutProject {  // x += in . W
+struct DrutProject {  // x += scale * (in . W), or x = in . W
   DrutOp op;
   const float* in;
   const DrutMatrix* weight;
   float* x;
-  int32_t in_stride, stride, in_form, reserved;
-};
-
-struct DrutGateUp {  // out = silu(norm(x) . gate) * (norm(x) . up)
-  DrutOp op;
-  const float* x;
-  const float* norm;
-  const DrutMatrix* gate;
-  const DrutMatrix* up;
-  float* out;
-  int32_t width, stride, out_stride, out_form;
-  float eps;
+  int32_t in_stride, stride, in_form, add;
+  float scale;
   int32_t reserved;
 };
 
-struct DrutHead {  // logits of the sampled rows
+struct DrutAdd {  // x += scale * norm(in)
+  DrutOp op;
+  const float* in;
+  DrutNorm norm;
+  float* x;
+  int32_t width, in_stride, stride;
+  float scale;
+};
+
+struct DrutGateUp {  // out = activation(norm(x) . gate) * (norm(x) . up), or activation(norm(x) . up)
   DrutOp op;
   const float* x;
-  const float* norm;
+  DrutNorm norm;
+  const DrutMatrix* gate;  // or null
+  const DrutMatrix* up;
+  float* out;
+  int32_t width, stride, out_stride, out_form, activation, reserved;
+};
+
+struct DrutHead {  // logits of the sampled rows: scale * (norm(x) . weight), capped like scores of attention
+  DrutOp op;
+  const float* x;
+  DrutNorm norm;
   const DrutMatrix* weight;
   float* logits;  // (samples, logits_stride)
   int32_t width, stride, logits_stride;
-  float eps;
+  float scale, cap;
+  int32_t reserved;
 };
 
 struct DrutSample {

@@ -1,4 +1,4 @@
-// Operations around one or two matrices: projection with residual, gated feed-forward, head.
+// Operations around one or two matrices: projection with residual, feed-forward, head.
 #pragma once
 #include "gemm.h"
 
@@ -30,30 +30,54 @@ inline int identity(int i) { return i; }
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   Acts a = o.in_form == kInt8 ? handed_over(o.in, o.weight->k)
-                              : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, nullptr, 0, 0, s.rows, identity);
+                              : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, kNoNorm, 0, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
       for (int r = 0; r < rows; ++r) {
         float* x = o.x + int64_t(row + r) * o.stride + p * kPanel;
-        for (int n = 0; n < kPanel; n += 16) vstore(x + n, vadd(vload(x + n), vload(tile + r * kPanel + n)));
+        for (int n = 0; n < kPanel; n += 16) {
+          const V y = vload(tile + r * kPanel + n);
+          vstore(x + n, o.add ? vfma(y, vset(o.scale), vload(x + n)) : y);
+        }
       }
     });
   });
   w.sync();
 }
 
+void add(const DrutAdd& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  w.share(s.rows, [&](int row) {
+    float* x = o.x + int64_t(row) * o.stride;
+    float* y = reinterpret_cast<float*>(w.scratch);
+    normalize(o.in + int64_t(row) * o.in_stride, o.norm, o.width, o.in_stride, y);
+    for (int n = 0; n < o.stride; n += 16) vstore(x + n, vfma(vload(y + n), vset(o.scale), vload(x + n)));
+  });
+  w.sync();
+}
+
+inline V activate(int kind, V x) { return kind == kSilu ? vsilu(x) : kind == kGeluTanh ? vgelu_tanh(x) : vgelu_erf(x); }
+
+// y = activation(y) * z, a panel's worth; z may be null.
+inline void activate(int kind, float* y, const float* z) {
+  for (int n = 0; n < kPanel; n += 16) {
+    const V a = activate(kind, vload(y + n));
+    vstore(y + n, z ? vmul(a, vload(z + n)) : a);
+  }
+}
+
 void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = prepare(w, c, form_of(o.gate) | form_of(o.up), o.x, o.stride, o.gate->k, o.norm, o.width, o.eps, s.rows, identity);
-  share_matrix(w, panels(*o.gate), s.rows, [&](int p, int begin, int end, bool next) {
-    alignas(64) float gate[kMaxRows * kPanel], up[kMaxRows * kPanel];
+  const DrutMatrix* first = o.gate ? o.gate : o.up;
+  Acts a = prepare(w, c, form_of(first) | form_of(o.up), o.x, o.stride, o.up->k, o.norm, o.width, s.rows, identity);
+  share_matrix(w, panels(*o.up), s.rows, [&](int p, int begin, int end, bool next) {
+    alignas(64) float y[kMaxRows * kPanel], z[kMaxRows * kPanel];
     each_block(begin, end, [&](int row, int rows, int pass, int passes) {
-      multiply_tile(*o.gate, p, a, row, rows, gate, fetch_next(*o.gate, next, pass, passes));
-      multiply_tile(*o.up, p, a, row, rows, up, fetch_next(*o.up, next, pass, passes));
+      multiply_tile(*first, p, a, row, rows, y, fetch_next(*first, next, pass, passes));
+      if (o.gate) multiply_tile(*o.up, p, a, row, rows, z, fetch_next(*o.up, next, pass, passes));
       for (int r = 0; r < rows; ++r) {
-        float* y = gate + r * kPanel;
-        for (int n = 0; n < kPanel; n += 16) vstore(y + n, vmul(vsilu(vload(y + n)), vload(up + r * kPanel + n)));
-        hand_over(o.out, o.out_stride, o.out_form, row + r, p, y);
+        activate(o.activation, y + r * kPanel, o.gate ? z + r * kPanel : nullptr);
+        hand_over(o.out, o.out_stride, o.out_form, row + r, p, y + r * kPanel);
       }
     });
   });
@@ -62,11 +86,14 @@ void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
 
 void head(const DrutHead& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.eps, s.samples,
+  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, s.samples,
                    [&](int i) { return s.sample_row[i]; });
   share_matrix(w, panels(*o.weight), s.samples, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
-      for (int r = 0; r < rows; ++r) memcpy(o.logits + int64_t(row + r) * o.logits_stride + p * kPanel, tile + r * kPanel, kPanel * 4);
+      for (int r = 0; r < rows; ++r) {
+        float* to = o.logits + int64_t(row + r) * o.logits_stride + p * kPanel;
+        for (int n = 0; n < kPanel; n += 16) vstore(to + n, capped(vmul(vload(tile + r * kPanel + n), vset(o.scale)), o.cap));
+      }
     });
   });
   w.sync();

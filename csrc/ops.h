@@ -13,7 +13,9 @@ void embed(const DrutEmbed& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   w.share(s.rows, [&](int r) {
     int token = s.token[r] >= 0 ? s.token[r] : c.relay[s.relay_slot[s.seq[r]]];
-    unpack_row(*o.table, token, o.x + int64_t(r) * o.stride);
+    float* x = o.x + int64_t(r) * o.stride;
+    unpack_row(*o.table, token, x);
+    for (int n = 0; o.scale != 1.0f && n < o.stride; n += 16) vstore(x + n, vmul(vload(x + n), vset(o.scale)));
   });
   w.sync();
 }
@@ -61,7 +63,7 @@ ReadAhead look_ahead(const DrutOp* op, const DrutContext& c, const Worker& w) {
     }
     case kGateUp: {
       const DrutGateUp& o = *reinterpret_cast<const DrutGateUp*>(op);
-      return read_ahead_in(w, panels(*o.gate), 1, o.gate, o.up);
+      return read_ahead_in(w, panels(*o.up), 1, o.up, o.gate);
     }
     case kHead: {
       const DrutMatrix* m = reinterpret_cast<const DrutHead*>(op)->weight;
@@ -80,6 +82,7 @@ void run_op(const DrutOp* op, const DrutOp* later, const DrutContext& c, Worker&
     case kAttention: return attention(*reinterpret_cast<const DrutAttention*>(op), c, w);
     case kProject: return project(*reinterpret_cast<const DrutProject*>(op), c, w);
     case kGateUp: return gate_up(*reinterpret_cast<const DrutGateUp*>(op), c, w);
+    case kAdd: return add(*reinterpret_cast<const DrutAdd*>(op), c, w);
     case kHead: return head(*reinterpret_cast<const DrutHead*>(op), c, w);
     case kSample: return sample(*reinterpret_cast<const DrutSample*>(op), c, w);
     default: return w.sync();

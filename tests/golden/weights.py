@@ -21,7 +21,7 @@ NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
 
 # Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is
 # far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
-GAIN = {"q_proj": 1.5, "k_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0}
+GAIN = {"q_proj": 1.5, "k_proj": 1.5, "qkv_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0}
 
 
 def config(name: str) -> dict[str, Any]:
@@ -43,32 +43,83 @@ def token_ids(name: str, purpose: str, count: int) -> list[int]:
 
 
 def shapes(cfg: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes (outermost first) of a checkpoint's tensors: Llama's, and those Qwen adds to them."""
-    hidden, ffn, vocab = cfg["hidden_size"], cfg["intermediate_size"], cfg["vocab_size"]
-    head = cfg.get("head_dim") or hidden // cfg["num_attention_heads"]
-    q, kv = cfg["num_attention_heads"] * head, cfg["num_key_value_heads"] * head
+    """Names and shapes (outermost first) of a checkpoint's tensors."""
+    hidden, vocab, kind = cfg["hidden_size"], cfg["vocab_size"], cfg["model_type"]
+    norm_bias = kind == "starcoder2"
     yield "model.embed_tokens.weight", (vocab, hidden)
     for i in range(cfg["num_hidden_layers"]):
         layer = f"model.layers.{i}."
-        yield layer + "input_layernorm.weight", (hidden,)
-        yield layer + "self_attn.q_proj.weight", (q, hidden)
-        yield layer + "self_attn.k_proj.weight", (kv, hidden)
-        yield layer + "self_attn.v_proj.weight", (kv, hidden)
-        if cfg["model_type"] == "qwen2":
-            yield layer + "self_attn.q_proj.bias", (q,)
-            yield layer + "self_attn.k_proj.bias", (kv,)
-            yield layer + "self_attn.v_proj.bias", (kv,)
-        if cfg["model_type"] == "qwen3":
-            yield layer + "self_attn.q_norm.weight", (head,)
-            yield layer + "self_attn.k_norm.weight", (head,)
-        yield layer + "self_attn.o_proj.weight", (hidden, q)
-        yield layer + "post_attention_layernorm.weight", (hidden,)
-        yield layer + "mlp.gate_proj.weight", (ffn, hidden)
-        yield layer + "mlp.up_proj.weight", (ffn, hidden)
-        yield layer + "mlp.down_proj.weight", (hidden, ffn)
-    yield "model.norm.weight", (hidden,)
+        first, second, *more = NORMS.get(kind, ("input_layernorm", "post_attention_layernorm"))
+        yield from _norm(layer + first, hidden, norm_bias)
+        for name, shape in _attention(cfg):
+            yield f"{layer}self_attn.{name}", shape
+        for name in (second, *more):
+            if name:
+                yield from _norm(layer + name, hidden, norm_bias)
+        for name, shape in _mlp(cfg):
+            yield f"{layer}mlp.{name}", shape
+    yield from _norm("model.norm", hidden, norm_bias)
     if not cfg["tie_word_embeddings"]:
         yield "lm_head.weight", (vocab, hidden)
+
+
+# A layer's norms other than Llama's two.
+NORMS = {
+    "gemma2": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+               "post_feedforward_layernorm"),
+    "olmo2": ("post_attention_layernorm", "post_feedforward_layernorm"),
+    "glm4": ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm"),
+    "cohere2": ("input_layernorm", ""),
+}
+NORMS |= {"gemma3_text": NORMS["gemma2"], "olmo3": NORMS["olmo2"]}
+Shapes = Iterator[tuple[str, tuple[int, ...]]]
+
+
+def _norm(name: str, width: int, bias: bool) -> Shapes:
+    yield f"{name}.weight", (width,)
+    if bias:
+        yield f"{name}.bias", (width,)
+
+
+def _attention(cfg: dict[str, Any]) -> Shapes:
+    hidden, kind = cfg["hidden_size"], cfg["model_type"]
+    head = cfg.get("head_dim") or hidden // cfg["num_attention_heads"]
+    q, kv = cfg["num_attention_heads"] * head, cfg["num_key_value_heads"] * head
+    if kind == "phi3":
+        yield "qkv_proj.weight", (q + 2 * kv, hidden)
+        yield "o_proj.weight", (hidden, q)
+        return
+    yield "q_proj.weight", (q, hidden)
+    yield "k_proj.weight", (kv, hidden)
+    yield "v_proj.weight", (kv, hidden)
+    every = cfg.get("use_bias") or cfg.get("attention_bias")
+    if every or kind == "qwen2":
+        yield "q_proj.bias", (q,)
+        yield "k_proj.bias", (kv,)
+        yield "v_proj.bias", (kv,)
+    if kind in ("qwen3", "gemma3_text"):
+        yield "q_norm.weight", (head,)
+        yield "k_norm.weight", (head,)
+    if kind in ("olmo2", "olmo3"):
+        yield "q_norm.weight", (q,)
+        yield "k_norm.weight", (kv,)
+    yield "o_proj.weight", (hidden, q)
+    if every and kind != "glm4":
+        yield "o_proj.bias", (hidden,)
+
+
+def _mlp(cfg: dict[str, Any]) -> Shapes:
+    hidden, ffn, kind = cfg["hidden_size"], cfg["intermediate_size"], cfg["model_type"]
+    if kind in ("phi3", "glm4"):
+        parts = {"gate_up_proj": (2 * ffn, hidden), "down_proj": (hidden, ffn)}
+    elif kind == "starcoder2":
+        parts = {"c_fc": (ffn, hidden), "c_proj": (hidden, ffn)}
+    else:
+        parts = {"gate_proj": (ffn, hidden), "up_proj": (ffn, hidden), "down_proj": (hidden, ffn)}
+    for name, shape in parts.items():
+        yield f"{name}.weight", shape
+        if cfg.get("use_bias") or cfg.get("mlp_bias"):
+            yield f"{name}.bias", shape[:1]
 
 
 def tensors(name: str) -> Iterator[tuple[str, F32]]:
@@ -84,7 +135,8 @@ def tensors(name: str) -> Iterator[tuple[str, F32]]:
             yield tensor, uniform
             continue
         if len(shape) == 1:
-            yield tensor, np.float32(GAIN.get(part, 1.0)) * (np.float32(1) + uniform * np.float32(0.25))
+            values = np.float32(GAIN.get(part, 1.0)) * (np.float32(1) + uniform * np.float32(0.25))
+            yield tensor, values - np.float32(cfg["model_type"].startswith("gemma"))  # which adds 1 to its norms
             continue
         std = GAIN.get(part, 1.0) / math.sqrt(shape[1])
         if part == "embed_tokens":

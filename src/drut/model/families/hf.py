@@ -1,193 +1,140 @@
-"""What families of dense transformers have in common: metadata keys, rotary frequencies, names of tensors."""
+"""What families read out of a `config.json`: sizes, activation, windows, rope."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model import rope as ropes
-from drut.model.families.table import Stored
-from drut.model.roles import expected_shapes
-from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope, check
+from drut.model.families import settings
+from drut.model.spec import LayerSpec, ModelSpec, Rope, check
 from drut.model.weights.mapping import quote
 from drut.model.weights.metadata import optional, require, require_list
-from drut.model.weights.source import TensorSource
 
 Metadata = Mapping[str, object]
 
-# Role -> tensor; those of a layer come after the layer's prefix.
-_HF_NAMES = {
-    "embed": "model.embed_tokens.weight", "final_norm": "model.norm.weight", "head": "lm_head.weight",
-    "attn_norm": "input_layernorm.weight", "ffn_norm": "post_attention_layernorm.weight",
-    "q": "self_attn.q_proj.weight", "k": "self_attn.k_proj.weight", "v": "self_attn.v_proj.weight",
-    "q_bias": "self_attn.q_proj.bias", "k_bias": "self_attn.k_proj.bias", "v_bias": "self_attn.v_proj.bias",
-    "q_norm": "self_attn.q_norm.weight", "k_norm": "self_attn.k_norm.weight", "o": "self_attn.o_proj.weight",
-    "sinks": "self_attn.sinks",
-    "gate": "mlp.gate_proj.weight", "up": "mlp.up_proj.weight", "down": "mlp.down_proj.weight",
-}
-_GGUF_NAMES = {
-    "embed": "token_embd.weight", "final_norm": "output_norm.weight", "head": "output.weight",
-    "attn_norm": "attn_norm.weight", "ffn_norm": "ffn_norm.weight",
-    "q": "attn_q.weight", "k": "attn_k.weight", "v": "attn_v.weight",
-    "q_bias": "attn_q.bias", "k_bias": "attn_k.bias", "v_bias": "attn_v.bias",
-    "q_norm": "attn_q_norm.weight", "k_norm": "attn_k_norm.weight", "o": "attn_output.weight",
-    "sinks": "attn_sinks.weight",
-    "gate": "ffn_gate.weight", "up": "ffn_up.weight", "down": "ffn_down.weight",
-}
+ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
+               "gelu": "gelu_erf"}
 
 
-def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
-    return _table(spec, _HF_NAMES, "model.layers.{}.")
+@dataclass(frozen=True)
+class Sizes:
+    """Of a model whose layers are all as large."""
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    context: int
+    tied: bool
 
 
-def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file whose rows lie as in a checkpoint."""
-    return _table(spec, _GGUF_NAMES, "blk.{}.")
-
-
-def _table(spec: ModelSpec, names: Mapping[str, str], layer_prefix: str) -> dict[str, Stored]:
-    table = {}
-    for role in expected_shapes(spec):
-        *layer, short = role.split(".")  # "layers", its number, the role in it; or the role alone
-        table[role] = Stored((layer_prefix.format(layer[1]) if layer else "") + names[short])
-    return table
-
-
-def hf_spec(config: Metadata, family: str, path: str, *, qkv_bias: bool = False,
-            qk_norm: bool = False) -> ModelSpec:
-    """The spec of a `config.json` whose layers are all alike. Errors name the key."""
-    activation = optional(config, "hidden_act", str, path, "silu")
-    if activation != "silu":
-        raise UnsupportedError(f"{path}: hidden_act {quote(activation)} is not supported by family {family} "
-                               "(supported: silu)")
-    hidden = require(config, "hidden_size", int, path)
-    heads = _heads(config, "num_attention_heads", path)
-    head_dim = optional(config, "head_dim", int, path, hidden // heads)
-    kv_heads = optional(config, "num_key_value_heads", int, path, heads)
-    rope = Rope(_hf_frequencies(config, head_dim, path))
-    mixer = AttentionMixer(heads, kv_heads, head_dim, rope, _scale(head_dim), qkv_bias, qk_norm)
-    architecture = require_list(config, "architectures", str, path)[0]
-    return _spec(path, architecture, family, require(config, "num_hidden_layers", int, path), mixer,
-                 require(config, "intermediate_size", int, path),
-                 vocab=require(config, "vocab_size", int, path), hidden=hidden,
-                 eps=optional(config, "rms_norm_eps", float, path, 1e-6),
-                 context=require(config, "max_position_embeddings", int, path),
-                 tied=optional(config, "tie_word_embeddings", bool, path, False))
-
-
-def refuse_flags(config: Metadata, keys: tuple[str, ...], family: str, path: str) -> None:
-    """UnsupportedError naming the first of `keys` that is true."""
-    for key in keys:
-        if optional(config, key, bool, path, False):
-            raise UnsupportedError(f"{path}: {key} is not supported by family {family}")
-
-
-def _hf_frequencies(config: Metadata, head_dim: int, path: str) -> tuple[float, ...]:
-    """Of `rope_parameters` (which holds the base too) or the older `rope_scaling` beside `rope_theta`."""
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(scaling, Mapping):
-        raise ModelFileError(f"{path}: rope_scaling must be an object")
-    for table in (config, scaling):
-        turned = optional(table, "partial_rotary_factor", float, path, 1.0)
-        if turned != 1:
-            raise UnsupportedError(f"{path}: partial_rotary_factor {turned} is not supported")
-    older = optional(config, "rope_theta", float, path, 10000.0)
-    base = _frequencies(optional(scaling, "rope_theta", float, path, older), head_dim, path)
-    kind = optional(scaling, "rope_type", str, path) or optional(scaling, "type", str, path, "default")
-    if kind == "default":
-        return base
-    if kind == "linear":
-        return ropes.linear(base, _positive(scaling, "factor", path))
-    if kind == "llama3":
-        low, high = _positive(scaling, "low_freq_factor", path), _positive(scaling, "high_freq_factor", path)
-        if not low < high:
-            raise ModelFileError(f"{path}: low_freq_factor {low} is not below high_freq_factor {high}")
-        return ropes.llama3(base, _positive(scaling, "factor", path), low, high,
-                            require(scaling, "original_max_position_embeddings", int, path))
-    raise ropes.unsupported(kind, path)
-
-
-def gguf_spec(metadata: Metadata, source: TensorSource, family: str, path: str, *, qkv_bias: bool = False,
-              qk_norm: bool = False) -> ModelSpec:
-    """The spec of a GGUF file whose layers are all alike. Errors name the key or the tensor."""
-    arch = require(metadata, "general.architecture", str, path)
-    if optional(metadata, f"{arch}.expert_count", int, path, 0):
-        raise UnsupportedError(f"{path}: {arch}.expert_count: experts are not supported by family {family}")
-    hidden = require(metadata, f"{arch}.embedding_length", int, path)
-    context = require(metadata, f"{arch}.context_length", int, path)
-    window = optional(metadata, f"{arch}.attention.sliding_window", int, path, 0)
-    if 0 < window < context:
-        raise UnsupportedError(f"{path}: {arch}.attention.sliding_window {window} is not supported by family "
-                               f"{family}")
-    heads = _heads(metadata, f"{arch}.attention.head_count", path)
-    head_dim = optional(metadata, f"{arch}.attention.key_length", int, path, hidden // heads)
-    if optional(metadata, f"{arch}.attention.value_length", int, path, head_dim) != head_dim:
-        raise UnsupportedError(f"{path}: {arch}.attention.value_length differs from key_length")
-    turned = optional(metadata, f"{arch}.rope.dimension_count", int, path, head_dim)
-    kv_heads = optional(metadata, f"{arch}.attention.head_count_kv", int, path, heads)
-    rope = Rope(_gguf_frequencies(metadata, source, arch, turned, path))
-    mixer = AttentionMixer(heads, kv_heads, head_dim, rope, _scale(head_dim), qkv_bias, qk_norm)
-    embed = source.tensors.get("token_embd.weight")
-    if embed is None:
-        raise ModelFileError(f"{path}: tensor 'token_embd.weight' is missing")
-    return _spec(path, arch, family, require(metadata, f"{arch}.block_count", int, path), mixer,
-                 require(metadata, f"{arch}.feed_forward_length", int, path), vocab=embed.shape[0],
-                 hidden=hidden, eps=require(metadata, f"{arch}.attention.layer_norm_rms_epsilon", float, path),
-                 context=context, tied="output.weight" not in source.tensors)
-
-
-def _gguf_frequencies(metadata: Metadata, source: TensorSource, arch: str, turned: int,
-                      path: str) -> tuple[float, ...]:
-    base = _frequencies(optional(metadata, f"{arch}.rope.freq_base", float, path, 10000.0), turned, path)
-    kind = optional(metadata, f"{arch}.rope.scaling.type", str, path, "none")
-    if kind == "linear":
-        base = ropes.linear(base, _positive(metadata, f"{arch}.rope.scaling.factor", path))
-    elif kind not in ("none", "llama3"):
-        raise ropes.unsupported(kind, path)
-    info = source.tensors.get("rope_freqs.weight")
-    if info is None:
-        return base
-    if info.encoding != "F32" or info.shape != (len(base),):
-        raise ModelFileError(f"{path}: tensor 'rope_freqs.weight' is not {len(base)} F32 values")
-    factors = [float(f) for f in source.raw("rope_freqs.weight").view(np.float32)]
-    if not all(0 < f < 1e9 for f in factors):
-        raise ModelFileError(f"{path}: tensor 'rope_freqs.weight' holds a factor that is not positive")
-    return ropes.by_factors(base, factors)
-
-
-def _spec(path: str, architecture: str, family: str, layers: int, mixer: AttentionMixer, ffn: int, *,
-          vocab: int, hidden: int, eps: float, context: int, tied: bool) -> ModelSpec:
+def open_config(config: Metadata, family: str, path: str, known: Sequence[str],
+                defaults: Metadata = MappingProxyType({})) -> tuple[Metadata, Sizes]:
+    """The config with what it leaves out (`defaults`), and its sizes. Settings that are not `known` are refused."""
+    config = {**defaults, **config}
+    settings.refuse_others(config, known, family, path)
+    hidden, heads = require(config, "hidden_size", int, path), positive(config, "num_attention_heads", int, path)
+    layers = require(config, "num_hidden_layers", int, path)
     if not 1 <= layers <= 4096:
         raise UnsupportedError(f"{path}: {layers} layers are outside 1..4096")
-    layer = LayerSpec(mixer, GatedFfn(ffn))
-    return check(ModelSpec(architecture, family, vocab, hidden, (layer,) * layers, eps, context, tied), path)
+    sizes = Sizes(require_list(config, "architectures", str, path)[0], layers, hidden, heads,
+                  optional(config, "num_key_value_heads", int, path, heads),
+                  optional(config, "head_dim", int, path, hidden // heads),
+                  require(config, "intermediate_size", int, path), require(config, "vocab_size", int, path),
+                  require(config, "max_position_embeddings", int, path),
+                  optional(config, "tie_word_embeddings", bool, path, False))
+    for name, value in (("num_key_value_heads", sizes.kv_heads), ("head_dim", sizes.head_dim)):
+        if value < 1:
+            raise ModelFileError(f"{path}: {name} is {value}")
+    return config, sizes
 
 
-def _frequencies(theta: float, width: int, path: str) -> tuple[float, ...]:
-    if not 1 <= theta <= 1e12:
-        raise ModelFileError(f"{path}: rope base {theta} is outside 1..1e12")
-    if width % 2 or not 2 <= width <= 256:
-        raise UnsupportedError(f"{path}: rope over {width} elements of a head is not supported")
-    return ropes.frequencies(theta, width)
+def spec(sizes: Sizes, family: str, layers: Sequence[LayerSpec], eps: float, path: str, **more: Any) -> ModelSpec:
+    """The spec of these layers, checked. `more`: fields of ModelSpec that are not at their default."""
+    return check(ModelSpec(sizes.architecture, family, sizes.vocab, sizes.hidden, tuple(layers), eps, sizes.context,
+                           sizes.tied, **more), path)
 
 
-def _heads(table: Metadata, key: str, path: str) -> int:
-    heads = require(table, key, int, path)
-    if heads < 1:
-        raise ModelFileError(f"{path}: {key} is {heads}")
-    return heads
+def rms_eps(config: Metadata, path: str, default: float = 1e-6) -> float:
+    return optional(config, "rms_norm_eps", float, path, default)
 
 
-def _positive(table: Metadata, key: str, path: str) -> float:
-    value = require(table, key, float, path)
+def activation(config: Metadata, family: str, path: str, key: str = "hidden_act", default: str = "silu",
+               supported: Sequence[str] = ("silu",)) -> str:
+    """The activation of the feed-forward; UnsupportedError where it is none of `supported`."""
+    name = optional(config, key, str, path, default)
+    if ACTIVATIONS.get(name) not in supported:
+        names = ", ".join(known for known, ours in ACTIVATIONS.items() if ours in supported)
+        raise UnsupportedError(f"{path}: {key} {quote(name)} is not supported by family {family} (supported: {names})")
+    return ACTIVATIONS[name]
+
+
+def windows(config: Metadata, sizes: Sizes, family: str, path: str,
+            windowed: Callable[[int], bool] = lambda layer: True) -> list[int]:
+    """The window of each layer, 0 for none. `windowed` says which layers have one where `layer_types` does not."""
+    window = optional(config, "sliding_window", int, path)
+    if window is not None and window < 0:
+        raise ModelFileError(f"{path}: sliding_window is {window}")
+    width = window if window and window < sizes.context else 0
+    return [width * (kind == "sliding_attention") for kind in layer_types(config, sizes, family, path, windowed)]
+
+
+def layer_types(config: Metadata, sizes: Sizes, family: str, path: str,
+                windowed: Callable[[int], bool]) -> list[str]:
+    """`full_attention` or `sliding_attention` for each layer."""
+    if config.get("layer_types") is None:
+        return ["sliding_attention" if windowed(i) else "full_attention" for i in range(sizes.layers)]
+    kinds = require_list(config, "layer_types", str, path)
+    if len(kinds) != sizes.layers:
+        raise ModelFileError(f"{path}: layer_types names {len(kinds)} layers of {sizes.layers}")
+    for kind in kinds:
+        if kind not in ("full_attention", "sliding_attention"):
+            raise UnsupportedError(f"{path}: layer_types: {quote(kind)} is not supported by family {family} "
+                                   "(supported: full_attention, sliding_attention)")
+    return kinds
+
+
+def rope_table(config: Metadata, path: str, kind: str | None = None) -> Metadata:
+    """`rope_parameters`, of the layers of `kind` where the file tells them apart, or the older `rope_scaling`; with
+    the base, which older files keep beside it."""
+    table = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(table, Mapping):
+        raise ModelFileError(f"{path}: rope_scaling must be an object")
+    if kind is not None and "full_attention" in table:
+        table = table.get(kind) or {}
+        if not isinstance(table, Mapping):
+            raise ModelFileError(f"{path}: rope_parameters.{kind} must be an object")
+    older = {key: config[key] for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+             if config.get(key) is not None}
+    return {**older, **{key: value for key, value in table.items() if value is not None}}
+
+
+def rope(table: Metadata, sizes: Sizes, path: str, theta: float = 10000.0, partial: float = 1.0) -> Rope:
+    """The rope a table describes; `theta` and `partial` where it leaves out its base and what part of a head turns."""
+    part = optional(table, "partial_rotary_factor", float, path, partial)
+    if not 0 < part <= 1:
+        raise ModelFileError(f"{path}: partial_rotary_factor is {part}")
+    kind = optional(table, "rope_type", str, path) or optional(table, "type", str, path, "default")
+    base = ropes.Base(optional(table, "rope_theta", float, path, theta), int(sizes.head_dim * part), path)
+    return ropes.scaled(kind, base, table, sizes.context, path)
+
+
+def positive(table: Metadata, key: str, kind: type[Any], path: str) -> Any:
+    value = require(table, key, kind, path)
     if not value > 0:
         raise ModelFileError(f"{path}: {key} is {value}, not positive")
     return value
 
 
-def _scale(head_dim: int) -> float:
+def inverse_root(head_dim: float) -> float:
+    """The usual scale of attention."""
     return 1.0 / math.sqrt(max(head_dim, 1))

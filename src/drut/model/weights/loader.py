@@ -19,7 +19,7 @@ from drut.model.spec import ModelSpec
 from drut.model.weights.mapping import quote
 from drut.model.weights.source import TensorInfo, TensorSource
 
-BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias"}
+BIASES = {role: f"{role}_bias" for role in ("q", "k", "v", "o", "gate", "up", "down")}
 Report = Callable[[int], None]
 
 
@@ -73,21 +73,19 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
         info = source.tensors[stored.name]
         if len(shape) == 1:
             if role.rsplit(".", 1)[-1] not in BIASES.values():
-                vectors[role] = backend.vector(_vector(source, info, where))
+                vectors[role] = backend.vector(_vector(source, stored, shape, where))
         else:
             bias_role = _bias_role(role)
             bias = None
             if bias_role in shapes:
-                bias = _vector(source, source.tensors[table[bias_role].name], where)
-                order = table[bias_role].row_order(len(bias))
-                bias = bias if order is None else bias[order]
+                bias = _vector(source, table[bias_role], shapes[bias_role], where)
             if kept is not None and isinstance(backend, PackingBackend):
                 matrices[role] = backend.adopt(encoding(info.encoding), kept[role], *shape, bias=bias)
             else:
                 matrices[role] = _matrix(source, info, stored, shape, backend, bias)
         source.release(stored.name)
         if report:
-            report(info.nbytes)
+            report(info.nbytes * shape[0] // info.shape[0])
     return Weights(matrices, vectors)
 
 
@@ -99,24 +97,34 @@ def _bias_role(role: str) -> str:
 def _matrix(source: TensorSource, info: TensorInfo, stored: Stored, shape: tuple[int, ...], backend: Backend,
             bias: F32 | None) -> Matrix:
     n, k = shape
-    return backend.matrix(encoding(info.encoding), source.raw(info.name), n, k, rows=stored.row_order(n), bias=bias)
+    enc = encoding(info.encoding)
+    first = stored.first * enc.row_bytes(k)
+    raw = source.raw(info.name)[first : first + n * enc.row_bytes(k)]
+    return backend.matrix(enc, raw, n, k, rows=stored.row_order(n), bias=bias)
 
 
-def _vector(source: TensorSource, info: TensorInfo, where: str) -> F32:
+def _vector(source: TensorSource, stored: Stored, shape: tuple[int, ...], where: str) -> F32:
+    """In canonical order, the stored offset added."""
+    info = source.tensors[stored.name]
     enc = encoding(info.encoding)
     if not enc.is_float:
         raise ModelFileError(f"{where}: tensor {info.name!r} is {info.encoding}; a vector must be of floats")
     raw: NDArray[np.uint8] = source.raw(info.name)
-    values: F32 = decode(enc, raw, info.shape[0])[0]
-    return values
+    values: F32 = decode(enc, raw, info.shape[0])[0][stored.first : stored.first + shape[0]]
+    if not np.isfinite(values).all():
+        raise ModelFileError(f"{where}: tensor {info.name!r} holds a value that is not finite")
+    order = stored.row_order(len(values))
+    values = values if order is None else values[order]
+    return values + np.float32(stored.offset) if stored.offset else values
 
 
 def _info(source: TensorSource, stored: Stored, shape: tuple[int, ...], where: str) -> TensorInfo:
     info = source.tensors.get(stored.name)
     if info is None:
         raise ModelFileError(f"{where}: tensor {stored.name!r} is missing")
-    if info.shape != shape:
-        raise ModelFileError(f"{where}: tensor {stored.name!r} has shape {list(info.shape)}, expected {list(shape)}")
+    expected = (stored.rows or shape[0], *shape[1:])
+    if info.shape != expected:
+        raise ModelFileError(f"{where}: tensor {stored.name!r} has shape {list(info.shape)}, expected {list(expected)}")
     try:
         enc = encoding(info.encoding)
     except Exception as error:
