@@ -26,7 +26,7 @@ from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.native.backend import NativeBackend, NativeMatrix
 from drut.kernels.native.executable import NativeExecutable
-from drut.kernels.ops import Attention, Buffer, Embed, Head, Op, Project
+from drut.kernels.ops import Attention, Buffer, Embed, Head, Norm, Op, Project
 from drut.kernels.plan import Recorder
 
 WORKING_SET = 96 << 20  # bytes of weights, or of keys and values
@@ -79,7 +79,7 @@ class Kernels:
         backend, recorder = self._backend, Recorder()
         norm = backend.vector(np.zeros(x.width, np.float32))
         last = backend.matrix(encoding("F32"), np.zeros((1, x.width), np.float32).view(np.uint8), 1, x.width)
-        for op in (*ops, Head(x, norm, 1.0, last)):
+        for op in (*ops, Head(x, Norm(norm, 1.0), last)):
             recorder.add(op)
         pages = -(-context // PAGE_TOKENS)
         pool = backend.pool(layout, pages)

@@ -14,10 +14,10 @@ constexpr int kMaxExperts = 1024;
 enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0, kQ5_0, kQ5_1, kQ2_K, kQ3_K, kQ4_K, kQ5_K,
                           kQ6_K, kIQ4_NL, kMXFP4, kIQ4_XS, kW4, kW8, kNVFP4, kFP8 };
 enum DrutScale : int32_t { kScaleF16, kScaleBF16, kScaleF32 };
-enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop, kRoute,
+enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop, kAdd, kRoute,
                             kExpertsGateUp, kExpertsDown };
 enum DrutKv : int32_t { kKvBf16, kKvFp32, kKvInt8 };
-enum DrutActivation : int32_t { kSilu, kClampedSwiglu };
+enum DrutActivation : int32_t { kSilu, kGeluTanh, kGeluErf, kClampedSwiglu };
 
 extern "C" {
 
@@ -38,11 +38,20 @@ struct DrutOp { int32_t code, layer; };
 // groups in the floats' place.
 enum DrutForm : int32_t { kInt8 = 1, kFloat = 2, kBrain = 4 };
 
+// x / rms(x) * weight; centred: (x - mean) / deviation * weight + bias. None where the weight is null.
+struct DrutNorm {
+  const float* weight;  // (width)
+  const float* bias;    // (width) or null
+  float eps;
+  int32_t centred;
+};
+
 struct DrutEmbed {
   DrutOp op;
   const DrutMatrix* table;
   float* x;  // (rows, stride)
-  int32_t stride, reserved;
+  int32_t stride;
+  float scale;
 };
 
 struct DrutRopeTable {
@@ -56,18 +65,18 @@ struct DrutRopeTable {
 struct DrutQkv {
   DrutOp op;
   const float* x;
-  const float* norm;
+  DrutNorm norm, q_norm, k_norm;  // q_norm, k_norm: of each head, or where they are wide of all together
   const DrutMatrix* q_proj;
   const DrutMatrix* k_proj;
   const DrutMatrix* v_proj;
-  const float* rope;    // (rows, 2*half)
-  const float* q_norm;  // (head_dim) or null
-  const float* k_norm;
+  const float* rope;  // (rows, 2*half)
   float* q;  // (rows, q_stride)
   float* k;  // (rows, kv_stride)
   float* v;
   int32_t width, stride, q_stride, kv_stride, heads, kv_heads, head_dim, rope_half, kv_dtype;
-  float eps;
+  int32_t wide_norm;
+  int32_t growth_span;  // q is times 1 + growth * log(1 + position / span), the quotient an integer; 0: it is not
+  float growth;
   int64_t layer_offset;  // bytes of this layer inside a page
 };
 
@@ -84,25 +93,34 @@ struct DrutAttention {
   int64_t layer_offset;
 };
 
-struct DrutProject {  // x += in . W
+struct DrutProject {  // x += scale * (in . W), or x = in . W
   DrutOp op;
   const float* in;
   const DrutMatrix* weight;
   float* x;
-  const float* scale;  // (rows): what is added times this, or null
-  int32_t in_stride, stride, in_form, reserved;
+  const float* row_scale;  // (rows): also times this, or null
+  int32_t in_stride, stride, in_form, add;
+  float scale;
+  int32_t reserved;
 };
 
-struct DrutGateUp {  // out = silu(norm(x) . gate) * (norm(x) . up)
+struct DrutAdd {  // x += scale * norm(in)
+  DrutOp op;
+  const float* in;
+  DrutNorm norm;
+  float* x;
+  int32_t width, in_stride, stride;
+  float scale;
+};
+
+struct DrutGateUp {  // out = activation(norm(x) . gate) * (norm(x) . up), or activation(norm(x) . up)
   DrutOp op;
   const float* x;
-  const float* norm;
-  const DrutMatrix* gate;
+  DrutNorm norm;
+  const DrutMatrix* gate;  // or null
   const DrutMatrix* up;
   float* out;
-  int32_t width, stride, out_stride, out_form;
-  float eps;
-  int32_t reserved;
+  int32_t width, stride, out_stride, out_form, activation, reserved;
 };
 
 // The experts of a step's rows. A pair is a row and one of its experts; pairs lie by expert, then by row.
@@ -120,7 +138,7 @@ struct DrutRoutes {
 struct DrutRoute {
   DrutOp op;
   const float* x;
-  const float* norm;
+  DrutNorm norm;
   const DrutMatrix* weight;
   const float* correction;   // (experts), added to what experts are chosen by, or null
   const float* shared_gate;  // (width) or null
@@ -128,20 +146,20 @@ struct DrutRoute {
   DrutRoutes* routes;
   int64_t* loads;       // (experts): rows since the start
   int32_t* used_count;  // experts with rows in this step
-  int32_t width, stride, logits_stride, sigmoid, normalize, groups, kept_groups, reserved;
-  float eps, scale;
+  int32_t width, stride, logits_stride, sigmoid, normalize, groups, kept_groups;
+  float scale;
+  int32_t reserved;
 };
 
 struct DrutExpertsGateUp {  // out[pair] = activation(norm(x) . gate, norm(x) . up)
   DrutOp op;
   const float* x;
-  const float* norm;
+  DrutNorm norm;
   const DrutMatrix* gate;  // (experts), all alike
   const DrutMatrix* up;
   const DrutRoutes* routes;
   float* out;  // (rows * top_k, out_stride)
-  int32_t width, stride, out_stride, out_form, activation;
-  float eps;
+  int32_t width, stride, out_stride, out_form, activation, reserved;
 };
 
 struct DrutExpertsDown {  // x[row] += sum of weight * (in[pair] . down), by rank
@@ -153,14 +171,15 @@ struct DrutExpertsDown {  // x[row] += sum of weight * (in[pair] . down), by ran
   int32_t in_stride, stride, in_form, reserved;
 };
 
-struct DrutHead {  // logits of the sampled rows
+struct DrutHead {  // logits of the sampled rows: scale * (norm(x) . weight), capped like scores of attention
   DrutOp op;
   const float* x;
-  const float* norm;
+  DrutNorm norm;
   const DrutMatrix* weight;
   float* logits;  // (samples, logits_stride)
   int32_t width, stride, logits_stride;
-  float eps;
+  float scale, cap;
+  int32_t reserved;
 };
 
 struct DrutSample {

@@ -55,19 +55,44 @@ inline void quantize_group(const float* x, ActGroup* out) {
 }
 
 // out = x / rms(x) * weight over `width` elements; the padding to k stays zero because weight is zero there.
-inline void rms_norm(const float* x, const float* weight, int width, int k, float eps, float* out) {
+inline void rms_norm(const float* x, const DrutNorm& n, int width, int k, float* out) {
   V sum = vset(0.0f);
   for (int i = 0; i < k; i += 16) sum = vfma(vload(x + i), vload(x + i), sum);
-  V inverse = vset(1.0f / __builtin_sqrtf(vsum(sum) / float(width) + eps));
-  for (int i = 0; i < k; i += 16) vstore(out + i, vmul(vmul(vload(x + i), inverse), vload(weight + i)));
+  V inverse = vset(1.0f / __builtin_sqrtf(vsum(sum) / float(width) + n.eps));
+  for (int i = 0; i < k; i += 16) vstore(out + i, vmul(vmul(vload(x + i), inverse), vload(n.weight + i)));
 }
 
+// out = (x - mean) / sqrt(variance + eps) * weight + bias.
+inline void layer_norm(const float* x, const DrutNorm& n, int width, int k, float* out) {
+  V sum = vset(0.0f), squares = vset(0.0f);
+  for (int i = 0; i < k; i += 16) sum = vadd(sum, vload(x + i));
+  const V mean = vset(vsum(sum) / float(width));
+  for (int i = 0; i < k; i += 16) {
+    const V d = vselect_first(width - i, vsub(vload(x + i), mean), vset(0.0f));
+    squares = vfma(d, d, squares);
+    vstore(out + i, d);
+  }
+  const V inverse = vset(1.0f / __builtin_sqrtf(vsum(squares) / float(width) + n.eps));
+  for (int i = 0; i < k; i += 16) {
+    const V y = vmul(vmul(vload(out + i), inverse), vload(n.weight + i));
+    vstore(out + i, n.bias ? vadd(y, vload(n.bias + i)) : y);
+  }
+}
+
+// x may be out.
+inline void normalize(const float* x, const DrutNorm& n, int width, int k, float* out) {
+  if (n.centred) layer_norm(x, n, width, k, out);
+  else rms_norm(x, n, width, k, out);
+}
+
+constexpr DrutNorm kNoNorm{};
+
 // One prepared row, written to `row` of the buffers behind a.
-inline void prepare_row(const Acts& a, int forms, const float* x, const float* norm, int width, float eps, const int32_t* order, int row) {
+inline void prepare_row(const Acts& a, int forms, const float* x, const DrutNorm& norm, int width, const int32_t* order, int row) {
   const float* y = x;
-  if (norm) {
+  if (norm.weight) {
     float* out = const_cast<float*>(a.floats) + int64_t(row) * a.float_stride;
-    rms_norm(x, norm, width, a.k, eps, out);
+    normalize(x, norm, width, a.k, out);
     y = out;
   }
   if (order) {  // such matrices take nothing but int8, so the room for bf16 is free
@@ -106,11 +131,11 @@ inline Acts handed_over(const float* in, int k, int form) {
 constexpr int kPrivateRows = 4;
 inline int64_t private_bytes(int k) { return kPrivateRows * (act_row_bytes(k) + int64_t(k) * 4); }
 
-// Rows of x (row_of(i) says which) as activations in `forms`, in the order that all matrices reading them take; norm may
-// be null. Ends in sync() where rows are shared.
+// Rows of x (row_of(i) says which) as activations in `forms`, in the order that all matrices reading them take. Ends in
+// sync() where rows are shared.
 template <class RowOf>
-Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int stride, int k, const float* norm, int width,
-             float eps, const int32_t* order, int rows, RowOf row_of) {
+Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int stride, int k, const DrutNorm& norm, int width,
+             const int32_t* order, int rows, RowOf row_of) {
   bool own = rows <= kPrivateRows;
   uint8_t* base = own ? w.scratch : c.acts;
   Acts a;
@@ -119,9 +144,9 @@ Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int str
   base += int64_t(rows) * (k / kGroup) * sizeof(ActGroup);
   a.brains = reinterpret_cast<const float*>(base);
   base += int64_t(rows) * k * 4;
-  a.floats = norm ? reinterpret_cast<const float*>(base) : x;
-  a.float_stride = norm ? k : stride;
-  auto one = [&](int i) { prepare_row(a, forms, x + int64_t(row_of(i)) * stride, norm, width, eps, order, i); };
+  a.floats = norm.weight ? reinterpret_cast<const float*>(base) : x;
+  a.float_stride = norm.weight ? k : stride;
+  auto one = [&](int i) { prepare_row(a, forms, x + int64_t(row_of(i)) * stride, norm, width, order, i); };
   if (own) {
     for (int i = 0; i < rows; ++i) one(i);
   } else {

@@ -48,7 +48,7 @@ void experts_gate_up(const DrutExpertsGateUp& o, const DrutContext& c, Worker& w
   Step s(c.step);
   const DrutRoutes& t = *o.routes;
   const int forms = form_of(o.gate) | form_of(o.up), k = o.gate->k, each = panels(*o.gate);
-  Acts all = prepare(w, c, forms, o.x, o.stride, k, o.norm, o.width, o.eps, nullptr, s.rows, identity);
+  Acts all = prepare(w, c, forms, o.x, o.stride, k, o.norm, o.width, nullptr, s.rows, identity);
   ExpertRows rows_of(all, forms, t, w.scratch + private_bytes(k));
   w.share_runs(t.used_count * each, [&](int from, int to) {
     for (int i = from; i < to; ++i) {

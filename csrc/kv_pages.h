@@ -72,8 +72,6 @@ template <int R> struct Seen {
 // What a dot becomes before the softmax.
 struct Scoring { float scale, cap; };
 
-inline V capped(V score, float cap) { return cap > 0 ? vmul(vset(cap), vtanh(vdiv(score, vset(cap)))) : score; }
-
 // Lanes from `begin` on and before `end`; the others are hidden.
 inline V visible(V score, int begin, int end) {
   const V hidden = vset(-__builtin_inff());

@@ -1,4 +1,4 @@
-// Operations around one or two matrices: projection with residual, gated feed-forward, head.
+// Operations around one or two matrices: projection with residual, feed-forward, head.
 #pragma once
 #include "gemm.h"
 
@@ -27,53 +27,68 @@ inline ReadAhead read_ahead_in(const Worker& w, int units, int panels_each, cons
 
 inline int identity(int i) { return i; }
 
-// y = activation(y, z), 32 of them. The clamped form: y * sigmoid(1.702 y) * (z + 1), y at most 7, z within +-7.
-inline void activate(int kind, float* y, const float* z) {
-  for (int n = 0; n < kPanel; n += 16) {
-    V g = vload(y + n), u = vload(z + n);
-    if (kind == kSilu) {
-      g = vmul(vsilu(g), u);
-    } else {
-      const V most = vset(7.0f), least = vset(-7.0f), one = vset(1.0f);
-      g = vmin(most, g);  // a NaN stays
-      u = vmax(least, vmin(most, u));
-      V sigmoid_of = vadd(one, vexp(vmul(g, vset(-1.702f))));
-      g = vmul(vdiv(g, sigmoid_of), vadd(u, one));
-    }
-    vstore(y + n, g);
-  }
-}
-
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   Acts a = o.in_form == kInt8 ? handed_over(o.in, o.weight->k, kInt8)
-                              : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, nullptr, 0, 0,
+                              : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, kNoNorm, 0,
                                         o.weight->order, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
       for (int r = 0; r < rows; ++r) {
         float* x = o.x + int64_t(row + r) * o.stride + p * kPanel;
-        const V scale = vset(o.scale ? o.scale[row + r] : 1.0f);
-        for (int n = 0; n < kPanel; n += 16) vstore(x + n, vadd(vload(x + n), vmul(scale, vload(tile + r * kPanel + n))));
+        for (int n = 0; n < kPanel; n += 16) {
+          V y = vload(tile + r * kPanel + n);
+          if (o.row_scale) y = vmul(y, vset(o.row_scale[row + r]));
+          vstore(x + n, o.add ? vfma(y, vset(o.scale), vload(x + n)) : y);
+        }
       }
     });
   });
   w.sync();
 }
 
+void add(const DrutAdd& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  w.share(s.rows, [&](int row) {
+    float* x = o.x + int64_t(row) * o.stride;
+    float* y = reinterpret_cast<float*>(w.scratch);
+    normalize(o.in + int64_t(row) * o.in_stride, o.norm, o.width, o.in_stride, y);
+    for (int n = 0; n < o.stride; n += 16) vstore(x + n, vfma(vload(y + n), vset(o.scale), vload(x + n)));
+  });
+  w.sync();
+}
+
+inline V activate(int kind, V x) { return kind == kSilu ? vsilu(x) : kind == kGeluTanh ? vgelu_tanh(x) : vgelu_erf(x); }
+
+// y * sigmoid(1.702 y) * (z + 1), y at most 7 and z within +-7. A NaN stays.
+inline V clamped_swiglu(V y, V z) {
+  const V most = vset(7.0f), one = vset(1.0f);
+  y = vmin(most, y);
+  z = vmax(vset(-7.0f), vmin(most, z));
+  return vmul(vdiv(y, vadd(one, vexp(vmul(y, vset(-1.702f))))), vadd(z, one));
+}
+
+// y = activation(y) * z, a panel's worth; z may be null.
+inline void activate(int kind, float* y, const float* z) {
+  for (int n = 0; kind == kClampedSwiglu && n < kPanel; n += 16) vstore(y + n, clamped_swiglu(vload(y + n), vload(z + n)));
+  for (int n = 0; kind != kClampedSwiglu && n < kPanel; n += 16) {
+    const V a = activate(kind, vload(y + n));
+    vstore(y + n, z ? vmul(a, vload(z + n)) : a);
+  }
+}
+
 void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = prepare(w, c, form_of(o.gate) | form_of(o.up), o.x, o.stride, o.gate->k, o.norm, o.width, o.eps, o.gate->order,
-                   s.rows, identity);
-  share_matrix(w, panels(*o.gate), s.rows, [&](int p, int begin, int end, bool next) {
-    alignas(64) float gate[kMaxRows * kPanel], up[kMaxRows * kPanel];
+  const DrutMatrix* first = o.gate ? o.gate : o.up;
+  Acts a = prepare(w, c, form_of(first) | form_of(o.up), o.x, o.stride, o.up->k, o.norm, o.width, first->order, s.rows, identity);
+  share_matrix(w, panels(*o.up), s.rows, [&](int p, int begin, int end, bool next) {
+    alignas(64) float y[kMaxRows * kPanel], z[kMaxRows * kPanel];
     each_block(begin, end, [&](int row, int rows, int pass, int passes) {
-      multiply_tile(*o.gate, p, a, row, rows, gate, fetch_next(*o.gate, p, next, pass, passes));
-      multiply_tile(*o.up, p, a, row, rows, up, fetch_next(*o.up, p, next, pass, passes));
+      multiply_tile(*first, p, a, row, rows, y, fetch_next(*first, p, next, pass, passes));
+      if (o.gate) multiply_tile(*o.up, p, a, row, rows, z, fetch_next(*o.up, p, next, pass, passes));
       for (int r = 0; r < rows; ++r) {
-        float* y = gate + r * kPanel;
-        for (int n = 0; n < kPanel; n += 16) vstore(y + n, vmul(vsilu(vload(y + n)), vload(up + r * kPanel + n)));
-        hand_over(o.out, o.out_stride, o.out_form, row + r, p, y);
+        activate(o.activation, y + r * kPanel, o.gate ? z + r * kPanel : nullptr);
+        hand_over(o.out, o.out_stride, o.out_form, row + r, p, y + r * kPanel);
       }
     });
   });
@@ -82,11 +97,14 @@ void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
 
 void head(const DrutHead& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.eps, o.weight->order,
-                   s.samples, [&](int i) { return s.sample_row[i]; });
+  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.weight->order, s.samples,
+                   [&](int i) { return s.sample_row[i]; });
   share_matrix(w, panels(*o.weight), s.samples, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
-      for (int r = 0; r < rows; ++r) memcpy(o.logits + int64_t(row + r) * o.logits_stride + p * kPanel, tile + r * kPanel, kPanel * 4);
+      for (int r = 0; r < rows; ++r) {
+        float* to = o.logits + int64_t(row + r) * o.logits_stride + p * kPanel;
+        for (int n = 0; n < kPanel; n += 16) vstore(to + n, capped(vmul(vload(tile + r * kPanel + n), vset(o.scale)), o.cap));
+      }
     });
   });
   w.sync();

@@ -62,6 +62,9 @@ constexpr float kLog[9] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1
 
 constexpr float kTanh[5] = {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f};
 
+constexpr float kErfScale = 0.3275911f, kSqrtHalf = 0.70710678118f, kGeluTwice = 1.5957691216f;  // 2 * sqrt(2/pi)
+constexpr float kErf[5] = {1.061405429f, -1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f};
+
 // log of a positive normal binary32.
 inline float log(float x) {
   uint32_t u = bits(x);

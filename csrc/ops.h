@@ -15,7 +15,9 @@ void embed(const DrutEmbed& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   w.share(s.rows, [&](int r) {
     int token = s.token[r] >= 0 ? s.token[r] : c.relay[s.relay_slot[s.seq[r]]];
-    unpack_row(*o.table, token, o.x + int64_t(r) * o.stride);
+    float* x = o.x + int64_t(r) * o.stride;
+    unpack_row(*o.table, token, x);
+    for (int n = 0; o.scale != 1.0f && n < o.stride; n += 16) vstore(x + n, vmul(vload(x + n), vset(o.scale)));
   });
   w.sync();
 }
@@ -63,7 +65,7 @@ ReadAhead look_ahead(const DrutOp* op, const DrutContext& c, const Worker& w) {
     }
     case kGateUp: {
       const DrutGateUp& o = *reinterpret_cast<const DrutGateUp*>(op);
-      return read_ahead_in(w, panels(*o.gate), 1, o.gate, o.up);
+      return read_ahead_in(w, panels(*o.up), 1, o.up, o.gate);
     }
     case kRoute: {
       const DrutMatrix* m = reinterpret_cast<const DrutRoute*>(op)->weight;
@@ -89,6 +91,7 @@ void run_op(const DrutOp* op, const DrutOp* later, const DrutContext& c, Worker&
     case kRoute: return route(*reinterpret_cast<const DrutRoute*>(op), c, w);
     case kExpertsGateUp: return experts_gate_up(*reinterpret_cast<const DrutExpertsGateUp*>(op), c, w);
     case kExpertsDown: return experts_down(*reinterpret_cast<const DrutExpertsDown*>(op), c, w);
+    case kAdd: return add(*reinterpret_cast<const DrutAdd*>(op), c, w);
     case kHead: return head(*reinterpret_cast<const DrutHead*>(op), c, w);
     case kSample: return sample(*reinterpret_cast<const DrutSample*>(op), c, w);
     default: return w.sync();

@@ -18,10 +18,10 @@ inline void rotate(float* x, const float* table, int half) {
 struct Heads3 {
   const DrutMatrix* weight;
   float* out;
-  const float* norm;
+  const DrutNorm& norm;
   int heads, head_dim, stride, span;
 
-  Heads3(const DrutMatrix* m, float* out, const float* norm, int heads, int head_dim, int stride)
+  Heads3(const DrutMatrix* m, float* out, const DrutNorm& norm, int heads, int head_dim, int stride)
       : weight(m), out(out), norm(norm), heads(heads), head_dim(head_dim), stride(stride), span(1) {
     while (span * head_dim % kPanel) ++span;
   }
@@ -31,14 +31,19 @@ struct Heads3 {
   int end_head(int unit) const { return (unit + 1) * span < heads ? (unit + 1) * span : heads; }
 };
 
+inline void grow(float* x, int head_dim, float factor) {
+  for (int d = 0; d < head_dim; d += 16) vstore(x + d, vmul(vload(x + d), vset(factor)));
+}
+
 enum Part { kQueries, kKeys, kValues };
 
 template <class Kv> void finish_head(const DrutQkv& o, const DrutContext& c, const Step& s, Part part, const Heads3& h, int row, int head) {
   using Element = typename Kv::Element;
   float* x = h.out + int64_t(row) * h.stride + head * h.head_dim;
-  if (h.norm) rms_norm(x, h.norm, h.head_dim, h.head_dim, o.eps, x);
+  if (h.norm.weight && !o.wide_norm) normalize(x, h.norm, h.head_dim, h.head_dim, x);
   if (part != kValues) rotate(x, o.rope + int64_t(row) * 2 * o.rope_half, o.rope_half);
   if (part == kQueries) {
+    if (o.growth_span) grow(x, h.head_dim, 1.0f + o.growth * num::log(1.0f + float(s.position[row] / o.growth_span)));
     Kv::store_query(x, h.head_dim);
     return;
   }
@@ -49,9 +54,19 @@ template <class Kv> void finish_head(const DrutQkv& o, const DrutContext& c, con
   else Kv::write_value(keys + kPage * h.head_dim, h.head_dim, slot % kPage, x);
 }
 
-template <class Kv> void finish_heads(const DrutQkv& o, const DrutContext& c, const Step& s, Part part, const Heads3& h, int unit, int begin, int end) {
-  for (int row = begin; row < end; ++row)
-    for (int head = unit * h.span; head < h.end_head(unit); ++head) finish_head<Kv>(o, c, s, part, h, row, head);
+inline void finish_heads(const DrutQkv& o, const DrutContext& c, const Step& s, Part part, const Heads3& h, int row, int first, int end) {
+  for (int head = first; head < end; ++head) {
+    if (o.kv_dtype == kKvBf16) finish_head<KvBf16>(o, c, s, part, h, row, head);
+    else if (o.kv_dtype == kKvInt8) finish_head<KvInt8>(o, c, s, part, h, row, head);
+    else finish_head<KvFp32>(o, c, s, part, h, row, head);
+  }
+}
+
+// A row's queries, or its keys, normed together once all are there.
+inline void finish_wide(const DrutQkv& o, const DrutContext& c, const Step& s, Part part, const Heads3& h, int row) {
+  float* x = h.out + int64_t(row) * h.stride;
+  normalize(x, h.norm, h.heads * h.head_dim, h.heads * h.head_dim, x);
+  finish_heads(o, c, s, part, h, row, 0, h.heads);
 }
 
 // Of the queries, if heads are whole panels: the first runs of two workers or more lie there.
@@ -64,10 +79,10 @@ void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   const Heads3 parts[3] = {{o.q_proj, o.q, o.q_norm, o.heads, o.head_dim, o.q_stride},
                            {o.k_proj, o.k, o.k_norm, o.kv_heads, o.head_dim, o.kv_stride},
-                           {o.v_proj, o.v, nullptr, o.kv_heads, o.head_dim, o.kv_stride}};
+                           {o.v_proj, o.v, kNoNorm, o.kv_heads, o.head_dim, o.kv_stride}};
   const int keys = parts[0].units(), values = keys + parts[1].units();
   int forms = form_of(o.q_proj) | form_of(o.k_proj) | form_of(o.v_proj);
-  Acts a = prepare(w, c, forms, o.x, o.stride, o.q_proj->k, o.norm, o.width, o.eps, o.q_proj->order, s.rows, identity);
+  Acts a = prepare(w, c, forms, o.x, o.stride, o.q_proj->k, o.norm, o.width, o.q_proj->order, s.rows, identity);
   share_matrix(w, values + parts[2].units(), s.rows, [&](int u, int begin, int end, bool next) {
     Part part = u < keys ? kQueries : u < values ? kKeys : kValues;
     const Heads3& h = parts[part];
@@ -78,10 +93,12 @@ void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
         for (int r = 0; r < rows; ++r) memcpy(h.out + int64_t(row + r) * h.stride + p * kPanel, tile + r * kPanel, kPanel * 4);
       });
     }
-    if (o.kv_dtype == kKvBf16) finish_heads<KvBf16>(o, c, s, part, h, unit, begin, end);
-    else if (o.kv_dtype == kKvInt8) finish_heads<KvInt8>(o, c, s, part, h, unit, begin, end);
-    else finish_heads<KvFp32>(o, c, s, part, h, unit, begin, end);
+    if (o.wide_norm && part != kValues) return;
+    for (int row = begin; row < end; ++row) finish_heads(o, c, s, part, h, row, unit * h.span, h.end_head(unit));
   });
+  w.sync();
+  if (!o.wide_norm) return;
+  w.share(2 * s.rows, [&](int i) { finish_wide(o, c, s, i % 2 ? kKeys : kQueries, parts[i % 2 ? kKeys : kQueries], i / 2); });
   w.sync();
 }
 

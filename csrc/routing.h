@@ -103,7 +103,7 @@ void sort_pairs(const DrutRoute& o, int rows) {
 void route(const DrutRoute& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   DrutRoutes& t = *o.routes;
-  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.eps, nullptr, s.rows, identity);
+  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, nullptr, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
     multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
       for (int r = 0; r < rows; ++r) memcpy(o.logits + int64_t(row + r) * o.logits_stride + p * kPanel, tile + r * kPanel, kPanel * 4);

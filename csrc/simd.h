@@ -34,6 +34,27 @@ inline V vtanh(V x) {
   return vselect_lt(a, vset(0.625f), small, y);
 }
 
+// cap * tanh(x / cap); x where cap is 0.
+inline V capped(V x, float cap) { return cap > 0 ? vmul(vset(cap), vtanh(vdiv(x, vset(cap)))) : x; }
+
+// erf by Abramowitz and Stegun 7.1.26, within 1.5e-7.
+inline V verf(V x) {
+  const V a = vabs(x), one = vset(1.0f), t = vdiv(one, vfma(vset(num::kErfScale), a, one));
+  V p = vset(num::kErf[0]);
+  for (int i = 1; i < 5; ++i) p = vfma(p, t, vset(num::kErf[i]));
+  const V y = vsub(one, vmul(vmul(p, t), vexp(vsub(vset(0.0f), vmul(x, x)))));
+  return vselect_lt(x, vset(0.0f), vsub(vset(0.0f), y), y);
+}
+
+// x * Phi(x), with the tanh form's cube, x / (1 + exp(-2y)), y = sqrt(2/pi) * (x + 0.044715 x^3); or with erf.
+inline V vgelu_tanh(V x) {
+  const V cube = vmul(vmul(x, x), x), y2 = vmul(vset(num::kGeluTwice), vfma(vset(0.044715f), cube, x));
+  return vdiv(x, vadd(vset(1.0f), vexp(vsub(vset(0.0f), y2))));
+}
+inline V vgelu_erf(V x) {
+  return vmul(vmul(vset(0.5f), x), vadd(vset(1.0f), verf(vmul(x, vset(num::kSqrtHalf)))));
+}
+
 inline V vsilu(V x) { return vdiv(x, vadd(vset(1.0f), vexp(vsub(vset(0.0f), x)))); }
 
 // Nearest bf16, ties to even, as a float whose low 16 bits are zero; NaN stays a NaN.

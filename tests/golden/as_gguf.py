@@ -8,30 +8,42 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.weights import F32, config, tensors
+from tests.golden import experts
+from tests.golden.weights import F32, NAMES, config, tensors
 from tests.model.gguf_writer import ARRAY, STRING, Tensor, Typed, gguf
 from tests.model.gguf_writer import F32 as F32_TYPE
 
-ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
-                 "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2",
+                 "gemma3_text": "gemma3", "phi3": "phi3", "olmo2": "olmo2", "olmo3": "olmo2", "granite": "granite",
+                 "smollm3": "smollm3", "glm4": "glm4", "starcoder2": "starcoder2", "cohere2": "cohere2",
+                 "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "glm4_moe": "glm4moe",
+                 "gpt_oss": "gpt-oss"}
+# No keys tell of what these are.
+UNTOLD = ("gemma2_scaled", "ministral_mix", "ministral3", "qwen2_window", "starcoder2_erf")
+GGUF_NAMES = tuple(name for name in NAMES if name not in UNTOLD)
+PAIRED = ("llama", "granite", "smollm3")  # whose rows of q and k are laid pair by pair
 PARTS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+    "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-    "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
+    "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+    **experts.PARTS,
 }
-EXPERT_PARTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
+
+
+def architecture(name: str) -> str:
+    return ARCHITECTURES[config(name)["model_type"]]
 
 
 def metadata(name: str) -> dict[str, object]:
     """Keys of checkpoint `name` and a tokenizer of one word a token."""
     cfg = config(name)
-    arch, vocab = ARCHITECTURES[cfg["model_type"]], cfg["vocab_size"]
-    rope = cfg.get("rope_parameters") or {"rope_theta": cfg["rope_theta"], **(cfg.get("rope_scaling") or {})}
+    arch, vocab = architecture(name), cfg["vocab_size"]
     own: dict[str, object] = {
         "block_count": cfg["num_hidden_layers"],
         "context_length": cfg["max_position_embeddings"],
@@ -39,14 +51,23 @@ def metadata(name: str) -> dict[str, object]:
         "feed_forward_length": cfg["intermediate_size"],
         "attention.head_count": cfg["num_attention_heads"],
         "attention.head_count_kv": cfg["num_key_value_heads"],
-        "attention.layer_norm_rms_epsilon": cfg["rms_norm_eps"],
-        "rope.freq_base": float(rope["rope_theta"]),
+        **_rope(cfg), **experts.keys(cfg),
     }
+    if "rms_norm_eps" in cfg:
+        own["attention.layer_norm_rms_epsilon"] = cfg["rms_norm_eps"]
+    else:
+        own["attention.layer_norm_epsilon"] = cfg.get("norm_epsilon") or cfg["layer_norm_eps"]
     if "head_dim" in cfg:
         own |= {"attention.key_length": cfg["head_dim"], "attention.value_length": cfg["head_dim"]}
-    own |= _experts(cfg)
-    if _kind(rope) == "linear":
-        own |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
+    if cfg.get("sliding_window") and not arch.startswith("qwen"):
+        own["attention.sliding_window"] = cfg["sliding_window"]
+    if arch == "gemma2":
+        own |= {f"{key}_softcapping": float(cfg[f"{key}_softcapping"]) for key in ("attn_logit", "final_logit")}
+    if arch == "granite":
+        own |= {"attention.scale": cfg["attention_multiplier"], "residual_scale": cfg["residual_multiplier"],
+                "embedding_scale": cfg["embedding_multiplier"], "logit_scale": cfg["logits_scaling"]}
+    if arch == "cohere2":
+        own["logit_scale"] = cfg["logit_scale"]
     return {
         "general.architecture": arch,
         **{f"{arch}.{key}": value for key, value in own.items()},
@@ -58,45 +79,75 @@ def metadata(name: str) -> dict[str, object]:
     }
 
 
-def _experts(cfg: dict[str, Any]) -> dict[str, object]:
-    keys = {"num_local_experts": "expert_count", "num_experts": "expert_count",
-            "num_experts_per_tok": "expert_used_count", "moe_intermediate_size": "expert_feed_forward_length",
-            "shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
-    return {ours: cfg[theirs] for theirs, ours in keys.items() if theirs in cfg}
+def _tables(cfg: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The rope of layers that see all, and of those with a window."""
+    rope = cfg.get("rope_parameters") or {"rope_theta": cfg["rope_theta"], **(cfg.get("rope_scaling") or {})}
+    return rope.get("full_attention", rope), rope.get("sliding_attention", rope)
+
+
+def _rope(cfg: dict[str, Any]) -> dict[str, object]:
+    rope, local = _tables(cfg)
+    own: dict[str, object] = {"rope.freq_base": float(rope["rope_theta"])}
+    if cfg["model_type"] == "gemma3_text":
+        own["rope.freq_base_swa"] = float(local["rope_theta"])
+    part = cfg.get("partial_rotary_factor") or rope.get("partial_rotary_factor")
+    if part:
+        own["rope.dimension_count"] = int(part * _head_dim(cfg))
+    if _kind(rope) in ("linear", "yarn"):
+        own |= {"rope.scaling.type": _kind(rope), "rope.scaling.factor": float(rope["factor"])}
+    if _kind(rope) == "yarn":
+        own["rope.scaling.original_context_length"] = rope["original_max_position_embeddings"]
+    if _kind(rope) == "longrope":
+        original = cfg["original_max_position_embeddings"]
+        factor = cfg["max_position_embeddings"] / original
+        own |= {"rope.scaling.original_context_length": original,
+                "rope.scaling.attn_factor": float(np.sqrt(1 + np.log(factor) / np.log(original)))}
+    return own
 
 
 def stored(name: str) -> list[tuple[str, F32]]:
     """GGUF names and values of checkpoint `name`."""
-    cfg = config(name)
-    out = []
-    experts: dict[str, list[F32]] = {}
-    for tensor, values in tensors(name):
-        if of_expert := re.fullmatch(r"model\.layers\.(\d+)\..+\.experts\.\d+\.(\w+)\.weight", tensor):
-            layer, part = of_expert.groups()
-            experts.setdefault(f"blk.{layer}.ffn_{EXPERT_PARTS[part]}_exps.weight", []).append(values)
+    cfg, arch = config(name), architecture(name)
+    out, rest = experts.to_gguf(list(tensors(name)))
+    for tensor, values in rest:
+        layer, part, kind = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)\.(weight|bias|sinks)", tensor).groups()
+        if kind == "sinks":
+            out.append((f"blk.{layer}.attn_sinks.weight", values))
             continue
-        layer, part, kind = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)\.(weight|bias)", tensor).groups()
-        if ARCHITECTURES[cfg["model_type"]] == "llama" and part in ("self_attn.q_proj", "self_attn.k_proj"):
-            heads = cfg["num_attention_heads" if "q_proj" in part else "num_key_value_heads"]
-            halves = values.reshape(heads, 2, -1, values.shape[-1])  # a pair's members half a head apart
+        own = PARTS[part]
+        if part == "post_attention_layernorm" and cfg["model_type"] in (
+                "gemma2", "gemma3_text", "olmo2", "olmo3", "glm4_moe", "gpt_oss"):
+            own = "post_attention_norm"
+        if arch in PAIRED and own in ("attn_q", "attn_k"):
+            heads = cfg["num_attention_heads" if own == "attn_q" else "num_key_value_heads"]
+            halves = values.reshape(heads, 2, -1, *values.shape[1:])  # a pair's members half a head apart
             values = halves.swapaxes(1, 2).reshape(values.shape)
-        if part == "mlp.shared_expert_gate":
-            values = values[0]
-        out.append((f"blk.{layer}." * (layer is not None) + f"{PARTS[part]}.{kind}", values))
-    out += [(tensor, np.stack(values)) for tensor, values in experts.items()]
-    rope = cfg.get("rope_scaling") or {}
+        if arch.startswith("gemma") and own.endswith("norm"):
+            values = values + np.float32(1)
+        out.append((f"blk.{layer}." * (layer is not None) + f"{own}.{kind}", values))
+    return [*out, *_rope_factors(cfg)]
+
+
+def _rope_factors(cfg: dict[str, Any]) -> list[tuple[str, F32]]:
+    rope, _ = _tables(cfg)
     if _kind(rope) == "llama3":
-        out.append(("rope_freqs.weight", _llama3_factors(cfg, rope)))
-    return out
+        return [("rope_freqs.weight", _llama3_factors(cfg, rope))]
+    if _kind(rope) == "longrope":
+        return [(f"rope_factors_{n}.weight", np.array(rope[f"{n}_factor"], np.float32)) for n in ("long", "short")]
+    return []
 
 
 def _kind(rope: dict[str, Any]) -> str:
     return str(rope.get("rope_type") or rope.get("type") or "default")
 
 
+def _head_dim(cfg: dict[str, Any]) -> int:
+    return int(cfg.get("head_dim") or cfg["hidden_size"] // cfg["num_attention_heads"])
+
+
 def _llama3_factors(cfg: dict[str, Any], rope: dict[str, Any]) -> F32:
     """What each pair's frequency is divided by: 1 where its wave is short, `factor` where it is long."""
-    head_dim = cfg.get("head_dim") or cfg["hidden_size"] // cfg["num_attention_heads"]
+    head_dim = _head_dim(cfg)
     wave = 2 * np.pi * cfg["rope_theta"] ** (np.arange(0, head_dim, 2) / head_dim)
     low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], rope["factor"]
     short = np.clip((rope["original_max_position_embeddings"] / wave - low) / (high - low), 0, 1)

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.golden import experts
+
 F32 = NDArray[np.float32]
 HERE = Path(__file__).parent
 NAMES = tuple(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
 
 # Gains over 1/sqrt(fan in). Those of query and key spread attention scores by about 2, so that attention is
-# far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear.
-# That of routers (`gate`) keeps their choices clear.
-GAIN = {"q_proj": 1.5, "k_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0, "gate": 2.0}
+# far from uniform; that of the head spreads logits by about 3, so that greedy choices are clear, as are those of
+# routers.
+GAIN = {"q_proj": 1.5, "k_proj": 1.5, "qkv_proj": 1.5, "q_norm": 1.5, "k_norm": 1.5, "lm_head": 3.0,
+        "gate": 2.0, "router": 2.0}
 
 
 def config(name: str) -> dict[str, Any]:
@@ -44,55 +47,85 @@ def token_ids(name: str, purpose: str, count: int) -> list[int]:
 
 
 def shapes(cfg: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes (outermost first) of a checkpoint's tensors: Llama's, and those Qwen adds to them."""
-    hidden, vocab = cfg["hidden_size"], cfg["vocab_size"]
-    head = cfg.get("head_dim") or hidden // cfg["num_attention_heads"]
-    q, kv = cfg["num_attention_heads"] * head, cfg["num_key_value_heads"] * head
+    """Names and shapes (outermost first) of a checkpoint's tensors."""
+    hidden, vocab, kind = cfg["hidden_size"], cfg["vocab_size"], cfg["model_type"]
+    norm_bias = kind == "starcoder2"
     yield "model.embed_tokens.weight", (vocab, hidden)
     for i in range(cfg["num_hidden_layers"]):
         layer = f"model.layers.{i}."
-        yield layer + "input_layernorm.weight", (hidden,)
-        yield layer + "self_attn.q_proj.weight", (q, hidden)
-        yield layer + "self_attn.k_proj.weight", (kv, hidden)
-        yield layer + "self_attn.v_proj.weight", (kv, hidden)
-        if cfg["model_type"] in ("qwen2", "qwen2_moe"):
-            yield layer + "self_attn.q_proj.bias", (q,)
-            yield layer + "self_attn.k_proj.bias", (kv,)
-            yield layer + "self_attn.v_proj.bias", (kv,)
-        if cfg["model_type"] in ("qwen3", "qwen3_moe"):
-            yield layer + "self_attn.q_norm.weight", (head,)
-            yield layer + "self_attn.k_norm.weight", (head,)
-        yield layer + "self_attn.o_proj.weight", (hidden, q)
-        yield layer + "post_attention_layernorm.weight", (hidden,)
-        yield from feed_forward(cfg, i, layer)
-    yield "model.norm.weight", (hidden,)
+        first, second, *more = NORMS.get(kind, ("input_layernorm", "post_attention_layernorm"))
+        yield from _norm(layer + first, hidden, norm_bias)
+        for name, shape in _attention(cfg):
+            yield f"{layer}self_attn.{name}", shape
+        for name in (second, *more):
+            if name:
+                yield from _norm(layer + name, hidden, norm_bias)
+        for name, shape in experts.shapes(cfg) if experts.sparse(cfg, i) else _mlp(cfg):
+            yield layer + name, shape
+    yield from _norm("model.norm", hidden, norm_bias)
     if not cfg["tie_word_embeddings"]:
         yield "lm_head.weight", (vocab, hidden)
 
 
-def feed_forward(cfg: dict[str, Any], index: int, layer: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Of layer `index`, whose tensors begin with `layer`: dense or of experts."""
-    hidden, ffn = cfg["hidden_size"], cfg["intermediate_size"]
-    if cfg["model_type"] == "mixtral":
-        yield layer + "block_sparse_moe.gate.weight", (cfg["num_local_experts"], hidden)
-        for e in range(cfg["num_local_experts"]):
-            yield from gated(f"{layer}block_sparse_moe.experts.{e}.", ffn, hidden, ("w1", "w3", "w2"))
-    elif "num_experts" in cfg and index not in cfg["mlp_only_layers"]:
-        yield layer + "mlp.gate.weight", (cfg["num_experts"], hidden)
-        for e in range(cfg["num_experts"]):
-            yield from gated(f"{layer}mlp.experts.{e}.", cfg["moe_intermediate_size"], hidden)
-        if "shared_expert_intermediate_size" in cfg:
-            yield from gated(f"{layer}mlp.shared_expert.", cfg["shared_expert_intermediate_size"], hidden)
-            yield layer + "mlp.shared_expert_gate.weight", (1, hidden)
+# A layer's norms other than Llama's two.
+NORMS = {
+    "gemma2": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+               "post_feedforward_layernorm"),
+    "olmo2": ("post_attention_layernorm", "post_feedforward_layernorm"),
+    "glm4": ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm"),
+    "cohere2": ("input_layernorm", ""),
+}
+NORMS |= {"gemma3_text": NORMS["gemma2"], "olmo3": NORMS["olmo2"]}
+Shapes = Iterator[tuple[str, tuple[int, ...]]]
+
+
+def _norm(name: str, width: int, bias: bool) -> Shapes:
+    yield f"{name}.weight", (width,)
+    if bias:
+        yield f"{name}.bias", (width,)
+
+
+def _attention(cfg: dict[str, Any]) -> Shapes:
+    hidden, kind = cfg["hidden_size"], cfg["model_type"]
+    head = cfg.get("head_dim") or hidden // cfg["num_attention_heads"]
+    q, kv = cfg["num_attention_heads"] * head, cfg["num_key_value_heads"] * head
+    if kind == "phi3":
+        yield "qkv_proj.weight", (q + 2 * kv, hidden)
+        yield "o_proj.weight", (hidden, q)
+        return
+    yield "q_proj.weight", (q, hidden)
+    yield "k_proj.weight", (kv, hidden)
+    yield "v_proj.weight", (kv, hidden)
+    every = cfg.get("use_bias") or cfg.get("attention_bias")
+    if every or kind in ("qwen2", "qwen2_moe"):
+        yield "q_proj.bias", (q,)
+        yield "k_proj.bias", (kv,)
+        yield "v_proj.bias", (kv,)
+    if kind in ("qwen3", "qwen3_moe", "gemma3_text") or cfg.get("use_qk_norm"):
+        yield "q_norm.weight", (head,)
+        yield "k_norm.weight", (head,)
+    if kind in ("olmo2", "olmo3"):
+        yield "q_norm.weight", (q,)
+        yield "k_norm.weight", (kv,)
+    yield "o_proj.weight", (hidden, q)
+    if every and kind not in ("glm4", "glm4_moe"):
+        yield "o_proj.bias", (hidden,)
+    if kind == "gpt_oss":
+        yield "sinks", (cfg["num_attention_heads"],)
+
+
+def _mlp(cfg: dict[str, Any]) -> Shapes:
+    hidden, ffn, kind = cfg["hidden_size"], cfg["intermediate_size"], cfg["model_type"]
+    if kind in ("phi3", "glm4"):
+        parts = {"gate_up_proj": (2 * ffn, hidden), "down_proj": (hidden, ffn)}
+    elif kind == "starcoder2":
+        parts = {"c_fc": (ffn, hidden), "c_proj": (hidden, ffn)}
     else:
-        yield from gated(layer + "mlp.", ffn, hidden)
-
-
-def gated(block: str, width: int, hidden: int,
-          names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The three matrices of a gated feed-forward."""
-    for name, shape in zip(names, ((width, hidden), (width, hidden), (hidden, width)), strict=True):
-        yield f"{block}{name}.weight", shape
+        parts = {"gate_proj": (ffn, hidden), "up_proj": (ffn, hidden), "down_proj": (hidden, ffn)}
+    for name, shape in parts.items():
+        yield f"mlp.{name}.weight", shape
+        if cfg.get("use_bias") or cfg.get("mlp_bias"):
+            yield f"mlp.{name}.bias", shape[:1]
 
 
 def tensors(name: str) -> Iterator[tuple[str, F32]]:
@@ -107,8 +140,12 @@ def tensors(name: str) -> Iterator[tuple[str, F32]]:
         if tensor.endswith(".bias"):
             yield tensor, uniform
             continue
+        if tensor.endswith("_bias"):
+            yield tensor, uniform * np.float32(0.25)
+            continue
         if len(shape) == 1:
-            yield tensor, np.float32(GAIN.get(part, 1.0)) * (np.float32(1) + uniform * np.float32(0.25))
+            values = np.float32(GAIN.get(part, 1.0)) * (np.float32(1) + uniform * np.float32(0.25))
+            yield tensor, values - np.float32(cfg["model_type"].startswith("gemma"))  # which adds 1 to its norms
             continue
         std = GAIN.get(part, 1.0) / math.sqrt(shape[1])
         if part == "embed_tokens":

@@ -22,7 +22,7 @@ from drut.kernels.native import library
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.numpy.numbers import to_bf16
-from drut.kernels.ops import Buffer, Embed, GateUp, Head, Op, Project, Sample
+from drut.kernels.ops import Buffer, Embed, GateUp, Head, Norm, Op, Project, Sample
 from drut.kernels.plan import Plan, Recorder
 from drut.kernels.weight import Matrix
 
@@ -114,7 +114,7 @@ def recorded(*ops: Op) -> Plan:
 
 def filler_head(backend: Backend, x: Buffer) -> Head:
     """The head every plan ends in, for plans that care about something else."""
-    return Head(x, backend.vector(np.zeros(x.width, np.float32)), 1.0, floats(np.zeros((1, x.width))).on(backend))
+    return Head(x, Norm(backend.vector(np.zeros(x.width, np.float32)), 1.0), floats(np.zeros((1, x.width))).on(backend))
 
 
 class Ran:
@@ -162,8 +162,8 @@ def gate_up(backend: Backend, gate: Stored, up: Stored, signs: F32) -> F32:
     """silu(signs . gate) * (signs . up) for rows of +-1, which a norm without epsilon leaves as they are."""
     x, out = Buffer("x", gate.k), Buffer("inner", gate.n)
     ones = backend.vector(np.ones(gate.k, np.float32))
-    plan = recorded(Embed(floats(signs).on(backend), x), GateUp(0, x, ones, 0.0, gate.on(backend), up.on(backend), out),
-                    filler_head(backend, x))
+    plan = recorded(Embed(floats(signs).on(backend), x),
+                    GateUp(0, x, Norm(ones, 0.0), gate.on(backend), up.on(backend), out), filler_head(backend, x))
     ran = Ran(backend, plan, rows=len(signs))
     ran.run(range(len(signs)))
     return ran.read(out)
@@ -173,7 +173,7 @@ def head_plan(backend: Backend, x: F32, norm: F32, eps: float, weight: Stored, *
     """Embed and head; token i takes row i of `x`."""
     buffer = Buffer("x", weight.k)
     return recorded(Embed(floats(x).on(backend), buffer),
-                    Head(buffer, backend.vector(norm), eps, weight.on(backend)), *more)
+                    Head(buffer, Norm(backend.vector(norm), eps), weight.on(backend)), *more)
 
 
 def oracle() -> NumpyBackend:

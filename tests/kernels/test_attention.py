@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from drut.kernels.backend import Backend
 from drut.kernels.kv import KV_DTYPES, KvLayout
 from drut.kernels.numpy.numbers import quantize_row, round_bf16
-from drut.kernels.ops import Attention, Buffer, Embed, Op, Qkv, RopeTable
+from drut.kernels.ops import Attention, Buffer, Embed, Norm, Op, Qkv, RopeTable
 from drut.kernels.weight import Matrix
 from tests.kernels.conftest import Native
 from tests.kernels.rig import (
@@ -126,7 +126,7 @@ def _write(backend: Backend, shape: Shape, q: Matrix, k: Matrix, v: Matrix) -> l
     x, rope = Buffer("x", WIDTH), Buffer("rope", shape.head_dim)
     norm = backend.vector(np.ones(WIDTH, np.float32))
     return [Embed(floats(shape.activations()).on(backend), x), RopeTable((0.0,) * (shape.head_dim // 2), rope),
-            Qkv(LAYER, x, norm, 0.0, q, k, v, rope, Buffer("q", q.n), Buffer("k", k.n), Buffer("v", v.n),
+            Qkv(LAYER, x, Norm(norm, 0.0), q, k, v, rope, Buffer("q", q.n), Buffer("k", k.n), Buffer("v", v.n),
                 q.n // shape.head_dim, shape.kv),
             filler_head(backend, x)]
 

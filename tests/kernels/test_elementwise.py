@@ -8,7 +8,7 @@ import pytest
 from drut.kernels.backend import Backend
 from drut.kernels.kv import KvLayout
 from drut.kernels.native.backend import NativeBackend
-from drut.kernels.ops import Buffer, Embed, Qkv, RopeTable
+from drut.kernels.ops import Buffer, Embed, Norm, Qkv, RopeTable
 from tests.kernels.conftest import Native
 from tests.kernels.rig import (
     F32,
@@ -95,8 +95,8 @@ def turned(backend: Backend, x: F32, inv_freq: list[float], start: int, scale: f
         ("x", 64), ("rope", 2 * len(inv_freq)), ("q", 64), ("k", head_dim), ("v", head_dim)])
     eye = floats(np.eye(64)).on(backend)
     half = floats(np.eye(32, 64)).on(backend)
-    q_norm, k_norm = (backend.vector(n) for n in norms) if norms else (None, None)
-    qkv = Qkv(0, source, backend.vector(np.ones(64, np.float32)), 0.0, eye, half, half, rope, q, k, v, 2, kv,
+    q_norm, k_norm = (Norm(backend.vector(n), 0.0) for n in norms) if norms else (None, None)
+    qkv = Qkv(0, source, Norm(backend.vector(np.ones(64, np.float32)), 0.0), eye, half, half, rope, q, k, v, 2, kv,
               q_norm, k_norm)
     plan = recorded(Embed(floats(x).on(backend), source), RopeTable(tuple(inv_freq), rope, scale), qkv,
                     filler_head(backend, source))

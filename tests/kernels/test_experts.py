@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from drut.kernels.backend import Backend
 from drut.kernels.numpy.experts import choose
 from drut.kernels.ops import (
-    CLAMPED_SWIGLU,
-    SILU,
     Buffer,
     Embed,
     ExpertsDown,
     ExpertsGateUp,
     GateUp,
+    Norm,
     Project,
     Route,
     Routes,
@@ -58,7 +57,7 @@ class Layer:
     routing: Routing
     encoding: str = "Q8_0"
     width: int = 96
-    activation: str = SILU
+    activation: str = "silu"
     biased: bool = False
     shared: bool = False
     corrected: bool = False
@@ -69,23 +68,23 @@ class Layer:
         router = random_matrix(rng, "F32", how.experts, HIDDEN)
         gate, up = (self._stack(rng, backend, self.width, HIDDEN) for _ in range(2))
         down = self._stack(rng, backend, HIDDEN, self.width)
-        norm = backend.vector(rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32) / 8)
+        norm = Norm(backend.vector(rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32) / 8), 1e-5)
         x, routes = Buffer("x", HIDDEN), Routes("routes", how.experts, how.top_k)
         inner = Buffer("inner_experts", self.width, how.top_k)
 
         def vector(size: int):
             return backend.vector(rng.uniform(0, 1, size).astype(np.float32))
 
-        route = Route(0, x, norm, 1e-5, router.on(backend), how, routes,
+        route = Route(0, x, norm, router.on(backend), how, routes,
                       vector(how.experts) if self.corrected else None, vector(HIDDEN) if self.shared else None)
         ops = [Embed(floats(self.x).on(backend), x), route,
-               ExpertsGateUp(0, x, norm, 1e-5, gate, up, routes, inner, self.activation),
+               ExpertsGateUp(0, x, norm, gate, up, routes, inner, self.activation),
                ExpertsDown(0, inner, down, routes, x)]
         if self.shared:
             wide = Buffer("inner_shared", 32)
             inner = [random_matrix(rng, enc, 32, HIDDEN).on(backend) for _ in range(2)]
-            ops.insert(3, GateUp(0, x, norm, 1e-5, *inner, wide))
-            ops.append(Project(0, wide, random_matrix(rng, enc, HIDDEN, 32).on(backend), x, routes))
+            ops.insert(3, GateUp(0, x, norm, *inner, wide))
+            ops.append(Project(0, wide, random_matrix(rng, enc, HIDDEN, 32).on(backend), x, shared=routes))
         return Ran(backend, recorded(*ops, filler_head(backend, x)), rows=ROWS, pages=-(-ROWS // 16)), x
 
     def _stack(self, rng: np.random.Generator, backend: Backend, n: int, k: int):
@@ -102,8 +101,8 @@ class Layer:
 LAYERS = {
     **{name: Layer(how, corrected=name in CORRECTED) for name, how in ROUTINGS.items()},
     **{enc: Layer(ROUTINGS["softmax"], enc) for enc in ("F32", "F16", "BF16", "Q4_0", "Q4_1")},
-    "odd width": Layer(ROUTINGS["softmax"], "F32", width=70, biased=True, activation=CLAMPED_SWIGLU),
-    "as gpt-oss": Layer(ROUTINGS["softmax"], biased=True, activation=CLAMPED_SWIGLU),
+    "odd width": Layer(ROUTINGS["softmax"], "F32", width=70, biased=True, activation="clamped_swiglu"),
+    "as gpt-oss": Layer(ROUTINGS["softmax"], biased=True, activation="clamped_swiglu"),
     "as qwen2-moe": Layer(ROUTINGS["softmax, not normalized"], shared=True),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from drut.kernels.backend import Backend
 from drut.kernels.kv import KvLayout
-from drut.kernels.ops import Attention, Buffer, Embed, GateUp, Head, Project, Qkv, RopeTable, Sample
+from drut.kernels.ops import Attention, Buffer, Embed, GateUp, Head, Norm, Project, Qkv, RopeTable, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
 from tests.kernels.conftest import Native
 from tests.kernels.rig import F32, FLOATS, QUANTS, Draw, Ran, assert_same_bits, oracle, random_matrix, usable_isas
@@ -36,20 +36,20 @@ def layer(backend: Backend, name: str, kv: KvLayout) -> Plan:
         return random_matrix(rng, name, n, k).on(backend)
 
     def norm():
-        return backend.vector(rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32) / 8)
+        return Norm(backend.vector(rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32) / 8), 1e-5)
 
     x, rope, out, inner = (Buffer(*b) for b in [("x", HIDDEN), ("rope", 16), ("out", 96), ("inner", FFN)])
     q, k, v = Buffer("q", 96), Buffer("k", 32), Buffer("v", 32)
     r = Recorder()
     r.add(Embed(matrix(VOCAB, HIDDEN), x))
     r.add(RopeTable(tuple(2.0**-i for i in range(8)), rope))
-    r.add(Qkv(0, x, norm(), 1e-5, matrix(96, HIDDEN), matrix(32, HIDDEN), matrix(32, HIDDEN), rope, q, k, v, HEADS, kv))
+    r.add(Qkv(0, x, norm(), matrix(96, HIDDEN), matrix(32, HIDDEN), matrix(32, HIDDEN), rope, q, k, v, HEADS, kv))
     r.add(Attention(0, q, out, HEADS, kv, 0.25))
     r.add(Project(0, out, matrix(HIDDEN, 96), x))
-    r.add(GateUp(0, x, norm(), 1e-5, matrix(FFN, HIDDEN), matrix(FFN, HIDDEN), inner))
+    r.add(GateUp(0, x, norm(), matrix(FFN, HIDDEN), matrix(FFN, HIDDEN), inner))
     r.add(Project(0, inner, matrix(HIDDEN, FFN), x))
     r.stop(BEFORE_HEAD)
-    r.add(Head(x, norm(), 1e-5, matrix(VOCAB, HIDDEN)))
+    r.add(Head(x, norm(), matrix(VOCAB, HIDDEN)))
     r.stop(BEFORE_SAMPLE)
     r.add(Sample(VOCAB))
     return r.finish()

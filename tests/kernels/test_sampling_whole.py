@@ -13,7 +13,7 @@ import pytest
 from drut.kernels.backend import Backend, Limits, StepOutput
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor, mask_words
 from drut.kernels.native.executable import NativeExecutable
-from drut.kernels.ops import Buffer, Embed, GateUp, Head, Project, Sample
+from drut.kernels.ops import Buffer, Embed, GateUp, Head, Norm, Project, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
 from tests.kernels.conftest import Native
 from tests.kernels.rig import F32, NO_KV, Draw, assert_same_bits, floats, oracle, usable_isas
@@ -46,7 +46,8 @@ class Given:
         recorder = Recorder()
         recorder.add(Embed(floats(np.zeros((2, 32))).on(backend), x))
         recorder.stop(BEFORE_HEAD)
-        recorder.add(Head(x, backend.vector(np.zeros(32, np.float32)), 1.0, floats(np.zeros((vocab, 32))).on(backend)))
+        norm = Norm(backend.vector(np.zeros(32, np.float32)), 1.0)
+        recorder.add(Head(x, norm, floats(np.zeros((vocab, 32))).on(backend)))
         recorder.stop(BEFORE_SAMPLE)
         recorder.add(Sample(vocab))
         self.logits, self.stops = logits, list[str]()
@@ -276,7 +277,7 @@ def test_a_target_is_not_relayed(backend: Backend) -> None:
     x, table = Buffer("x", 32), np.eye(32, dtype=np.float32)
     recorder = Recorder()
     recorder.add(Embed(floats(table).on(backend), x))
-    recorder.add(Head(x, backend.vector(np.ones(32, np.float32)), 1e-5, floats(table).on(backend)))
+    recorder.add(Head(x, Norm(backend.vector(np.ones(32, np.float32)), 1e-5), floats(table).on(backend)))
     recorder.add(Sample(32))
     executable = backend.load(recorder.finish(), backend.pool(NO_KV, 1), Limits(1, 1, 1))
     step = StepDescriptor(1, 1, 1, 1)
@@ -339,15 +340,15 @@ def test_too_many_edits_or_logprobs_are_errors() -> None:
 def layers(backend: Backend, count: int) -> Plan:
     """A plan with as many operations as a model of `count` layers."""
     x, inner = Buffer("x", 32), Buffer("inner", 32)
-    weight, norm = floats(np.ones((32, 32))).on(backend), backend.vector(np.ones(32, np.float32))
+    weight, norm = floats(np.ones((32, 32))).on(backend), Norm(backend.vector(np.ones(32, np.float32)), 1e-5)
     recorder = Recorder()
     recorder.add(Embed(weight, x))
     for layer in range(count):
         for _ in range(2):
-            recorder.add(GateUp(layer, x, norm, 1e-5, weight, weight, inner))
+            recorder.add(GateUp(layer, x, norm, weight, weight, inner))
             recorder.add(Project(layer, inner, weight, x))
         recorder.add(Project(layer, x, weight, inner))
-    recorder.add(Head(x, norm, 1e-5, weight))
+    recorder.add(Head(x, norm, weight))
     recorder.add(Sample(32))
     return recorder.finish()
 

@@ -63,9 +63,9 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     laps = Laps() if laps is None else laps
     weights = files.load(backend, packs=pack_cache(config))
     laps.lap("weights")
-    spec = files.spec
+    context = context_of(files.spec, config)
+    spec = files.spec.within(context)
     layout = decoder.kv_layout(spec, config.kv_dtype)
-    context = context_of(spec, config)
     memory = backend.pool(layout, pool_pages(layout, context, config))
     canary = Canary(memory) if config.debug_kv else None
     laps.lap("kv pages")
@@ -132,8 +132,11 @@ def free_memory() -> int:
     return 4_000_000_000
 
 
-def numerics_id(files: ModelFiles, backend: Backend, kv_dtype: str) -> str:
-    """The same id promises the same bits. It covers numerics version, model file, encodings, KV format and backend."""
+def numerics_id(files: ModelFiles, backend: Backend, config: EngineConfig) -> str:
+    """The same id promises the same bits. It covers numerics version, model file, encodings, KV format and backend, and
+    whether positions are told as beyond the model's original context."""
     encodings = sorted({t.encoding for t in files.source.tensors.values()})
-    parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, kv_dtype, backend.name, "tp1"]
+    parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, config.kv_dtype, backend.name, "tp1"]
+    context = context_of(files.spec, config)
+    parts += ["beyond" for rope in files.spec.ropes if rope.beyond is not None and context > rope.limit]
     return "drut-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -70,7 +70,7 @@ class LLM:
     @cached_property
     def numerics_id(self) -> str:
         """Two runs with the same id give the same bits."""
-        return numerics_id(self.files, self.backend, self.config.kv_dtype)
+        return numerics_id(self.files, self.backend, self.config)
 
     @property
     def room(self) -> int:

@@ -92,11 +92,22 @@ class Routes:
 
 
 @dataclass(frozen=True)
+class Norm:
+    """x / rms(x) * weight; centred: (x - mean) / deviation * weight + bias."""
+
+    weight: Vector
+    eps: float
+    centred: bool = False
+    bias: Vector | None = None
+
+
+@dataclass(frozen=True)
 class Embed:
-    """x[row] = table[token of row]."""
+    """x[row] = scale * table[token of row]."""
 
     table: Matrix
     x: Buffer
+    scale: float = 1.0
 
     def cost(self, s: StepShape) -> Cost:
         return Cost(s.rows * self.table.nbytes // self.table.n, 0)
@@ -116,23 +127,29 @@ class RopeTable:
 
 @dataclass(frozen=True)
 class Qkv:
-    """q, k, v = projections of norm(x); heads normed if a norm is given, turned by rope; k and v go to their page."""
+    """q, k, v = projections of norm(x); q and k normed and turned by rope where these are given; k and v go to their
+    page.
+
+    `wide_norm`: q and k are normed over all heads together, not each head. `growth` (amount, span): q grows with its
+    position, times 1 + amount * log(1 + position // span).
+    """
 
     layer: int
     x: Buffer
-    norm: Vector
-    eps: float
+    norm: Norm | None
     q_proj: Matrix
     k_proj: Matrix
     v_proj: Matrix
-    rope: Buffer
+    rope: Buffer | None
     q: Buffer
     k: Buffer
     v: Buffer
     heads: int
     kv: KvLayout
-    q_norm: Vector | None = None
-    k_norm: Vector | None = None
+    q_norm: Norm | None = None
+    k_norm: Norm | None = None
+    wide_norm: bool = False
+    growth: tuple[float, int] | None = None
 
     def cost(self, s: StepShape) -> Cost:
         written = s.rows * self.kv.layer_bytes // PAGE_TOKENS
@@ -166,35 +183,52 @@ class Attention:
 
 @dataclass(frozen=True)
 class Project:
-    """x += source . weight, times the shared expert's weight in `scale` where that is given."""
+    """x += scale * (source . weight); or x = source . weight, if `add` is false. With `shared` what
+    is added is also weighed as the shared expert."""
 
     layer: int
     source: Buffer
     weight: Matrix
     x: Buffer
-    scale: Routes | None = None
+    scale: float = 1.0
+    add: bool = True
+    shared: Routes | None = None
 
     def cost(self, s: StepShape) -> Cost:
         return _matmul(s.rows, self.weight)
 
 
 @dataclass(frozen=True)
+class Add:
+    """x += scale * norm(source)."""
+
+    layer: int
+    source: Buffer
+    norm: Norm
+    x: Buffer
+    scale: float = 1.0
+
+    def cost(self, s: StepShape) -> Cost:
+        return Cost(0, 0)
+
+
+ACTIVATIONS = ("silu", "gelu_tanh", "gelu_erf")
+
+
+@dataclass(frozen=True)
 class GateUp:
-    """out = silu(norm(x) . gate) * (norm(x) . up)."""
+    """out = activation(norm(x) . gate) * (norm(x) . up); without a gate activation(norm(x) . up)."""
 
     layer: int
     x: Buffer
-    norm: Vector
-    eps: float
-    gate: Matrix
+    norm: Norm | None
+    gate: Matrix | None
     up: Matrix
     out: Buffer
+    activation: str = "silu"
 
     def cost(self, s: StepShape) -> Cost:
-        return _matmul(s.rows, self.gate, self.up)
-
-
-SILU, CLAMPED_SWIGLU = "silu", "clamped_swiglu"
+        return _matmul(s.rows, *([self.gate] if self.gate else []), self.up)
 
 
 @dataclass(frozen=True)
@@ -221,8 +255,7 @@ class Route:
 
     layer: int
     x: Buffer
-    norm: Vector
-    eps: float
+    norm: Norm
     weight: Matrix
     routing: Routing
     routes: Routes
@@ -242,13 +275,12 @@ class ExpertsGateUp:
 
     layer: int
     x: Buffer
-    norm: Vector
-    eps: float
+    norm: Norm
     gate: Stack
     up: Stack
     routes: Routes
     out: Buffer
-    activation: str = SILU
+    activation: str = "silu"
 
     def cost(self, s: StepShape) -> Cost:
         return _grouped(s, self.layer, self.routes, self.gate, self.up)
@@ -270,12 +302,13 @@ class ExpertsDown:
 
 @dataclass(frozen=True)
 class Head:
-    """logits = norm(x) . weight, for the sampled rows only."""
+    """logits = scale * (norm(x) . weight), for the sampled rows only; capped like the scores of `Attention`."""
 
     x: Buffer
-    norm: Vector
-    eps: float
+    norm: Norm
     weight: Matrix
+    scale: float = 1.0
+    cap: float = 0.0
 
     def cost(self, s: StepShape) -> Cost:
         return _matmul(s.samples, self.weight)
@@ -291,5 +324,5 @@ class Sample:
         return Cost(0, 0)
 
 
-Op = Embed | RopeTable | Qkv | Attention | Project | GateUp | Route | ExpertsGateUp | ExpertsDown | Head | Sample
+Op = Embed | RopeTable | Qkv | Attention | Project | Add | GateUp | Route | ExpertsGateUp | ExpertsDown | Head | Sample
 F32 = NDArray[np.float32]

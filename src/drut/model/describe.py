@@ -176,7 +176,7 @@ def _layer_runs(files: ModelFiles) -> tuple[LayerRun, ...]:
 
 
 def _rope(files: ModelFiles) -> RopeUse:
-    elements = 2 * len(files.spec.layers[0].mixer.rope.inv_freq)
+    elements = max((rope.width for rope in files.spec.ropes), default=0)
     where, metadata = files.path.name, files.metadata
     if files.is_gguf:
         key = f"{files.spec.architecture}.rope"

@@ -13,10 +13,10 @@ KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0":
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14, "IQ4_XS": 15, "int4": 16, "int8": 17,
          "nvfp4": 18, "fp8": 19}
 SCALES = {"f16": 0, "bf16": 1, "f32": 2}
-(EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP, ROUTE, EXPERTS_GATE_UP,
- EXPERTS_DOWN) = range(12)
+(EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP, ADD, ROUTE, EXPERTS_GATE_UP,
+ EXPERTS_DOWN) = range(13)
+ACTIVATIONS = {"silu": 0, "gelu_tanh": 1, "gelu_erf": 2, "clamped_swiglu": 3}
 INT8_FORM, FLOAT_FORM, BRAIN_FORM = 1, 2, 4  # of rows that one operation hands to the next
-ACTIVATIONS = {"silu": 0, "clamped_swiglu": 1}
 KV_DTYPES = {"bf16": 0, "fp32": 1, "int8": 2}
 STALE = "the native library was built from another version of the sources; install again"
 
@@ -30,8 +30,12 @@ class Op(Structure):
     _fields_ = [("code", c_int32), ("layer", c_int32)]
 
 
+class Norm(Structure):
+    _fields_ = [("weight", c_void_p), ("bias", c_void_p), ("eps", c_float), ("centred", c_int32)]
+
+
 class Embed(Structure):
-    _fields_ = [("op", Op), ("table", c_void_p), ("x", c_void_p), ("stride", c_int32), ("reserved", c_int32)]
+    _fields_ = [("op", Op), ("table", c_void_p), ("x", c_void_p), ("stride", c_int32), ("scale", c_float)]
 
 
 class RopeTable(Structure):
@@ -39,12 +43,11 @@ class RopeTable(Structure):
 
 
 class Qkv(Structure):
-    _fields_ = [("op", Op),
-                *[(name, c_void_p) for name in ("x", "norm", "q_proj", "k_proj", "v_proj", "rope", "q_norm", "k_norm",
-                                                "q", "k", "v")],
+    _fields_ = [("op", Op), ("x", c_void_p), ("norm", Norm), ("q_norm", Norm), ("k_norm", Norm),
+                *[(name, c_void_p) for name in ("q_proj", "k_proj", "v_proj", "rope", "q", "k", "v")],
                 *[(name, c_int32) for name in ("width", "stride", "q_stride", "kv_stride", "heads", "kv_heads",
-                                               "head_dim", "rope_half", "kv_dtype")],
-                ("eps", c_float), ("layer_offset", c_int64)]
+                                               "head_dim", "rope_half", "kv_dtype", "wide_norm", "growth_span")],
+                ("growth", c_float), ("layer_offset", c_int64)]
 
 
 class Attention(Structure):
@@ -55,14 +58,19 @@ class Attention(Structure):
 
 
 class Project(Structure):
-    _fields_ = [("op", Op), ("source", c_void_p), ("weight", c_void_p), ("x", c_void_p), ("scale", c_void_p),
-                ("in_stride", c_int32), ("stride", c_int32), ("in_form", c_int32), ("reserved", c_int32)]
+    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("source", "weight", "x", "row_scale")],
+                *[(name, c_int32) for name in ("in_stride", "stride", "in_form", "add")], ("scale", c_float),
+                ("reserved", c_int32)]
+
+
+class Add(Structure):
+    _fields_ = [("op", Op), ("source", c_void_p), ("norm", Norm), ("x", c_void_p), ("width", c_int32),
+                ("in_stride", c_int32), ("stride", c_int32), ("scale", c_float)]
 
 
 class GateUp(Structure):
-    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "gate", "up", "out")],
-                ("width", c_int32), ("stride", c_int32), ("out_stride", c_int32), ("out_form", c_int32),
-                ("eps", c_float), ("reserved", c_int32)]
+    _fields_ = [("op", Op), ("x", c_void_p), ("norm", Norm), *[(name, c_void_p) for name in ("gate", "up", "out")],
+                *[(name, c_int32) for name in ("width", "stride", "out_stride", "out_form", "activation", "reserved")]]
 
 
 class Routes(Structure):
@@ -72,17 +80,18 @@ class Routes(Structure):
 
 class Route(Structure):
     _fields_ = [("op", Op),
-                *[(name, c_void_p) for name in ("x", "norm", "weight", "correction", "shared_gate", "logits", "routes",
-                                                "loads", "used_count")],
+                ("x", c_void_p), ("norm", Norm),
+                *[(name, c_void_p) for name in ("weight", "correction", "shared_gate", "logits", "routes", "loads",
+                                                "used_count")],
                 *[(name, c_int32) for name in ("width", "stride", "logits_stride", "sigmoid", "normalize", "groups",
-                                               "kept_groups", "reserved")],
-                ("eps", c_float), ("scale", c_float)]
+                                               "kept_groups")],
+                ("scale", c_float), ("reserved", c_int32)]
 
 
 class ExpertsGateUp(Structure):
-    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "gate", "up", "routes", "out")],
-                *[(name, c_int32) for name in ("width", "stride", "out_stride", "out_form", "activation")],
-                ("eps", c_float)]
+    _fields_ = [("op", Op), ("x", c_void_p), ("norm", Norm),
+                *[(name, c_void_p) for name in ("gate", "up", "routes", "out")],
+                *[(name, c_int32) for name in ("width", "stride", "out_stride", "out_form", "activation", "reserved")]]
 
 
 class ExpertsDown(Structure):
@@ -91,8 +100,9 @@ class ExpertsDown(Structure):
 
 
 class Head(Structure):
-    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("x", "norm", "weight", "logits")],
-                ("width", c_int32), ("stride", c_int32), ("logits_stride", c_int32), ("eps", c_float)]
+    _fields_ = [("op", Op), ("x", c_void_p), ("norm", Norm), ("weight", c_void_p), ("logits", c_void_p),
+                ("width", c_int32), ("stride", c_int32), ("logits_stride", c_int32), ("scale", c_float),
+                ("cap", c_float), ("reserved", c_int32)]
 
 
 class Sample(Structure):
@@ -117,7 +127,7 @@ class StepHeader(Structure):
 
 
 STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context, Burst,
-           StepHeader, Routes, Route, ExpertsGateUp, ExpertsDown)
+           StepHeader, Add, Routes, Route, ExpertsGateUp, ExpertsDown)
 
 
 def declare(library: ctypes.CDLL) -> None:

@@ -148,7 +148,7 @@ class NativeExecutable(Executable):
         match op:
             case ops.Embed():
                 x, stride = self._buffer(op.x)
-                return abi.Embed(abi.Op(abi.EMBED, 0), _address(op.table), x, stride)
+                return abi.Embed(abi.Op(abi.EMBED, 0), _address(op.table), x, stride, op.scale)
             case ops.RopeTable():
                 freq = np.array(op.inv_freq, np.float64)
                 self._keep.append(freq)
@@ -165,23 +165,28 @@ class NativeExecutable(Executable):
             case ops.Project():
                 source, in_stride = self._buffer(op.source)
                 x, stride = self._buffer(op.x)
-                scale = None if op.scale is None else self._routes.shared(op.scale)
-                return abi.Project(abi.Op(abi.PROJECT, op.layer), source, _address(op.weight), x, scale, in_stride,
-                                   stride, self._forms[op], 0)
+                row_scale = None if op.shared is None else self._routes.shared(op.shared)
+                return abi.Project(abi.Op(abi.PROJECT, op.layer), source, _address(op.weight), x, row_scale, in_stride,
+                                   stride, self._forms[op], op.add, op.scale, 0)
+            case ops.Add():
+                source, in_stride = self._buffer(op.source)
+                x, stride = self._buffer(op.x)
+                return abi.Add(abi.Op(abi.ADD, op.layer), source, _norm(op.norm), x, op.x.width, in_stride, stride,
+                               op.scale)
             case ops.GateUp():
                 x, stride = self._buffer(op.x)
                 out, out_stride = self._buffer(op.out)
-                return abi.GateUp(abi.Op(abi.GATE_UP, op.layer), x, _address(op.norm), _address(op.gate),
-                                  _address(op.up), out, op.x.width, stride, out_stride, self._forms[op], op.eps, 0)
+                return abi.GateUp(abi.Op(abi.GATE_UP, op.layer), x, _norm(op.norm), _address(op.gate), _address(op.up),
+                                  out, op.x.width, stride, out_stride, self._forms[op],
+                                  abi.ACTIVATIONS[op.activation], 0)
             case ops.Route():
                 return self._compile_route(op)
             case ops.ExpertsGateUp():
                 x, stride = self._buffer(op.x)
                 out, out_stride = self._buffer(op.out)
-                return abi.ExpertsGateUp(abi.Op(abi.EXPERTS_GATE_UP, op.layer), x, _address(op.norm),
-                                         _address(op.gate), _address(op.up), self._routes.address(op.routes), out,
-                                         op.x.width, stride, out_stride, self._forms[op],
-                                         abi.ACTIVATIONS[op.activation], op.eps)
+                return abi.ExpertsGateUp(abi.Op(abi.EXPERTS_GATE_UP, op.layer), x, _norm(op.norm), _address(op.gate),
+                                         _address(op.up), self._routes.address(op.routes), out, op.x.width, stride,
+                                         out_stride, self._forms[op], abi.ACTIVATIONS[op.activation], 0)
             case ops.ExpertsDown():
                 source, in_stride = self._buffer(op.source)
                 x, stride = self._buffer(op.x)
@@ -189,8 +194,8 @@ class NativeExecutable(Executable):
                                        self._routes.address(op.routes), x, in_stride, stride, self._forms[op], 0)
             case ops.Head():
                 x, stride = self._buffer(op.x)
-                return abi.Head(abi.Op(abi.HEAD, 0), x, _address(op.norm), _address(op.weight),
-                                self._logits.ctypes.data, op.x.width, stride, self._logits.shape[1], op.eps)
+                return abi.Head(abi.Op(abi.HEAD, 0), x, _norm(op.norm), _address(op.weight), self._logits.ctypes.data,
+                                op.x.width, stride, self._logits.shape[1], op.scale, op.cap, 0)
             case ops.Sample():
                 return abi.Sample(abi.Op(abi.SAMPLE, 0), self._logits.ctypes.data, self._logits.shape[1], op.vocab)
 
@@ -199,21 +204,21 @@ class NativeExecutable(Executable):
         q, q_stride = self._buffer(op.q)
         k, kv_stride = self._buffer(op.k)
         v, _ = self._buffer(op.v)
-        rope, half = self._rope(op.rope)
-        return abi.Qkv(abi.Op(abi.QKV, op.layer), x, _address(op.norm), _address(op.q_proj), _address(op.k_proj),
-                       _address(op.v_proj), rope, _address(op.q_norm), _address(op.k_norm), q, k, v, op.x.width, stride,
+        rope, half = self._rope(op.rope) if op.rope else (None, 0)
+        growth, span = op.growth or (0.0, 0)
+        return abi.Qkv(abi.Op(abi.QKV, op.layer), x, _norm(op.norm), _norm(op.q_norm), _norm(op.k_norm),
+                       _address(op.q_proj), _address(op.k_proj), _address(op.v_proj), rope, q, k, v, op.x.width, stride,
                        q_stride, kv_stride, op.heads, op.kv.kv_heads, op.kv.head_dim, half, abi.KV_DTYPES[op.kv.dtype],
-                       op.eps, op.layer * op.kv.layer_bytes)
+                       op.wide_norm, span, growth, op.layer * op.kv.layer_bytes)
 
     def _compile_route(self, op: ops.Route) -> ctypes.Structure:
         x, stride = self._buffer(op.x)
         logits, logits_stride = self._buffer(Buffer("router_logits", op.routing.experts))
         loads, used = self._routes.counters(op.layer, op.routing.experts)
         how = op.routing
-        return abi.Route(abi.Op(abi.ROUTE, op.layer), x, _address(op.norm), _address(op.weight),
-                         _address(op.correction), _address(op.shared_gate), logits, self._routes.address(op.routes),
-                         loads, used, op.x.width, stride, logits_stride, how.sigmoid, how.normalize, how.groups,
-                         how.kept_groups, 0, op.eps, how.scale)
+        return abi.Route(abi.Op(abi.ROUTE, op.layer), x, _norm(op.norm), _address(op.weight), _address(op.correction),
+                         _address(op.shared_gate), logits, self._routes.address(op.routes), loads, used, op.x.width,
+                         stride, logits_stride, how.sigmoid, how.normalize, how.groups, how.kept_groups, how.scale, 0)
 
     def _rope(self, buffer: Buffer) -> tuple[int, int]:
         """Address of the rows' table, unpadded, and half its width."""
@@ -262,6 +267,12 @@ def _takes_int8(weight: Matrix) -> bool:
 
 def _address(item: Any) -> int | None:
     return None if item is None else item.address
+
+
+def _norm(norm: ops.Norm | None) -> abi.Norm:
+    if norm is None:
+        return abi.Norm(None, None, 0.0, 0)
+    return abi.Norm(_address(norm.weight), _address(norm.bias), norm.eps, norm.centred)
 
 
 def _measure(plan: Plan) -> tuple[ops.Head, int]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels.kv import CHUNK_TOKENS, PAGE_TOKENS, KvLayout
-from drut.kernels.numpy.numbers import from_bf16, quantize_row, round_bf16, to_bf16
+from drut.kernels.numpy.numbers import capped, from_bf16, quantize_row, round_bf16, to_bf16
 from drut.kernels.ops import F32, Attention
 
 WEIGHT_MAX = np.float32(16383)  # 14 bits
@@ -119,14 +119,10 @@ def _share(op: Attention, top: F32, total: F32) -> F32:
 Chunk = tuple[F32, F32, F32]  # maximum, sum and accumulator
 
 
-def _capped(scores: F32, cap: float) -> F32:
-    return np.asarray(np.float32(cap) * np.tanh(scores / np.float32(cap)), np.float32) if cap else scores
-
-
 def _float_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
     keys, values = pages.read(op.layer, blocks, seen)
     scores = np.matmul(q, keys.transpose(0, 2, 1)) * np.float32(op.scale)  # (kv_heads, group, CHUNK_TOKENS)
-    scores = seen.hide(_capped(scores, op.cap))
+    scores = seen.hide(capped(scores, op.cap))
     top = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - top)
     if pages.kv.dtype == "bf16":
@@ -140,7 +136,7 @@ def _int8_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], 
     key_scales, value_scales = pages.scales(op.layer, blocks, seen)
     codes, q_scale = quantize_row(q)
     scores = np.matmul(codes, keys.transpose(0, 2, 1)) * (q_scale * np.float32(op.scale))[..., None] * key_scales
-    scores = seen.hide(_capped(scores, op.cap))
+    scores = seen.hide(capped(scores, op.cap))
     top = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - top)
     scaled = weights * value_scales

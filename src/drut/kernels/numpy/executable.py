@@ -12,7 +12,7 @@ from drut.kernels.backend import Executable, Host, Limits
 from drut.kernels.descriptor import RELAY, Edits, StepDescriptor
 from drut.kernels.numpy import experts, sampling
 from drut.kernels.numpy.attention import Pages, attend
-from drut.kernels.numpy.numbers import rms_norm, rotate, round_bf16, silu
+from drut.kernels.numpy.numbers import ACTIVATIONS, capped, layer_norm, rms_norm, rotate, round_bf16
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
@@ -53,7 +53,8 @@ class NumpyExecutable(Executable):
     def _run(self, op: ops.Op, step: StepDescriptor) -> None:
         match op:
             case ops.Embed():
-                self._set(op.x, op.table.rows(self._input_ids(step)))  # type: ignore[attr-defined]
+                rows: F32 = op.table.rows(self._input_ids(step))  # type: ignore[attr-defined]
+                self._set(op.x, rows * np.float32(op.scale))
             case ops.RopeTable():
                 angle = step["position"][: step.rows, None] * np.array(op.inv_freq)
                 table = np.concatenate([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
@@ -64,21 +65,29 @@ class NumpyExecutable(Executable):
                 self._attention(op, step)
             case ops.Project():
                 y = _multiply(op.weight, self._get(op.source))
-                self._set(op.x, self._get(op.x) + (y if op.scale is None else y * self._routes[op.scale].shared))
+                if op.shared is not None:
+                    y = y * self._routes[op.shared].shared
+                self._set(op.x, self._get(op.x) + np.float32(op.scale) * y if op.add else y)
+            case ops.Add():
+                y = _normalized(op.norm, self._get(op.source))
+                self._set(op.x, self._get(op.x) + np.float32(op.scale) * y)
             case ops.GateUp():
-                y = rms_norm(self._get(op.x), _data(op.norm), op.eps)
-                self._set(op.out, silu(_multiply(op.gate, y)) * _multiply(op.up, y))
+                y, activate = _normalized(op.norm, self._get(op.x)), ACTIVATIONS[op.activation]
+                up = _multiply(op.up, y)
+                self._set(op.out, activate(up) if op.gate is None else activate(_multiply(op.gate, y)) * up)
             case ops.Route():
                 self._route(op)
             case ops.ExpertsGateUp():
-                y = rms_norm(self._get(op.x), _data(op.norm), op.eps)
+                y = _normalized(op.norm, self._get(op.x))
                 self._set(op.out, experts.gate_up(op, y, self._routes[op.routes]))
             case ops.ExpertsDown():
                 y = experts.down(op, self._get(op.source), self._routes[op.routes])
                 self._set(op.x, self._get(op.x) + y)
             case ops.Head():
                 x = self._get(op.x)[step["sample_row"][: step.samples]]
-                self._logits = _multiply(op.weight, rms_norm(x, _data(op.norm), op.eps)) if len(x) else x
+                if len(x):
+                    x = capped(_multiply(op.weight, _normalized(op.norm, x)) * np.float32(op.scale), op.cap)
+                self._logits = x
             case ops.Sample():
                 self._sample(step)
 
@@ -87,19 +96,26 @@ class NumpyExecutable(Executable):
         return np.where(token == RELAY, self._relay[step["relay_slot"][seq]], token).astype(np.int32)
 
     def _qkv(self, op: ops.Qkv, step: StepDescriptor) -> None:
-        kv, rows, rope = op.kv, step.rows, self._get(op.rope)
-        y = rms_norm(self._get(op.x), _data(op.norm), op.eps)
-        q = _multiply(op.q_proj, y).reshape(rows, op.heads, kv.head_dim)
-        k = _multiply(op.k_proj, y).reshape(rows, kv.kv_heads, kv.head_dim)
-        v = _multiply(op.v_proj, y).reshape(rows, kv.kv_heads, kv.head_dim)
-        if op.q_norm is not None and op.k_norm is not None:
-            q, k = rms_norm(q, _data(op.q_norm), op.eps), rms_norm(k, _data(op.k_norm), op.eps)
-        q, k = rotate(q, rope), rotate(k, rope)
+        kv, rows = op.kv, step.rows
+        y = _normalized(op.norm, self._get(op.x))
+        q, k, v = (_multiply(weight, y) for weight in (op.q_proj, op.k_proj, op.v_proj))
+        if op.wide_norm:
+            q, k = _normalized(op.q_norm, q), _normalized(op.k_norm, k)
+        q = q.reshape(rows, op.heads, kv.head_dim)
+        k, v = (x.reshape(rows, kv.kv_heads, kv.head_dim) for x in (k, v))
+        if not op.wide_norm:
+            q, k = _normalized(op.q_norm, q), _normalized(op.k_norm, k)
+        if op.rope is not None:
+            q, k = rotate(q, self._get(op.rope)), rotate(k, self._get(op.rope))
+        if op.growth is not None:
+            amount, span = op.growth
+            log = np.log((1 + step["position"][:rows] // span).astype(np.float32))
+            q = q * (np.float32(1) + np.float32(amount) * log)[:, None, None]
         self._set(op.q, (round_bf16(q) if kv.dtype == "bf16" else q).reshape(rows, -1))
         self._pages_of(kv).write(op.layer, step["slot"][:rows], k, v)
 
     def _route(self, op: ops.Route) -> None:
-        y = rms_norm(self._get(op.x), _data(op.norm), op.eps)
+        y = _normalized(op.norm, self._get(op.x))
         correction = None if op.correction is None else _data(op.correction)
         gate = None if op.shared_gate is None else _data(op.shared_gate)
         routed = experts.choose(op.routing, _multiply(op.weight, y), correction, experts.shared_weight(y, gate))
@@ -158,6 +174,13 @@ def _multiply(weight: Any, x: F32) -> F32:
 
 def _data(vector: Any) -> F32:
     return vector.data  # type: ignore[no-any-return]
+
+
+def _normalized(norm: ops.Norm | None, x: F32) -> F32:
+    if norm is None:
+        return x
+    y = (layer_norm if norm.centred else rms_norm)(x, _data(norm.weight), norm.eps)
+    return y if norm.bias is None else y + _data(norm.bias)
 
 
 def _edited(logits: F32, step: StepDescriptor, i: int) -> F32:

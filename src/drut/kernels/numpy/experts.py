@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels.numpy.numbers import silu
-from drut.kernels.ops import F32, SILU, ExpertsDown, ExpertsGateUp, Routing
+from drut.kernels.ops import F32, ExpertsDown, ExpertsGateUp, Routing
 
 LIMIT, STEEPNESS = np.float32(7), np.float32(1.702)  # of the clamped form of gpt-oss
 
@@ -74,7 +74,7 @@ def down(op: ExpertsDown, source: F32, routed: Routed) -> F32:
 
 def activate(kind: str, gate: F32, up: F32) -> F32:
     """What ExpertsGateUp says."""
-    if kind == SILU:
+    if kind == "silu":
         return silu(gate) * up
     gate, up = np.minimum(gate, LIMIT), np.clip(up, -LIMIT, LIMIT)
     return np.asarray(gate / (np.float32(1) + np.exp(-STEEPNESS * gate)) * (up + np.float32(1)), np.float32)

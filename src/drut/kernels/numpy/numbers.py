@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,9 +33,35 @@ def rms_norm(x: F32, weight: F32, eps: float) -> F32:
     return np.asarray(x * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * weight, np.float32)
 
 
+def layer_norm(x: F32, weight: F32, eps: float) -> F32:
+    """(x - mean) / deviation * weight over the last axis."""
+    width = np.float32(x.shape[-1])
+    apart = x - x.sum(axis=-1, dtype=np.float32, keepdims=True) / width
+    variance = (apart * apart).sum(axis=-1, dtype=np.float32, keepdims=True) / width
+    return np.asarray(apart * (np.float32(1) / np.sqrt(variance + np.float32(eps))) * weight, np.float32)
+
+
+def capped(x: F32, cap: float) -> F32:
+    """cap * tanh(x / cap); x where cap is 0."""
+    return np.asarray(np.float32(cap) * np.tanh(x / np.float32(cap)), np.float32) if cap else x
+
+
 def silu(x: F32) -> F32:
     with np.errstate(over="ignore"):
         return np.asarray(x / (np.float32(1) + np.exp(-x)), np.float32)
+
+
+def gelu_tanh(x: F32) -> F32:
+    y = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
+    return np.asarray(np.float32(0.5) * x * (np.float32(1) + np.tanh(y)), np.float32)
+
+
+def gelu_erf(x: F32) -> F32:
+    erf = np.vectorize(math.erf, otypes=[np.float64])(x.astype(np.float64) * math.sqrt(0.5))
+    return np.asarray(0.5 * x * (1 + erf), np.float32)
+
+
+ACTIVATIONS = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf}
 
 
 def rotate(x: F32, table: F32) -> F32:

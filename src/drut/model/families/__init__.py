@@ -6,7 +6,24 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from drut.errors import UnsupportedError
-from drut.model.families import llama, mixtral, qwen, qwen_moe
+from drut.model.families import (
+    cohere2,
+    gemma,
+    glm,
+    glm_moe,
+    gpt_oss,
+    granite,
+    llama,
+    mistral,
+    mixtral,
+    olmo,
+    phi,
+    qwen,
+    qwen_moe,
+    refused,
+    smollm3,
+    starcoder2,
+)
 from drut.model.families.table import Stored
 from drut.model.spec import ModelSpec
 from drut.model.weights.mapping import quote
@@ -26,20 +43,23 @@ class Family(Protocol):
     def gguf_table(self, spec: ModelSpec) -> dict[str, Stored]: ...
 
 
-FAMILIES: tuple[Family, ...] = (llama, mixtral, qwen, qwen_moe)
+FAMILIES: tuple[Family, ...] = (llama, mistral, qwen, gemma, phi, olmo, granite, smollm3, glm, starcoder2, cohere2,
+                                mixtral, qwen_moe, glm_moe, gpt_oss)
 
 
 def family_of_hf(architecture: str) -> Family:
     """The family of a `config.json` architecture; UnsupportedError names it."""
-    return _family(architecture, {name: family for family in FAMILIES for name in family.HF_ARCHITECTURES})
+    return _family(architecture, {name: f for f in FAMILIES for name in f.HF_ARCHITECTURES}, refused.HF)
 
 
 def family_of_gguf(architecture: str) -> Family:
     """The family of a `general.architecture`; UnsupportedError names it."""
-    return _family(architecture, {name: family for family in FAMILIES for name in family.GGUF_ARCHITECTURES})
+    return _family(architecture, {name: f for f in FAMILIES for name in f.GGUF_ARCHITECTURES}, refused.GGUF)
 
 
-def _family(architecture: str, known: dict[str, Family]) -> Family:
+def _family(architecture: str, known: Mapping[str, Family], why: Mapping[str, str]) -> Family:
+    if architecture in why:
+        raise UnsupportedError(f"architecture {architecture!r} is not supported: {why[architecture]}")
     if architecture not in known:
         raise UnsupportedError(f"architecture {quote(architecture)} is not supported (supported: {', '.join(known)})")
     return known[architecture]

@@ -1,51 +1,50 @@
-"""Llama 2 and 3, SmolLM2, and Mistral without a sliding window; GGUF files of Mixtral are of this architecture too."""
+"""Llama 2 and 3, and what is built like them: SmolLM2, and GGUF files of Mistral and Mixtral."""
 
 from __future__ import annotations
 
-from drut.errors import UnsupportedError
-from drut.model.families import common
-from drut.model.families.common import Metadata
+from drut.model.families import gguf, hf, names
 from drut.model.families.experts import gguf_ffn, with_experts
+from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.roles import layer_role
-from drut.model.spec import ModelSpec
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
 NAME, MIXTRAL = "llama", "mixtral"
-HF_ARCHITECTURES: tuple[str, ...] = ("LlamaForCausalLM", "MistralForCausalLM")
+HF_ARCHITECTURES: tuple[str, ...] = ("LlamaForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("llama",)
 
 
-def from_hf(config: Metadata, path: str, family: str = NAME) -> ModelSpec:
+def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
-    common.refuse_flags(config, ("attention_bias", "mlp_bias"), family, path)
-    spec = common.hf_spec(config, family, path)
-    window = optional(config, "sliding_window", int, path)
-    if window is not None and window < spec.context:
-        raise UnsupportedError(f"{path}: sliding_window {window} is not supported by family {family}")
-    return spec
+    config, s = hf.open_config(config, NAME, path, ("attention_bias", "mlp_bias"))
+    attention, ffn = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf.rope(hf.rope_table(config, path), s, path),
+                           hf.inverse_root(s.head_dim), qkv_bias=attention, o_bias=attention)
+    layer = LayerSpec(mixer, GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn))
+    return hf.spec(s, NAME, [layer] * s.layers, hf.rms_eps(config, path), path)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file of architecture `llama`. Errors name the key."""
-    experts = optional(metadata, "llama.expert_count", int, path, 0)
-    spec = common.gguf_spec(metadata, source, MIXTRAL if experts else NAME, path, experts=True)
-    if not experts:
-        return spec
-    return with_experts(spec, gguf_ffn(metadata, source, path, normalize=True), lambda i: True, path)
+    """The spec of a GGUF file. Errors name the key. Only the tensors tell of biases."""
+    keys = gguf.Keys(metadata, path)
+    s = gguf.sizes(keys, source, NAME, experts=True)
+    windows = gguf.windows(keys, s, lambda layer: True)
+    rope, scale = gguf.rope(keys, s, source), hf.inverse_root(s.head_dim)
+    q, o, ffn = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output", "ffn_up"))
+    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, q, o, window=window),
+                        GatedFfn(s.ffn, bias=ffn)) for window in windows]
+    if keys.get("expert_count", int, 0):
+        spec = hf.spec(s, MIXTRAL, layers, gguf.rms_eps(keys), path)
+        return with_experts(spec, gguf_ffn(keys, source), lambda layer: True, path)
+    return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path)
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
     """Role -> tensor of a safetensors checkpoint."""
-    return common.hf_table(spec)
+    return names.hf_table(spec)
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file; its q and k rows are interleaved pair by pair."""
-    table = common.gguf_table(spec)
-    for i, layer in enumerate(spec.layers):
-        for role, heads in (("q", layer.mixer.heads), ("k", layer.mixer.kv_heads)):
-            name = layer_role(i, role)
-            table[name] = Stored(table[name].name, interleaved_heads=heads)
-    return table
+    """Role -> tensor of a GGUF file, whose converter lays the rows of q and k pair by pair."""
+    return names.gguf_table(spec, pairs=True)

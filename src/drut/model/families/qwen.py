@@ -1,14 +1,14 @@
-"""Qwen2 and 2.5 (q, k and v with biases) and Qwen3 (heads of q and k normed), without sliding windows."""
+"""Qwen2 and 2.5 (q, k and v with biases) and Qwen3 (heads of q and k normed)."""
 
 from __future__ import annotations
 
-from drut.errors import UnsupportedError
-from drut.model.families import common
-from drut.model.families.common import Metadata
+from collections.abc import Sequence
+
+from drut.model.families import gguf, hf, names
+from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.spec import ModelSpec
-from drut.model.weights.mapping import quote
-from drut.model.weights.metadata import optional, require, require_list
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
+from drut.model.weights.metadata import optional, require_list
 from drut.model.weights.source import TensorSource
 
 NAME = "qwen"
@@ -18,47 +18,47 @@ GGUF_ARCHITECTURES: tuple[str, ...] = ("qwen2", "qwen3")
 # What a config means by a key it leaves out.
 DEFAULTS: Metadata = {"sliding_window": 4096, "max_window_layers": 28}
 DEFAULTS_3: Metadata = {**DEFAULTS, "head_dim": 128}
+KNOWN = ("sliding_window", "use_sliding_window", "layer_types")
 
 
-def from_hf(config: Metadata, path: str, family: str = NAME) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+def from_hf(config: Metadata, path: str, family: str = NAME, more: Sequence[str] = ()) -> ModelSpec:
+    """The spec of a `config.json`; `family` knows `more` settings. Errors name the key."""
     is_3 = require_list(config, "architectures", str, path)[0].startswith("Qwen3")
-    config = {**(DEFAULTS_3 if is_3 else DEFAULTS), **config}
-    if is_3:
-        common.refuse_flags(config, ("attention_bias",), family, path)
-    spec = common.hf_spec(config, family, path, qkv_bias=not is_3, qk_norm=is_3)
-    _refuse_windows(config, spec, path)
-    return spec
+    known = (*KNOWN, "attention_bias") if is_3 else KNOWN
+    config, s = hf.open_config(config, family, path, (*known, *more), DEFAULTS_3 if is_3 else DEFAULTS)
+    bias = optional(config, "attention_bias", bool, path, False) if is_3 else False
+    rope, scale = hf.rope(hf.rope_table(config, path), s, path), hf.inverse_root(s.head_dim)
+    ffn = GatedFfn(s.ffn, hf.activation(config, family, path))
+    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias or not is_3, bias,
+                                       "head" if is_3 else "", window), ffn) for window in _windows(config, s, path)]
+    return hf.spec(s, family, layers, hf.rms_eps(config, path), path)
 
 
-def _refuse_windows(config: Metadata, spec: ModelSpec, path: str) -> None:
+def _windows(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
     """`layer_types` says which layers have a window; without it, if windows are used, those past the first
     `max_window_layers` do."""
-    if config.get("layer_types") is not None:
-        for kind in require_list(config, "layer_types", str, path):
-            if kind != "full_attention":
-                raise UnsupportedError(f"{path}: layer_types: {quote(kind)} is not supported by family "
-                                       f"{NAME} (supported: full_attention)")
-        return
     used = optional(config, "use_sliding_window", bool, path, False)
-    window = optional(config, "sliding_window", int, path)
     full = optional(config, "max_window_layers", int, path, 0)
-    if used and window is not None and window < spec.context and full < len(spec.layers):
-        raise UnsupportedError(f"{path}: use_sliding_window with max_window_layers {full} of "
-                               f"{len(spec.layers)} is not supported by family {NAME}")
+    if not used:
+        config = {**config, "sliding_window": None}
+    return hf.windows(config, s, NAME, path, lambda layer: layer >= full)
 
 
-def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file of architecture `qwen2` or `qwen3`. Errors name the key."""
-    is_3 = require(metadata, "general.architecture", str, path) == "qwen3"
-    return common.gguf_spec(metadata, source, NAME, path, qkv_bias=not is_3, qk_norm=is_3)
+def from_gguf(metadata: Metadata, source: TensorSource, path: str, family: str = NAME) -> ModelSpec:
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    s, is_3 = gguf.sizes(keys, source, family, experts=family != NAME), keys.architecture.startswith("qwen3")
+    gguf.refuse_window(keys, s, family)
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, gguf.rope(keys, s, source), hf.inverse_root(s.head_dim),
+                           not is_3, qk_norm="head" if is_3 else "")
+    return hf.spec(s, family, [LayerSpec(mixer, GatedFfn(s.ffn))] * s.layers, gguf.rms_eps(keys), path)
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
     """Role -> tensor of a safetensors checkpoint."""
-    return common.hf_table(spec)
+    return names.hf_table(spec)
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
     """Role -> tensor of a GGUF file, its rows in the order of a checkpoint."""
-    return common.gguf_table(spec)
+    return names.gguf_table(spec)

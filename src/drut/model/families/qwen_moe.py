@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from drut.errors import ModelFileError
+from drut.errors import ModelFileError, UnsupportedError
 from drut.kernels.ops import Routing
-from drut.model.families import common, qwen
-from drut.model.families.common import Metadata
-from drut.model.families.experts import gguf_ffn, hf_names, with_experts
+from drut.model.families import gguf, names, qwen
+from drut.model.families.experts import gguf_ffn, gguf_sparse, hf_names, with_experts
+from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import ModelSpec, MoeFfn
 from drut.model.weights.metadata import optional, require, require_list
@@ -20,7 +20,9 @@ GGUF_ARCHITECTURES: tuple[str, ...] = ("qwen2moe", "qwen3moe")
 def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
     is_3 = require_list(config, "architectures", str, path)[0].startswith("Qwen3")
-    spec = qwen.from_hf(config, path, NAME)
+    if not is_3 and not optional(config, "qkv_bias", bool, path, True):
+        raise UnsupportedError(f"{path}: qkv_bias false is not supported by family {NAME}")
+    spec = qwen.from_hf(config, path, NAME, ("num_experts", "qkv_bias"))
     routing = Routing(require(config, "num_experts", int, path), require(config, "num_experts_per_tok", int, path),
                       normalize=optional(config, "norm_topk_prob", bool, path, False))
     shared = 0 if is_3 else require(config, "shared_expert_intermediate_size", int, path)
@@ -33,18 +35,18 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file of architecture `qwen2moe` or `qwen3moe`. Errors name the key."""
-    is_3 = require(metadata, "general.architecture", str, path) == "qwen3moe"
-    spec = common.gguf_spec(metadata, source, NAME, path, qkv_bias=not is_3, qk_norm=is_3, experts=True)
-    ffn = gguf_ffn(metadata, source, path, normalize=is_3, shared_gate=not is_3)
-    return with_experts(spec, ffn, lambda i: f"blk.{i}.ffn_gate_inp.weight" in source.tensors, path)
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    is_3 = keys.architecture == "qwen3moe"
+    ffn = gguf_ffn(keys, source, normalize=is_3, shared_gate=not is_3)
+    return with_experts(qwen.from_gguf(metadata, source, path, NAME), ffn, gguf_sparse(source), path)
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
     """Role -> tensor of a safetensors checkpoint."""
-    return common.hf_table(spec, hf_names("mlp"))
+    return names.hf_table(spec, hf_names("mlp"))
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
     """Role -> tensor of a GGUF file, its rows in the order of a checkpoint."""
-    return common.gguf_table(spec)
+    return names.gguf_table(spec)

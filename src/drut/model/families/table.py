@@ -1,9 +1,9 @@
-"""Which stored tensors play which role, and in what order their rows lie."""
+"""Which stored tensor plays which role, and in what order its rows lie."""
 
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +11,35 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor of the file. `interleaved_heads` > 0: the pairs that rope turns lie side by side in each head."""
+    """A tensor of the file, or some of its rows.
+
+    `interleaved_heads` > 0: the pairs that rope turns lie side by side in each head, in its first `turned` elements (0:
+    in all). `first` and `rows`: of a tensor of so many rows that several roles share, the role's first one.
+    `offset` is added to a vector's values.
+    """
 
     name: str
     interleaved_heads: int = 0
+    turned: int = 0
+    first: int = 0
+    rows: int = 0
+    offset: float = 0.0
 
     def row_order(self, rows: int) -> NDArray[np.int32] | None:
-        """For each of `rows` canonical rows (a pair's members half a head apart) the stored row; None if the same."""
+        """For each of `rows` canonical rows (a pair's members half a turned part apart) the stored row, counted from
+        `first`; None if the same."""
         if not self.interleaved_heads:
             return None
         head_dim = rows // self.interleaved_heads
-        stored = np.arange(rows, dtype=np.int32).reshape(self.interleaved_heads, head_dim // 2, 2)
-        return np.ascontiguousarray(stored.swapaxes(1, 2)).reshape(rows)
+        turned = self.turned or head_dim
+        head = np.arange(head_dim, dtype=np.int32)
+        head[:turned] = head[:turned].reshape(turned // 2, 2).T.ravel()
+        first = np.arange(self.interleaved_heads, dtype=np.int32)[:, None] * head_dim
+        return np.ascontiguousarray(first + head).reshape(rows)
+
+    def under(self, prefix: str) -> Stored:
+        """The same with `prefix` before its name."""
+        return replace(self, name=prefix + self.name)
 
     def names(self, count: int) -> tuple[str, ...]:
         """The tensors, of `count` experts if it is of experts."""
@@ -48,6 +65,10 @@ class StoredExperts(Stored):
     transposed: bool = False
     otherwise: StoredExperts | None = None
 
+    def under(self, prefix: str) -> StoredExperts:
+        otherwise = self.otherwise and self.otherwise.under(prefix)
+        return replace(self, name=prefix + self.name, otherwise=otherwise)
+
     @property
     def each(self) -> bool:
         """Whether every expert has a tensor of its own."""
@@ -68,6 +89,6 @@ class StoredExperts(Stored):
         one = one[::-1] if self.transposed else one
         return one if self.each else (count, *one)
 
-    def rows(self, n: int) -> slice:
+    def selection(self, n: int) -> slice:
         """Which of an expert's stored rows are this part's `n`."""
         return slice(self.part, None, self.parts) if self.alternating else slice(self.part * n, (self.part + 1) * n)

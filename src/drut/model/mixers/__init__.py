@@ -1,4 +1,5 @@
-"""Mixers: how a layer moves information between positions. Each kind is one file with `record`."""
+"""Mixers: how a layer moves information between positions. Each kind is one file with `record`,
+which returns what the layer's `o` projects back."""
 
 from __future__ import annotations
 
@@ -11,6 +12,6 @@ from drut.model.mixers import attention
 from drut.model.spec import LayerSpec, ModelSpec
 from drut.model.weights.loader import Weights
 
-RecordMixer = Callable[[Recorder, ModelSpec, LayerSpec, int, Weights, Buffer, KvLayout], None]
+RecordMixer = Callable[[Recorder, ModelSpec, LayerSpec, int, Weights, Buffer, KvLayout], Buffer]
 
 MIXERS: dict[str, RecordMixer] = {"attention": attention.record}

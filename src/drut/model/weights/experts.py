@@ -41,9 +41,9 @@ def expert_rows(source: TensorSource, stored: StoredExperts, count: int, n: int,
         one = raw if stored.each else raw[i * (raw.nbytes // count) : (i + 1) * (raw.nbytes // count)]
         if stored.transposed:
             elements = one.view(f"V{enc.block_bytes}").reshape(-1, n * stored.parts)
-            rows = np.ascontiguousarray(elements.T[stored.rows(n)]).view(np.uint8).reshape(n, -1)
+            rows = np.ascontiguousarray(elements.T[stored.selection(n)]).view(np.uint8).reshape(n, -1)
         else:
-            rows = one.reshape(n * stored.parts, -1)[stored.rows(n)]
+            rows = one.reshape(n * stored.parts, -1)[stored.selection(n)]
         yield rows
         source.release(name)
 
@@ -54,5 +54,5 @@ def expert_biases(source: TensorSource, stored: StoredExperts, shape: tuple[int,
     parts = []
     for name in stored.names(count):
         enc = encoding(source.tensors[name].encoding)
-        parts.append(decode(enc, source.raw(name), n * stored.parts)[:, stored.rows(n)])
+        parts.append(decode(enc, source.raw(name), n * stored.parts)[:, stored.selection(n)])
     return np.concatenate(parts)

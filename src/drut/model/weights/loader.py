@@ -22,8 +22,8 @@ from drut.model.weights.experts import check_experts, expert_biases, expert_rows
 from drut.model.weights.mapping import quote
 from drut.model.weights.source import TensorSource
 
-BIASES = {"q": "q_bias", "k": "k_bias", "v": "v_bias", "router": "router_bias", "gate_experts": "gate_experts_bias",
-          "up_experts": "up_experts_bias", "down_experts": "down_experts_bias"}
+BIASES = {role: f"{role}_bias" for role in ("q", "k", "v", "o", "gate", "up", "down", "router", "gate_experts",
+                                            "up_experts", "down_experts")}
 SAME_INPUT = {"k": "q", "v": "q", "up": "gate"}  # roles whose activations are those of another
 Report = Callable[[int], None]
 
@@ -64,11 +64,14 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
         if isinstance(stored, StoredExperts):
             check_experts(source, stored, shape, where)
         else:
-            tensor_info(source, stored.name, shape, shape[-1], where)
+            tensor_info(source, stored.name, (stored.rows or shape[0], *shape[1:]), shape[-1], where)
         used.update(stored.names(shape[0]))
-    # No key of a file need tell of its biases, and to leave one out would change the answer.
+    # No key of a file need tell of its biases, and to leave one out would change the answer. Layers past the last are
+    # for drafting.
+    beyond = tuple(prefix.format(len(spec.layers)) for prefix in ("model.layers.{}.", "blk.{}."))
     for name in source.tensors:
-        if name.endswith((".bias", "_bias")) and name not in used and source.raw(name).any():  # of zeros: no change
+        spare = name.endswith((".bias", "_bias")) and name not in used and not name.startswith(beyond)
+        if spare and source.raw(name).any():  # of zeros it changes nothing
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
@@ -85,7 +88,7 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
             continue
         stored = load.stored(role)
         if len(shape) == 1:
-            load.vectors[role] = backend.vector(_vector(source, stored.name, where))
+            load.vectors[role] = backend.vector(_vector(source, stored, shape, where))
         elif isinstance(stored, StoredExperts):
             load.stacks[role] = load.stack(role, stored)
         else:
@@ -93,7 +96,7 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
         for name in stored.names(shape[0]):
             source.release(name)
             if report:
-                report(source.tensors[name].nbytes)
+                report(source.tensors[name].nbytes // _sharers(stored, shape))
     _check_columns(load.matrices, where)
     return Weights(load.matrices, load.stacks, load.vectors)
 
@@ -132,9 +135,7 @@ class _Loading:
         stored, shape = self.stored(name), self.shapes[name]
         if isinstance(stored, StoredExperts):
             return expert_biases(self.source, stored, shape)
-        bias = _vector(self.source, stored.name, self.where)
-        order = stored.row_order(len(bias))
-        return bias if order is None else bias[order]
+        return _vector(self.source, stored, shape, self.where)
 
     def matrix(self, role: str, stored: Stored) -> Matrix:
         (n, k), bias = self.shapes[role], self.bias(role)
@@ -142,7 +143,9 @@ class _Loading:
         columns = self.source.columns(stored.name)
         if self.kept is not None and isinstance(self.backend, PackingBackend):
             return self.backend.adopt(enc, self.kept[role], n, k, bias=bias, columns=columns)
-        raw, stored_as = self.source.raw(stored.name), encoding(self.source.tensors[stored.name].encoding)
+        stored_as = encoding(self.source.tensors[stored.name].encoding)
+        first = stored.first * stored_as.row_bytes(k)
+        raw = self.source.raw(stored.name)[first : first + n * stored_as.row_bytes(k)]
         if enc != stored_as:
             raw = decode(stored_as, raw.reshape(n, -1), k).view(np.uint8)
         try:
@@ -173,11 +176,23 @@ def _check_columns(matrices: Mapping[str, Matrix], where: str) -> None:
                                    f"{SAME_INPUT[short]!r} beside it, which is not supported")
 
 
-def _vector(source: TensorSource, name: str, where: str) -> F32:
-    info = source.tensors[name]
+def _sharers(stored: Stored, shape: tuple[int, ...]) -> int:
+    """About how many roles share the tensor."""
+    if isinstance(stored, StoredExperts):
+        return stored.parts
+    return max(1, stored.rows // shape[0])
+
+
+def _vector(source: TensorSource, stored: Stored, shape: tuple[int, ...], where: str) -> F32:
+    """In canonical order, the stored offset added."""
+    info = source.tensors[stored.name]
     enc = encoding(info.encoding)
     if not enc.is_float:
         raise ModelFileError(f"{where}: tensor {info.name!r} is {info.encoding}; a vector must be of floats")
-    values: F32 = decode(enc, source.raw(name), info.nbytes // enc.row_bytes(1))[0]
-    return values
-
+    raw: NDArray[np.uint8] = source.raw(info.name)
+    values: F32 = decode(enc, raw, info.nbytes // enc.row_bytes(1))[0][stored.first : stored.first + shape[0]]
+    if not np.isfinite(values).all():
+        raise ModelFileError(f"{where}: tensor {info.name!r} holds a value that is not finite")
+    order = stored.row_order(len(values))
+    values = values if order is None else values[order]
+    return values + np.float32(stored.offset) if stored.offset else values

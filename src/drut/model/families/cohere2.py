@@ -1,0 +1,64 @@
+"""Cohere2 (Command R7B, Command A): attention and feed-forward side by side; three layers of four have a window and
+turn pair by pair, the fourth sees all and is told no positions."""
+
+from __future__ import annotations
+
+from drut.errors import ModelFileError
+from drut.model.families import gguf, hf, names
+from drut.model.families.hf import Metadata
+from drut.model.families.table import Stored
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
+from drut.model.weights.metadata import optional
+from drut.model.weights.source import TensorSource
+
+NAME = "cohere2"
+HF_ARCHITECTURES: tuple[str, ...] = ("Cohere2ForCausalLM",)
+GGUF_ARCHITECTURES: tuple[str, ...] = ("cohere2",)
+
+DEFAULTS: Metadata = {"sliding_window": 4096, "logit_scale": 0.0625, "tie_word_embeddings": True}
+KNOWN = ("attention_bias", "sliding_window", "layer_types", "logit_scale")
+
+
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
+    config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
+    every = optional(config, "sliding_window_pattern", int, path, 4)
+    if every < 1:
+        raise ModelFileError(f"{path}: sliding_window_pattern is {every}")
+    kinds = hf.layer_types(config, s, NAME, path, lambda layer: (layer + 1) % every != 0)
+    windows = hf.windows({**config, "layer_types": kinds}, s, NAME, path)
+    rope = hf.rope(hf.rope_table(config, path), s, path)
+    bias, act = optional(config, "attention_bias", bool, path, False), hf.activation(config, NAME, path)
+    layers = [_layer(s, rope if kind == "sliding_attention" else None, window, act, bias)
+              for kind, window in zip(kinds, windows, strict=True)]
+    eps = optional(config, "layer_norm_eps", float, path, 1e-5)
+    scale = optional(config, "logit_scale", float, path, 1.0)
+    return hf.spec(s, NAME, layers, eps, path, centred_norm=True, logit_scale=scale)
+
+
+def _layer(s: hf.Sizes, rope: Rope | None, window: int, act: str, bias: bool) -> LayerSpec:
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), bias, bias,
+                           window=window)
+    return LayerSpec(mixer, GatedFfn(s.ffn, act), parallel=True)
+
+
+def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    s = gguf.sizes(keys, source, NAME)
+    rope, windowed = gguf.rope(keys, s, source), [(i + 1) % 4 != 0 for i in range(s.layers)]
+    bias = "blk.0.attn_q.bias" in source.tensors
+    layers = [_layer(s, rope if windowed[i] else None, window, "silu", bias)
+              for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]
+    return hf.spec(s, NAME, layers, keys.need("attention.layer_norm_epsilon", float), path, centred_norm=True,
+                   logit_scale=keys.need("logit_scale", float))
+
+
+def hf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint."""
+    return names.interleaved(spec, names.hf_table(spec))
+
+
+def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a GGUF file, its rows as in a checkpoint."""
+    return names.gguf_table(spec, pairs=True)

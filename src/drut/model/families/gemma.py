@@ -1,0 +1,92 @@
+"""Gemma 2 (soft caps, a window on every second layer) and the text part of Gemma 3 (heads of q and k normed, a window
+on five layers of six, which turn faster than the sixth). Both norm what goes in and what comes out."""
+
+from __future__ import annotations
+
+import math
+
+from drut.errors import ModelFileError
+from drut.model.families import gguf, hf, names
+from drut.model.families.hf import Metadata
+from drut.model.families.table import Stored
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
+from drut.model.weights.metadata import optional, require_list
+from drut.model.weights.source import TensorSource
+
+NAME = "gemma"
+HF_ARCHITECTURES: tuple[str, ...] = ("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")
+GGUF_ARCHITECTURES: tuple[str, ...] = ("gemma2", "gemma3")
+
+COMMON: Metadata = {"head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096, "tie_word_embeddings": True,
+                    "num_attention_heads": 8, "num_key_value_heads": 4, "hidden_activation": "gelu_pytorch_tanh",
+                    "num_hidden_layers": 26, "hidden_size": 2304, "intermediate_size": 9216}
+DEFAULTS_2: Metadata = {**COMMON, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+                        "max_position_embeddings": 8192, "vocab_size": 256000}
+DEFAULTS_3: Metadata = {**COMMON, "max_position_embeddings": 131072, "vocab_size": 262208}
+KNOWN = ("query_pre_attn_scalar", "sliding_window", "layer_types", "attention_bias", "attn_logit_softcapping",
+         "final_logit_softcapping")
+LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B models, whose scale is that of hidden / heads
+
+
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
+    is_3 = require_list(config, "architectures", str, path)[0].startswith("Gemma3")
+    config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS_3 if is_3 else DEFAULTS_2)
+    pattern = optional(config, "sliding_window_pattern", int, path, 6 if is_3 else 2)
+    if pattern < 1:
+        raise ModelFileError(f"{path}: sliding_window_pattern is {pattern}")
+    act = hf.activation(config, NAME, path, "hidden_activation", supported=("gelu_tanh",))
+    kinds = hf.layer_types(config, s, NAME, path, lambda layer: (layer + 1) % pattern != 0)
+    ropes = {kind: _hf_rope(config, s, kind, path) if is_3 else hf.rope(hf.rope_table(config, path), s, path)
+             for kind in dict.fromkeys(kinds)}
+    windows = hf.windows({**config, "layer_types": kinds}, s, NAME, path)
+    cap, logit_cap = (optional(config, key, float, path, 0.0) for key in ("attn_logit_softcapping",
+                                                                          "final_logit_softcapping"))
+    bias = optional(config, "attention_bias", bool, path, False)
+    scale = hf.inverse_root(hf.positive(config, "query_pre_attn_scalar", float, path))
+    layers = [_layer(s, ropes[kind], scale, window, cap, is_3, act, bias)
+              for kind, window in zip(kinds, windows, strict=True)]
+    return hf.spec(s, NAME, layers, hf.rms_eps(config, path), path, embed_scale=math.sqrt(s.hidden),
+                   logit_cap=logit_cap)
+
+
+def _hf_rope(config: Metadata, s: hf.Sizes, kind: str, path: str) -> Rope:
+    """Layers with a window have a base of their own and no scaling, in older files by `rope_local_base_freq`."""
+    told_apart = "full_attention" in (config.get("rope_parameters") or ())  # type: ignore[operator]
+    if kind == "full_attention" or told_apart:
+        theta = 1e6 if kind == "full_attention" else 1e4
+        return hf.rope(hf.rope_table(config, path, kind), s, path, theta)
+    return hf.rope({"rope_theta": optional(config, "rope_local_base_freq", float, path, 1e4)}, s, path)
+
+
+def _layer(s: hf.Sizes, rope: Rope, scale: float, window: int, cap: float, is_3: bool, act: str,
+           bias: bool = False) -> LayerSpec:
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias, bias, "head" if is_3 else "", window,
+                           cap)
+    return LayerSpec(mixer, GatedFfn(s.ffn, act), post_norm=True)
+
+
+def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    s, is_3 = gguf.sizes(keys, source, NAME), keys.architecture == "gemma3"
+    pattern = 6 if is_3 else 2
+    rope = gguf.rope(keys, s, source, theta=1e6 if is_3 else 1e4)
+    local = hf.rope({"rope_theta": keys.get("rope.freq_base_swa", float, 1e4)}, s, path) if is_3 else rope
+    scale = hf.inverse_root(s.hidden / s.heads if s.layers == LARGEST[keys.architecture] else s.head_dim)
+    cap = 0.0 if is_3 else keys.get("attn_logit_softcapping", float, 50.0)
+    windowed = [(i + 1) % pattern != 0 for i in range(s.layers)]
+    layers = [_layer(s, local if windowed[i] else rope, scale, window, cap, is_3, "gelu_tanh")
+              for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]
+    return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path, embed_scale=math.sqrt(s.hidden),
+                   logit_cap=keys.get("final_logit_softcapping", float, 0.0 if is_3 else 30.0))
+
+
+def hf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint, whose norms are stored less 1."""
+    return names.offset_norms(names.hf_table(spec, names.HF_POST_NORMS), 1.0)
+
+
+def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a GGUF file, its norms as they are used."""
+    return names.gguf_table(spec)

@@ -1,0 +1,128 @@
+"""What families read out of the keys of a GGUF file: sizes, windows, rope. Sources: the GGUF specification, and what
+llama.cpp takes where a file does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from drut.errors import ModelFileError, UnsupportedError
+from drut.model import rope as ropes
+from drut.model.families.hf import Sizes
+from drut.model.spec import Rope
+from drut.model.weights.metadata import optional, require
+from drut.model.weights.source import TensorSource
+
+T = TypeVar("T", bound=int | float | str)
+
+
+class Keys:
+    """The keys of a file's architecture, without its prefix."""
+
+    def __init__(self, metadata: Mapping[str, object], path: str) -> None:
+        self.metadata, self.path = metadata, path
+        self.architecture = require(metadata, "general.architecture", str, path)
+
+    def need(self, key: str, kind: type[T]) -> T:
+        return require(self.metadata, f"{self.architecture}.{key}", kind, self.path)
+
+    def get(self, key: str, kind: type[T], default: T) -> T:
+        return optional(self.metadata, f"{self.architecture}.{key}", kind, self.path, default)
+
+    def fail(self, key: str, value: object, family: str) -> UnsupportedError:
+        return UnsupportedError(f"{self.path}: {self.architecture}.{key} {value} is not supported by family {family}")
+
+
+def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = False) -> Sizes:
+    """Of a file whose layers are all as large. Errors name the key or the tensor."""
+    path = keys.path
+    if not experts and keys.get("expert_count", int, 0):
+        raise UnsupportedError(f"{path}: {keys.architecture}.expert_count: experts are not supported by family "
+                               f"{family}")
+    hidden, heads = keys.need("embedding_length", int), keys.need("attention.head_count", int)
+    if heads < 1:
+        raise ModelFileError(f"{path}: {keys.architecture}.attention.head_count is {heads}")
+    head_dim = keys.get("attention.key_length", int, hidden // heads)
+    if keys.get("attention.value_length", int, head_dim) != head_dim:
+        raise UnsupportedError(f"{path}: {keys.architecture}.attention.value_length differs from key_length")
+    kv_heads, layers = keys.get("attention.head_count_kv", int, heads), keys.need("block_count", int)
+    if kv_heads < 1 or head_dim < 1:
+        raise ModelFileError(f"{path}: {keys.architecture}.attention.head_count_kv is {kv_heads}, key_length "
+                             f"{head_dim}")
+    if not 1 <= layers <= 4096:
+        raise UnsupportedError(f"{path}: {layers} layers are outside 1..4096")
+    embed = source.tensors.get("token_embd.weight")
+    if embed is None:
+        raise ModelFileError(f"{path}: tensor 'token_embd.weight' is missing")
+    tokens = keys.metadata.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, list) and len(tokens) > embed.shape[0]:
+        raise ModelFileError(f"{path}: the vocabulary has {len(tokens)} tokens, tensor 'token_embd.weight' "
+                             f"{embed.shape[0]} rows")
+    return Sizes(keys.architecture, layers, hidden, heads, kv_heads, head_dim, keys.need("feed_forward_length", int),
+                 embed.shape[0], keys.need("context_length", int), "output.weight" not in source.tensors)
+
+
+def rms_eps(keys: Keys) -> float:
+    return keys.need("attention.layer_norm_rms_epsilon", float)
+
+
+def windows(keys: Keys, sizes: Sizes, windowed: Callable[[int], bool]) -> list[int]:
+    """The window of each layer, 0 for none."""
+    window = keys.get("attention.sliding_window", int, 0)
+    width = window if 0 < window < sizes.context else 0
+    return [width * windowed(i) for i in range(sizes.layers)]
+
+
+def refuse_window(keys: Keys, sizes: Sizes, family: str) -> None:
+    window = keys.get("attention.sliding_window", int, 0)
+    if 0 < window < sizes.context:
+        raise keys.fail("attention.sliding_window", window, family)
+
+
+def rope(keys: Keys, sizes: Sizes, source: TensorSource, *, theta: float = 10000.0,
+         truncate: bool = True) -> Rope:
+    """The rope of the keys and of tensors with factors. `theta` where there is no base."""
+    path = keys.path
+    base = ropes.Base(keys.get("rope.freq_base", float, theta), keys.get("rope.dimension_count", int, sizes.head_dim),
+                      path)
+    f, kind = base.frequencies, keys.get("rope.scaling.type", str, "none")
+    factor = keys.get("rope.scaling.factor", float, 0.0)
+    original = keys.get("rope.scaling.original_context_length", int, sizes.context)
+    scale = keys.get("rope.scaling.attn_factor", float, 1.0)
+    if factor < 0 or original < 2 or not scale > 0:
+        raise ModelFileError(f"{path}: {keys.architecture}.rope.scaling: a value is not positive")
+    if "rope_factors_long.weight" in source.tensors:
+        short, long = (_factors(source, f"rope_factors_{name}.weight", len(f), path) for name in ("short", "long"))
+        return ropes.longrope(f, short, long, original, scale)
+    rope = Rope(f)
+    match kind:
+        case "linear" if factor:
+            rope = Rope(ropes.linear(f, factor))
+        case "yarn" if factor:
+            fast = keys.get("rope.scaling.yarn_beta_fast", float, 32.0)
+            slow = keys.get("rope.scaling.yarn_beta_slow", float, 1.0)
+            if not fast > slow > 0:
+                raise ModelFileError(f"{path}: yarn_beta_fast {fast} is not above yarn_beta_slow {slow}")
+            rope = Rope(ropes.yarn(base, f, factor, original, fast, slow, truncate), ropes.yarn_scale(factor) * scale)
+        case "none" | "llama3" | "longrope":
+            pass
+        case _:
+            raise ropes.unsupported(kind, path)
+    if "rope_freqs.weight" in source.tensors:
+        return Rope(ropes.by_factors(rope.inv_freq, _factors(source, "rope_freqs.weight", len(f), path)), rope.scale)
+    return rope
+
+
+def _factors(source: TensorSource, name: str, count: int, path: str) -> list[float]:
+    info = source.tensors.get(name)
+    if info is None:
+        raise ModelFileError(f"{path}: tensor {name!r} is missing")
+    if info.encoding != "F32" or info.shape != (count,):
+        raise ModelFileError(f"{path}: tensor {name!r} is not {count} F32 values")
+    factors = [float(f) for f in source.raw(name).view(np.float32)]
+    if not all(0 < f < 1e9 for f in factors):
+        raise ModelFileError(f"{path}: tensor {name!r} holds a factor that is not positive")
+    return factors
+

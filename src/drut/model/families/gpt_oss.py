@@ -1,0 +1,74 @@
+"""gpt-oss: sinks, a window on every other layer, biases everywhere, experts with a clamped activation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from drut.errors import UnsupportedError
+from drut.kernels.ops import Routing
+from drut.model.families import gguf, hf, names
+from drut.model.families.experts import gguf_ffn
+from drut.model.families.hf import Metadata
+from drut.model.families.table import Stored, StoredExperts
+from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, MoeFfn, Rope
+from drut.model.weights.metadata import optional, require
+from drut.model.weights.source import TensorSource
+
+NAME = "gpt_oss"
+HF_ARCHITECTURES: tuple[str, ...] = ("GptOssForCausalLM",)
+GGUF_ARCHITECTURES: tuple[str, ...] = ("gpt-oss",)
+
+KNOWN = ("attention_bias", "sliding_window", "layer_types", "num_local_experts")
+DEFAULTS: Metadata = {"attention_bias": True, "head_dim": 64, "sliding_window": 128}
+LIMIT = 7.0  # of the activation, which the kernels know
+ACTIVATION = "clamped_swiglu"
+
+
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
+    config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
+    if not optional(config, "attention_bias", bool, path, True):
+        raise UnsupportedError(f"{path}: attention_bias false is not supported by family {NAME}")
+    if optional(config, "swiglu_limit", float, path, LIMIT) != LIMIT:
+        raise UnsupportedError(f"{path}: swiglu_limit is not {LIMIT}")
+    experts, top_k = (require(config, key, int, path) for key in ("num_local_experts", "num_experts_per_tok"))
+    windows = hf.windows(config, s, NAME, path, _windowed)
+    rope = hf.rope(hf.rope_table(config, path), s, path, theta=150000.0)
+    ffn = MoeFfn(s.ffn, Routing(experts, top_k), bias=True, activation=ACTIVATION)
+    return _spec(s, rope, windows, ffn, hf.rms_eps(config, path, 1e-5), path)
+
+
+def _windowed(layer: int) -> bool:
+    return layer % 2 == 0
+
+
+def _spec(s: hf.Sizes, rope: Rope, windows: Sequence[int], ffn: MoeFfn, eps: float, path: str) -> ModelSpec:
+    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), True, True,
+                                       window=window, sinks=True), ffn) for window in windows]
+    return hf.spec(s, NAME, layers, eps, path)
+
+
+def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    s = gguf.sizes(keys, source, NAME, experts=True)
+    ffn = replace(gguf_ffn(keys, source), bias=True, activation=ACTIVATION)
+    rope = gguf.rope(keys, s, source, theta=150000.0, truncate=False)  # as the model was trained
+    return _spec(s, rope, gguf.windows(keys, s, _windowed), ffn, gguf.rms_eps(keys), path)
+
+
+def hf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint: rows are inputs, and gate and up take turns."""
+    def part(name: str, part: int, parts: int) -> dict[str, StoredExperts]:
+        stored = StoredExperts(f"mlp.experts.{name}", part=part, parts=parts, alternating=True)
+        return {"": replace(stored, transposed=True), "_bias": replace(stored, name=f"mlp.experts.{name}_bias")}
+
+    parts = {"gate": part("gate_up_proj", 0, 2), "up": part("gate_up_proj", 1, 2), "down": part("down_proj", 0, 1)}
+    experts = {f"{role}_experts{kind}": stored for role, kinds in parts.items() for kind, stored in kinds.items()}
+    return names.hf_table(spec, {"router": "mlp.router.weight", **experts})
+
+
+def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a GGUF file, its rows as in a checkpoint."""
+    return names.gguf_table(spec, {"ffn_norm": "post_attention_norm.weight"})

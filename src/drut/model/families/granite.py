@@ -1,0 +1,61 @@
+"""Granite 3 and 4 without experts or states: Llama with multipliers on embedding, attention, residuals and logits."""
+
+from __future__ import annotations
+
+from drut.errors import ModelFileError
+from drut.model.families import gguf, hf, names
+from drut.model.families.hf import Metadata
+from drut.model.families.table import Stored
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
+from drut.model.weights.metadata import optional
+from drut.model.weights.source import TensorSource
+
+NAME = "granite"
+HF_ARCHITECTURES: tuple[str, ...] = ("GraniteForCausalLM",)
+GGUF_ARCHITECTURES: tuple[str, ...] = ("granite",)
+
+KNOWN = ("attention_bias", "mlp_bias", "attention_multiplier", "residual_multiplier", "embedding_multiplier",
+         "logits_scaling")
+
+
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
+    config, s = hf.open_config(config, NAME, path, KNOWN)
+    attention, residual, embed, logits = (
+        optional(config, key, float, path, 1.0)
+        for key in ("attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling"))
+    bias, ffn_bias = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf.rope(hf.rope_table(config, path), s, path), attention,
+                           bias, bias)
+    ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias)
+    return _spec(s, LayerSpec(mixer, ffn, residual_scale=residual), hf.rms_eps(config, path), embed, logits, path)
+
+
+def _spec(s: hf.Sizes, layer: LayerSpec, eps: float, embed: float, logits: float, path: str) -> ModelSpec:
+    if not logits:
+        raise ModelFileError(f"{path}: the logits are divided by 0")
+    return hf.spec(s, NAME, [layer] * s.layers, eps, path, embed_scale=embed, logit_scale=1.0 / logits)
+
+
+def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    s = gguf.sizes(keys, source, NAME)
+    gguf.refuse_window(keys, s, NAME)
+    attention = keys.get("attention.scale", float, 0.0) or hf.inverse_root(s.head_dim)
+    residual, embed, logits = (keys.get(key, float, 0.0) or 1.0
+                               for key in ("residual_scale", "embedding_scale", "logit_scale"))
+    bias, o_bias = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output"))
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, gguf.rope(keys, s, source), attention, bias, o_bias)
+    layer = LayerSpec(mixer, GatedFfn(s.ffn, bias="blk.0.ffn_up.bias" in source.tensors), residual_scale=residual)
+    return _spec(s, layer, gguf.rms_eps(keys), embed, logits, path)
+
+
+def hf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint."""
+    return names.hf_table(spec)
+
+
+def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a GGUF file, whose converter lays the rows of q and k pair by pair."""
+    return names.gguf_table(spec, pairs=True)

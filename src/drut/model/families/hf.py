@@ -1,0 +1,140 @@
+"""What families read out of a `config.json`: sizes, activation, windows, rope."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from drut.errors import ModelFileError, UnsupportedError
+from drut.model import rope as ropes
+from drut.model.families import settings
+from drut.model.spec import LayerSpec, ModelSpec, Rope, check
+from drut.model.weights.mapping import quote
+from drut.model.weights.metadata import optional, require, require_list
+
+Metadata = Mapping[str, object]
+
+ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
+               "gelu": "gelu_erf"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a model whose layers are all as large."""
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    context: int
+    tied: bool
+
+
+def open_config(config: Metadata, family: str, path: str, known: Sequence[str],
+                defaults: Metadata = MappingProxyType({})) -> tuple[Metadata, Sizes]:
+    """The config with what it leaves out (`defaults`), and its sizes. Settings that are not `known` are refused."""
+    config = {**defaults, **config}
+    settings.refuse_others(config, known, family, path)
+    hidden, heads = require(config, "hidden_size", int, path), positive(config, "num_attention_heads", int, path)
+    layers = require(config, "num_hidden_layers", int, path)
+    if not 1 <= layers <= 4096:
+        raise UnsupportedError(f"{path}: {layers} layers are outside 1..4096")
+    sizes = Sizes(require_list(config, "architectures", str, path)[0], layers, hidden, heads,
+                  optional(config, "num_key_value_heads", int, path, heads),
+                  optional(config, "head_dim", int, path, hidden // heads),
+                  require(config, "intermediate_size", int, path), require(config, "vocab_size", int, path),
+                  require(config, "max_position_embeddings", int, path),
+                  optional(config, "tie_word_embeddings", bool, path, False))
+    for name, value in (("num_key_value_heads", sizes.kv_heads), ("head_dim", sizes.head_dim)):
+        if value < 1:
+            raise ModelFileError(f"{path}: {name} is {value}")
+    return config, sizes
+
+
+def spec(sizes: Sizes, family: str, layers: Sequence[LayerSpec], eps: float, path: str, **more: Any) -> ModelSpec:
+    """The spec of these layers, checked. `more`: fields of ModelSpec that are not at their default."""
+    return check(ModelSpec(sizes.architecture, family, sizes.vocab, sizes.hidden, tuple(layers), eps, sizes.context,
+                           sizes.tied, **more), path)
+
+
+def rms_eps(config: Metadata, path: str, default: float = 1e-6) -> float:
+    return optional(config, "rms_norm_eps", float, path, default)
+
+
+def activation(config: Metadata, family: str, path: str, key: str = "hidden_act", default: str = "silu",
+               supported: Sequence[str] = ("silu",)) -> str:
+    """The activation of the feed-forward; UnsupportedError where it is none of `supported`."""
+    name = optional(config, key, str, path, default)
+    if ACTIVATIONS.get(name) not in supported:
+        names = ", ".join(known for known, ours in ACTIVATIONS.items() if ours in supported)
+        raise UnsupportedError(f"{path}: {key} {quote(name)} is not supported by family {family} (supported: {names})")
+    return ACTIVATIONS[name]
+
+
+def windows(config: Metadata, sizes: Sizes, family: str, path: str,
+            windowed: Callable[[int], bool] = lambda layer: True) -> list[int]:
+    """The window of each layer, 0 for none. `windowed` says which layers have one where `layer_types` does not."""
+    window = optional(config, "sliding_window", int, path)
+    if window is not None and window < 0:
+        raise ModelFileError(f"{path}: sliding_window is {window}")
+    width = window if window and window < sizes.context else 0
+    return [width * (kind == "sliding_attention") for kind in layer_types(config, sizes, family, path, windowed)]
+
+
+def layer_types(config: Metadata, sizes: Sizes, family: str, path: str,
+                windowed: Callable[[int], bool]) -> list[str]:
+    """`full_attention` or `sliding_attention` for each layer."""
+    if config.get("layer_types") is None:
+        return ["sliding_attention" if windowed(i) else "full_attention" for i in range(sizes.layers)]
+    kinds = require_list(config, "layer_types", str, path)
+    if len(kinds) != sizes.layers:
+        raise ModelFileError(f"{path}: layer_types names {len(kinds)} layers of {sizes.layers}")
+    for kind in kinds:
+        if kind not in ("full_attention", "sliding_attention"):
+            raise UnsupportedError(f"{path}: layer_types: {quote(kind)} is not supported by family {family} "
+                                   "(supported: full_attention, sliding_attention)")
+    return kinds
+
+
+def rope_table(config: Metadata, path: str, kind: str | None = None) -> Metadata:
+    """`rope_parameters`, of the layers of `kind` where the file tells them apart, or the older `rope_scaling`; with
+    the base, which older files keep beside it."""
+    table = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(table, Mapping):
+        raise ModelFileError(f"{path}: rope_scaling must be an object")
+    if kind is not None and "full_attention" in table:
+        table = table.get(kind) or {}
+        if not isinstance(table, Mapping):
+            raise ModelFileError(f"{path}: rope_parameters.{kind} must be an object")
+    older = {key: config[key] for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+             if config.get(key) is not None}
+    return {**older, **{key: value for key, value in table.items() if value is not None}}
+
+
+def rope(table: Metadata, sizes: Sizes, path: str, theta: float = 10000.0, partial: float = 1.0) -> Rope:
+    """The rope a table describes; `theta` and `partial` where it leaves out its base and what part of a head turns."""
+    part = optional(table, "partial_rotary_factor", float, path, partial)
+    if not 0 < part <= 1:
+        raise ModelFileError(f"{path}: partial_rotary_factor is {part}")
+    kind = optional(table, "rope_type", str, path) or optional(table, "type", str, path, "default")
+    base = ropes.Base(optional(table, "rope_theta", float, path, theta), int(sizes.head_dim * part), path)
+    return ropes.scaled(kind, base, table, sizes.context, path)
+
+
+def positive(table: Metadata, key: str, kind: type[Any], path: str) -> Any:
+    value = require(table, key, kind, path)
+    if not value > 0:
+        raise ModelFileError(f"{path}: {key} is {value}, not positive")
+    return value
+
+
+def inverse_root(head_dim: float) -> float:
+    """The usual scale of attention."""
+    return 1.0 / math.sqrt(max(head_dim, 1))

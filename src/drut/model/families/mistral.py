@@ -1,0 +1,42 @@
+"""Mistral (a window on all layers, or on none), Ministral (on some) and Ministral 3 (queries that grow with their
+position)."""
+
+from __future__ import annotations
+
+from drut.model.families import hf, llama, names
+from drut.model.families.hf import Metadata
+from drut.model.families.table import Stored
+from drut.model.rope import positive
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
+from drut.model.weights.metadata import optional, require
+
+NAME = "mistral"
+HF_ARCHITECTURES: tuple[str, ...] = ("MistralForCausalLM", "MinistralForCausalLM", "Ministral3ForCausalLM",
+                                     "Mistral3ForConditionalGeneration")
+GGUF_ARCHITECTURES: tuple[str, ...] = ()  # its files call themselves llama
+from_gguf, gguf_table = llama.from_gguf, llama.gguf_table
+
+DEFAULTS: Metadata = {"sliding_window": 4096}
+DEFAULTS_3: Metadata = {"head_dim": 128}
+
+
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
+    is_3 = config.get("model_type") == "ministral3"
+    config, s = hf.open_config(config, NAME, path, ("sliding_window", "layer_types"), DEFAULTS_3 if is_3 else DEFAULTS)
+    table = hf.rope_table(config, path)
+    amount = optional(table, "llama_4_scaling_beta", float, path, 0.0)
+    growth = None
+    if amount:
+        positive(table, "original_max_position_embeddings", path)
+        growth = amount, require(table, "original_max_position_embeddings", int, path)
+    rope, scale = hf.rope(table, s, path), hf.inverse_root(s.head_dim)
+    ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path))
+    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=window, growth=growth), ffn)
+              for window in hf.windows(config, s, NAME, path)]
+    return hf.spec(s, NAME, layers, hf.rms_eps(config, path, 1e-5 if is_3 else 1e-6), path)
+
+
+def hf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint."""
+    return names.hf_table(spec)

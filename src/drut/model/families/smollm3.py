@@ -1,0 +1,70 @@
+"""SmolLM3: Llama whose every fourth layer is told no positions."""
+
+from __future__ import annotations
+
+from drut.errors import ModelFileError
+from drut.model.families import gguf, hf, names
+from drut.model.families.hf import Metadata
+from drut.model.families.table import Stored
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
+from drut.model.weights.metadata import optional, require_list
+from drut.model.weights.source import TensorSource
+
+NAME = "smollm3"
+HF_ARCHITECTURES: tuple[str, ...] = ("SmolLM3ForCausalLM",)
+GGUF_ARCHITECTURES: tuple[str, ...] = ("smollm3",)
+
+DEFAULTS: Metadata = {"tie_word_embeddings": True}
+KNOWN = ("attention_bias", "mlp_bias", "sliding_window", "use_sliding_window", "layer_types", "no_rope_layers")
+
+
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
+    config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
+    turned = _turned(config, s, path)
+    used = optional(config, "use_sliding_window", bool, path, False)
+    windows = hf.windows(config if used else {**config, "sliding_window": None}, s, NAME, path,
+                         lambda layer: not turned[layer])
+    bias, ffn_bias = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
+    ffn, rope = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias), hf.rope(hf.rope_table(config, path), s,
+                                                                                      path, 2e6)
+    layers = [_layer(s, rope if turned[i] else None, ffn, bias, windows[i]) for i in range(s.layers)]
+    return hf.spec(s, NAME, layers, hf.rms_eps(config, path), path)
+
+
+def _turned(config: Metadata, s: hf.Sizes, path: str) -> list[bool]:
+    """Which layers have rope: 1 in `no_rope_layers`."""
+    if config.get("no_rope_layers") is None:
+        every = optional(config, "no_rope_layer_interval", int, path, 4)
+        if every < 1:
+            raise ModelFileError(f"{path}: no_rope_layer_interval is {every}")
+        return [(layer + 1) % every != 0 for layer in range(s.layers)]
+    flags = require_list(config, "no_rope_layers", int, path)
+    if len(flags) < s.layers or not set(flags) <= {0, 1}:
+        raise ModelFileError(f"{path}: no_rope_layers is not 0 or 1 for each of {s.layers} layers")
+    return [bool(flag) for flag in flags[: s.layers]]
+
+
+def _layer(s: hf.Sizes, rope: Rope | None, ffn: GatedFfn, bias: bool, window: int = 0) -> LayerSpec:
+    return LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), bias, bias,
+                                    window=window), ffn)
+
+
+def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    s = gguf.sizes(keys, source, NAME)
+    gguf.refuse_window(keys, s, NAME)
+    rope = gguf.rope(keys, s, source)
+    layers = [_layer(s, rope if (i + 1) % 4 else None, GatedFfn(s.ffn), False) for i in range(s.layers)]
+    return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path)
+
+
+def hf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint."""
+    return names.hf_table(spec)
+
+
+def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a GGUF file, whose converter lays the rows of q and k pair by pair."""
+    return names.gguf_table(spec, pairs=True)

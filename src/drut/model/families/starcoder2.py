@@ -1,0 +1,52 @@
+"""Starcoder2: layer norms and biases everywhere, a feed-forward without a gate."""
+
+from __future__ import annotations
+
+from drut.model.families import gguf, hf, names
+from drut.model.families.hf import Metadata
+from drut.model.families.table import Stored
+from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, PlainFfn
+from drut.model.weights.metadata import optional
+from drut.model.weights.source import TensorSource
+
+NAME = "starcoder2"
+HF_ARCHITECTURES: tuple[str, ...] = ("Starcoder2ForCausalLM",)
+GGUF_ARCHITECTURES: tuple[str, ...] = ("starcoder2",)
+
+DEFAULTS: Metadata = {"num_key_value_heads": 2, "tie_word_embeddings": True}
+HF_NAMES = {"up": "mlp.c_fc.weight", "down": "mlp.c_proj.weight"}
+
+
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
+    config, s = hf.open_config(config, NAME, path, ("use_bias", "sliding_window"), DEFAULTS)
+    bias = optional(config, "use_bias", bool, path, True)
+    act = hf.activation(config, NAME, path, default="gelu_pytorch_tanh", supported=("gelu_tanh", "gelu_erf"))
+    rope, scale = hf.rope(hf.rope_table(config, path), s, path), hf.inverse_root(s.head_dim)
+    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias, bias, window=window),
+                        PlainFfn(s.ffn, act, bias)) for window in hf.windows(config, s, NAME, path)]
+    eps = optional(config, "norm_epsilon", float, path, 1e-5)
+    return hf.spec(s, NAME, layers, eps, path, centred_norm=True, norm_bias=True)
+
+
+def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
+    """The spec of a GGUF file. Errors name the key."""
+    keys = gguf.Keys(metadata, path)
+    s = gguf.sizes(keys, source, NAME)
+    gguf.refuse_window(keys, s, NAME)
+    q, o, ffn = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output", "ffn_up"))
+    rope, scale = gguf.rope(keys, s, source), hf.inverse_root(s.head_dim)
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, q, o)
+    layer = LayerSpec(mixer, PlainFfn(s.ffn, "gelu_tanh", ffn))
+    eps = keys.need("attention.layer_norm_epsilon", float)
+    return hf.spec(s, NAME, [layer] * s.layers, eps, path, centred_norm=True, norm_bias=True)
+
+
+def hf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a safetensors checkpoint."""
+    return names.hf_table(spec, HF_NAMES)
+
+
+def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
+    """Role -> tensor of a GGUF file, its rows as in a checkpoint."""
+    return names.gguf_table(spec)
