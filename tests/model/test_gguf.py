@@ -180,10 +180,6 @@ def test_header_and_arrays_are_bounded(tmp_path, monkeypatch):
     refused(tmp_path, raw, "array length of key 'b' of 2")
 
 
-def test_a_part_of_a_split_model_is_refused(tmp_path):
-    refused(tmp_path, gguf({"split.count": Typed(2, 3)}), "split model", error=UnsupportedError)
-
-
 @pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.touch(), os.mkfifo],
                          ids=["missing", "directory", "empty", "fifo"])  # fmt: skip
 def test_what_is_no_file_is_an_error(tmp_path, make):

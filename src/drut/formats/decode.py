@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from drut.formats.encoding import E2M1_TABLE, IQ4_NL_TABLE, Encoding
 from drut.formats.planes import F32, U8, Split, split_fp8, split_planes
 
+
 @np.errstate(over="ignore", invalid="ignore")
 def decode(enc: Encoding, raw: U8, k: int) -> F32:
     """Rows of `k` elements out of `raw`, any whole number of them: float32 of shape (rows, k)."""
@@ -156,7 +157,8 @@ def _iq4_xs(b: U8) -> Parts:
     high = (b[:, :, 2:4, None] >> pairs & 3).reshape(*b.shape[:2], 8)
     low = np.stack([b[:, :, 4:8] & 15, b[:, :, 4:8] >> 4], axis=-1).reshape(*b.shape[:2], 8)
     scales = (low | high << 4).astype(np.float32) - 32
-    return np.array(IQ4_NL_TABLE, np.int8)[_nibbles(b[:, :, 8:].reshape(*b.shape[:2], 8, 16))], _half(b, 0) * scales, None
+    codes = _nibbles(b[:, :, 8:].reshape(*b.shape[:2], 8, 16))
+    return np.array(IQ4_NL_TABLE, np.int8)[codes], _half(b, 0) * scales, None
 
 
 def _tq1_0(b: U8) -> Parts:

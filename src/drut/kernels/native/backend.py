@@ -93,7 +93,7 @@ class NativeBackend(PackingBackend):
         raw = np.ascontiguousarray(raw)
         if enc.name in TERNARY:
             codes, scales, _ = split(enc, raw, k)
-            raw = joined_int4(codes, scales.astype(np.float16))
+            raw = joined_int4(codes.astype(np.int8), scales.astype(np.float16))
             enc = TERNARY[enc.name]
         assert raw.nbytes == n * enc.row_bytes(k), "the caller checks shapes against the file"
         if rows is not None:

@@ -100,7 +100,7 @@ def _kind(values: Iterable[object], *, in_list: bool) -> int:
         return _FLOAT32
     low, high = min(held, default=0), max(held, default=0)  # type: ignore[type-var]
     if in_list or low < 0:  # type: ignore[operator]
-        return _INT32 if -(1 << 31) <= low and high < 1 << 31 else _INT64  # type: ignore[operator]
+        return _INT32 if low >= -(1 << 31) and high < 1 << 31 else _INT64  # type: ignore[operator]
     return _UINT32 if high < 1 << 32 else _UINT64  # type: ignore[operator]
 
 

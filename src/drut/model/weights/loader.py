@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.errors import ModelFileError, UnsupportedError
-from drut.formats.decode import F32, decode
+from drut.formats.decode import decode
 from drut.formats.encoding import encoding
+from drut.formats.planes import F32
 from drut.kernels.backend import Backend, PackingBackend
 from drut.kernels.weight import Matrix, Vector
 from drut.model.families.table import Stored
