@@ -117,9 +117,10 @@ def test_the_packing_id_tells_layouts_apart(monkeypatch):
     assert backends[0].packing(both) == backends[1].packing([*reversed(both), both[0]])
     before, pack = backends[0].packing(both), NativeBackend._pack
 
-    def two_lanes_swapped(self: NativeBackend, *rest: np.ndarray) -> None:
-        pack(self, *rest)
+    def two_lanes_swapped(self: NativeBackend, *rest: np.ndarray) -> int:
+        bad = pack(self, *rest)
         rest[-1][[4, 8]] = rest[-1][[8, 4]]
+        return bad
 
     monkeypatch.setattr(NativeBackend, "_pack", two_lanes_swapped)
     assert backends[0].packing(both) != before

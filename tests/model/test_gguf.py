@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.errors import DrutError, ModelFileError, UnsupportedError
+from drut.errors import DrutError, ModelFileError
 from drut.formats.encoding import ENCODINGS
 from drut.model.weights.ggml_types import GGML_TYPES
 from drut.model.weights.gguf import GGUFFile

@@ -40,8 +40,9 @@ def test_parts_are_one_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("second", "why"), [
-    ({"no": 0}, "does not say that it is part 2 of 2"), ({"count": 3}, "does not say"), (None, "no such file|No such file"),
-    ({"names": ["a", "b"]}, "'a' is in another part, too"), ({"names": ["b"]}, "have 2 tensors, split.tensors.count is 3")])
+    ({"no": 0}, "does not say that it is part 2 of 2"), ({"count": 3}, "does not say"), (None, "No such file"),
+    ({"names": ["a", "b"]}, "'a' is in another part, too"),
+    ({"names": ["b"]}, r"have 2 tensors, split.tensors.count is 3")])
 def test_parts_that_do_not_fit(tmp_path: Path, second: dict[str, Any] | None, why: str) -> None:
     first = part(tmp_path, 0, 2, ["a"])
     if second is not None:
@@ -52,7 +53,7 @@ def test_parts_that_do_not_fit(tmp_path: Path, second: dict[str, Any] | None, wh
 
 def test_another_part_than_the_first(tmp_path: Path) -> None:
     part(tmp_path, 0, 2, ["a"])
-    with pytest.raises(ModelFileError, match="give the first, NAME-00001-of-00002.gguf"):
+    with pytest.raises(ModelFileError, match=r"give the first, NAME-00001-of-00002\.gguf"):
         open_gguf(part(tmp_path, 1, 2, ["b", "c"]))
     renamed = tmp_path / "other.gguf"
     part(tmp_path, 0, 2, ["a"]).rename(renamed)

@@ -38,7 +38,8 @@ class SplitGGUF:
                     where[name] = part
             said = self.metadata.get("split.tensors.count", len(where))
             if said != len(where):
-                raise ModelFileError(f"{first.path}: the parts have {len(where)} tensors, split.tensors.count is {said}")
+                raise ModelFileError(f"{first.path}: the parts have {len(where)} tensors, "
+                                     f"split.tensors.count is {said}")
         except BaseException:
             self.close()
             raise
