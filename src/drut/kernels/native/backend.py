@@ -104,7 +104,7 @@ class NativeBackend(PackingBackend):
             assert rows.max() < n
         order = rows.ctypes.data if rows is not None else None
         struct = _struct(enc, n, k)
-        return int(self.library.drut_pack(self.workers, ctypes.addressof(struct), k, enc.row_bytes(k), raw.ctypes.data,
+        return int(self.library.drut_pack(self.workers, ctypes.byref(struct), k, enc.row_bytes(k), raw.ctypes.data,
                                           order, data.ctypes.data))
 
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *,
@@ -139,7 +139,8 @@ class NativeBackend(PackingBackend):
         return matrix.data
 
     def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
-        return int(self.library.drut_packed_bytes(ctypes.addressof(_struct(enc, n, k))))
+        struct = _struct(enc, n, k)
+        return int(self.library.drut_packed_bytes(ctypes.byref(struct)))
 
     def room(self, nbytes: int) -> NDArray[np.uint8]:
         return reserve(nbytes, huge=True)
