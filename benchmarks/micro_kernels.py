@@ -12,7 +12,7 @@ as they do in a model. Bytes of weights are the file's, not the packing's.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 import drut
 from drut.formats.encoding import Encoding, encoding
+from drut.formats.planes import join
 from drut.kernels.backend import Limits
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
@@ -34,12 +35,16 @@ LAYERS = 16  # most of them for attention
 MOST_MACS = 6 * 10**9  # of one run; large operations are repeated less
 MOST_COPIES = 64
 SCALES = {"Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
-          "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,)}
+          "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "TQ1_0": (52,),
+          "TQ2_0": (64,)}
 """Where a block has its fp16 scales; random ones would be infinite."""
 
 
 class Kernels:
-    """The native backend, and the matrices that were timed last."""
+    """The native backend, and the matrices that were timed last. `of`: what of a run's operations is its figure."""
+
+    def __init__(self, of: Callable[[NDArray[np.int64]], np.floating[Any] | np.integer[Any]] = np.mean) -> None:
+        self._of = of
 
     def load(self, threads: int, isa: str) -> Answer:
         self._backend = NativeBackend(threads, isa)
@@ -92,7 +97,7 @@ class Kernels:
         end = time.perf_counter() + seconds
         while len(took) < 3 or time.perf_counter() < end:
             executable.run(step)
-            took.append(float(executable.op_ns[timed].mean()) * 1e-9)
+            took.append(float(self._of(executable.op_ns[timed])) * 1e-9)
         return min(took)
 
     def _weights(self, kind: str, n: int, k: int) -> list[NativeMatrix]:
@@ -113,6 +118,8 @@ class Kernels:
 def random_blocks(enc: Encoding, n: int, k: int) -> NDArray[np.uint8]:
     """A matrix as a file holds it, of random codes with scales about 0.01."""
     rng = np.random.default_rng(1)
+    if not enc.block_bytes:
+        return _random_planes(enc, rng, n, k)
     if enc.is_float:
         values = rng.standard_normal((n, k), np.float32)
         if enc.name == "F16":
@@ -125,6 +132,21 @@ def random_blocks(enc: Encoding, n: int, k: int) -> NDArray[np.uint8]:
         scales = rng.uniform(0.005, 0.02, blocks.shape[:2]).astype(np.float16)
         blocks[..., at : at + 2] = scales[..., None].view(np.uint8)
     return blocks.reshape(n, -1)
+
+
+def _random_planes(enc: Encoding, rng: np.random.Generator, n: int, k: int) -> NDArray[np.uint8]:
+    codes = rng.integers(0, 255, (n, k * enc.bits // 8), np.uint8)
+    if enc.is_float:
+        codes[codes & 127 == 127] = 0
+    if enc.scale == "e4m3":
+        fine = rng.integers(40, 60, (n, k // 16), np.uint8)
+        return join(np.full((n, 1), 0.01, np.float32), fine, codes)
+    scales = rng.uniform(0.005, 0.02, (n, enc.groups(k))).astype(np.float32)
+    stored = {"f16": scales.astype(np.float16), "bf16": scales.view(np.uint32) >> 16, "f32": scales}[enc.scale]
+    if enc.scale == "bf16":
+        stored = stored.astype(np.uint16)
+    zeros = [rng.integers(-8, 8, scales.shape).astype(np.int8)] * (enc.offset == "zero_points")
+    return join(stored, *zeros, codes)
 
 
 def _bf16(count: int) -> NDArray[np.uint16]:

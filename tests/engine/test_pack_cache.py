@@ -13,7 +13,7 @@ import pytest
 
 from drut import LLM
 from drut.formats.encoding import ENCODINGS, encoding
-from drut.kernels.native import abi, library
+from drut.kernels.native import library
 from drut.kernels.native.backend import NativeBackend
 from drut.kernels.ops import F32
 from drut.model.packs import load
@@ -109,16 +109,18 @@ def test_a_home_that_cannot_be_written(packs, tmp_path, monkeypatch):
 
 def test_the_packing_id_tells_layouts_apart(monkeypatch):
     backends = [NativeBackend(threads, "portable") for threads in (1, 2)]
-    forms = [*(ENCODINGS.keys() - {"TQ1_0"}), *"nvfp4 int4-g64-f16 int4z-g64-f16 int4-g64-f32 int4-row-f16 fp8-row-f32".split()]
+    forms = [*(ENCODINGS.keys() - {"TQ1_0"}),  # which is packed as TQ2_0 is
+             "nvfp4", "int4-g64-f16", "int4z-g64-f16", "int4-g64-f32", "int4-row-f16", "fp8-row-f32"]
     seen = {backends[0].packing([encoding(name)]) for name in forms}
     assert len(seen) == len(forms)
     both = [encoding("Q4_0"), encoding("Q8_0")]
     assert backends[0].packing(both) == backends[1].packing([*reversed(both), both[0]])
     before, pack = backends[0].packing(both), NativeBackend._pack
 
-    def two_lanes_swapped(self: NativeBackend, *rest: np.ndarray) -> None:
-        pack(self, *rest)
+    def two_lanes_swapped(self: NativeBackend, *rest: np.ndarray) -> int:
+        bad = pack(self, *rest)
         rest[-1][[4, 8]] = rest[-1][[8, 4]]
+        return bad
 
     monkeypatch.setattr(NativeBackend, "_pack", two_lanes_swapped)
     assert backends[0].packing(both) != before

@@ -30,15 +30,17 @@ CASES: dict[str, tuple[str, dict[str, Any], torch.dtype, int, int]] = {
     "w4-group": ("pack-quantized", {"num_bits": 4, "strategy": "group", "group_size": 128}, torch.bfloat16, 40, 256),
     "w4-group-zeros": ("pack-quantized", {"num_bits": 4, "strategy": "group", "group_size": 64, "symmetric": False},
                        torch.float16, 37, 192),
-    "w4-channel-zeros": ("pack-quantized", {"num_bits": 4, "strategy": "channel", "symmetric": False}, torch.float32, 33, 96),
+    "w4-channel-zeros": ("pack-quantized", {"num_bits": 4, "strategy": "channel", "symmetric": False},
+                         torch.float32, 33, 96),
     "w8-group": ("pack-quantized", {"num_bits": 8, "strategy": "group", "group_size": 32}, torch.bfloat16, 10, 64),
     "int8-channel": ("int-quantized", {"num_bits": 8, "strategy": "channel"}, torch.bfloat16, 33, 64),
-    "int8-channel-zeros": ("int-quantized", {"num_bits": 8, "strategy": "channel", "symmetric": False}, torch.float32, 9, 96),
+    "int8-channel-zeros": ("int-quantized", {"num_bits": 8, "strategy": "channel", "symmetric": False},
+                           torch.float32, 9, 96),
     "int8-tensor": ("int-quantized", {"num_bits": 8, "strategy": "tensor"}, torch.float32, 9, 64),
     "fp8-channel": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "channel"}, torch.bfloat16, 9, 64),
     "fp8-tensor": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "tensor"}, torch.float32, 9, 64),
-    "fp8-block": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]},
-                  torch.float32, 150, 160),
+    "fp8-block": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "block",
+                                      "block_structure": [128, 128]}, torch.float32, 150, 160),
     "nvfp4": ("nvfp4-pack-quantized", {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
                                        "scale_dtype": "torch.float8_e4m3fn"}, torch.float32, 9, 64),
     "mxfp4": ("mxfp4-pack-quantized", {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32,
@@ -56,8 +58,12 @@ def make(name: str) -> dict[str, np.ndarray]:
     scheme = QuantizationScheme(targets=["Linear"], weights=args)
     compressor = BaseCompressor.get_value_from_registry(form)
     stored = compressor.compress(state, scheme)
-    wide = {key: value.float() if value.dtype in (torch.bfloat16, torch.float16) else value for key, value in stored.items()}
-    decoded = _nvfp4(stored, args) if form == "nvfp4-pack-quantized" else compressor.decompress(wide, scheme)["weight"].float()
+    if form == "nvfp4-pack-quantized":
+        decoded = _nvfp4(stored, args)
+    else:
+        halves = (torch.bfloat16, torch.float16)
+        wide = {key: value.float() if value.dtype in halves else value for key, value in stored.items()}
+        decoded = compressor.decompress(wide, scheme)["weight"].float()
     config = {"quant_method": "compressed-tensors", "format": form,
               "config_groups": {"group_0": {"targets": ["Linear"], "weights": json.loads(args.model_dump_json())}}}
     out = {f"{name}/{part}:{DTYPES[t.dtype]}": _bits(t) for part, t in stored.items()}

@@ -21,7 +21,8 @@ PLANES = ["int4-g32-bf16", "int4-g128-f16", "int4z-g128-f16", "int4z-row-f32", "
 QUANTS = [*BLOCKS, *PLANES]
 FP8 = ["fp8-row-f32", "fp8-row-bf16", "fp8-g128-f32"]
 HALVES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
-          "Q5_1": (0, 2), "MXFP4": (), "TQ1_0": (52,), "TQ2_0": (64,)}  # where a block keeps its f16 scale and minimum; at its start if not said
+          "Q5_1": (0, 2), "MXFP4": (), "TQ1_0": (52,), "TQ2_0": (64,)}
+# Where a block keeps its f16 scale and minimum; at its start if not said.
 
 
 def random_file(name: str, n: int, k: int, *, unit: bool = False) -> Stored:
@@ -79,7 +80,8 @@ def test_the_same_bits_everywhere_and_close_to_the_oracle(native: Native, name: 
     group = weight.encoding.group_of(k)
     part = min(group, 32)
     q, act, scaled = quantize(source, part)
-    scales, minima = (None if x is None else np.repeat(x, group // part, axis=1)[:, : k // part] for x in (scales, minima))
+    scales, minima = (None if x is None else np.repeat(x, group // part, axis=1)[:, : k // part]
+                      for x in (scales, minima))
     of_parts = codes.reshape(n, -1, part).astype(np.float64)
     if weight.encoding.offset == "zero_points":  # which the kernels take off in a sum of its own
         q, of_parts = np.abs(q), np.abs(of_parts) + 2 ** weight.encoding.bits
@@ -140,8 +142,8 @@ def test_fp8_is_the_same_everywhere_and_close_to_the_oracle(native: Native, name
 def test_fp8_numbers_arrive_exactly(native: Native, isa: str) -> None:
     """Every E4M3 number times a power of two, subnormal ones too: a row with one element that is not zero."""
     codes = np.array([c for c in range(256) if c & 127 != 127], np.uint8)
-    weight = Stored(encoding("fp8-row-f32"), join(np.full((len(codes), 1), 0.25, np.float32), np.tile(codes[:, None], 32)),
-                    len(codes), 32)
+    rows = join(np.full((len(codes), 1), 0.25, np.float32), np.tile(codes[:, None], 32))
+    weight = Stored(encoding("fp8-row-f32"), rows, len(codes), 32)
     assert_same_bits(project(native(isa), weight, np.eye(32, dtype=np.float32)),
                      np.tile(E4M3[codes] * np.float32(0.25), (32, 1)) + 0)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.errors import DrutError, ModelFileError, UnsupportedError
+from drut.errors import DrutError, ModelFileError
 from drut.formats.encoding import ENCODINGS
 from drut.model.weights.ggml_types import GGML_TYPES
 from drut.model.weights.gguf import GGUFFile
@@ -178,10 +178,6 @@ def test_header_and_arrays_are_bounded(tmp_path, monkeypatch):
         refused(tmp_path, raw, "the name of key 1 lies past the first 64 bytes")
     monkeypatch.setattr("drut.model.weights.gguf.MAX_ARRAY_ITEMS", 3)  # over all arrays together
     refused(tmp_path, raw, "array length of key 'b' of 2")
-
-
-def test_a_part_of_a_split_model_is_refused(tmp_path):
-    refused(tmp_path, gguf({"split.count": Typed(2, 3)}), "split model", error=UnsupportedError)
 
 
 @pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.touch(), os.mkfifo],

@@ -23,6 +23,7 @@ COMMANDS = (
     ("convert", "write a model as another file"),
     ("roof", "measure what this machine can do at most"),
     ("profile", "measure where the time of a step goes"),
+    ("eval", "measure how good a model's answers are"),
     ("bench", "measure any OpenAI-compatible server under load"),
 )
 USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 2, 130, 141

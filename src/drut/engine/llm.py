@@ -33,15 +33,16 @@ Messages = Sequence[Mapping[str, object]]
 class LLM:
     """A loaded model. `model` is a known name, a `.gguf` file or a HF-style directory; settings as in EngineConfig.
 
+    `decoded`: its weights are computed with as float32, whatever the file stores. It takes as much memory.
     Use from one thread at a time. `close` (or leaving a `with` block) ends its threads.
     """
 
     def __init__(self, model: str | Path, *, progress: Progress = show, config: EngineConfig | None = None,
-                 **settings: Any) -> None:
+                 decoded: bool = False, **settings: Any) -> None:
         self.config = config if config is not None else EngineConfig.resolve(settings)
         path = resolve(model, progress=progress)
         laps = Laps()
-        self.files = open_model(path)
+        self.files = open_model(path).decoded() if decoded else open_model(path)
         self.files.check()
         laps.lap("headers")
         self.tokenizer: Tokenizer | None = self.files.tokenizer()

@@ -157,7 +157,8 @@ def _iq4_xs(b: U8) -> Parts:
     high = (b[:, :, 2:4, None] >> pairs & 3).reshape(*b.shape[:2], 8)
     low = np.stack([b[:, :, 4:8] & 15, b[:, :, 4:8] >> 4], axis=-1).reshape(*b.shape[:2], 8)
     scales = (low | high << 4).astype(np.float32) - 32
-    return np.array(IQ4_NL_TABLE, np.int8)[_nibbles(b[:, :, 8:].reshape(*b.shape[:2], 8, 16))], _half(b, 0) * scales, None
+    codes = _nibbles(b[:, :, 8:].reshape(*b.shape[:2], 8, 16))
+    return np.array(IQ4_NL_TABLE, np.int8)[codes], _half(b, 0) * scales, None
 
 
 def _tq1_0(b: U8) -> Parts:

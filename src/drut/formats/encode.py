@@ -6,8 +6,10 @@ Bit for bit theirs, as tests against `gguf` check, where numbers are finite.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drut.errors import UnsupportedError
 from drut.formats.encoding import Encoding
@@ -27,7 +29,7 @@ def encode(enc: Encoding, values: F32) -> U8:
         return ENCODERS[enc.name](values.reshape(-1, enc.block)).reshape(len(values), row_bytes)
 
 
-def _bytes(x: np.ndarray) -> U8:  # type: ignore[type-arg]
+def _bytes(x: NDArray[Any]) -> U8:
     return np.ascontiguousarray(x).view(np.uint8)
 
 
@@ -48,7 +50,7 @@ def _inverse(d: F32) -> F32:
 
 def _nibbles(codes: U8) -> U8:
     """The first 16 of 32 codes in the low halves of bytes, the others in the high ones."""
-    return codes[:, :16] & 15 | codes[:, 16:] << 4
+    return np.asarray(codes[:, :16] & 15 | codes[:, 16:] << 4, np.uint8)
 
 
 def _fifth(codes: U8) -> U8:

@@ -43,7 +43,7 @@ class Encoding:
     @property
     def is_float(self) -> bool:
         """Whether elements are floats (FP8's times a scale), which take float activations."""
-        return (self.block_bytes == self.bits // 8 and self.block == 1) or self.name.startswith("fp8")
+        return self.block == 1 or self.name.startswith("fp8")
 
     @property
     def bits_per_weight(self) -> float:

@@ -14,6 +14,7 @@ from drut.kernels.kv import KV_DTYPES
 from drut.model.decoder import kv_layout
 from drut.model.model import ModelFiles
 from drut.model.tokenizer import Tokenizer
+from drut.model.weights.gguf_split import part_paths
 from drut.model.weights.json_file import read_json
 from drut.model.weights.metadata import optional
 from drut.model.weights.safetensors import INDEX, SINGLE, read_index
@@ -151,7 +152,7 @@ def _usable(files: ModelFiles) -> tuple[Tokenizer | None, tuple[str, ...]]:
 
 def _weight_files(path: Path) -> Sequence[Path]:
     if not path.is_dir():
-        return [path]
+        return part_paths(path)
     if (path / SINGLE).is_file():
         return [path / SINGLE]
     return [path / name for name in sorted(set(read_index(path / INDEX).values()))]

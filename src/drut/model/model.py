@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drut.errors import ModelFileError
@@ -13,7 +13,8 @@ from drut.model.families.table import Stored
 from drut.model.packs import PackCache, load_through
 from drut.model.spec import ModelSpec
 from drut.model.tokenizer import Tokenizer, from_gguf, from_hf
-from drut.model.weights.gguf import GGUFFile
+from drut.model.weights.decoded import DecodedSource
+from drut.model.weights.gguf_split import open_gguf
 from drut.model.weights.json_file import read_json
 from drut.model.weights.loader import Report, Weights, check_tensors, load_weights
 from drut.model.weights.metadata import require, require_list
@@ -51,6 +52,10 @@ class ModelFiles:
             return load_through(packs, self.spec, self.source, self.table, backend, self.path)
         return load_weights(self.spec, self.source, self.table, backend, self.path.name, report)
 
+    def decoded(self) -> ModelFiles:
+        """The same model with its weights as float32."""
+        return replace(self, source=DecodedSource(self.source))
+
     def close(self) -> None:
         self.source.close()
 
@@ -66,7 +71,7 @@ def open_model(path: str | Path) -> ModelFiles:
 
 
 def _open_gguf(path: Path) -> ModelFiles:
-    file = GGUFFile(path)
+    file = open_gguf(path)
     family = family_of_gguf(require(file.metadata, "general.architecture", str, path.name))
     spec = family.from_gguf(file.metadata, file, path.name)
     return ModelFiles(path, spec, file, family.gguf_table(spec), file.metadata, True)

@@ -34,7 +34,8 @@ def write(path: Path, tensors: Mapping[str, np.ndarray | As]) -> Path:
     for name, value in tensors.items():
         held = value if isinstance(value, As) else As(PLAIN[value.dtype.name], value)
         raw = np.ascontiguousarray(held.bits).tobytes()
-        header[name] = {"dtype": held.dtype, "shape": held.bits.shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        span = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": held.dtype, "shape": held.bits.shape, "data_offsets": span}
         data += raw
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
@@ -64,8 +65,8 @@ class Layer(NamedTuple):
     decoded: np.ndarray  # (n, k)
 
 
-def gptq(rng: np.random.Generator, n: int, k: int, group: int, *, bits: int = 4, version: int = 1, reorder: bool = False,
-         symmetric: bool = False, name: str = "x") -> Layer:
+def gptq(rng: np.random.Generator, n: int, k: int, group: int, *, bits: int = 4, version: int = 1,
+         reorder: bool = False, symmetric: bool = False, name: str = "x") -> Layer:
     """A layer by the definition: w[n, k] = (code - zero) * scale of the column's group."""
     top, per_word = 1 << bits, 32 // bits
     groups = k // group

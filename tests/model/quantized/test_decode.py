@@ -49,7 +49,8 @@ def test_e4m3_is_what_torch_has() -> None:
 @pytest.mark.parametrize("reorder", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_gptq(tmp_path: Path, bits: int, version: int, reorder: bool, symmetric: bool) -> None:
-    layer = gptq(np.random.default_rng(1), 40, 128, 64, bits=bits, version=version, reorder=reorder, symmetric=symmetric)
+    layer = gptq(np.random.default_rng(1), 40, 128, 64, bits=bits, version=version, reorder=reorder,
+                 symmetric=symmetric)
     config = GPTQ | {"bits": bits, "sym": symmetric, "checkpoint_format": "gptq" if version == 1 else "gptq_v2"}
     source = opened(tmp_path, layer.tensors, config)
     assert source.tensors["x.weight"].encoding == f"int{bits}{'' if symmetric else 'z'}-g64-f16"
@@ -80,18 +81,16 @@ def test_fp8_scales(tmp_path: Path, shape: tuple[int, ...]) -> None:
     name = "x.weight_scale_inv" if shape == (2, 3) else "x.weight_scale"
     config = {"quant_method": "fp8", **({"weight_block_size": [32, 32]} if shape == (2, 3) else {})}
     source = opened(tmp_path, {"x.weight": As("F8_E4M3", codes), name: np.asarray(scale)}, config)
-    if shape == (2, 3):
-        spread = np.repeat(np.repeat(scale, 32, axis=0), 32, axis=1)[:50]
-    else:
-        spread = scale.reshape(-1, 1)
+    blocks = np.repeat(np.repeat(scale, 32, axis=0), 32, axis=1)[:50] if shape == (2, 3) else None
+    spread = scale.reshape(-1, 1) if blocks is None else blocks
     assert (values(source, "x.weight") == E4M3[codes] * spread).all()
 
 
 def test_modelopt_nvfp4_multiplies(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     codes, fine = rng.integers(0, 256, (5, 32), np.uint8), rng.integers(1, 120, (5, 4), np.uint8)
-    tensors = {"x.weight": codes, "x.weight_scale": As("F8_E4M3", fine), "x.weight_scale_2": np.float32(0.02).reshape(()),
-               "x.input_scale": np.ones((), np.float32)}
+    tensors = {"x.weight": codes, "x.weight_scale": As("F8_E4M3", fine),
+               "x.weight_scale_2": np.float32(0.02).reshape(()), "x.input_scale": np.ones((), np.float32)}
     source = opened(tmp_path, tensors, {"quant_method": "modelopt", "quant_algo": "NVFP4"})
     e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
     elements = np.stack([codes & 15, codes >> 4], axis=-1).reshape(5, 64)

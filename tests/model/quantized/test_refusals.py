@@ -35,13 +35,14 @@ def awq_tensors(**changes: Any) -> Tensors:
 LIES = [
     (GPTQ, gptq_tensors(**{"x.qzeros": None}), "tensor 'x.qzeros' is missing"),
     (GPTQ, gptq_tensors(**{"x.qweight": None}), "tensor 'x.qweight' is missing"),
-    (GPTQ, gptq_tensors(**{"x.scales": np.ones((3, 16), np.float16)}), r"'x.scales' has shape \[3, 16\], expected \[2, 16\] "
+    (GPTQ, gptq_tensors(**{"x.scales": np.ones((3, 16), np.float16)}),
+     r"'x.scales' has shape \[3, 16\], expected \[2, 16\] "
      r"\(bits 4, group_size 64 in quantization_config\)"),
     (GPTQ | {"bits": 8}, gptq_tensors(), r"rows of 64 |'x.scales' has shape"),
     (GPTQ | {"group_size": 48}, gptq_tensors(), "not whole groups of group_size 48"),
     (GPTQ, gptq_tensors(**{"x.qweight": np.zeros((16, 16), np.float32)}), "'x.qweight' is F32, expected I32"),
     (GPTQ, gptq_tensors(**{"x.qweight": np.zeros(16, np.int32)}), "'x.qweight' has shape .* must be a matrix"),
-    (GPTQ, gptq_tensors(**{"x.weight": np.zeros((16, 128), np.float16)}), "'x.weight' is stored both quantized and not"),
+    (GPTQ, gptq_tensors(**{"x.weight": np.zeros((16, 128), np.float16)}), "'x.weight' is stored both quantized and"),
     (GPTQ, {"y.weight": np.zeros((16, 128), np.float16)}, "no tensor is quantized so"),
     (GPTQ | {"bits": "4"}, gptq_tensors(), "key 'bits' must be an integer"),
     (AWQ, awq_tensors(**{"x.qzeros": None}), "tensor 'x.qzeros' is missing"),
@@ -56,7 +57,8 @@ LIES = [
     ({"quant_method": "fp8"}, {"x.weight": As("F8_E4M3", np.zeros((64, 64), np.uint8)),
                                "x.weight_scale": np.ones((2, 2), np.float32)}, "neither one scale, nor 64 rows"),
     ({"quant_method": "mxfp4"}, {"x_blocks": np.zeros((2, 3, 1, 16), np.uint8)}, "'x_scales' is missing"),
-    ({"quant_method": "mxfp4"}, {"x_blocks": np.zeros((2, 3, 1, 15), np.uint8), "x_scales": np.zeros((2, 3, 1), np.uint8)},
+    ({"quant_method": "mxfp4"},
+     {"x_blocks": np.zeros((2, 3, 1, 15), np.uint8), "x_scales": np.zeros((2, 3, 1), np.uint8)},
      r"expected \[2, 3, 1, 16\]"),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4"},
      {"x.weight": np.zeros((8, 32), np.uint8), "x.weight_scale": As("F8_E4M3", np.zeros((8, 2), np.uint8)),
@@ -100,7 +102,8 @@ UNSUPPORTED = [
     (PACKED | {"transform_config": {"config_groups": {"u": {}}}}, packed(), "transform_config"),
     ({"quant_method": "fp8"}, {"x.weight": As("F8_E5M2", np.zeros((32, 32), np.uint8))}, "F8_E5M2 is not supported"),
     ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}, awq_tensors(), "quant_algo 'W4A8_AWQ'"),
-    ({"quant_method": "fp8"}, {"x.weight": As("F8_E4M3", np.zeros((8, 40), np.uint8)), "x.weight_scale": np.ones(1, np.float32)},
+    ({"quant_method": "fp8"},
+     {"x.weight": As("F8_E4M3", np.zeros((8, 40), np.uint8)), "x.weight_scale": np.ones(1, np.float32)},
      "quantized rows of 40 are not supported"),
 ]
 

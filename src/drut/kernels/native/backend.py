@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 from collections.abc import Iterable
@@ -106,15 +105,17 @@ class NativeBackend(PackingBackend):
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
                bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NativeMatrix:
         data = self._arena.take(self.packed_bytes(enc, n, k))
-        self._pack(enc, raw, n, k, rows, data)
+        if self._pack(enc, raw, n, k, rows, data):
+            raise ModelFileError("a scale is not finite")
         return self.adopt(enc, data, n, k, bias=bias, columns=columns)
 
     def _pack(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
-              data: NDArray[np.uint8]) -> None:
+              data: NDArray[np.uint8]) -> int:
+        """How many rows have a scale that is not finite."""
         raw = np.ascontiguousarray(raw)
         if enc.name in TERNARY:
             codes, scales, _ = split(enc, raw, k)
-            raw = joined_int4(codes, scales.astype(np.float16))
+            raw = joined_int4(codes.astype(np.int8), scales.astype(np.float16))
             enc = TERNARY[enc.name]
         assert raw.nbytes == n * enc.row_bytes(k), "the caller checks shapes against the file"
         if rows is not None:
@@ -124,9 +125,8 @@ class NativeBackend(PackingBackend):
             assert rows.max() < n
         order = rows.ctypes.data if rows is not None else None
         struct = _struct(enc, n, k)
-        if self.library.drut_pack(self.workers, ctypes.addressof(struct), k, enc.row_bytes(k), raw.ctypes.data, order,
-                                  data.ctypes.data):
-            raise ModelFileError("a scale is not finite")
+        return int(self.library.drut_pack(self.workers, ctypes.byref(struct), k, enc.row_bytes(k), raw.ctypes.data,
+                                          order, data.ctypes.data))
 
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *,
               bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NativeMatrix:
@@ -173,8 +173,7 @@ class NativeBackend(PackingBackend):
         for enc in sorted(set(encodings), key=lambda e: e.name):
             raw = np.arange(PROBE_N * enc.row_bytes(PROBE_K)) * 167 // 59 % 251  # unlike under any shift of a block
             data = np.zeros(self.packed_bytes(enc, PROBE_N, PROBE_K), np.uint8)
-            with contextlib.suppress(ModelFileError):  # of scales that are not finite; it is packed all the same
-                self._pack(enc, raw.astype(np.uint8), PROBE_N, PROBE_K, None, data)
+            self._pack(enc, raw.astype(np.uint8), PROBE_N, PROBE_K, None, data)
             found.update(f"{enc.name} {data.nbytes} ".encode())
             found.update(data.data)
         return f"{self.name} {found.hexdigest()}"
@@ -184,7 +183,8 @@ class NativeBackend(PackingBackend):
         return matrix.data
 
     def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
-        return int(self.library.drut_packed_bytes(ctypes.addressof(_struct(enc, n, k))))
+        struct = _struct(enc, n, k)
+        return int(self.library.drut_packed_bytes(ctypes.byref(struct)))
 
     def room(self, nbytes: int) -> NDArray[np.uint8]:
         return reserve(nbytes, huge=True)

@@ -43,7 +43,8 @@ class NumpyMatrix:
         if self.floats is not None:
             if self.scales is None:
                 return self.floats[ids]
-            return self.floats[ids] * np.repeat(self.scales[:, ids].T, self.encoding.group_of(self.k), axis=1)[:, : self.k]
+            scales = np.repeat(self.scales[:, ids].T, self.encoding.group_of(self.k), axis=1)
+            return self.floats[ids] * scales[:, : self.k]
         assert self.columns is None, "a table's columns lie in their order"
         assert self.codes is not None
         assert self.scales is not None

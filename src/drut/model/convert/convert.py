@@ -40,7 +40,8 @@ def convert(files: ModelFiles, out: Path, to: str | None = None) -> list[str]:
     is_gguf = out.suffix == ".gguf"
     wanted = encoding(to) if to is not None else None
     if not is_gguf and wanted is not None and wanted.name not in HF_DTYPES:
-        raise UnsupportedError(f"{out}: a directory takes {', '.join(HF_DTYPES)}, not {wanted.name} (a .gguf file does)")
+        raise UnsupportedError(f"{out}: a directory takes {', '.join(HF_DTYPES)}, not {wanted.name} "
+                               "(a .gguf file does)")
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -98,23 +99,22 @@ def _float_of(files: ModelFiles) -> Encoding:
     return encoding(most if most in HF_DTYPES else "BF16")
 
 
-def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | None, notes: list[str]) -> Iterator[Pending]:
+def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | None,
+             notes: list[str]) -> Iterator[Pending]:
     """The tensors of every role, as `table` names and orders them. Vectors are float32."""
     for role, shape in expected_shapes(files.spec).items():
         source, target = files.table[role], table[role]
         stored = encoding(files.source.tensors[source.name].encoding)
-        if len(shape) == 1:
-            enc = encoding("F32")
-        else:
-            enc = _choose(files, role, stored, wanted, shape[1], notes)
+        enc = encoding("F32") if len(shape) == 1 else _choose(files, role, stored, wanted, shape[1], notes)
         yield Pending(target.name, shape, enc, _maker(files, source, target, stored, enc, shape))
 
 
-def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | None, k: int, notes: list[str]) -> Encoding:
+def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | None, k: int,
+            notes: list[str]) -> Encoding:
     if wanted is None:
         if stored.name not in ENCODINGS:
-            raise UnsupportedError(f"{files.path.name}: {role} is stored as {stored.name}, which a GGUF file cannot hold: "
-                                   "say which encoding it is to be rounded to")
+            raise UnsupportedError(f"{files.path.name}: {role} is stored as {stored.name}, which a GGUF file cannot "
+                                   "hold: say which encoding it is to be rounded to")
         return stored
     if k % wanted.block == 0:
         return wanted

@@ -19,9 +19,8 @@ ARCHITECTURES: dict[str, tuple[str, str]] = {
     "qwen3": ("Qwen3ForCausalLM", "qwen3"),
 }
 SAME = {"MistralForCausalLM": "llama"}
-# What Llama 3.1, 3.2 and 3.3 scale their frequencies with, by factor; GGUF files hold the result alone.
-LLAMA3 = tuple({"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 8192} for factor in (8.0, 32.0))
+# How Llama 3.1 to 3.3 scale their frequencies; GGUF files hold the result alone, so the other two are found again.
+LOW, HIGH, ORIGINALS = 1.0, 4.0, tuple(1 << i for i in range(5, 21))
 
 
 def gguf_architecture(files: ModelFiles) -> str:
@@ -77,11 +76,12 @@ def _scaling(files: ModelFiles, mixer: AttentionMixer) -> dict[str, Any] | None:
     ratio = base[0] / stored[0]
     if np.allclose(np.array(base) / stored, ratio, rtol=1e-9, atol=0):
         return {"rope_type": "linear", "factor": float(ratio)}
-    for guess in LLAMA3:
-        made = ropes.llama3(base, guess["factor"], guess["low_freq_factor"], guess["high_freq_factor"],
-                            guess["original_max_position_embeddings"])
+    factor = float(np.float32(base[-1] / stored[-1]))  # of the longest wave
+    for original in ORIGINALS:
+        made = ropes.llama3(base, factor, LOW, HIGH, original)
         if np.allclose(stored, made, rtol=1e-6, atol=0):  # factors are float32 in the file
-            return dict(guess)
+            return {"rope_type": "llama3", "factor": factor, "low_freq_factor": LOW, "high_freq_factor": HIGH,
+                    "original_max_position_embeddings": original}
     raise UnsupportedError(f"{files.path.name}: its factors of rope frequencies have no name in config.json")
 
 

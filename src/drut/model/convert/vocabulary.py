@@ -34,16 +34,18 @@ def gguf_keys(tokenizer: Tokenizer, vocab: int, where: str) -> dict[str, object]
             raise ModelFileError(f"{where}: token {text[:40]!r} has id {i}, the vocabulary {vocab} rows")
         tokens[i], types[i] = text, kind
     merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
-    keys: dict[str, object] = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens,
-                               "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": merges}
-    return keys | _rules(tokenizer)
+    keys: dict[str, object] = {"model": "gpt2", "pre": pre, "tokens": tokens, "token_type": types, "merges": merges}
+    return {f"tokenizer.ggml.{key}": value for key, value in keys.items()} | _rules(tokenizer)
 
 
 def _rules(tokenizer: Tokenizer) -> dict[str, object]:
     rules = tokenizer.rules
     main = rules.eos_id if rules.eos_id is not None else min(rules.eos_ids, default=None)
     others = sorted(rules.eos_ids - {main})
-    keys = {"bos_token_id": rules.bos_id, "eos_token_id": main, "eot_token_id": others[0] if others else None}
+    if len(others) > 2:
+        raise UnsupportedError(f"{tokenizer.name}: {1 + len(others)} ids end an answer; a GGUF file names three")
+    keys = {"bos_token_id": rules.bos_id, "eos_token_id": main, **dict(zip(("eot_token_id", "eom_token_id"), others,
+                                                                         strict=False))}
     out: dict[str, object] = {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
     out["tokenizer.ggml.add_bos_token"] = tokenizer.add_bos
     if rules.chat_template is not None:

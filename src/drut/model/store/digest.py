@@ -12,17 +12,23 @@ from pathlib import Path
 from drut.errors import ModelFileError
 from drut.home import home
 from drut.model.store.files import sha256_of, write_atomically
+from drut.model.weights.gguf_split import part_paths
 
 
 def model_digest(path: str | os.PathLike[str]) -> str:
-    """SHA-256 in hex of a model file, or of `config.json` and all safetensors files of a directory by name.
+    """SHA-256 in hex of a model file, or by name of all its parts, or of a directory's `config.json`, what says how it
+    is quantized, and all safetensors files.
 
     ModelFileError names a file that cannot be read.
     """
     path = Path(path)
-    if not path.is_dir():
+    if path.is_dir():
+        beside = path / "hf_quant_config.json"
+        files = sorted([path / "config.json", *path.glob("*.safetensors"), *([beside] if beside.is_file() else [])])
+    else:
+        files = part_paths(path)
+    if files == [path]:
         return _file_digest(path)
-    files = sorted([path / "config.json", *path.glob("*.safetensors")])
     return hashlib.sha256("".join(f"{f.name} {_file_digest(f)}\n" for f in files).encode()).hexdigest()
 
 

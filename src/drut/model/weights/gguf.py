@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from drut.errors import ModelFileError, UnsupportedError
+from drut.errors import ModelFileError
 from drut.model.weights.ggml_types import GGML_TYPES
 from drut.model.weights.mapping import MappedFile, TensorFile, quote
 from drut.model.weights.source import TensorInfo
@@ -39,7 +39,7 @@ class GGUFFile(TensorFile):
     """An open GGUF file: `metadata` by key (int, float, bool, str, or a list of one of them) and its tensors.
 
     A tensor of a ggml type that Drut does not compute with is listed under that type's name.
-    Raises ModelFileError, naming file and item, for a damaged file; UnsupportedError for a split model.
+    Raises ModelFileError, naming file and item, for a damaged file.
     """
 
     def _read(self) -> tuple[Mapping[str, object], Mapping[str, TensorInfo]]:
@@ -66,8 +66,6 @@ class _Reader:
             metadata[key] = self.value(kind, f"key {quote(key)}")
             if key == "general.alignment":
                 alignment = self.alignment(kind, metadata[key])
-        if metadata.get("split.count", 1) not in (0, 1):
-            raise UnsupportedError(f"{self.path}: a part of a split model; merge the parts into one file")
         return metadata, self.tensor_table(n_tensors, alignment)
 
     def preamble(self) -> tuple[int, int]:

@@ -82,8 +82,9 @@ def _schemes(config: Mapping[str, object], where: str) -> Iterator[Scheme]:
             raise ModelFileError(f"{here}: weights must be an object")
         block = weights.get("block_structure")
         yield Scheme(require(weights, "num_bits", int, here), optional(weights, "type", str, here, "int"),
-                     optional(weights, "symmetric", bool, here, True), optional(weights, "strategy", str, here, "tensor"),
-                     optional(weights, "group_size", int, here), tuple(block) if isinstance(block, list) else None)
+                     optional(weights, "symmetric", bool, here, True),
+                     optional(weights, "strategy", str, here, "tensor"), optional(weights, "group_size", int, here),
+                     tuple(block) if isinstance(block, list) else None)
 
 
 def _agree(parts: Parts, name: str, schemes: list[Scheme], bits: int, zeros: bool, groups: int, k: int) -> None:
@@ -92,8 +93,8 @@ def _agree(parts: Parts, name: str, schemes: list[Scheme], bits: int, zeros: boo
         size = s.group if s.group and s.group > 0 else k
         if s.bits == bits and s.symmetric != zeros and (k // size if s.strategy == "group" else 1) == groups:
             return
-    raise ModelFileError(f"{parts.where}: tensor {quote(name)} has {bits} bits and {groups} groups in a row of {k}, "
-                         f"{'with' if zeros else 'without'} zero points: no group of quantization_config says so")
+    parts.fail(name, f"has {bits} bits and {groups} groups in a row of {k}, {'with' if zeros else 'without'} zero "
+               "points: no group of quantization_config says so")
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,8 @@ def _layer(parts: Parts, name: str, codes: str, bits: int, n: int, k: int, schem
     scale = parts.info(f"{name}.weight_scale", *SCALE_TYPES)
     whole = all(dim == 1 for dim in scale.shape)
     groups = 1 if whole or len(scale.shape) < 2 else scale.shape[1]
-    if (not whole and scale.shape not in ((n,), (n, groups))) or not groups or k % groups:
-        raise ModelFileError(f"{parts.where}: tensor {quote(scale.name)} has shape {list(scale.shape)}, which does not fit "
-                             f"{n} rows of {k}")
+    if not (whole or scale.shape in ((n,), (n, groups))) or not groups or k % groups:
+        parts.fail(scale.name, f"has shape {list(scale.shape)}, which does not fit {n} rows of {k}")
     group_count(parts, codes, k, k // groups)
     _agree(parts, codes, schemes, bits, parts.has(f"{name}.weight_zero_point"), groups, k)
     return _Integers(parts, name, codes, bits, n, k, groups)
@@ -151,8 +151,7 @@ def _packed_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:
     rows, k = (int(x) for x in parts.read(f"{name}.weight_shape"))
     bits = next((b for b in (4, 8) if rows == n and k > 0 and k * b == 32 * words), 0)
     if not bits:
-        raise ModelFileError(f"{parts.where}: tensor {quote(codes)} of shape {[n, words]} does not hold {rows} rows of {k} "
-                             "codes of 4 or 8 bits")
+        parts.fail(codes, f"of shape {[n, words]} does not hold {rows} rows of {k} codes of 4 or 8 bits")
     layer = _layer(parts, name, codes, bits, n, k, schemes)
     zeros = layer.part("weight_zero_point")
     if parts.has(zeros):

@@ -32,7 +32,8 @@ def open_quantized(source: TensorSource, config: Config, folder: Path) -> Tensor
         return source
     method, settings, where = found
     if method not in FORMATS:
-        raise UnsupportedError(f"{where}: quant_method {quote(method)} is not supported (supported: {', '.join(FORMATS)})")
+        raise UnsupportedError(f"{where}: quant_method {quote(method)} is not supported "
+                               f"(supported: {', '.join(FORMATS)})")
     recipes = list(FORMATS[method](Parts(source, where), settings))
     if not recipes:
         raise ModelFileError(f"{where}: quant_method {quote(method)}, but no tensor is quantized so")

@@ -12,7 +12,7 @@ from drut.model.weights.quantized.recipe import Parts, Recipe
 
 
 def nvfp4(parts: Parts, name: str, codes: str, whole: str, *, divides: bool) -> Recipe:
-    """Layer `name`: `codes` U8 (n, k/2), its `weight_scale` (n, k/16) and `whole`, one float that divides or multiplies."""
+    """Layer `name`: `codes` U8 (n, k/2), its `weight_scale` (n, k/16) and `whole`, one divisor or factor."""
     n, half = parts.matrix(codes, "U8").shape
     fine = f"{name}.weight_scale"
     parts.expect(fine, (n, half // 8), "F8_E4M3")

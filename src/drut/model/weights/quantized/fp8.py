@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from drut.errors import ModelFileError, UnsupportedError
+from drut.errors import UnsupportedError
 from drut.formats.encoding import planes
 from drut.formats.planes import U8, join
 from drut.model.weights.mapping import quote
@@ -56,11 +56,11 @@ def _spread(parts: Parts, name: str, shape: tuple[int, ...], n: int, k: int,
         return n, 0
     if shape in ((n,), (n, 1)):
         return 1, 0
-    if block is not None and len(block) == 2 and min(block) > 0:
-        if shape == (-(-n // block[0]), -(-k // block[1])):
-            return block[0], block[1]
-    raise ModelFileError(f"{parts.where}: tensor {quote(name)} has shape {list(shape)}, which is neither one scale, nor "
-                         f"{n} rows of them, nor one for each block that quantization_config names")
+    sound = block is not None and len(block) == 2 and min(block) > 0
+    if block is not None and sound and shape == (-(-n // block[0]), -(-k // block[1])):
+        return block[0], block[1]
+    parts.fail(name, f"has shape {list(shape)}, which is neither one scale, nor {n} rows of them, nor one for each "
+               "block that quantization_config names")
 
 
 def _rows(parts: Parts, codes: str, scales: str, n: int, rows_each: int) -> Callable[[], U8]:

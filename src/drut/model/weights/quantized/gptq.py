@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.errors import ModelFileError, UnsupportedError
+from drut.errors import UnsupportedError
 from drut.formats.encoding import Encoding, planes
 from drut.formats.planes import U8, join
 from drut.model.weights.mapping import quote
@@ -75,8 +75,7 @@ class _Linear:
         if not self.symmetric:
             return join(scales, zeros, codes)
         if zeros.any():
-            raise ModelFileError(f"{self.parts.where}: tensor {quote(self.name + '.qzeros')} holds other zero points than "
-                                 "sym in quantization_config says")
+            self.parts.fail(f"{self.name}.qzeros", "holds other zero points than sym in quantization_config says")
         return join(scales, codes)
 
     def zeros(self) -> Array:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.errors import ModelFileError
 from drut.formats.planes import U8, pairs
-from drut.model.weights.mapping import quote
 from drut.model.weights.quantized.recipe import Array, Parts
 
 
@@ -19,7 +17,7 @@ def unpacked(words: Array, bits: int) -> U8:
 
 def packed(codes: U8, bits: int) -> U8:
     """Codes (rows, k) as bytes, the lower bits first."""
-    return codes[:, ::2] | codes[:, 1::2] << 4 if bits == 4 else codes
+    return np.asarray(codes[:, ::2] | codes[:, 1::2] << 4, np.uint8) if bits == 4 else codes
 
 
 def group_count(parts: Parts, name: str, k: int, group: int) -> int:
@@ -27,7 +25,7 @@ def group_count(parts: Parts, name: str, k: int, group: int) -> int:
     if group in (-1, k):
         return 1
     if group < 1 or k % group:
-        raise ModelFileError(f"{parts.where}: tensor {quote(name)}: rows of {k} are not whole groups of group_size {group}")
+        parts.fail(name, f"has rows of {k}, not whole groups of group_size {group}")
     return k // group
 
 
@@ -36,6 +34,5 @@ def column_order(parts: Parts, name: str, k: int, groups: int) -> NDArray[np.int
     index = parts.read(name)
     order = np.argsort(index, kind="stable").astype(np.int32)
     if not np.array_equal(index[order], np.arange(k) // (k // groups)):
-        raise ModelFileError(f"{parts.where}: tensor {quote(name)} does not give {k // groups} columns to each of {groups} "
-                             "groups")
+        parts.fail(name, f"does not give {k // groups} columns to each of {groups} groups")
     return None if np.array_equal(order, np.arange(k)) else order

@@ -1,4 +1,4 @@
-"""What NVIDIA's ModelOpt exports: FP8 with a scale a tensor, and NVFP4. Scales of activations are not used (see fp8)."""
+"""What NVIDIA's ModelOpt exports: FP8 with a scale a tensor, and NVFP4. Scales of activations are not used (fp8.py)."""
 
 from __future__ import annotations
 

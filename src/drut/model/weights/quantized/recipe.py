@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ class Parts:
     def __init__(self, source: TensorSource, where: str) -> None:
         self.source, self.where = source, where
 
+    def fail(self, name: str, what: str) -> NoReturn:
+        """ModelFileError about a tensor."""
+        raise ModelFileError(f"{self.where}: tensor {quote(name)} {what}")
+
     def names(self, suffix: str) -> list[str]:
         """What stands before `suffix` in the names of tensors that end so."""
         return [name.removesuffix(suffix) for name in self.source.tensors if name.endswith(suffix)]
@@ -38,24 +42,23 @@ class Parts:
         """The tensor, of one of `dtypes`."""
         info = self.source.tensors.get(name)
         if info is None:
-            raise ModelFileError(f"{self.where}: tensor {quote(name)} is missing")
+            self.fail(name, "is missing")
         if info.encoding not in dtypes:
-            raise ModelFileError(f"{self.where}: tensor {quote(name)} is {info.encoding}, expected {' or '.join(dtypes)}")
+            self.fail(name, f"is {info.encoding}, expected {' or '.join(dtypes)}")
         return info
 
     def matrix(self, name: str, *dtypes: str) -> TensorInfo:
         """As `info`, of two dimensions, neither of them 0."""
         info = self.info(name, *dtypes)
         if len(info.shape) != 2 or 0 in info.shape:
-            raise ModelFileError(f"{self.where}: tensor {quote(name)} has shape {list(info.shape)}; it must be a matrix")
+            self.fail(name, f"has shape {list(info.shape)}; it must be a matrix")
         return info
 
     def expect(self, name: str, shape: tuple[int, ...], *dtypes: str, why: str = "") -> TensorInfo:
         """As `info`, of exactly `shape`."""
         info = self.info(name, *dtypes)
         if info.shape != shape:
-            raise ModelFileError(f"{self.where}: tensor {quote(name)} has shape {list(info.shape)}, "
-                                 f"expected {list(shape)}{why}")
+            self.fail(name, f"has shape {list(info.shape)}, expected {list(shape)}{why}")
         return info
 
     def read(self, name: str) -> Array:

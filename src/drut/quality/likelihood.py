@@ -1,0 +1,93 @@
+"""What a model says of a text, beside what a reference says: perplexity, divergence, agreement.
+
+A text is cut into windows; each is a sample, for tokens within one depend on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import exp
+
+import msgspec
+import numpy as np
+
+from drut.engine.llm import LLM
+from drut.errors import RequestError
+from drut.kernels.ops import F32
+from drut.quality.estimate import Estimate, mean
+
+Report = Callable[[int, int], None]
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Of one window, means over its tokens but the first: negative log-likelihoods and divergence in nats."""
+
+    nll: float
+    reference_nll: float | None = None
+    divergence: float | None = None  # KL(reference || model)
+    agreement: float | None = None  # how often the likeliest token is the reference's
+
+
+class Likelihood(msgspec.Struct, frozen=True):
+    """Of all windows. `increase` is the model's perplexity over the reference's, less one."""
+
+    windows: int
+    tokens: int  # of a window
+    perplexity: Estimate
+    reference_perplexity: Estimate | None = None
+    increase: Estimate | None = None
+    divergence: Estimate | None = None
+    agreement: Estimate | None = None
+
+
+def cut(ids: Sequence[int], windows: int, tokens: int) -> list[list[int]]:
+    """The first `windows` windows of `tokens` ids. RequestError where the text is too short."""
+    if len(ids) < windows * tokens:
+        raise RequestError(f"the text has {len(ids)} tokens; {windows} windows of {tokens} need {windows * tokens}")
+    return [list(ids[at : at + tokens]) for at in range(0, windows * tokens, tokens)]
+
+
+def compare(model: LLM, reference: LLM | None, rows: Sequence[list[int]], report: Report | None = None) -> Likelihood:
+    """The figures of `rows`, windows of one length. RequestError where the vocabularies differ in size."""
+    windows = []
+    for i, row in enumerate(rows):
+        windows.append(measure(model.logits(row), None if reference is None else reference.logits(row), row))
+        if report:
+            report(i + 1, len(rows))
+    return summary(windows, len(rows[0]))
+
+
+def measure(logits: F32, reference: F32 | None, ids: Sequence[int]) -> Window:
+    """From logits (len(ids), vocab), in double."""
+    ours, following = _log_softmax(logits[:-1]), np.array(ids[1:])[:, None]
+    nll = -float(np.take_along_axis(ours, following, axis=1).mean())
+    if reference is None:
+        return Window(nll)
+    if reference.shape != logits.shape:
+        raise RequestError(f"the reference has a vocabulary of {reference.shape[1]}, the model of {logits.shape[1]}")
+    theirs = _log_softmax(reference[:-1])
+    divergence = float((np.exp(theirs) * (theirs - ours)).sum(axis=1).mean())
+    agreement = float((ours.argmax(axis=1) == theirs.argmax(axis=1)).mean())
+    return Window(nll, -float(np.take_along_axis(theirs, following, axis=1).mean()), divergence, agreement)
+
+
+def summary(windows: Sequence[Window], tokens: int) -> Likelihood:
+    """Perplexities are exp of mean log-likelihoods, and so are their intervals; windows are compared pair by pair."""
+    perplexity = _exp(mean([w.nll for w in windows]))
+    if windows[0].reference_nll is None:
+        return Likelihood(len(windows), tokens, perplexity)
+    theirs = [w.reference_nll or 0.0 for w in windows]
+    return Likelihood(len(windows), tokens, perplexity, _exp(mean(theirs)),
+                      _exp(mean([w.nll - t for w, t in zip(windows, theirs, strict=True)]), less=1.0),
+                      mean([w.divergence or 0.0 for w in windows]), mean([w.agreement or 0.0 for w in windows]))
+
+
+def _log_softmax(logits: F32) -> np.ndarray:
+    x = logits.astype(np.float64)
+    x -= x.max(axis=1, keepdims=True)
+    return np.asarray(x - np.log(np.exp(x).sum(axis=1, keepdims=True)))
+
+
+def _exp(e: Estimate, less: float = 0.0) -> Estimate:
+    low, high = (None if x is None else exp(x) - less for x in (e.low, e.high))
+    return Estimate(exp(e.value) - less, low, high)

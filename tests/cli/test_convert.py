@@ -1,0 +1,45 @@
+"""`drut convert`: what it writes opens, notes tell what does not fit, and errors are one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drut.cli.main import main
+from drut.model.describe import describe
+from drut.model.model import open_model
+from tests.cli.tiny import TEMPLATE, model
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(model())
+    return path
+
+
+def test_to_another_encoding_and_to_a_directory(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(tiny), str(tmp_path / "q8.gguf"), "--encoding", "Q8_0"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'q8.gguf'}\n"
+    assert main(["convert", str(tmp_path / "q8.gguf"), str(tmp_path / "hf")]) == 0
+    files = open_model(tmp_path / "hf")
+    found = describe(files)
+    files.close()
+    assert (found.quantization, found.licence, found.problems) == ("BF16", None, ())
+    assert found.chat_template == TEMPLATE
+
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    (["{tiny}", "{tiny}"], "tiny.gguf is there already"),
+    (["{tiny}", "{out}", "--encoding", "Q4_0"], "a directory takes F32, F16, BF16, not Q4_0"),
+    (["{tiny}", "{out}.gguf", "--encoding", "Q4_K"], "invalid choice: 'Q4_K'"),
+    (["nothing.gguf", "{out}.gguf"], "no model 'nothing.gguf'")])
+def test_errors_are_one_line(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
+                             why: str) -> None:
+    filled = [a.format(tiny=tiny, out=tmp_path / "out") for a in arguments]
+    assert main(["convert", *filled]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [tiny]
