@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from drut.errors import UnsupportedError
 from drut.model import rope as ropes
 from drut.model.model import ModelFiles
-from drut.model.spec import AttentionMixer, ModelSpec
+from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional
 
 # GGUF architecture: Hugging Face architecture and model_type.
@@ -37,24 +39,26 @@ def gguf_architecture(files: ModelFiles) -> str:
 
 def gguf_keys(files: ModelFiles, architecture: str) -> tuple[dict[str, object], np.ndarray | None]:
     """The keys but the tokenizer's, and the factors of `rope_freqs.weight` where frequencies are scaled."""
-    spec, mixer = files.spec, _alike(files.spec, files.path.name)
+    spec = files.spec
+    mixer, rope = _plain(spec, files.path.name)
     theta = _theta(files)
     own: dict[str, object] = {
         "block_count": len(spec.layers), "context_length": spec.context, "embedding_length": spec.hidden,
         "feed_forward_length": spec.layers[0].ffn.width, "attention.head_count": mixer.heads,
         "attention.head_count_kv": mixer.kv_heads, "attention.key_length": mixer.head_dim,
         "attention.value_length": mixer.head_dim, "attention.layer_norm_rms_epsilon": spec.norm_eps,
-        "rope.freq_base": theta, "rope.dimension_count": 2 * len(mixer.rope.inv_freq), "vocab_size": spec.vocab,
+        "rope.freq_base": theta, "rope.dimension_count": rope.width, "vocab_size": spec.vocab,
     }
     keys: dict[str, object] = {"general.architecture": architecture, "general.name": files.path.name}
-    factors = np.array(ropes.frequencies(theta, 2 * len(mixer.rope.inv_freq))) / np.array(mixer.rope.inv_freq)
+    factors = np.array(ropes.frequencies(theta, rope.width)) / np.array(rope.inv_freq)
     scaled = not np.allclose(factors, 1, rtol=1e-12, atol=0)
     return keys | {f"{architecture}.{key}": value for key, value in own.items()}, factors if scaled else None
 
 
 def hf_config(files: ModelFiles, dtype: str) -> dict[str, Any]:
     """`config.json`; UnsupportedError where frequencies are scaled in a way it has no words for."""
-    spec, mixer = files.spec, _alike(files.spec, files.path.name)
+    spec = files.spec
+    mixer, rope = _plain(spec, files.path.name)
     name, model_type = ARCHITECTURES[gguf_architecture(files)]
     config: dict[str, Any] = {
         "architectures": [name], "model_type": model_type, "hidden_act": "silu", "hidden_size": spec.hidden,
@@ -64,13 +68,13 @@ def hf_config(files: ModelFiles, dtype: str) -> dict[str, Any]:
         "vocab_size": spec.vocab, "tie_word_embeddings": spec.tied_head, "rope_theta": _theta(files),
         "torch_dtype": dtype, "use_sliding_window": False,
     }
-    scaling = _scaling(files, mixer)
+    scaling = _scaling(files, rope)
     return config | ({"rope_scaling": scaling} if scaling else {})
 
 
-def _scaling(files: ModelFiles, mixer: AttentionMixer) -> dict[str, Any] | None:
-    theta, stored = _theta(files), np.array(mixer.rope.inv_freq)
-    base = ropes.frequencies(theta, 2 * len(stored))
+def _scaling(files: ModelFiles, rope: Rope) -> dict[str, Any] | None:
+    theta, stored = _theta(files), np.array(rope.inv_freq)
+    base = ropes.frequencies(theta, rope.width)
     if np.allclose(stored, base, rtol=1e-12, atol=0):
         return None
     ratio = base[0] / stored[0]
@@ -95,7 +99,13 @@ def _theta(files: ModelFiles) -> float:
     return optional(table, "rope_theta", float, where, older) if isinstance(table, dict) else older
 
 
-def _alike(spec: ModelSpec, where: str) -> AttentionMixer:
-    if len(set(spec.layers)) != 1:
-        raise UnsupportedError(f"{where}: layers that differ cannot be converted")
-    return spec.layers[0].mixer
+def _plain(spec: ModelSpec, where: str) -> tuple[AttentionMixer, Rope]:
+    """What all layers are, where the keys above say all there is to say of it."""
+    mixer, rope, ffn = spec.layers[0].mixer, spec.layers[0].mixer.rope, spec.layers[0].ffn
+    plain = rope and AttentionMixer(mixer.heads, mixer.kv_heads, mixer.head_dim, Rope(rope.inv_freq),
+                                    1.0 / math.sqrt(mixer.head_dim), mixer.qkv_bias, qk_norm=mixer.qk_norm)
+    wanted = replace(spec, layers=(LayerSpec(mixer, GatedFfn(ffn.width)),) * len(spec.layers), centred_norm=False,
+                     norm_bias=False, embed_scale=1.0, logit_scale=1.0, logit_cap=0.0)
+    if rope is None or mixer != plain or spec != wanted:
+        raise UnsupportedError(f"{where}: only plain {', '.join(ARCHITECTURES)} can be converted")
+    return mixer, rope
