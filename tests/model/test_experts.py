@@ -38,6 +38,8 @@ class Arrays:
     def raw(self, name: str):
         return np.ascontiguousarray(self._arrays[name]).view(np.uint8).ravel()
 
+    def columns(self, name: str) -> None: ...
+
     def release(self, name: str) -> None:
         self.released.append(name)
 
