@@ -205,7 +205,7 @@ class FakeBackend(Backend):
     def matrix(self, *args, **kwargs):
         raise AssertionError
 
-    vector = pool = matrix
+    stack = vector = pool = matrix
 
     def load(self, plan, pool, limits) -> FakeExecutable:
         return FakeExecutable(pool, limits.samples)
