@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -145,9 +146,9 @@ def test_sampling_flags_are_the_fields_of_sampling_params():
             "--min-tokens 2 --repetition-penalty 1.5 --presence-penalty .5 --frequency-penalty -.5")
     assert flags(*argv.split()) == given
     untold = {f.name for f in fields(given) if getattr(given, f.name) == getattr(SamplingParams(), f.name)}
-    # Every other field has a flag, which this test gives.
+    # Every other field has a flag, which this test gives; what an answer must look like has flags of its own.
     assert untold == {"ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "n", "stop_token_ids",
-                      "logit_bias", "logprobs", "prompt_logprobs"}
+                      "logit_bias", "logprobs", "prompt_logprobs", "constraint"}
 
 
 def test_a_model_s_words_cannot_steer_a_terminal(monkeypatch):
@@ -184,3 +185,21 @@ def test_the_default_model_answers_within_three_seconds_of_its_start(capsys):
         return seconds
 
     assert any(start_to_first_token() < 3 for _ in range(3))  # a busy machine may be slow once
+
+
+def test_an_answer_can_be_made_to_fit(tiny, tmp_path, capsys):
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2}')
+    common = ["generate", tiny, "--prompt", "a", "--max-tokens", "40"]
+    assert main([*common, "--json-schema", str(schema)]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert [type(value) for value in values] == [bool, bool]
+    assert main([*common, "--regex", "[xy]{3}!"]) == 0
+    assert re.fullmatch("[xy]{3}!", capsys.readouterr().out.strip())
+
+
+@pytest.mark.parametrize(("flags", "named"), [
+    (["--json-schema", "/nowhere.json"], "--json-schema /nowhere.json: No such file"), (["--regex", "(["], "regex")])
+def test_what_it_cannot_be_made_to_fit_is_named(tiny, capsys, flags, named):
+    assert main(["generate", tiny, "--prompt", "a", *flags]) == 2
+    assert named in capsys.readouterr().err

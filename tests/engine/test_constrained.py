@@ -249,6 +249,26 @@ def test_a_step_that_fails_takes_guides_back(llm: LLM, monkeypatch: pytest.Monke
     assert said(ask(llm, constraint=JSON)) == said(whole)
 
 
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_real_model_says_what_fits_and_the_same_among_others() -> None:
+    """At temperature 1; benchmarks/structured.py asks 200 times."""
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20},
+                                               "age": {"type": "integer", "minimum": 0, "maximum": 120}},
+              "required": ["name", "age"], "additionalProperties": False}
+    with LLM("smollm2-135m-instruct", max_seqs=32) as llm:
+        prompt = llm.encode_chat([{"role": "user", "content": "A fictional user as JSON with name and age."}])
+        free = SamplingParams(max_tokens=16, temperature=1.0, seed=1)
+        asked = [SamplingParams(max_tokens=80, temperature=1.0, seed=i, constraint=Constraint.json_schema(schema))
+                 for i in range(12)]
+        answers = llm.generate([prompt] * 16, [*asked, free, free, free, free])
+        for answer in answers[:12]:
+            assert set(json.loads(answer.text)) == {"name", "age"}
+            assert answer.finish_reason == "stop"
+        assert said(llm.generate([prompt], asked[3])[0]) == said(answers[3])
+        assert said(llm.generate([prompt], free)[0]) == said(answers[12])
+
+
 def test_aborted_in_the_middle(llm: LLM) -> None:
     stream = llm.stream("hello", SamplingParams(**SETTINGS, constraint=JSON))
     while not next(stream).token_ids:

@@ -25,7 +25,7 @@ PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_0
                                step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
                                verbose_errors=False)
 MOST_REASON = 300  # characters of the library's message
-BASE_BYTES, BYTES_PER_BYTE = 200_000, 40  # what a compiled grammar is charged, by its source (docs/measurements.md)
+BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # what a compiled grammar is charged, by its source (docs/measurements.md)
 
 
 class Grammars:

@@ -8,6 +8,11 @@ from llguidance import LLTokenizer, TokenizerWrapper
 
 from drut.model.tokenizer import Tokenizer
 
+# The library sorts tokens by these patterns, and takes or leaves those of one together where a grammar does: mostly the
+# inside of a JSON string, of which so many characters may still come.
+_INSIDE = r'[^"\\\x00-\x1F\x7F]'
+SLICES = [r"[\x20\x0A\x0D\x09]+", *(f"{_INSIDE}{{1,{most}}}" for most in (4, 10, 16, 30)), f"{_INSIDE}+"]
+
 
 class _Bytes:
     """What the library asks of a tokenizer."""
@@ -32,4 +37,5 @@ class _Bytes:
 def read(tokenizer: Tokenizer, vocab: int, eos_ids: frozenset[int]) -> LLTokenizer:
     """`vocab`: ids that have logits; `eos_ids`: those that end an answer, all below `vocab`."""
     source = _Bytes(tokenizer, vocab, eos_ids)
-    return LLTokenizer(TokenizerWrapper(source), n_vocab=len(source.tokens), eos_token=sorted(eos_ids) or [vocab])
+    return LLTokenizer(TokenizerWrapper(source), n_vocab=len(source.tokens), eos_token=sorted(eos_ids) or [vocab],
+                       slices=SLICES)
