@@ -59,7 +59,8 @@ class Asker:
         self.template = ChatTemplate.of(self.tokenizer)
         self.form = tool_format("auto", self.template)
 
-    def ask(self, rows: list[dict]) -> list[Message]:
+    def ask(self, rows: list[dict]) -> list[tuple[Message, bool]]:
+        """Of each question the answer, and whether it was cut."""
         prompts, params = [], []
         for row in rows:
             functions = [tool["function"] for tool in row["tools"]]
@@ -67,7 +68,9 @@ class Asker:
             made = constraint(self.form, tools, "required", self.tokenizer, parallel=False)
             prompts.append(self.tokenizer.encode_chat(self.template.render(row["messages"], tools=row["tools"])))
             params.append(SamplingParams(max_tokens=self.max_tokens, constraint=made, frequency_penalty=PENALTY))
-        return [self.read(row, text.text) for row, text in zip(rows, self.llm.generate(prompts, params), strict=True)]
+        answers = self.llm.generate(prompts, params)
+        return [(self.read(row, answer.text), answer.finish_reason == "length")
+                for row, answer in zip(rows, answers, strict=True)]
 
     def read(self, row: dict, text: str) -> Message:
         names = frozenset(tool["function"]["name"] for tool in row["tools"])
@@ -100,12 +103,13 @@ def main() -> None:
     asker = Asker(args.model, args.max_tokens, args.threads)
     for group in args.groups:
         rows, wanted = questions(group, args.limit), answers(args.answers, group)
-        fitting = named = score = 0
+        fitting = cuts = named = score = 0
         started = time.monotonic()
         for first in range(0, len(rows), BATCH):
             batch = rows[first : first + BATCH]
-            for i, (row, message) in enumerate(zip(batch, asker.ask(batch), strict=True), first):
-                why = fits(message, row)
+            for i, (row, (message, cut)) in enumerate(zip(batch, asker.ask(batch), strict=True), first):
+                why = "cut" if cut else fits(message, row)
+                cuts += cut
                 if why is not None:
                     print(f"{group} {i}: {why}")
                     continue
@@ -117,7 +121,8 @@ def main() -> None:
             print(f"{group}: {first + len(batch)} asked, {fitting} fit, {named} of the right function, {score} right, "
                   f"{time.monotonic() - started:.0f} s", flush=True)
         scored = f"; right function {named}, right call {score}" if wanted is not None else ""
-        print(f"{group}: {fitting} of {len(rows)} calls parse and fit the schema{scored}")
+        print(f"{group}: {fitting} of {len(rows) - cuts} calls that were not cut parse and fit the schema, {cuts} were "
+              f"cut at {args.max_tokens} tokens{scored}")
 
 
 if __name__ == "__main__":

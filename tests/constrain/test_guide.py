@@ -181,3 +181,22 @@ def test_a_token_that_does_not_fit_is_a_failure_that_says_where(walker: Walker) 
     guide = take(walker.guide(Constraint.regex("ab")), b"ax")
     assert "after 2 tokens" in str(guide.failure)
     assert len(walker.allowed(guide)) == walker.vocab
+
+
+def test_ids_that_no_token_has_are_never_allowed(walker: Walker) -> None:
+    wide = Walker(walker.tokenizer, walker.vocab + 30)
+    guide = wide.guide(Constraint.regex("(.|\n)*"))
+    assert max(wide.allowed(guide)) == EOS
+    wide.grammars.close()
+
+
+def test_a_vocabulary_without_eos_ends_with_its_grammar(walker: Walker) -> None:
+    """Masks are as wide as the logits, though the library counts one id more."""
+    bytes_only = Walker(walker.tokenizer, 256)
+    assert not bytes_only.eos
+    guide = bytes_only.guide(Constraint.regex("ab?"))
+    guide.take(ord("a"))
+    assert bytes_only.allowed(guide) == [ord("b")]
+    guide.take(ord("b"))
+    assert guide.ended == 2
+    bytes_only.grammars.close()

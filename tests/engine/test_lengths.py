@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drut.engine.lengths import BOUNDS, FRESH, KEPT_ENDS, LEAST_ENDS, LengthEstimate
@@ -38,6 +38,7 @@ def plain(ended: list[int], cut: list[int], made: int, quantile: float) -> int |
 @settings(max_examples=60, deadline=None)
 @given(LENGTHS, st.lists(st.integers(1, 5000), max_size=30), st.lists(st.integers(1, 5000), max_size=30),
        st.integers(0, 6000), st.sampled_from([0.1, 0.5, 0.9]))
+@example([1, *[2] * 8, 3, *[4] * 9], [], [], 0, 0.5)
 def test_it_is_that_of_single_lengths(ended: list[int], cut: list[int], running: list[int], made: int,
                                       quantile: float) -> None:
     """Lengths that are bounds of buckets, so that nothing is rounded; `made` is one, too."""

@@ -14,6 +14,7 @@ OCTAVE = 8  # lengths are counted in buckets, so many to a doubling: a quantile 
 MOST = 1 << 21
 LEAST_ENDS = 16  # fewer ends say nothing yet
 KEPT_ENDS = 1024  # counts are halved at so many, so that old traffic is forgotten
+ROUNDING = 1e-9  # of products of shares, which must not make a bucket of a quantile that is just reached
 FRESH = 8  # ends between two looks at what runs
 
 
@@ -70,7 +71,7 @@ class LengthEstimate:
         if start == 0:
             return None  # longer than all that was seen
         for bucket in range(first, len(BOUNDS)):
-            if survival[bucket] <= (1 - quantile) * start:
+            if survival[bucket] <= (1 - quantile) * start + ROUNDING:
                 return BOUNDS[bucket]
         return None
 
