@@ -1,5 +1,5 @@
 """Nothing changes the bits: batch, chunks, prefix cache, preemption, threads, execution, overlap, instruction set,
-logprobs, choices, each with each, on tiny checkpoints of two families and on the real model."""
+logprobs, choices, each with each, on tiny checkpoints of each kind of attention and on the real model."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ GROUPS = {
     "llama, fp32, fp32": ("llama_tied", None, "fp32"),
     "qwen3, BF16, bf16": ("qwen3_gqa", ("BF16", "BF16"), "bf16"),
     "qwen3, Q8_0, int8": ("qwen3_gqa", ("Q8_0", "F16"), "int8"),
+    "gemma2, BF16, int8": ("gemma2", ("BF16", "F16"), "int8"),  # windows, soft caps, post norms
+    "cohere2, fp32, bf16": ("cohere2", None, "bf16"),  # windows, layer norms, layers without rope, side by side
+    "olmo3, F16, fp32": ("olmo3", ("F16", "BF16"), "fp32"),  # windows, q and k normed over all heads
 }
 
 native_only = pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")

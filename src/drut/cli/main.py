@@ -20,6 +20,7 @@ COMMANDS = (
     ("chat", "talk with a model"),
     ("serve", "answer requests over HTTP, as OpenAI's clients expect it"),
     ("inspect", "say what a model is, without reading its weights"),
+    ("models", "say which architectures run, and which are known and do not"),
     ("roof", "measure what this machine can do at most"),
     ("profile", "measure where the time of a step goes"),
     ("bench", "measure any OpenAI-compatible server under load"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from drut.model.weights.loader import Report, Weights, check_tensors, load_weigh
 from drut.model.weights.metadata import require, require_list
 from drut.model.weights.safetensors import open_safetensors
 from drut.model.weights.source import TensorSource
+from drut.model.weights.text_part import TextPart, text_config
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,12 @@ def _open_directory(path: Path) -> ModelFiles:
     if "quantization_config" in config:
         raise UnsupportedError(f"{where}: quantization_config is not supported (float checkpoints and GGUF files are)")
     family: Family = family_of_hf(architectures[0])
-    spec = family.from_hf(config, where)
-    source = open_safetensors(path)
-    return ModelFiles(path, spec, source, family.hf_table(spec), config, False)
+    sees = "text_config" in config
+    told = text_config(config, where) if sees else config
+    spec = family.from_hf(told, where)
+    source: TensorSource = open_safetensors(path)
+    if sees:
+        source = text = TextPart(source)
+        skipped = f"drut: {path.name}: {text.skipped} tensors of vision are skipped, it reads text only"
+        warnings.warn(skipped, stacklevel=2)
+    return ModelFiles(path, spec, source, family.hf_table(spec), told, False)

@@ -1,4 +1,4 @@
-"""Llama 2 and 3, and what is built like them: SmolLM2, and Mistral's GGUF files."""
+"""Llama 2 and 3, and what is built like them; also Mistral's GGUF files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME = "llama"
+NAME, EXAMPLES = "llama", "Llama 2 and 3, SmolLM2"
 HF_ARCHITECTURES: tuple[str, ...] = ("LlamaForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("llama",)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from drut.model.weights.mapping import quote
 from drut.model.weights.source import TensorInfo, TensorSource
 
 BIASES = {role: f"{role}_bias" for role in ("q", "k", "v", "o", "gate", "up", "down")}
+SAID_ELSEWHERE = re.compile(r"(.*\.)?rotary_emb\.inv_freq|rope_(freqs|factors_long|factors_short)\.weight")
 Report = Callable[[int], None]
 
 
@@ -51,10 +53,11 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
     """Every role of `spec` is stored, with its shape and an encoding that is supported; the error names the tensor."""
     for role, shape in expected_shapes(spec).items():
         _info(source, table[role], shape, where)
-    # No key of a file need tell of its biases, and to leave one out would change the answer.
+    # No key of a file need tell of a bias or a norm, and to leave one out would change the answer.
     used = {stored.name for stored in table.values()}
     for name in source.tensors:
-        if name.endswith(".bias") and name not in used:
+        copied = spec.tied_head and name == "lm_head.weight"
+        if name not in used and not copied and not SAID_ELSEWHERE.fullmatch(name):
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
