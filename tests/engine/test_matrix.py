@@ -37,10 +37,13 @@ GROUPS = {
     "llama, fp32, fp32": ("llama_tied", None, "fp32"),
     "qwen3, BF16, bf16": ("qwen3_gqa", ("BF16", "BF16"), "bf16"),
     "qwen3, Q8_0, int8": ("qwen3_gqa", ("Q8_0", "F16"), "int8"),
-    "gemma2, BF16, int8": ("gemma2", ("BF16", "F16"), "int8"),  # windows, soft caps, post norms
-    "cohere2, fp32, bf16": ("cohere2", None, "bf16"),  # windows, layer norms, layers without rope, side by side
-    "olmo3, F16, fp32": ("olmo3", ("F16", "BF16"), "fp32"),  # windows, q and k normed over all heads
 }
+KINDS = {
+    "windows, soft caps": ("gemma2", ("BF16", "F16"), "int8"),
+    "windows, layers without rope": ("cohere2", None, "bf16"),
+    "windows, q and k normed over all heads": ("olmo3", ("F16", "BF16"), "fp32"),
+}
+FEWER = NATIVE | {"batch": (1, 16), "chunk": (1, 16, 0), "threads": (1, 3), "multi_step": (1, 16)}
 
 native_only = pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")
 
@@ -60,6 +63,18 @@ def test_tiny_models(group: str, tmp_path: Path) -> None:
     sizes = Sizes(subjects=(270, 33, 5), company=30, company_tokens=40, answer=8, vocab=config(name)["vocab_size"])
     reference = Reference(path, kv_dtype=kv_dtype, isa="portable")
     run_matrix(path, NATIVE, sizes, reference, seed=list(GROUPS).index(group), kv_dtype=kv_dtype)
+    reference.close()
+
+
+@native_only
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_attention(kind: str, tmp_path: Path) -> None:
+    name, formats, kv_dtype = KINDS[kind]
+    path = make(name, formats, tmp_path)
+    sizes = Sizes(subjects=(70, 5), company=14, company_tokens=40, answer=6, vocab=config(name)["vocab_size"])
+    reference = Reference(path, kv_dtype=kv_dtype, isa="portable")
+    run_matrix(path, FEWER, sizes, reference, seed=list(KINDS).index(kind), kv_dtype=kv_dtype)
     reference.close()
 
 
