@@ -54,7 +54,7 @@ def test_all_of_a_tiny_model(tiny, capsys):
         ],
         "hidden": 32,
         "layers": 2,
-        "layer_runs": [layers | {"ffn": "gated", "ffn_width": 64}],
+        "layer_runs": [layers | {"ffn": "gated", "ffn_width": 64, "window": 0}],
         "rope": {"base": 5000.0, "elements": 16, "scaling": "none"},
         "tied_head": True,
         "vocabulary": VOCAB,

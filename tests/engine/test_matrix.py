@@ -1,5 +1,6 @@
 """Nothing changes the bits: batch, chunks, prefix cache, preemption, threads, execution, overlap, instruction set,
-logprobs, choices, each with each, on tiny checkpoints of three families and on the real model."""
+logprobs, choices, each with each, on tiny checkpoints of each kind of attention and feed-forward and on the real
+model."""
 
 from __future__ import annotations
 
@@ -39,6 +40,12 @@ GROUPS = {
     "qwen3, Q8_0, int8": ("qwen3_gqa", ("Q8_0", "F16"), "int8"),
     "experts, fp32, bf16": ("qwen2_moe", None, "bf16"),
 }
+KINDS = {
+    "windows, soft caps": ("gemma2", ("BF16", "F16"), "int8"),
+    "windows, layers without rope": ("cohere2", None, "bf16"),
+    "windows, q and k normed over all heads": ("olmo3", ("F16", "BF16"), "fp32"),
+}
+FEWER = NATIVE | {"batch": (1, 16), "chunk": (1, 16, 0), "threads": (1, 3), "multi_step": (1, 16)}
 
 native_only = pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")
 
@@ -58,6 +65,18 @@ def test_tiny_models(group: str, tmp_path: Path) -> None:
     sizes = Sizes(subjects=(270, 33, 5), company=30, company_tokens=40, answer=8, vocab=config(name)["vocab_size"])
     reference = Reference(path, kv_dtype=kv_dtype, isa="portable")
     run_matrix(path, NATIVE, sizes, reference, seed=list(GROUPS).index(group), kv_dtype=kv_dtype)
+    reference.close()
+
+
+@native_only
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_attention(kind: str, tmp_path: Path) -> None:
+    name, formats, kv_dtype = KINDS[kind]
+    path = make(name, formats, tmp_path)
+    sizes = Sizes(subjects=(70, 5), company=14, company_tokens=40, answer=6, vocab=config(name)["vocab_size"])
+    reference = Reference(path, kv_dtype=kv_dtype, isa="portable")
+    run_matrix(path, FEWER, sizes, reference, seed=list(KINDS).index(kind), kv_dtype=kv_dtype)
     reference.close()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.golden import experts
 from tests.golden.weights import F32, NAMES, config, tensors
-from tests.model.gguf_writer import ARRAY, STRING, Tensor, Typed, gguf
+from tests.model.gguf_writer import ARRAY, INT32, STRING, Tensor, Typed, gguf
 from tests.model.gguf_writer import F32 as F32_TYPE
 
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2",
@@ -74,7 +74,7 @@ def metadata(name: str) -> dict[str, object]:
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "qwen2" if arch.startswith("qwen") else "gpt-2",
         "tokenizer.ggml.tokens": [f"t{i}" for i in range(vocab)],
-        "tokenizer.ggml.token_type": [1] * vocab,
+        "tokenizer.ggml.token_type": Typed(ARRAY, [1] * vocab, item=INT32),
         "tokenizer.ggml.merges": Typed(ARRAY, [], item=STRING),
     }
 

@@ -158,22 +158,23 @@ def project(backend: Backend, weight: Stored, source: F32, residual: F32 | None 
     return ran.read(x)
 
 
-def gate_up(backend: Backend, gate: Stored, up: Stored, signs: F32) -> F32:
-    """silu(signs . gate) * (signs . up) for rows of +-1, which a norm without epsilon leaves as they are."""
-    x, out = Buffer("x", gate.k), Buffer("inner", gate.n)
-    ones = backend.vector(np.ones(gate.k, np.float32))
+def gate_up(backend: Backend, gate: Stored | None, up: Stored, signs: F32, activation: str = "silu") -> F32:
+    """activation(signs . gate) * (signs . up) for rows of +-1, which a norm without epsilon leaves as they are."""
+    x, out = Buffer("x", up.k), Buffer("inner", up.n)
+    ones, first = backend.vector(np.ones(up.k, np.float32)), gate.on(backend) if gate else None
     plan = recorded(Embed(floats(signs).on(backend), x),
-                    GateUp(0, x, Norm(ones, 0.0), gate.on(backend), up.on(backend), out), filler_head(backend, x))
+                    GateUp(0, x, Norm(ones, 0.0), first, up.on(backend), out, activation), filler_head(backend, x))
     ran = Ran(backend, plan, rows=len(signs))
     ran.run(range(len(signs)))
     return ran.read(out)
 
 
-def head_plan(backend: Backend, x: F32, norm: F32, eps: float, weight: Stored, *more: Op) -> Plan:
+def head_plan(backend: Backend, x: F32, norm: F32, eps: float, weight: Stored, *more: Op, bias: F32 | None = None,
+              centred: bool = False, scale: float = 1.0, cap: float = 0.0) -> Plan:
     """Embed and head; token i takes row i of `x`."""
     buffer = Buffer("x", weight.k)
-    return recorded(Embed(floats(x).on(backend), buffer),
-                    Head(buffer, Norm(backend.vector(norm), eps), weight.on(backend)), *more)
+    how = Norm(backend.vector(norm), eps, centred, None if bias is None else backend.vector(bias))
+    return recorded(Embed(floats(x).on(backend), buffer), Head(buffer, how, weight.on(backend), scale, cap), *more)
 
 
 def oracle() -> NumpyBackend:

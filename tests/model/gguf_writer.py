@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
-STRING, ARRAY = 8, 9
+INT32, STRING, ARRAY = 5, 8, 9
 F32, Q4_0 = 0, 2
 
 

@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.errors import DrutError, ModelFileError, UnsupportedError
+from drut.kernels.numpy.backend import NumpyBackend
 from drut.model.families import family_of_gguf, family_of_hf
 from drut.model.families.table import Stored
 from drut.model.roles import expected_shapes
 from drut.model.spec import ModelSpec
-from drut.model.weights.loader import check_tensors
+from drut.model.weights.loader import check_tensors, load_weights
 from drut.model.weights.source import TensorInfo
 from tests.golden import as_gguf
 from tests.golden.weights import NAMES, config, tensors
@@ -199,6 +200,80 @@ def test_a_gguf_file_is_refused_by_name(name: str, changes: dict[str, object], s
         gguf(name, changes)
 
 
+DAMAGED = [
+    ("gemma2", {"num_attention_heads": -4}, "num_attention_heads is -4"),
+    ("gemma3", {"num_key_value_heads": 0}, "num_key_value_heads is 0"),
+    ("gemma3", {"sliding_window_pattern": 0, "layer_types": None}, "sliding_window_pattern is 0"),
+    ("gemma3", {"layer_types": ["full_attention"]}, "layer_types names 1 layers of 6"),
+    ("gemma2", {"query_pre_attn_scalar": float("nan")}, "query_pre_attn_scalar"),
+    ("granite", {"residual_multiplier": float("nan")}, "residual_multiplier"),
+    ("granite", {"logits_scaling": 0.0}, "divided by 0"),
+    ("cohere2", {"logit_scale": float("inf")}, "logit_scale"),
+    ("mistral_window", {"sliding_window": -1}, "sliding_window is -1"),
+    ("smollm3", {"no_rope_layers": [1, 0]}, "no_rope_layers is not 0 or 1 for each of 4"),
+    ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, "no_rope_layer_interval is 0"),
+    ("glm4", {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 1.5}}, "partial_rotary_factor is 1.5"),
+    ("phi3_beyond", {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
+     "short_factor has 1 values, expected 12"),
+    ("phi3_beyond", {"rope_scaling": {"type": "longrope", "short_factor": [0.0] * 12, "long_factor": [1.0] * 12}},
+     "short_factor holds a value that is not positive"),
+    ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn", "factor": -1.0,
+                                               "original_max_position_embeddings": 64}}, "factor is -1.0"),
+    ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}},
+     "'original_max_position_embeddings' is missing"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "said"), DAMAGED, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_damaged_config_is_one_line_that_names_the_key(name: str, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ModelFileError, match=said) as caught:
+        hf(config(name) | changes)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "change", "said"),
+    [("phi3", "model.layers.1.self_attn.qkv_proj.weight", None, "is missing"),
+     ("phi3", "model.layers.1.self_attn.qkv_proj.weight", np.zeros((200, 80), np.float32), r"expected \[240, 80\]"),
+     ("gemma2", "model.layers.0.pre_feedforward_layernorm.weight", None, "is missing"),
+     ("gemma2", "model.embed_tokens.weight", np.zeros((99, 80), np.float32), r"shape \[99, 80\], expected \[131, 80\]"),
+     ("olmo2", "model.layers.0.self_attn.q_norm.weight", np.zeros(16, np.float32), r"shape \[16\]"),
+     ("starcoder2", "model.norm.bias", None, "is missing"),
+     ("llama_tied", "model.layers.0.self_attn.q_norm.weight", np.zeros(16, np.float32), "is not supported by family"),
+     ("llama_tied", "adapter.lora_A.weight", np.zeros((4, 4), np.float32), "is not supported by family")],
+)
+def test_tensors_that_do_not_fit_are_named(name: str, tensor: str, change: np.ndarray | None, said: str) -> None:
+    spec, arrays = hf(config(name)), dict(tensors(name))
+    if change is None:
+        del arrays[tensor]
+    else:
+        arrays[tensor] = change
+    with pytest.raises(DrutError, match=f"tensor '{tensor}'.*{said}"):
+        check_tensors(spec, Source(arrays), family_of_hf(spec.architecture).hf_table(spec), "tiny")
+
+
+def test_a_norm_of_no_numbers_is_named() -> None:
+    arrays = dict(tensors("olmo2"))
+    arrays["model.norm.weight"] = np.full(80, np.nan, np.float32)
+    spec = hf(config("olmo2"))
+    with pytest.raises(ModelFileError, match=r"tensor 'model\.norm\.weight' holds a value that is not finite"):
+        load_weights(spec, Source(arrays), family_of_hf(spec.architecture).hf_table(spec), NumpyBackend(), "tiny")
+
+
+def test_a_vocabulary_larger_than_the_embedding_is_damaged() -> None:
+    with pytest.raises(ModelFileError, match=r"the vocabulary has 999 tokens, tensor 'token_embd\.weight' 241 rows"):
+        gguf("qwen2_tied", {"tokenizer.ggml.tokens": ["t"] * 999})
+
+
+def test_longrope_takes_the_factors_of_the_length_it_serves() -> None:
+    spec = hf(config("phi3_within"))
+    rope = spec.ropes[0]
+    assert (rope.limit, spec.within(512).ropes[0].inv_freq) == (512, rope.inv_freq)
+    assert rope.beyond is not None
+    assert spec.within(513).ropes == (rope.beyond,)
+    assert spec.within(513) == spec.within(513).within(513)
+
+
 def test_a_model_without_heads_is_damaged() -> None:
     with pytest.raises(ModelFileError, match="num_attention_heads is 0"):
         hf(config("qwen2_tied") | {"num_attention_heads": 0})
@@ -242,9 +317,10 @@ def complaint(make: Callable[[], object]) -> str:
 
 
 @settings(max_examples=200, deadline=None)
-@given(data=st.data(), name=st.sampled_from(["qwen2_tied", "qwen3_gqa", "llama3_gqa"]), junk=JUNK)
+@given(data=st.data(), name=st.sampled_from(NAMES), junk=JUNK)
 def test_junk_in_a_config_is_a_spec_or_one_line(data: st.DataObject, name: str, junk: object) -> None:
-    keys = config(name).keys() | {"head_dim", "layer_types", "rope_scaling", "rope_parameters"}
+    keys = config(name).keys() | {"head_dim", "layer_types", "rope_scaling", "rope_parameters", "sliding_window",
+                                  "no_rope_layers", "partial_rotary_factor"}
     key = data.draw(st.sampled_from(sorted(keys - {"architectures"})))
     said = complaint(lambda: hf(config(name) | {key: junk}))
     assert said.startswith("tiny: ")
@@ -252,10 +328,10 @@ def test_junk_in_a_config_is_a_spec_or_one_line(data: st.DataObject, name: str, 
 
 
 @settings(max_examples=50, deadline=None)
-@given(data=st.data(), junk=JUNK)
-def test_junk_in_gguf_keys_is_a_spec_or_one_line(data: st.DataObject, junk: object) -> None:
-    keys = [key for key in as_gguf.metadata("qwen3_gqa") if key.startswith("qwen3.")]
+@given(data=st.data(), name=st.sampled_from(as_gguf.GGUF_NAMES), junk=JUNK)
+def test_junk_in_gguf_keys_is_a_spec_or_one_line(data: st.DataObject, name: str, junk: object) -> None:
+    keys = [key for key in as_gguf.metadata(name) if key.startswith(f"{as_gguf.architecture(name)}.")]
     key = data.draw(st.sampled_from(keys))
-    said = complaint(lambda: gguf("qwen3_gqa", {key: junk}))
+    said = complaint(lambda: gguf(name, {key: junk}))
     assert said.startswith("tiny: ")
     assert "\n" not in said

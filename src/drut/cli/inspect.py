@@ -53,7 +53,8 @@ def _rows(d: Description) -> Iterator[tuple[str, str]]:
     yield "hidden", str(d.hidden)
     for run in d.layer_runs:
         heads = f"{run.heads} query and {run.kv_heads} key/value heads of {run.head_dim}"
-        yield "layers", f"{run.layers}: {run.mixer}, {heads}; {run.ffn} feed-forward of {run.ffn_width}"
+        window = f" over the last {run.window}" if run.window else ""
+        yield "layers", f"{run.layers}: {run.mixer}{window}, {heads}; {run.ffn} feed-forward of {run.ffn_width}"
     yield "rope", f"base {d.rope.base:g}, {d.rope.elements} elements a head, scaling: {d.rope.scaling}"
     yield "head", "tied to the embedding" if d.tied_head else "of its own"
     yield "context", f"{d.context:,} tokens"

@@ -21,6 +21,7 @@ COMMANDS = (
     ("serve", "answer requests over HTTP, as OpenAI's clients expect it"),
     ("inspect", "say what a model is, without reading its weights"),
     ("convert", "write a model as another file"),
+    ("models", "say which architectures run, and which are known and do not"),
     ("roof", "measure what this machine can do at most"),
     ("profile", "measure where the time of a step goes"),
     ("eval", "measure how good a model's answers are"),

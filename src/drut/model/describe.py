@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ class EncodingUse:
 
 @dataclass(frozen=True)
 class LayerRun:
-    """Consecutive layers that are alike."""
+    """Layers that are alike. `window`: positions a row sees; 0 for all."""
 
     layers: int
     mixer: str
@@ -42,6 +43,7 @@ class LayerRun:
     head_dim: int
     ffn: str
     ffn_width: int
+    window: int
 
 
 @dataclass(frozen=True)
@@ -169,11 +171,9 @@ def _encodings(files: ModelFiles) -> tuple[EncodingUse, ...]:
 
 
 def _layer_runs(files: ModelFiles) -> tuple[LayerRun, ...]:
-    runs = []
-    for layer, group in itertools.groupby(files.spec.layers):
-        m, ffn = layer.mixer, layer.ffn
-        runs.append(LayerRun(len(list(group)), m.kind, m.heads, m.kv_heads, m.head_dim, ffn.kind, ffn.width))
-    return tuple(runs)
+    kinds = Counter((layer.mixer, layer.ffn) for layer in files.spec.layers)
+    return tuple(LayerRun(count, m.kind, m.heads, m.kv_heads, m.head_dim, ffn.kind, ffn.width, m.window)
+                 for (m, ffn), count in kinds.items())
 
 
 def _rope(files: ModelFiles) -> RopeUse:

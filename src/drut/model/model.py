@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from drut.model.weights.metadata import require, require_list
 from drut.model.weights.quantized import open_quantized
 from drut.model.weights.safetensors import open_safetensors
 from drut.model.weights.source import TensorSource
+from drut.model.weights.text_part import TextPart, text_config
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,12 @@ def _open_directory(path: Path) -> ModelFiles:
     if not architectures:
         raise ModelFileError(f"{where}: key 'architectures' is empty")
     family: Family = family_of_hf(architectures[0])
-    spec = family.from_hf(config, where)
+    sees = "text_config" in config
+    told = text_config(config, where) if sees else config
+    spec = family.from_hf(told, where)
     source = open_quantized(open_safetensors(path), config, path)
-    return ModelFiles(path, spec, source, family.hf_table(spec), config, False)
+    if sees:
+        source = text = TextPart(source)
+        skipped = f"drut: {path.name}: {text.skipped} tensors of vision are skipped, it reads text only"
+        warnings.warn(skipped, stacklevel=2)
+    return ModelFiles(path, spec, source, family.hf_table(spec), told, False)

@@ -34,6 +34,7 @@ class Family(Protocol):
     """What a family module offers."""
 
     NAME: str
+    EXAMPLES: str  # models of the family, for people
     HF_ARCHITECTURES: tuple[str, ...]
     GGUF_ARCHITECTURES: tuple[str, ...]
 

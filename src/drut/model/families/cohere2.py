@@ -11,7 +11,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME = "cohere2"
+NAME, EXAMPLES = "cohere2", "Command R7B, Command A"
 HF_ARCHITECTURES: tuple[str, ...] = ("Cohere2ForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("cohere2",)
 

@@ -13,7 +13,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional, require_list
 from drut.model.weights.source import TensorSource
 
-NAME = "gemma"
+NAME, EXAMPLES = "gemma", "Gemma 2, Gemma 3 (text)"
 HF_ARCHITECTURES: tuple[str, ...] = ("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")
 GGUF_ARCHITECTURES: tuple[str, ...] = ("gemma2", "gemma3")
 

@@ -10,7 +10,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME = "glm"
+NAME, EXAMPLES = "glm", "GLM-4-0414"
 HF_ARCHITECTURES: tuple[str, ...] = ("Glm4ForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("glm4",)
 

@@ -15,7 +15,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, MoeF
 from drut.model.weights.metadata import optional, require
 from drut.model.weights.source import TensorSource
 
-NAME = "glm_moe"
+NAME, EXAMPLES = "glm_moe", "GLM-4.5, GLM-4.6"
 HF_ARCHITECTURES: tuple[str, ...] = ("Glm4MoeForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("glm4moe",)
 

@@ -15,7 +15,7 @@ from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, MoeFfn, Rope
 from drut.model.weights.metadata import optional, require
 from drut.model.weights.source import TensorSource
 
-NAME = "gpt_oss"
+NAME, EXAMPLES = "gpt_oss", "gpt-oss"
 HF_ARCHITECTURES: tuple[str, ...] = ("GptOssForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("gpt-oss",)
 

@@ -10,7 +10,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME = "granite"
+NAME, EXAMPLES = "granite", "Granite 3"
 HF_ARCHITECTURES: tuple[str, ...] = ("GraniteForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("granite",)
 

@@ -10,7 +10,7 @@ from drut.model.rope import positive
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional, require
 
-NAME = "mistral"
+NAME, EXAMPLES = "mistral", "Mistral, Ministral, Ministral 3"
 HF_ARCHITECTURES: tuple[str, ...] = ("MistralForCausalLM", "MinistralForCausalLM", "Ministral3ForCausalLM",
                                      "Mistral3ForConditionalGeneration")
 GGUF_ARCHITECTURES: tuple[str, ...] = ()  # its files call themselves llama

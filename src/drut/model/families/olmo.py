@@ -10,7 +10,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional, require_list
 from drut.model.weights.source import TensorSource
 
-NAME = "olmo"
+NAME, EXAMPLES = "olmo", "OLMo 2, OLMo 3"
 HF_ARCHITECTURES: tuple[str, ...] = ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
 GGUF_ARCHITECTURES: tuple[str, ...] = ("olmo2",)
 

@@ -9,7 +9,7 @@ from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.source import TensorSource
 
-NAME = "phi"
+NAME, EXAMPLES = "phi", "Phi-3, Phi-3.5, Phi-4"
 HF_ARCHITECTURES: tuple[str, ...] = ("Phi3ForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("phi3",)
 

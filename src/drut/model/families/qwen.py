@@ -11,7 +11,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional, require_list
 from drut.model.weights.source import TensorSource
 
-NAME = "qwen"
+NAME, EXAMPLES = "qwen", "Qwen2, Qwen2.5, Qwen3 (dense)"
 HF_ARCHITECTURES: tuple[str, ...] = ("Qwen2ForCausalLM", "Qwen3ForCausalLM")
 GGUF_ARCHITECTURES: tuple[str, ...] = ("qwen2", "qwen3")
 

@@ -12,7 +12,7 @@ from drut.model.spec import ModelSpec, MoeFfn
 from drut.model.weights.metadata import optional, require, require_list
 from drut.model.weights.source import TensorSource
 
-NAME = "qwen_moe"
+NAME, EXAMPLES = "qwen_moe", "Qwen1.5-MoE, Qwen2-MoE, Qwen3-MoE"
 HF_ARCHITECTURES: tuple[str, ...] = ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM")
 GGUF_ARCHITECTURES: tuple[str, ...] = ("qwen2moe", "qwen3moe")
 

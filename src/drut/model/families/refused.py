@@ -22,3 +22,11 @@ GGUF: Mapping[str, str] = {
     "jamba": MAMBA, "granitehybrid": MAMBA, "nemotron_h": MAMBA, "plamo2": MAMBA, "qwen3next": DELTA,
     "kimi-linear": KDA, "lfm2": CONV, "lfm2moe": CONV,
 }
+
+
+def by_reason() -> dict[str, list[str]]:
+    """Why -> the architectures it keeps out."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in (*HF.items(), *GGUF.items()):
+        reasons.setdefault(why, []).append(name)
+    return reasons

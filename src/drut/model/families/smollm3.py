@@ -10,7 +10,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional, require_list
 from drut.model.weights.source import TensorSource
 
-NAME = "smollm3"
+NAME, EXAMPLES = "smollm3", "SmolLM3"
 HF_ARCHITECTURES: tuple[str, ...] = ("SmolLM3ForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("smollm3",)
 

@@ -9,7 +9,7 @@ from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, PlainFfn
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME = "starcoder2"
+NAME, EXAMPLES = "starcoder2", "StarCoder2"
 HF_ARCHITECTURES: tuple[str, ...] = ("Starcoder2ForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("starcoder2",)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from drut.model.weights.source import TensorSource
 BIASES = {role: f"{role}_bias" for role in ("q", "k", "v", "o", "gate", "up", "down", "router", "gate_experts",
                                             "up_experts", "down_experts")}
 SAME_INPUT = {"k": "q", "v": "q", "up": "gate"}  # roles whose activations are those of another
+SAID_ELSEWHERE = re.compile(r"(.*\.)?rotary_emb\.inv_freq|rope_(freqs|factors_long|factors_short)\.weight")
 Report = Callable[[int], None]
 
 
@@ -66,12 +68,13 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
         else:
             tensor_info(source, stored.name, (stored.rows or shape[0], *shape[1:]), shape[-1], where)
         used.update(stored.names(shape[0]))
-    # No key of a file need tell of its biases, and to leave one out would change the answer. Layers past the last are
-    # for drafting.
+    # No key of a file need tell of a bias or a norm, and to leave one out would change the answer. Layers past the last
+    # are for drafting.
     beyond = tuple(prefix.format(len(spec.layers)) for prefix in ("model.layers.{}.", "blk.{}."))
     for name in source.tensors:
-        spare = name.endswith((".bias", "_bias")) and name not in used and not name.startswith(beyond)
-        if spare and source.raw(name).any():  # of zeros it changes nothing
+        copied = spec.tied_head and name == "lm_head.weight"
+        spare = not (name in used or copied or name.startswith(beyond) or SAID_ELSEWHERE.fullmatch(name))
+        if spare and not (name.endswith("bias") and not source.raw(name).any()):  # of zeros it changes nothing
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
