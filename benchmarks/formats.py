@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,17 +40,22 @@ from drut.quality.likelihood import cut, measure, summary
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "benchmarks" / "data" / "formats.json", ROOT / "docs" / "formats.md"
 SHAPES = ((8192, 2048), (2048, 8192))
+SIDE = 4096  # of the matrix whose bytes are told
 SECONDS = 0.3  # of each shape in each round
 BY_GGUF, BY_PACKAGE, BY_DEFINITION = "`gguf`, bit for bit", "`compressed-tensors`, bit for bit", "definition"
 
 
 class Row(NamedTuple):
-    """A line of the page: what it is called where, the encoding it stands for, and what checks its decoding."""
+    """A line of the page: what it is called where, the encoding it stands for, and what checks its decoding.
+
+    `bits` a weight that the file has where those of the encoding, put together, are others.
+    """
 
     name: str
     source: str
     encoding: str
     check: str
+    bits: float | None = None
 
 
 ROWS = (
@@ -58,16 +64,16 @@ ROWS = (
     *(Row(name, "GGUF", name, BY_GGUF) for name in (
         "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS", "MXFP4", "Q3_K", "Q2_K",
         "TQ2_0", "TQ1_0")),
-    Row("AWQ, groups of 128", "safetensors", "int4z-g128-f16", BY_DEFINITION),
-    Row("GPTQ, groups of 128", "safetensors", "int4z-g128-f16", BY_DEFINITION),
-    Row("GPTQ, symmetric", "safetensors", "int4-g128-f16", BY_DEFINITION),
+    Row("AWQ, groups of 128", "safetensors", "int4z-g128-f16", BY_DEFINITION, 4 + 20 / 128),
+    Row("GPTQ, groups of 128", "safetensors", "int4z-g128-f16", BY_DEFINITION, 4 + 20 / 128),
+    Row("GPTQ, symmetric", "safetensors", "int4-g128-f16", BY_DEFINITION, 4 + 20 / 128),
     Row("W4A16, groups of 128", "compressed-tensors", "int4-g128-bf16", BY_PACKAGE),
     Row("W4A16, groups of 64", "compressed-tensors", "int4-g64-f16", BY_PACKAGE),
     Row("W4A16, groups of 32", "compressed-tensors", "int4-g32-f16", BY_PACKAGE),
     Row("W4A16, a scale a row", "compressed-tensors", "int4-row-bf16", BY_PACKAGE),
     Row("W8A8, W8A16, a scale a row", "compressed-tensors", "int8-row-f32", BY_PACKAGE),
     Row("FP8, a scale a row or tensor", "compressed-tensors, fbgemm, ModelOpt, `fp8`", "fp8-row-f32", BY_PACKAGE),
-    Row("FP8, blocks of 128", "compressed-tensors, `fp8`", "fp8-g128-f32", BY_PACKAGE),
+    Row("FP8, blocks of 128", "compressed-tensors, `fp8`", "fp8-g128-f32", BY_PACKAGE, 8 + 32 / 128**2),
     Row("MXFP4", "gpt-oss, compressed-tensors", "MXFP4", BY_PACKAGE),
     Row("NVFP4", "compressed-tensors, ModelOpt", "nvfp4", "`compressed-tensors`, to 2⁻²²"),
 )
@@ -182,10 +188,10 @@ def page(figures: dict[str, Any]) -> str:
     lines = []
     for row in ROWS:
         enc = encoding(row.encoding)
-        k = 4096
-        packed = backend.packed_bytes(enc, 4096, k) / (4096 * enc.row_bytes(k))
+        stored = row.bits / 8 if row.bits else enc.row_bytes(SIDE) / SIDE
+        packed = backend.packed_bytes(enc, SIDE, SIDE) / SIDE**2 / stored
         cost = costs.get(row.encoding)
-        lines.append([row.name, row.source, f"`{row.encoding}`", f"{enc.row_bytes(k) / k:.4g}", f"{packed:.3f}",
+        lines.append([row.name, row.source, f"`{row.encoding}`", f"{stored:.4g}", f"{packed:.3f}",
                       f"{shares[row.encoding]:.0%}" if row.encoding in shares else "–",
                       f"{cost['divergence']:.2g}" if cost else "–",
                       f"{cost['agreement']:.1%}" if cost else "–", row.check])
@@ -210,8 +216,10 @@ def _notes(figures: dict[str, Any]) -> list[str]:
         about = f", give or take {statistics.median(widths):.0%} at 95 % confidence" if widths else ""
         text.append(f"KL and same token: {q['model']} in float32 rounded element by element to the format, beside "
                     f"itself before, over {q['windows']} windows of {q['tokens']} tokens{about}. So small a model "
-                    "suffers more than large ones, and what calibration (AWQ, GPTQ, imatrix) gains does not show.")
-    return [paragraph + "\n" for paragraph in text]
+                    "suffers more than large ones, and what calibration (AWQ, GPTQ, imatrix) gains does not show. Its "
+                    "float32 weights come from a Q4_1 file: Q4_1 nearly keeps them, and the finer grid of Q5_1 misses "
+                    "them all to one side.")
+    return [fill(paragraph, 120) + "\n" for paragraph in [*text, "A dash stands for what was not measured."]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -134,24 +134,6 @@ void pack_floats(int kind, const uint8_t* src, int count, int lane, uint8_t* uni
   }
 }
 
-// One row, of `stored` elements, into its lane of a panel; whether its scales are finite.
-bool pack_row(const DrutMatrix& m, const Kind& t, const Layout& l, int stored, const uint8_t* src, int lane, uint8_t* out) {
-  if (m.kind == kNVFP4) return pack_nvfp4(m, l, src, lane, out);
-  if (t.open()) return pack_planes(m, l, src, lane, out);
-  bool good = true;
-  const int elements = l.span * kGroup;
-  for (int k = 0; k < m.k; k += elements, out += l.head + l.span * l.group) {
-    if (is_integer(m.kind)) {
-      good &= pack_block(m.kind, t, src, lane, out);
-      src += elements / t.file_block * t.file_bytes;
-    } else {
-      pack_floats(m.kind, src, stored - k < elements ? stored - k : elements, lane, out);
-      src += elements * t.file_bytes;
-    }
-  }
-  return good;
-}
-
 struct PackTask {
   const DrutMatrix* matrix;
   int32_t stored;      // columns of the file
@@ -159,20 +141,45 @@ struct PackTask {
   const uint8_t* src;
   const int32_t* src_row;
   uint8_t* dst;
-  int64_t bad;         // rows with a scale that is not finite
+  int64_t bad;         // rows, or blocks of them, with a scale that is not finite
 };
+
+// The lanes of one panel, unit by unit where a file has blocks, so that a unit is written while it is near. Returns how
+// many rows, or blocks of them, have a scale that is not finite.
+int pack_panel(const PackTask& p, const Kind& t, const Layout& l, int panel, uint8_t* out) {
+  const DrutMatrix& m = *p.matrix;
+  const int lanes = m.n - panel * kPanel < kPanel ? m.n - panel * kPanel : kPanel, elements = l.span * kGroup;
+  const uint8_t* src[kPanel];
+  for (int lane = 0; lane < lanes; ++lane) {
+    int row = panel * kPanel + lane;
+    src[lane] = p.src + int64_t(p.src_row ? p.src_row[row] : row) * p.row_bytes;
+  }
+  int bad = 0;
+  for (int lane = 0; t.open() && lane < lanes; ++lane)
+    bad += !(m.kind == kNVFP4 ? pack_nvfp4 : pack_planes)(m, l, src[lane], lane, out);
+  if (t.open()) return bad;
+  for (int k = 0; k < m.k; k += elements, out += l.head + l.span * l.group) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      if (is_integer(m.kind)) {
+        bad += !pack_block(m.kind, t, src[lane], lane, out);
+        src[lane] += elements / t.file_block * t.file_bytes;
+      } else {
+        pack_floats(m.kind, src[lane], p.stored - k < elements ? p.stored - k : elements, lane, out);
+        src[lane] += elements * t.file_bytes;
+      }
+    }
+  }
+  return bad;
+}
 
 void pack_panels(void* data, Worker& w) {
   PackTask& p = *static_cast<PackTask*>(data);
-  const DrutMatrix& m = *p.matrix;
-  const Kind t = kind_of(m.kind);
-  const Layout l(m);
-  const int64_t bytes = panel_bytes(m);
-  w.share(panels(m), [&](int panel) {
-    for (int row = panel * kPanel; row < m.n && row < (panel + 1) * kPanel; ++row) {
-      const uint8_t* src = p.src + int64_t(p.src_row ? p.src_row[row] : row) * p.row_bytes;
-      if (!pack_row(m, t, l, p.stored, src, row % kPanel, p.dst + panel * bytes)) __atomic_fetch_add(&p.bad, 1, __ATOMIC_RELAXED);
-    }
+  const Kind t = kind_of(p.matrix->kind);
+  const Layout l(*p.matrix);
+  const int64_t bytes = panel_bytes(*p.matrix);
+  w.share(panels(*p.matrix), [&](int panel) {
+    int bad = pack_panel(p, t, l, panel, p.dst + panel * bytes);
+    if (bad) __atomic_fetch_add(&p.bad, bad, __ATOMIC_RELAXED);
   });
   w.sync();
 }
@@ -183,8 +190,8 @@ void pack_panels(void* data, Worker& w) {
 
 DRUT_API int64_t drut_packed_bytes(const DrutMatrix* m) { return int64_t(panels(*m)) * panel_bytes(*m); }
 
-// dst: drut_packed_bytes of zeros; `stored`: columns of the file, of which m->k is the padded count. Returns how many
-// rows have a scale that is not finite.
+// dst: drut_packed_bytes of zeros; `stored`: columns of the file, of which m->k is the padded count. Returns 0 where
+// all scales are finite.
 DRUT_API int64_t drut_pack(Pool* pool, const DrutMatrix* m, int32_t stored, int64_t row_bytes, const uint8_t* src,
                            const int32_t* src_row, uint8_t* dst) {
   PackTask t{m, stored, row_bytes, src, src_row, dst, 0};

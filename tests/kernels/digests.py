@@ -17,7 +17,7 @@ from drut.kernels.native.backend import NativeBackend
 from tests.kernels.rig import F32, FLOATS, Stored, floats, gate_up, projection
 from tests.kernels.test_attention import TOKENS, Attending, Shape, ragged_decode, sequences
 from tests.kernels.test_elementwise import FREQUENCIES, SIGNS, normed, turned
-from tests.kernels.test_encodings import QUANTS, random_file
+from tests.kernels.test_encodings import FP8, QUANTS, random_file
 from tests.kernels.test_sampling_whole import Given, random_ask
 
 COUNTS = range(1, 18)  # of rows in a step
@@ -80,7 +80,7 @@ def samples(backend: NativeBackend, vocab: int) -> list[Any]:
 def cases() -> dict[str, Callable[[NativeBackend], list[Any]]]:
     found: dict[str, Callable[[NativeBackend], list[Any]]] = {"elementwise": elementwise}
     for wild in (False, True):
-        for name in QUANTS:
+        for name in (*QUANTS, *FP8):
             found[f"{name}{' wild' * wild}"] = lambda b, n=name, w=wild: product(b, random_file(n, 33, 512), w)
         for name in FLOATS:
             found[f"{name}{' wild' * wild}"] = lambda b, n=name, w=wild: product(b, float_matrix(n), w)

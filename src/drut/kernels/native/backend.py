@@ -111,7 +111,7 @@ class NativeBackend(PackingBackend):
 
     def _pack(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
               data: NDArray[np.uint8]) -> int:
-        """How many rows have a scale that is not finite."""
+        """0 where all scales are finite."""
         raw = np.ascontiguousarray(raw)
         if enc.name in TERNARY:
             codes, scales, _ = split(enc, raw, k)

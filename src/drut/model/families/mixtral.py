@@ -10,7 +10,7 @@ from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, MoeFfn
 from drut.model.weights.metadata import require
 
-NAME = llama.MIXTRAL
+NAME, EXAMPLES = llama.MIXTRAL, "Mixtral"
 HF_ARCHITECTURES: tuple[str, ...] = ("MixtralForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ()
 from_gguf, gguf_table = llama.from_gguf, llama.gguf_table

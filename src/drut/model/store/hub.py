@@ -29,6 +29,7 @@ from drut.model.weights.safetensors import INDEX, SINGLE, read_index
 SMALL_FILES = frozenset((
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.json",
+    "hf_quant_config.json",
     "chat_template.jinja", "LICENSE", "LICENSE.txt", "LICENSE.md", "README.md", INDEX,
 ))  # fmt: skip
 _COMMIT = re.compile("[0-9a-f]{40}")
