@@ -18,7 +18,8 @@ from drut.cli.main import main
 from drut.cli.terminal import Writer
 from tests.engine.models import write_poisoned_model
 
-JSON_KEYS = {"reasoning_tokens", 
+JSON_KEYS = {
+    "reasoning_tokens",
     "text",
     "token_ids",
     "finish_reason",
