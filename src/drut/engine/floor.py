@@ -9,7 +9,8 @@ from drut.engine.work import Work
 from drut.kernels.ops import Op, StepShape
 from drut.observe.ledger import Peaks
 
-PROBES = (StepShape(1, 1, 97, 101), StepShape(13, 7, 1009, 9973), StepShape(509, 31, 65537, 1000003))
+PROBES = (*(StepShape(2, 1, 2 * n, 2 * n - 1, ((2, 2 * n),)) for n in (8 << i for i in range(18))),  # tell windows apart
+          StepShape(1, 1, 97, 101), StepShape(13, 7, 1009, 9973), StepShape(509, 31, 65537, 1000003))
 
 
 class StepFloor:
@@ -33,10 +34,12 @@ class StepFloor:
 def shape_of(work: Sequence[Work], later: int = 0) -> StepShape:
     """Of the step that computes `work`, or of the one `later` steps on in a burst of it, a row a sequence."""
     rows = samples = kv_tokens = row_tokens = 0
+    sequences = []
     for w in work:
         first, count = (w.start + w.rows - 1 + later, 1) if later else (w.start, w.rows)
         rows += count
         samples += w.sample + w.scores
         kv_tokens += first + count
         row_tokens += count * first + count * (count + 1) // 2
-    return StepShape(rows, samples, kv_tokens, row_tokens)
+        sequences.append((count, first + count))
+    return StepShape(rows, samples, kv_tokens, row_tokens, tuple(sequences))
