@@ -52,8 +52,8 @@ def kept(packs: Path) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["Q4_1", "Q8_0", "F16", "BF16", "directory", "experts"])
 def test_the_bits_are_the_same(packs, tmp_path, monkeypatch, kind):
-    """The rows of q and k are turned in a GGUF file of this family; the directory's q, k and v have biases. Experts have
-    biases too, and share tensors."""
+    """The rows of q and k are turned in a GGUF file of this family; the directory's q, k and v have biases. Experts
+    have biases too, and share tensors."""
     directories = {"directory": "qwen2_untied", "experts": "gpt_oss"}
     path = (write_checkpoint(directories[kind], tmp_path / "q") if kind in directories
             else write_gguf("llama3_gqa", tmp_path / "m.gguf", kind, "Q8_0"))
