@@ -1,11 +1,12 @@
 """What experts cost beside a dense feed-forward: bytes read and multiply-adds a second, of both, in turns.
 
-    python -m benchmarks.experts [--shape NAME] [--rounds N] [--json]
+    python -m benchmarks.experts [--shape NAME] [--rounds N] [--json] [--model FILE.gguf]
 
 Both are layers of random Q4_0 weights on one thread, timed in that thread's CPU time, which others on the machine
 disturb less than they do the clock. The dense layer is as wide as a row's experts together, so that one row reads as
 much of either. More layers than caches hold take turns, and rows change from step to step. Bytes are those of the
-experts that were used. Exit code 1 where one row's experts read at less than 0.8 of the dense layer's rate.
+experts that were used. With --model, decoding steps of a whole model instead, of 1 and of 8 sequences. Exit code 1
+where one row's experts read at less than 0.8 of the dense layer's rate.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +25,7 @@ import numpy as np
 from benchmarks.report import table
 from numpy.typing import NDArray
 
+from drut import LLM, SamplingParams
 from drut.formats.encoding import encoding
 from drut.kernels.backend import Limits
 from drut.kernels.descriptor import StepDescriptor
@@ -118,12 +121,45 @@ class Layers:
         return seconds / self.count, sum(c.bytes for c in costs) / seconds, sum(c.macs for c in costs) / seconds
 
 
+def whole_model(path: str) -> None:
+    """Prints the best of a few decoding steps of 1 and of 8 sequences, with the ledger's bytes by kind of operation."""
+    rng, rows = np.random.default_rng(1), []
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    with LLM(path, threads=1, kv_cache_gb=0.3, overlap=False, max_batch_tokens=128) as llm:
+        runner, engine = llm.engine.runner, llm.engine
+        for batch in (1, 8):
+            for _ in range(batch):
+                llm.submit(rng.integers(0, llm.files.spec.vocab, 16).tolist(), params)
+            steps = []
+            while engine.busy:
+                began = time.thread_time()
+                engine.step()
+                seconds = time.thread_time() - began
+                if runner.last_shape.rows == batch:
+                    steps.append((seconds, runner.last_shape))
+            seconds, shape = min(steps)
+            cost, kinds = runner.plan.cost(shape), Counter()
+            for op in runner.plan.ops:
+                kinds[type(op).__name__] += op.cost(shape).bytes
+            used = [count for count in shape.used_experts if count]
+            rows.append([str(batch), f"{statistics.mean(used):.1f}" if used else "", f"{cost.bytes / 1e6:.0f}",
+                         f"{seconds * 1e3:.0f}", f"{cost.bytes / seconds / 1e9:.1f}",
+                         f"{cost.macs / seconds / 1e9:.0f}",
+                         ", ".join(f"{kind} {nbytes / 1e6:.0f}" for kind, nbytes in kinds.most_common(5))])
+        print(f"{llm.files.path.name}, {llm.backend.describe()}")
+    print(table(["batch", "experts used a layer", "MB", "ms", "GB/s", "GMAC/s", "MB by kind"], rows))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=SHAPES, default="qwen3-30b-a3b")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--model", metavar="FILE.gguf")
     args = parser.parse_args(argv)
+    if args.model:
+        whole_model(args.model)
+        return 0
     backend = NativeBackend(1)
     both = {"experts": Layers(backend, SHAPES[args.shape], True), "dense": Layers(backend, SHAPES[args.shape], False)}
     figures: dict[str, dict[int, list[float]]] = {}

@@ -43,16 +43,19 @@ def no_packing(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("packed though it was kept")
 
     monkeypatch.setattr(NativeBackend, "matrix", packed)
+    monkeypatch.setattr(NativeBackend, "stack", packed)
 
 
 def kept(packs: Path) -> list[str]:
     return sorted(p.name for p in packs.glob("*.pack"))
 
 
-@pytest.mark.parametrize("kind", ["Q4_1", "Q8_0", "F16", "BF16", "directory"])
+@pytest.mark.parametrize("kind", ["Q4_1", "Q8_0", "F16", "BF16", "directory", "experts"])
 def test_the_bits_are_the_same(packs, tmp_path, monkeypatch, kind):
-    """The rows of q and k are turned in a GGUF file of this family; the directory's q, k and v have biases."""
-    path = (write_checkpoint("qwen2_untied", tmp_path / "q") if kind == "directory"
+    """The rows of q and k are turned in a GGUF file of this family; the directory's q, k and v have biases. Experts
+    have biases too, and share tensors."""
+    directories = {"directory": "qwen2_untied", "experts": "gpt_oss"}
+    path = (write_checkpoint(directories[kind], tmp_path / "q") if kind in directories
             else write_gguf("llama3_gqa", tmp_path / "m.gguf", kind, "Q8_0"))
     off = logits(path, pack_cache=False)
     assert not packs.exists()
