@@ -9,7 +9,8 @@ from drut.engine.work import Work
 from drut.kernels.ops import Op, StepShape
 from drut.observe.ledger import Peaks
 
-PROBES = (*(StepShape(2, 1, 2 * n, 2 * n - 1, ((2, 2 * n),)) for n in (8 << i for i in range(18))),  # tell windows apart
+# What tells costs apart, windows by lengths of two rows.
+PROBES = (*(StepShape(2, 1, 2 * n, 2 * n - 1, ((2, 2 * n),)) for n in (8 << i for i in range(18))),
           StepShape(1, 1, 97, 101), StepShape(13, 7, 1009, 9973), StepShape(509, 31, 65537, 1000003))
 
 
