@@ -6,11 +6,12 @@ from collections import deque
 
 WINDOW_S = 30.0
 ENOUGH = 3  # finished requests that make a rate
+MOST_EVENTS = 512  # that a rate rests on: the latest; a clock that is seldom on may take hours for its window
 LEAST_S, MOST_S = 0.1, 600.0
 
 
 class Rate:
-    """Events a second over a sliding window of the time in which it is switched on."""
+    """Events a second over a sliding window of the time in which it is switched on, of the latest MOST_EVENTS."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
@@ -32,7 +33,7 @@ class Rate:
             self._forget(self._clock(now))  # else a server that refuses nobody would remember all it ever did
 
     def _forget(self, clock: float) -> None:
-        while self._events and self._events[0][0] < clock - self._window_s:
+        while self._events and (self._events[0][0] < clock - self._window_s or len(self._events) > MOST_EVENTS):
             self._origin = self._events.popleft()[0]
 
     def _clock(self, now: float) -> float:
