@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drut.constrain import schema
-from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, check_nesting, check_text
+from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_RULES, check_nesting, check_text
 from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
@@ -86,7 +86,10 @@ def of_grammar(text: str, name: str = "grammar") -> str:
         made += [text[at : block.end()], schema.prepared(value, f"{name}: %json")]
         at = end
     outside.append(text[at:])
-    check_nesting(name, "".join(outside), quotes="\"/")
+    rules = "".join(outside)
+    if rules.count(":") > MOST_RULES:
+        raise RequestError(f"{name}: more than {MOST_RULES} rules")
+    check_nesting(name, rules, quotes="\"/")
     return "".join([*made, text[at:]])
 
 
