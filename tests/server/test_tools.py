@@ -162,6 +162,7 @@ BAD = [
     ({"tools": [LOOK] * 300}, "--max-tools"),
     ({"tools": [LOOK], "tool_choice": "required", "response_format": {"type": "json_object"}}, "together"),
     ({"functions": [{"name": "f"}]}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f\n"}}]}, "tools[0].function.name"),
 ]
 
 
