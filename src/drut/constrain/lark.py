@@ -12,6 +12,8 @@ from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_
 from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
+# %ignore beside a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
+REFUSED = re.compile(r"%\s*(ignore|llguidance)\b")
 TEXT = r"/(.|\n)*/"
 
 
@@ -87,6 +89,8 @@ def of_grammar(text: str, name: str = "grammar") -> str:
         at = end
     outside.append(text[at:])
     rules = "".join(outside)
+    if refused := REFUSED.search(rules):
+        raise RequestError(f"{name}: %{refused[1]} is not supported")
     if rules.count(":") > MOST_RULES:
         raise RequestError(f"{name}: more than {MOST_RULES} rules")
     check_nesting(name, rules, quotes="\"/")
