@@ -13,6 +13,7 @@ from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
 # %ignore beside a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
+NO_OPTIONS = "%llguidance {}"  # what is made of EBNF begins so
 REFUSED = re.compile(r"%\s*(ignore|llguidance)\b")
 TEXT = r"/(.|\n)*/"
 
@@ -107,6 +108,6 @@ def _from_ebnf(text: str, name: str) -> str:
 
     check_nesting(name, text, quotes="\"")
     try:
-        return str(gbnf_to_lark(text))
+        return str(gbnf_to_lark(text)).removeprefix(NO_OPTIONS)
     except Exception as error:  # a parser of the library, for what a client wrote
         raise RequestError(f"{name}: {' '.join(str(error).split())[:200]}") from None
