@@ -11,7 +11,16 @@ import msgspec
 import pytest
 
 from drut.constrain import Constraint, Thought
-from drut.constrain.limits import MOST_BYTES, MOST_DEPTH, MOST_ENUM, MOST_NODES, MOST_PROPERTIES, MOST_REGEX_BYTES
+from drut.constrain.limits import (
+    MOST_BYTES,
+    MOST_CHAIN,
+    MOST_DEPTH,
+    MOST_ENUM,
+    MOST_NODES,
+    MOST_PROPERTIES,
+    MOST_REGEX_BYTES,
+    MOST_RULES,
+)
 from drut.errors import RequestError
 
 
@@ -20,6 +29,11 @@ def nested(depth: int) -> dict[str, Any]:
     for _ in range(depth):
         schema = {"items": schema}
     return schema
+
+
+def chain(links: int) -> dict[str, Any]:
+    defs: dict[str, Any] = {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(links)}
+    return {"$defs": defs | {str(links): {"type": "integer"}}, "$ref": "#/$defs/0"}
 
 
 WIDE = {f"p{i}": {} for i in range(MOST_PROPERTIES + 1)}
@@ -41,6 +55,15 @@ SCHEMAS: list[tuple[Any, str]] = [
       "$ref": "#/$defs/a"}, "leads back to itself"),
     ({"multipleOf": 0}, "multipleOf"), ({"multipleOf": True}, "multipleOf"), ({"multipleOf": 1.001}, "multipleOf"),
     ({"multipleOf": 100_000}, "multipleOf"), ({"multipleOf": 1e-300}, "multipleOf"),
+    ({"multipleOf": 10**200}, "multipleOf"), (f'{{"multipleOf": {10**400}}}', "an integer of 401 digits"),
+    ({"minimum": 10**400}, "an integer of 401 digits"), (f'{{"maximum": {"9" * 5000}}}', "an integer of 5000 digits"),
+    ({"const": -(2**63)}, "const: a whole number beyond 2^53"), ({"const": 1e300}, "const: a whole number beyond 2^53"),
+    ({"enum": [0, {"a": [2**53 + 1]}]}, "enum: a whole number beyond 2^53"),
+    ({"maximum": -(2**63)}, "maximum: beyond 64 bits"),
+    ({"exclusiveMinimum": 1e19}, "exclusiveMinimum: beyond 64 bits"),
+    ({"default": {"const": -(2**63)}, "$ref": "#/default"}, "leads to what is no schema"),
+    ({"required": list(WIDE)}, f"required of {MOST_PROPERTIES + 1} names"),
+    (chain(MOST_CHAIN), f"nested more than {MOST_CHAIN} deep in all"),
 ]
 
 
@@ -85,6 +108,10 @@ OTHERS: list[tuple[Callable[[], object], str]] = [
     (lambda: Constraint.choice([1]), r"choice\[0\]"),  # type: ignore[list-item]
     (lambda: Constraint.lark("start: " + "(" * 60_000 + '"a"' + ")" * 60_000), "nested more than"),
     (lambda: Constraint.lark("root ::= " + "(" * 60_000 + '"a"' + ")" * 60_000), "nested more than"),
+    (lambda: Constraint.lark("\n".join(f"a{i}: a{i + 1}" for i in range(MOST_RULES + 1))),
+     f"more than {MOST_RULES} rules"),
+    (lambda: Constraint.lark('start: "c" A\nA: /a/ & /b/\n%ignore /x+/'), "%ignore is not supported"),
+    (lambda: Constraint.lark('%llguidance {"allow_invalid_utf8": true}\nstart: "a"'), "%llguidance is not supported"),
     (lambda: Constraint.lark("root ::= ::= ::="), "grammar"),
     (lambda: Constraint.lark('start: %json {"not": {}}'), "'not'"),
     (lambda: Constraint.lark('start: %json {"a": '), "%json"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from llguidance import LLMatcher
@@ -80,6 +83,43 @@ def test_one_that_takes_too_long_is_refused(walker: Walker, monkeypatch: pytest.
     assert "takes longer than 0.2 s" in str(guide.failure)
     go_on.set()
     grammars.close()
+
+
+LIMITS = """
+import json, sys
+from drut.constrain import Constraint
+from drut.errors import RequestError
+from drut.model.model import open_model
+from tests.constrain.walking import Walker
+from tests.engine.models import write_bytes_model
+
+def chain(link):
+    defs = {str(i): link({"$ref": f"#/$defs/{i + 1}"}) for i in range(1990)}
+    return Constraint.json_schema({"$defs": defs | {"1990": {"type": "null"}}, "$ref": "#/$defs/0"})
+
+def number(**bounds):
+    return Constraint.json_schema({"type": "integer", **bounds})
+
+rules = "\\n".join(f"a{i}: a{i + 1}" for i in range(3990))
+files = open_model(write_bytes_model(__import__("pathlib").Path(sys.argv[1])))
+walker = Walker(files.tokenizer(), files.spec.vocab)
+for constraint in (chain(lambda ref: {"properties": {"x": ref}}), chain(lambda ref: {"allOf": [ref]}),
+                   chain(lambda ref: {"anyOf": [ref, {"type": "string"}]}), chain(lambda ref: {"items": ref}),
+                   number(minimum=-(2**63), maximum=10_000 - 2**63), number(minimum=-(2**63), maximum=2**63 - 1),
+                   Constraint.lark(f"start: a0\\n{rules}\\na3990: \\"x\\"")):
+    try:
+        walker.allowed(walker.guide(constraint))
+        print("taken")
+    except RequestError as error:
+        print("refused", error)
+"""
+
+
+def test_what_is_let_through_does_not_end_the_process(tmp_path: Path) -> None:
+    """As a stack that overflows would: so another process is asked."""
+    ended = subprocess.run([sys.executable, "-c", LIMITS, tmp_path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("taken") >= 6, ended.stdout
 
 
 @pytest.mark.parametrize("constraint", [

@@ -105,6 +105,15 @@ def test_a_bad_schema_is_named(schema: dict[str, Any], spelled: Spelled) -> None
         constraint(FORMATS["hermes"], [TOOLS[0], Tool("f", schema)], "required", spelled)  # type: ignore[arg-type]
 
 
+def test_arguments_are_an_object_whatever_the_schema_leaves_open(spelled: Spelled) -> None:
+    for schema in ({"properties": {"a": {"type": "integer"}}}, {"type": ["object", "null"]}, {}):
+        made = constraint(FORMATS["json"], [Tool("f", schema)], "required", spelled)  # type: ignore[arg-type]
+        assert made is not None
+        assert '"type":"object"' in made.source
+    with pytest.raises(RequestError, match=r"tools\[0\]\.function\.parameters: type: arguments are an object"):
+        constraint(FORMATS["json"], [Tool("f", {"type": "integer"})], "required", spelled)  # type: ignore[arg-type]
+
+
 def test_no_properties_are_invented() -> None:
     inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": inner}, "c": {"type": "object"}}}

@@ -108,6 +108,19 @@ def test_a_call_that_is_cut_is_no_content(caller: Running) -> None:
             assert not choice["message"]["content"]
 
 
+def test_a_call_that_a_stop_string_cuts_is_not_one_to_make(caller: Running) -> None:
+    for stream in (False, True):
+        reply = caller.chat("hi", tools=[LOOK], tool_choice="required", max_tokens=200, stop=["city"], stream=stream)
+        if stream:
+            _, calls, reasons = joined(reply)
+            assert (len(calls), reasons) == (1, ["stop"])
+        else:
+            (choice,) = reply.json["choices"]
+            assert choice["finish_reason"] == "stop"
+            assert choice["stop_reason"] == "city"
+            assert choice["message"]["tool_calls"][0]["function"]["name"] == "look"
+
+
 def test_tools_that_may_not_be_called_are_not_shown(caller: Running) -> None:
     plain = caller.chat("hi", max_tokens=5)
     none = caller.chat("hi", max_tokens=5, tools=[LOOK], tool_choice="none")
@@ -149,6 +162,7 @@ BAD = [
     ({"tools": [LOOK] * 300}, "--max-tools"),
     ({"tools": [LOOK], "tool_choice": "required", "response_format": {"type": "json_object"}}, "together"),
     ({"functions": [{"name": "f"}]}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f\n"}}]}, "tools[0].function.name"),
 ]
 
 

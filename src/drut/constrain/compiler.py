@@ -24,6 +24,7 @@ LEXER_STATES = 50_000
 PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_000, step_lexer_fuel=200_000,
                                step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
                                verbose_errors=False)
+STACK_BYTES = 128 << 20  # room, not memory; a schema within another takes 5 to 10 KB of it, a rule 3
 MOST_REASON = 300  # characters of the library's message
 BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # what a compiled grammar is charged, by its source (docs/measurements.md)
 
@@ -37,7 +38,7 @@ class Grammars:
         self._source = tokenizer, vocab, eos_ids
         self._room, self._seconds = cache_bytes, seconds
         self._tokenizer: LLTokenizer | None = None
-        self._thread = ThreadPoolExecutor(1, "drut-grammar")
+        self._thread = _roomy_thread("drut-grammar")
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], Future[LLMatcher]] = OrderedDict()  # least recently used first
         self.bytes = 0  # charged for what is kept
@@ -83,6 +84,17 @@ class Grammars:
         if matcher.is_error():
             raise RequestError(f"{constraint.kind}: {_reason(matcher.get_error())}")
         return matcher
+
+
+def _roomy_thread(name: str) -> ThreadPoolExecutor:
+    """One thread, started with a stack of its own size: the library recurses, and an overflow ends the process."""
+    before = threading.stack_size(STACK_BYTES)
+    try:
+        thread = ThreadPoolExecutor(1, name)
+        thread.submit(int).result()
+    finally:
+        threading.stack_size(before)
+    return thread
 
 
 def _grammar(constraint: Constraint) -> str:

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drut.constrain import schema
-from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, check_nesting, check_text
+from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_RULES, check_nesting, check_text
 from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
+# %ignore beside a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
+NO_OPTIONS = "%llguidance {}"  # what is made of EBNF begins so
+REFUSED = re.compile(r"%\s*(ignore|llguidance)\b")
 TEXT = r"/(.|\n)*/"
 
 
@@ -86,7 +89,12 @@ def of_grammar(text: str, name: str = "grammar") -> str:
         made += [text[at : block.end()], schema.prepared(value, f"{name}: %json")]
         at = end
     outside.append(text[at:])
-    check_nesting(name, "".join(outside), quotes="\"/")
+    rules = "".join(outside)
+    if refused := REFUSED.search(rules):
+        raise RequestError(f"{name}: %{refused[1]} is not supported")
+    if rules.count(":") > MOST_RULES:
+        raise RequestError(f"{name}: more than {MOST_RULES} rules")
+    check_nesting(name, rules, quotes="\"/")
     return "".join([*made, text[at:]])
 
 
@@ -100,6 +108,6 @@ def _from_ebnf(text: str, name: str) -> str:
 
     check_nesting(name, text, quotes="\"")
     try:
-        return str(gbnf_to_lark(text))
+        return str(gbnf_to_lark(text)).removeprefix(NO_OPTIONS)
     except Exception as error:  # a parser of the library, for what a client wrote
         raise RequestError(f"{name}: {' '.join(str(error).split())[:200]}") from None

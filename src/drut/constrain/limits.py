@@ -12,8 +12,11 @@ MOST_BYTES = 256 * 1024  # of one grammar's source
 MOST_REGEX_BYTES = 32 * 1024
 MOST_DEPTH = 64  # of nesting, in JSON and in brackets
 MOST_ENUM = 5000  # values of one enum, and of a choice
-MOST_PROPERTIES = 512  # of one object
+MOST_PROPERTIES = 512  # of one object, and names that it must have
+MOST_CHAIN = 4000  # schemas within each other, over all that references lead to: so deep the library may recurse
+MOST_RULES = 4000  # of a grammar, which may likewise be a chain
 MOST_NODES = 20_000  # values in a schema
+MOST_DIGITS = 300  # of an integer: as large as a float can be
 MOST_MULTIPLE = 1000  # of multipleOf, as an integer without its decimal point: its automaton has so many states
 
 
@@ -54,7 +57,7 @@ def check_nesting(name: str, text: str, *, quotes: str) -> None:
 def read_json(name: str, text: str) -> Any:
     """The value of a JSON text. RequestError for what is none, or holds NaN or an infinity."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_bounded_int)
     except RecursionError:
         raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep") from None
     except ValueError as error:
@@ -88,11 +91,17 @@ def check_size(name: str, root: object) -> None:
 
 def check_multiple(value: object) -> None:
     """RequestError for a multipleOf that is no number above 0, or would need too large an automaton."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
         raise RequestError("multipleOf must be a number above 0")
-    digits = repr(value)
-    if "e" in digits or int(digits.replace(".", "").rstrip("0") or "0") > MOST_MULTIPLE or value > MOST_MULTIPLE:
+    digits = repr(value) if value <= MOST_MULTIPLE else ""
+    if not digits or "e" in digits or int(digits.replace(".", "").rstrip("0") or "0") > MOST_MULTIPLE:
         raise RequestError(f"multipleOf {digits}: at most {MOST_MULTIPLE} and as many steps are supported")
+
+
+def _bounded_int(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"an integer of {len(digits)} digits; at most {MOST_DIGITS} are allowed")
+    return int(digits)
 
 
 def _refuse_constant(text: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from drut.constrain import limits
+from drut.constrain import limits, numbers
 from drut.errors import RequestError
 
 # Between the tokens of JSON at most one space: no model can pad for ever.
@@ -51,6 +51,7 @@ def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> st
     for part in list(parts(checked)):
         _check(part, name)
         _spell_out(part)
+    _check_chains(checked, name)
     _check_cycles(checked, name)
     return limits.write_json(name, {**checked, "x-guidance": OPTIONS})
 
@@ -63,13 +64,19 @@ def parts(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if not isinstance(schema, dict):
             continue
         yield schema
-        stack += [schema[key] for key in SUBSCHEMAS if key in schema]
-        for key in SCHEMA_LISTS:
-            if isinstance(members := schema.get(key), list):
-                stack += members
-        for key in SCHEMA_MAPS:
-            if isinstance(named := schema.get(key), dict):
-                stack += named.values()
+        stack += _inside(schema)
+
+
+def _inside(schema: dict[str, Any]) -> list[object]:
+    """The schemas that are written directly in this one."""
+    found = [schema[key] for key in SUBSCHEMAS if key in schema]
+    for key in SCHEMA_LISTS:
+        if isinstance(members := schema.get(key), list):
+            found += members
+    for key in SCHEMA_MAPS:
+        if isinstance(named := schema.get(key), dict):
+            found += named.values()
+    return found
 
 
 def _check(schema: dict[str, Any], name: str) -> None:
@@ -78,7 +85,9 @@ def _check(schema: dict[str, Any], name: str) -> None:
             raise RequestError(f"{name}: the keyword {key[:60]!r} is not supported")
         if key == "enum" and isinstance(value, list) and len(value) > limits.MOST_ENUM:
             raise RequestError(f"{name}: an enum of {len(value)} values; at most {limits.MOST_ENUM} are allowed")
-        named = key in ("properties", "patternProperties") and isinstance(value, dict)
+        if key in ("const", "enum"):
+            numbers.check_exact(f"{name}: {key}", value)
+        named = isinstance(value, dict | list) and key in ("properties", "patternProperties", "required")
         if named and len(value) > limits.MOST_PROPERTIES:
             raise RequestError(f"{name}: {key} of {len(value)} names; at most {limits.MOST_PROPERTIES} are allowed")
         patterns = (value,) if key == "pattern" else value if key == "patternProperties" else ()
@@ -89,12 +98,38 @@ def _check(schema: dict[str, Any], name: str) -> None:
 
 
 def _spell_out(schema: dict[str, Any]) -> None:
-    """Puts a pattern in the place of a format that the library takes too lightly."""
+    """Puts bounds that it reads rightly, and a pattern in the place of a format that the library takes too lightly."""
+    schema.update({key: numbers.bound(key, schema[key]) for key in numbers.BOUNDS if key in schema})
     if not isinstance(name := schema.get("format"), str) or (pattern := FORMATS.get(name)) is None:
         return
     del schema["format"]
     others = schema.get("allOf")
     schema["allOf"] = [*(others if isinstance(others, list) else ()), {"pattern": pattern}]
+
+
+def _check_chains(root: dict[str, Any], name: str) -> None:
+    """RequestError for a $ref to what is no schema, and so was not checked, and for chains of them that may get too
+    long: the library follows them by recursion."""
+    depths: dict[int, int] = {id(True): 1, id(False): 1}
+
+    def depth(schema: object) -> int:
+        known = depths.get(id(schema))
+        if known is None:
+            inside = _inside(schema) if isinstance(schema, dict) else []
+            known = depths[id(schema)] = 1 + max(map(depth, inside), default=0)
+        return known
+
+    depth(root)
+    known = set(depths)
+    targets: dict[int, object] = {}
+    for part in parts(root):
+        if isinstance(ref := part.get("$ref"), str):
+            target = _target(root, ref, name)
+            if id(target) not in known:
+                raise RequestError(f"{name}: $ref {ref[:80]!r} leads to what is no schema")
+            targets[id(target)] = target
+    if sum(map(depth, targets.values())) > limits.MOST_CHAIN:
+        raise RequestError(f"{name}: what $ref leads to is nested more than {limits.MOST_CHAIN} deep in all")
 
 
 def _check_cycles(root: dict[str, Any], name: str) -> None:

@@ -59,6 +59,7 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
     """One call, from behind its mark on."""
     schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
     try:
+        schema = _of_object(schema)
         Constraint.json_schema(schema)
     except RequestError as error:
         raise RequestError(f"tools[{index}].function.parameters: {error}") from None
@@ -66,6 +67,14 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
     before = before.removeprefix(form.opens) if _marked(form) else before
     parts = [_literal(before, form, tokenizer), f"%json {json.dumps(closed(schema))}", _literal(after, form, tokenizer)]
     return f"call_{index}: {' '.join(filter(None, parts))}"
+
+
+def _of_object(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema, of objects alone: arguments are nothing else. RequestError where it has none."""
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise RequestError("type: arguments are an object")
+    return {**schema, "type": "object"}
 
 
 def closed(schema: object) -> object:

@@ -193,7 +193,12 @@ class CallList:
     @property
     def calls(self) -> int:
         """Calls of the answer that were told, one that has only begun among them."""
-        return self._index + (self._call is not None and self._call.teller.told)
+        return self._index + self.half_told
+
+    @property
+    def half_told(self) -> bool:
+        """Whether something of a call went out that is not whole yet."""
+        return self._call is not None and self._call.teller.told
 
     def feed(self, text: str) -> int:
         """Takes what belongs to the calls; returns how much that was."""
@@ -253,6 +258,11 @@ class NamedCall:
     def calls(self) -> int:
         """Calls of the answer that were told, one that has only begun among them."""
         return self._index + self._teller.told
+
+    @property
+    def half_told(self) -> bool:
+        """Whether something of a call went out that is not whole yet."""
+        return self._teller.told and self.outcome is not Outcome.DONE
 
     def feed(self, text: str) -> int:
         """Takes what belongs to the call; returns how much that was."""

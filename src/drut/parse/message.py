@@ -20,6 +20,11 @@ class MessageParser:
         """Calls so far."""
         return self._tools.calls if self._tools is not None else 0
 
+    @property
+    def cut(self) -> bool:
+        """Whether the answer ended in the midst of a call that was told."""
+        return self._tools is not None and self._tools.cut
+
     def push(self, text: str) -> list[Delta]:
         """What `text` brings."""
         if not text:

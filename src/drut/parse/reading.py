@@ -31,9 +31,9 @@ class Reading:
             calls = CallParser(self.form, self.offer, only_calls=self.only_calls)
         return MessageParser(reasoning, calls)
 
-    def finish_reason(self, reason: str, calls: int) -> str:
+    def finish_reason(self, reason: str, parser: MessageParser) -> str:
         """What a client is told: that it is to call tools, unless the answer was cut or it knew before."""
-        return "tool_calls" if reason == "stop" and calls and not self.named else reason
+        return "tool_calls" if reason == "stop" and parser.calls and not (parser.cut or self.named) else reason
 
 
 PLAIN = Reading()

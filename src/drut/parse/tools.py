@@ -19,6 +19,7 @@ class CallParser:
         self._mark = ""  # of the call under way, and what was skipped behind it
         self._at = self._start  # the state: a method that goes on, and says whether it could
         self.calls = 0
+        self.cut = False  # the answer ended in the midst of a call that was told
 
     def push(self, text: str) -> list[Delta]:
         """What `text` brings."""
@@ -32,6 +33,7 @@ class CallParser:
         """The end of the answer: what was held back, if it is for the reader."""
         made: list[Delta] = []
         if self._call is not None:
+            self.cut = self._call.half_told
             self._end_call(self._call, made)
         if self._only_calls:
             return made

@@ -10,7 +10,7 @@ from msgspec import Meta
 from drut.parse.calling import Tool
 from drut.server.protocol.errors import ApiError, unsupported
 
-NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+NAME = r"^[A-Za-z0-9_.-]{1,64}$(?!\n)"  # $ alone lets a line end follow
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 

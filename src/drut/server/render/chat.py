@@ -58,7 +58,7 @@ class ChatDialect:
                 choice.token_ids = piece.ids if job.return_token_ids else UNSET
             made.append(self._chunk(choice))
         if piece.end is not None:
-            reason = job.reading.finish_reason(piece.end.finish_reason, parser.calls)
+            reason = job.reading.finish_reason(piece.end.finish_reason, parser)
             made.append(self._chunk(ChunkChoice(index=piece.index, delta=Delta(), stop_reason=piece.end.stop_reason,
                                                 finish_reason=reason)))
         return [self._encode(chunk) for chunk in made]
@@ -88,7 +88,7 @@ class ChatDialect:
         if message.calls:
             told.tool_calls = [ToolCall(id=c.id, function=CalledFunction(c.name, c.arguments)) for c in message.calls]
         choice = ChatChoice(index=piece.index, message=told, logprobs=self._logprobs(piece),
-                            finish_reason=self._job.reading.finish_reason(piece.end.finish_reason, parser.calls),
+                            finish_reason=self._job.reading.finish_reason(piece.end.finish_reason, parser),
                             stop_reason=piece.end.stop_reason)
         if self._job.return_token_ids:
             choice.token_ids = piece.ids
