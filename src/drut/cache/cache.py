@@ -161,7 +161,7 @@ class KvCache:
 
     def commit(self, table: BlockTable, tokens: Sequence[int], computed: int) -> None:
         """Shares the table's full pages: the first `computed` of `tokens` are in them. Then lets go of the pages that
-        no row to come sees.
+        no row to come sees, and that a prompt which goes on from the last full page would not see either.
 
         Where the tree holds the same tokens already, the table maps the tree's page and its own copy is freed.
         """
@@ -169,7 +169,7 @@ class KvCache:
             for i in range(table.shared, computed // PAGE_TOKENS):
                 self._share(table, i, page_key(tokens, i))
         if self.windows:
-            self.slide(table, computed)
+            self.slide(table, computed - computed % PAGE_TOKENS if self.prefix_cache else computed)
             while not self.full and self.tree.size > self._node_room and self.tree.evictable:
                 self._evict_leaf()
 

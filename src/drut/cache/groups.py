@@ -68,7 +68,7 @@ class WindowGroup:
     @property
     def bound(self) -> int:
         """Pages that any sequence gets along with: the window before a step that runs, its rows, the next step's."""
-        return pages_for(self.window + 2 * self.step) + 1
+        return pages_for(self.window + 2 * self.step) + 2
 
     def most(self, tokens: int) -> int:
         return min(pages_for(tokens), self.bound)

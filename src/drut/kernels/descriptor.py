@@ -83,7 +83,7 @@ class StepDescriptor:
         for name, room in lengths.items():
             self._view[name] = self.buffer[at : at + room]
             at += room
-        self._slots, self._tables = (self._view[name].reshape(groups, -1) for name in BY_GROUP)
+        self._slots, self._tables = (list(self._view[name].reshape(groups, -1)) for name in BY_GROUP)
         # The fields of a sample side by side, (field, sample): integers, then floats.
         first = HEADER + sum(lengths[name] for name in (*ROW_FIELDS, *SEQ_FIELDS))
         fields = self.buffer[first : first + len(SAMPLE_FIELDS) * samples].reshape(len(SAMPLE_FIELDS), samples)
@@ -114,11 +114,11 @@ class StepDescriptor:
 
     def slots(self, group: int) -> NDArray[np.int32]:
         """Where each row's keys and values go in the pages of `group`, (rows,)."""
-        return self._slots[group, : self.rows]
+        return self._slots[group][: self.rows]
 
     def tables(self, group: int) -> NDArray[np.int32]:
         """Where in `blocks` each sequence's block table of `group` begins, (seqs,)."""
-        return self._tables[group, : self.seqs]
+        return self._tables[group][: self.seqs]
 
     def clear(self) -> None:
         self.buffer[1:4] = 0
@@ -136,13 +136,14 @@ class StepDescriptor:
         end = start + count
         used = -(-(end + ahead) // PAGE_TOKENS)
         maps = (pages, *others)
-        if len(maps) != self.groups:
+        if len(maps) != len(self._tables):
             raise ValueError(f"{len(maps)} block tables for {self.groups} KV groups")
-        blocks_end = self._blocks_used + used * len(maps)
-        if row + count > len(v["seq"]) or seq >= len(v["first_row"]) or blocks_end > len(v["blocks"]):
+        blocks, blocks_end = v["blocks"], self._blocks_used + used * len(maps)
+        if row + count > len(v["seq"]) or seq >= len(v["first_row"]) or blocks_end > len(blocks):
             raise ValueError("the step descriptor is full")
-        if min(map(len, maps)) < used:
-            raise ValueError(f"{min(map(len, maps))} pages do not hold {end + ahead} tokens")
+        for mapped in maps:
+            if len(mapped) < used:
+                raise ValueError(f"{len(mapped)} pages do not hold {end + ahead} tokens")
         rows = slice(row, row + count)
         v["seq"][rows] = seq
         v["token"][rows] = tokens
@@ -150,8 +151,15 @@ class StepDescriptor:
             v["position"][row] = start
         else:
             v["position"][rows] = np.arange(start, end, dtype=np.int32)
-        for group, mapped in enumerate(maps):
-            self._map(group, seq, rows, start, mapped[:used])
+        for mapped, tables, slots in zip(maps, self._tables, self._slots, strict=True):
+            table = tables[seq] = self._blocks_used
+            self._blocks_used += used
+            blocks[table : table + used] = mapped[:used]
+            if count == 1:
+                slots[row] = mapped[start // PAGE_TOKENS] * PAGE_TOKENS + start % PAGE_TOKENS
+            else:
+                position = v["position"][rows]
+                slots[rows] = blocks[table + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
         v["first_row"][seq] = row
         v["row_count"][seq] = count
         v["length"][seq] = end
@@ -159,18 +167,6 @@ class StepDescriptor:
         self.buffer[1] = row + count
         self.buffer[2] = seq + 1
         return row
-
-    def _map(self, group: int, seq: int, rows: slice, start: int, pages: Sequence[int]) -> None:
-        """The block table of a sequence in one group, and the slots of its rows, which begin at `start`."""
-        blocks, table = self._view["blocks"], self._blocks_used
-        blocks[table : table + len(pages)] = pages
-        self._tables[group, seq] = table
-        self._blocks_used += len(pages)
-        if rows.stop - rows.start == 1:
-            self._slots[group, rows.start] = pages[start // PAGE_TOKENS] * PAGE_TOKENS + start % PAGE_TOKENS
-        else:
-            position = self._view["position"][rows]
-            self._slots[group, rows] = blocks[table + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
 
     def add_sample(self, row: int, settings: SampleSettings, seed: int = 0, choice: int = 0, *, target: int = -1,
                    edits: Edits | None = None, mask: int = -1) -> int:
