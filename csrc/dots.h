@@ -28,7 +28,7 @@ template <int K> inline I codes_of(const uint8_t* g, int q, int half) {
 // What the zero point adds to the dot of a part: minus zero times the sum of its activations.
 template <int K> inline int32_t zero_share(const ActGroup& x, int part) {
   constexpr Kind t = kind_of(K);
-  if (t.parts == 2) return x.minus_half[part] * t.zero;
+  if (t.parts == 2) return x.minus_half[part] * (t.zero == 128 ? kCodeZero : t.zero);
   return t.zero == 8 ? x.zero8 : t.zero == 128 ? x.zero128 : t.zero == 16 ? 2 * x.zero8 : 0;
 }
 

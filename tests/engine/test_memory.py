@@ -35,7 +35,7 @@ def test_a_small_cache_has_a_page_of_each_group_for_every_token() -> None:
 def test_windows_take_no_more_than_their_sequences_can_use() -> None:
     layouts = [FULL, WINDOW]
     full, window = pool_pages(layouts, STEP, 1 << 20, config(5000.5, layouts))
-    assert window == 2 * 8 * (32 + 4) + 64
+    assert window == (8 + 16) * (32 + 4) + 64
     room = int(5000.5 * (FULL.page_bytes + WINDOW.page_bytes))
     assert full == (room - window * WINDOW.page_bytes) // FULL.page_bytes
 
@@ -55,7 +55,7 @@ def test_the_default_is_what_four_full_sequences_take(monkeypatch: pytest.Monkey
     monkeypatch.setattr(memory, "free_memory", lambda: 1 << 40)
     full, window = pool_pages([FULL, WINDOW], STEP, 1 << 17, EngineConfig(max_seqs=8))
     assert full == 4 * (1 << 13)
-    assert window == 2 * 8 * 36 + 64
+    assert window == (8 + 16) * 36 + 64
     assert pool_pages([FULL], STEP, 1000, EngineConfig()) == [4 * 63]
     monkeypatch.setattr(memory, "free_memory", lambda: 200 * FULL.page_bytes)
     assert pool_pages([FULL], STEP, 1000, EngineConfig()) == [100]

@@ -115,5 +115,5 @@ def test_features_meet(servers: dict[object, Running], row: Row) -> None:
     got = told(server.chat("hi there", **fields), value["stream"])
     for sock in company:
         sock.close()
-    server.until_idle(60)
+    server.until_idle()
     assert got == wanted

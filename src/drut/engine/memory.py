@@ -1,8 +1,8 @@
 """How much memory the KV cache takes, and how many pages each KV group gets of it.
 
 A group that keeps the whole context needs pages with every token; a group with a window never more than its window and
-two steps' rows for each sequence, and as much again for prefixes that wait to be gone on with. So windows get that, or
-a page for every page of the others where the cache is smaller; the rest is for the group that keeps most.
+two steps' rows for each sequence, and the ends of prefixes that wait to be gone on with. So windows get that, or a page for
+every page of the others where the cache is smaller; the rest is for the group that keeps most.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from drut.errors import RequestError
 from drut.kernels.kv import KvLayout
 
 DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
+PREFIXES = 16  # ends of answers whose windows are kept even while as many sequences run as may
 FREE_SHARE = 0.5  # of the free memory, for a cache sized by default
 
 
@@ -53,7 +54,7 @@ def _enough(kv: KvLayout, step: int, seqs: int) -> int:
     """Pages beyond which a group's sequences have no use for more."""
     if not kv.window:
         return 1 << 62
-    return 2 * seqs * (pages_for(kv.window) + 4) + pages_for(2 * step)
+    return (seqs + PREFIXES) * (pages_for(kv.window) + 4) + pages_for(2 * step)
 
 
 def free_memory() -> int:

@@ -32,8 +32,8 @@ _STRFTIME = re.compile(r"(?:[^%]|%-?[A-Za-z%])*")
 class ChatTemplate:
     """A compiled Jinja template. Safe to use from several threads.
 
-    The source may come from anybody: it runs in a sandbox, for `time_limit_s` seconds at most. ModelFileError
-    where it is no template or too long.
+    The source may come from anybody: it runs in a sandbox, for `time_limit_s` seconds of CPU time at most.
+    ModelFileError where it is no template or too long.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ def test_a_step_that_fails_ends_its_requests_alone(path: Path, tmp_path: Path, m
 @pytest.mark.slow
 def test_a_server_that_is_stopped_and_goes_on_has_lost_nothing(path: Path, mode: str) -> None:
     with ServerProcess(path, "--engine", mode, "--stuck-s", "1") as server:
-        asking = Asking(server, [ENDLESS | {"max_tokens": 3000}] * 2)
+        asking = Asking(server, [ENDLESS | {"max_tokens": 20_000}] * 2)
         running(server, 2)
         everyone = [server.process.pid, *([server.engine] if server.engine else [])]
         for pid in everyone:

@@ -3,8 +3,6 @@ on five layers of six, which turn faster than the sixth). Both norm what goes in
 
 from __future__ import annotations
 
-import math
-
 from drut.errors import ModelFileError
 from drut.model.families import gguf, hf, names
 from drut.model.families.hf import Metadata
@@ -46,7 +44,7 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     scale = hf.inverse_root(hf.positive(config, "query_pre_attn_scalar", float, path))
     layers = [_layer(s, ropes[kind], scale, window, cap, is_3, act, bias)
               for kind, window in zip(kinds, windows, strict=True)]
-    return hf.spec(s, NAME, layers, hf.rms_eps(config, path), path, embed_scale=math.sqrt(s.hidden),
+    return hf.spec(s, NAME, layers, hf.rms_eps(config, path), path, embed_scale=hf.root(s.hidden),
                    logit_cap=logit_cap)
 
 
@@ -73,12 +71,12 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     pattern = 6 if is_3 else 2
     rope = gguf.rope(keys, s, source, theta=1e6 if is_3 else 1e4)
     local = hf.rope({"rope_theta": keys.get("rope.freq_base_swa", float, 1e4)}, s, path) if is_3 else rope
-    scale = hf.inverse_root(s.hidden / s.heads if s.layers == LARGEST[keys.architecture] else s.head_dim)
+    scale = hf.inverse_root(s.hidden / max(s.heads, 1) if s.layers == LARGEST[keys.architecture] else s.head_dim)
     cap = 0.0 if is_3 else keys.get("attn_logit_softcapping", float, 50.0)
     windowed = [(i + 1) % pattern != 0 for i in range(s.layers)]
     layers = [_layer(s, local if windowed[i] else rope, scale, window, cap, is_3, "gelu_tanh")
               for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]
-    return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path, embed_scale=math.sqrt(s.hidden),
+    return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path, embed_scale=hf.root(s.hidden),
                    logit_cap=keys.get("final_logit_softcapping", float, 0.0 if is_3 else 30.0))
 
 

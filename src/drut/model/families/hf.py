@@ -135,6 +135,11 @@ def positive(table: Metadata, key: str, kind: type[Any], path: str) -> Any:
     return value
 
 
+def root(size: int) -> float:
+    """Of a size that nobody has checked yet."""
+    return math.sqrt(max(size, 0))
+
+
 def inverse_root(head_dim: float) -> float:
     """The usual scale of attention."""
     return 1.0 / math.sqrt(max(head_dim, 1))
