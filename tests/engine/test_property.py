@@ -138,6 +138,7 @@ def mixed(model: Model, count: int, seed: int) -> list[Ask]:
     return asks
 
 
+@pytest.mark.parametrize("model", ["llama_tied", "qwen3_gqa"], indirect=True)
 @pytest.mark.parametrize(("pages", "settings"), [
     (500, {}), (40, {"chunk_tokens": 24}), (40, {"overlap": True, "policy": "longest-prefix", "chunk_tokens": 24}),
     (40, {"prefix_cache": False, "chunk_tokens": 7})], ids=str)

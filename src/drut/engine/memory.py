@@ -1,8 +1,8 @@
 """How much memory the KV cache takes, and how many pages each KV group gets of it.
 
 A group that keeps the whole context needs pages with every token; a group with a window never more than its window and
-two steps' rows for each sequence, and the ends of prefixes that wait to be gone on with. So windows get that, or a page for
-every page of the others where the cache is smaller; the rest is for the group that keeps most.
+two steps' rows for each sequence, and the ends of prefixes that wait to be gone on with. So windows get that, or a page
+for every page of the others where the cache is smaller; the rest is for the group that keeps most.
 """
 
 from __future__ import annotations
