@@ -104,7 +104,7 @@ class Layers:
             recorder.add(op)
         self.count, self._ops = sum(isinstance(op, GateUp | Route) for op in ops), ops
         pool = backend.pool(KvLayout("fp32", 1, 1, 16), TABLE // 16)
-        self._executable = backend.load(recorder.finish(), pool, Limits(TABLE, 1, TABLE))
+        self._executable = backend.load(recorder.finish(), [pool], Limits(TABLE, 1, TABLE))
         self._step, self._turn = StepDescriptor(TABLE, TABLE, 1, TABLE), 0
 
     def run(self, rows: int) -> tuple[float, float, float]:

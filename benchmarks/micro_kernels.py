@@ -89,7 +89,7 @@ class Kernels:
         pages = -(-context // PAGE_TOKENS)
         pool = backend.pool(layout, pages)
         pool.reshape(-1).view(np.uint16)[:] = _bf16(pool.nbytes // 2)
-        executable = NativeExecutable(backend, recorder.finish(), pool, Limits(rows, 1, rows))
+        executable = NativeExecutable(backend, recorder.finish(), [pool], Limits(rows, 1, rows))
         executable.time_operations(True)
         step, timed = _sequence(rows, context), slice(1, len(ops))
         executable.run(step)

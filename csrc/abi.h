@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
-constexpr int32_t kAbiVersion = 6;
-constexpr int32_t kStepVersion = 3;
+constexpr int32_t kAbiVersion = 7;
+constexpr int32_t kStepVersion = 4;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
 constexpr int kPanel = 32;      // outputs of a weight panel
@@ -77,7 +77,8 @@ struct DrutQkv {
   int32_t wide_norm;
   int32_t growth_span;  // q is times 1 + growth * log(1 + position / span), the quotient an integer; 0: it is not
   float growth;
-  int64_t layer_offset;  // bytes of this layer inside a page
+  int32_t group, reserved;  // of KV: whose pages and block table
+  int64_t layer_offset;     // bytes of this layer inside a page
 };
 
 struct DrutAttention {
@@ -90,6 +91,7 @@ struct DrutAttention {
   int32_t out_form;
   int32_t window;  // positions a row sees, its own the last; 0: all
   float cap;       // scores are cap * tanh(score / cap); 0: as they are
+  int32_t group, reserved;
   int64_t layer_offset;
 };
 
@@ -188,11 +190,16 @@ struct DrutSample {
   int32_t logits_stride, vocab;
 };
 
+// The pages of one KV group.
+struct DrutPages {
+  uint8_t* data;
+  int64_t page_bytes;
+};
+
 // What one run reads and writes beside the operations' own buffers.
 struct DrutContext {
   const int32_t* step;     // the step descriptor
-  uint8_t* kv;             // page pool
-  int64_t page_bytes;
+  const DrutPages* pages;  // by KV group
   uint8_t* acts;           // shared activations, acts_bytes
   int64_t acts_bytes;
   uint8_t* scratch;        // one block of scratch_bytes a worker
@@ -223,7 +230,7 @@ struct DrutBurst {
 
 // Header of the step descriptor; capacities fix where the arrays lie (src/drut/kernels/descriptor.py).
 struct DrutStepHeader {
-  int32_t version, rows, seqs, samples, cap_rows, cap_seqs, cap_samples, cap_blocks, cap_edits, cap_masks, edits;
+  int32_t version, rows, seqs, samples, cap_rows, cap_seqs, cap_samples, cap_blocks, cap_edits, cap_masks, groups, edits;
 };
 }
 
@@ -231,9 +238,9 @@ namespace {
 
 // The descriptor's arrays, all int32.
 struct Step {
-  int rows, seqs, samples;
-  const int32_t *seq, *position, *slot, *token, *flags, *adapter;                // by row
-  const int32_t *first_row, *row_count, *length, *table, *relay_slot;            // by sequence
+  int rows, seqs, samples, groups, cap_rows, cap_seqs;
+  const int32_t *seq, *position, *slots, *token, *flags, *adapter;                // by row
+  const int32_t *first_row, *row_count, *length, *tables, *relay_slot;           // by sequence
   const int32_t *sample_row, *seed_lo, *seed_hi, *choice, *top_k, *target;       // by sample
   const int32_t *top_logprobs, *edit_first, *edit_count, *mask;
   const float *temperature, *top_p, *min_p, *repetition, *presence, *frequency;
@@ -245,13 +252,14 @@ struct Step {
   explicit Step(const int32_t* p) {
     const DrutStepHeader* h = reinterpret_cast<const DrutStepHeader*>(p);
     rows = h->rows; seqs = h->seqs; samples = h->samples;
+    groups = h->groups; cap_rows = h->cap_rows; cap_seqs = h->cap_seqs;
     p += sizeof(DrutStepHeader) / 4;
     auto take = [&p](int n) { const int32_t* r = p; p += n; return r; };
     auto floats = [&](int n) { return reinterpret_cast<const float*>(take(n)); };
     int n = h->cap_rows;
-    seq = take(n); position = take(n); slot = take(n); token = take(n); flags = take(n); adapter = take(n);
+    seq = take(n); position = take(n); slots = take(n * groups); token = take(n); flags = take(n); adapter = take(n);
     n = h->cap_seqs;
-    first_row = take(n); row_count = take(n); length = take(n); table = take(n); relay_slot = take(n);
+    first_row = take(n); row_count = take(n); length = take(n); tables = take(n * groups); relay_slot = take(n);
     n = h->cap_samples;
     sample_row = take(n); seed_lo = take(n); seed_hi = take(n); choice = take(n); top_k = take(n); target = take(n);
     top_logprobs = take(n); edit_first = take(n); edit_count = take(n); mask = take(n);
@@ -262,6 +270,10 @@ struct Step {
     edit_id = take(n); edit_bias = floats(n); edit_count_out = take(n); edit_seen = take(n);
     masks = p;
   }
+  // Where a row's keys and values go in a group's pages, and the group's block table of a sequence. Entries of pages
+  // that no row sees any more are holes, -1.
+  int32_t slot(int group, int row) const { return slots[group * cap_rows + row]; }
+  const int32_t* table(int group, int q) const { return blocks + tables[group * cap_seqs + q]; }
 };
 
 }  // namespace

@@ -103,8 +103,9 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
     walk.find(unit);
     int q = walk.seq, u = unit - walk.before, chunks = cut.chunks(q), chunk = u % chunks, cell = u / chunks;
     int kv_head = cell % o.kv_heads, count = gather(o, cut, q, cell / o.kv_heads, kv_head, combos);
-    Heads<Kv> h{c.kv, c.page_bytes, o.layer_offset + kv_head * Kv::head_bytes(o.head_dim),
-                s.blocks + s.table[q], o.head_dim, (combos[count - 1].length + kPage - 1) / kPage};
+    const DrutPages& pages = c.pages[o.group];
+    Heads<Kv> h{pages.data, pages.page_bytes, o.layer_offset + kv_head * Kv::head_bytes(o.head_dim),
+                s.table(o.group, q), o.head_dim, (combos[count - 1].length + kPage - 1) / kPage};
     if (chunks == 1) {
       attend<Kv>(h, scoring, combos, count);
       for (int i = 0; i < count; ++i) finish(o, combos[i]);

@@ -27,7 +27,8 @@ void advance(const Step& s) {
   for (int row = 0; row < s.rows; ++row) {
     const int seq = s.seq[row], position = s.position[row] + 1;
     const_cast<int32_t&>(s.position[row]) = position;
-    const_cast<int32_t&>(s.slot[row]) = s.blocks[s.table[seq] + position / kPage] * kPage + position % kPage;
+    for (int g = 0; g < s.groups; ++g)
+      const_cast<int32_t&>(s.slots[g * s.cap_rows + row]) = s.table(g, seq)[position / kPage] * kPage + position % kPage;
     const_cast<int32_t&>(s.token[row]) = -1;
     const_cast<int32_t&>(s.length[seq]) = position + 1;
   }

@@ -47,8 +47,9 @@ template <class Kv> void finish_head(const DrutQkv& o, const DrutContext& c, con
     Kv::store_query(x, h.head_dim);
     return;
   }
-  int slot = s.slot[row];
-  uint8_t* page = c.kv + int64_t(slot / kPage) * c.page_bytes + o.layer_offset + head * Kv::head_bytes(h.head_dim);
+  const int slot = s.slot(o.group, row);
+  const DrutPages& pages = c.pages[o.group];
+  uint8_t* page = pages.data + int64_t(slot / kPage) * pages.page_bytes + o.layer_offset + head * Kv::head_bytes(h.head_dim);
   Element* keys = reinterpret_cast<Element*>(page);
   if (part == kKeys) Kv::write_key(keys, h.head_dim, slot % kPage, x);
   else Kv::write_value(keys + kPage * h.head_dim, h.head_dim, slot % kPage, x);

@@ -79,6 +79,7 @@ class EngineConfig(Settings):
     max_model_len: int | None = setting(None, "most tokens of a prompt and its answer (default: the model's context)",
                                         type=int, least=2, most=1 << 30)
     prefix_cache: bool = setting(True, "share the KV of common prefixes between requests", type=bool)
+    window_pages: bool = setting(True, "of layers with a window keep only the pages it still reaches", type=bool)
     max_batch_tokens: int = setting(512, "most tokens of one step", type=int, least=1, most=1 << 20)
     max_seqs: int = setting(128, "most sequences computed at a time", type=int, least=1, most=1 << 14)
     chunk_tokens: int | None = setting(

@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from drut.cache.cache import BlockTable, KvCache, pages_for
-from drut.cache.groups import FullGroup, Group, resume_point
+from drut.cache.cache import BlockTable, KvCache
+from drut.cache.check import check_cache
+from drut.cache.groups import pages_for
 from drut.cache.pool import KvCorruptionError, PagePool
 from drut.kernels.kv import PAGE_TOKENS
 
@@ -16,8 +17,8 @@ P = PAGE_TOKENS
 LONG = list(range(5 * P))  # five pages, all different
 
 
-def make_cache(pages: int = 16, *, prefix_cache: bool = True, groups: tuple[Group, ...] = (FullGroup(),)) -> KvCache:
-    return KvCache(PagePool(np.zeros((pages, 64), np.uint8)), prefix_cache=prefix_cache, groups=groups)
+def make_cache(pages: int = 16, *, prefix_cache: bool = True) -> KvCache:
+    return KvCache(PagePool(np.zeros((pages, 64), np.uint8)), prefix_cache=prefix_cache)
 
 
 def compute(cache: KvCache, tokens: list[int], salt: str = "") -> BlockTable:
@@ -53,9 +54,9 @@ def test_two_tables_map_the_same_pages() -> None:
     second = BlockTable()
     assert cache.attach(second, LONG) == 4 * P
     assert second.pages == first.pages[:4]
-    cache.check([first, second])
+    check_cache(cache, [first, second])
     cache.release(first)
-    cache.check([second])
+    check_cache(cache, [second])
     assert cache.tree.evictable == 1  # the page only the first used
 
 
@@ -79,7 +80,7 @@ def test_a_copy_gives_way_and_the_table_is_rewritten_first() -> None:
     assert tables[0].pages[:2] == tables[1].pages[:2]
     assert tables[0].pages[2] != tables[1].pages[2]
     assert freed == [[page] for page in copies]
-    cache.check(tables)
+    check_cache(cache, tables)
 
 
 def test_commit_shares_only_what_is_full_and_computed() -> None:
@@ -95,7 +96,7 @@ def test_reserve_evicts_what_no_table_uses_and_takes_all_or_nothing() -> None:
     cache = make_cache(pages=4)
     kept = compute(cache, LONG[:P])
     cache.release(compute(cache, [99] * (2 * P)))
-    assert (cache.pool.free, cache.available) == (1, 3)
+    assert (cache.pool.free, cache.available) == (1, [3])
     table = BlockTable()
     assert not cache.reserve(table, 4 * P)
     assert table.pages == []
@@ -103,7 +104,7 @@ def test_reserve_evicts_what_no_table_uses_and_takes_all_or_nothing() -> None:
     assert cache.reserve(table, 3 * P)
     assert cache.stats.evictions == 2
     assert cache.cached_prefix("", LONG) == P
-    cache.check([kept, table])
+    check_cache(cache, [kept, table])
 
 
 def test_eviction_takes_the_end_of_a_prefix_first() -> None:
@@ -155,40 +156,10 @@ def test_clear_forgets_all_but_what_is_used() -> None:
     cache.release(compute(cache, LONG))
     cache.clear()
     assert cache.pool.cached == 2
-    cache.check([table])
+    check_cache(cache, [table])
     cache.release(table)
     cache.clear()
     assert cache.pool.free == cache.pool.total
-
-
-class Holes:
-    """Can go on only after every `step` pages, as a state that is kept now and then."""
-
-    kind = "state"
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def resume(self, pages: int) -> int:
-        return pages - pages % self.step
-
-
-@pytest.mark.parametrize(("steps", "pages", "agreed"), [
-    ((1,), 7, 7), ((2,), 7, 6), ((2, 3), 11, 6), ((3, 2), 5, 0), ((2, 3, 4), 25, 24), ((5,), 4, 0)])
-def test_a_prefix_counts_as_far_as_every_group_can_resume(steps: tuple[int, ...], pages: int, agreed: int) -> None:
-    groups = [FullGroup(), *map(Holes, steps)]
-    assert resume_point(groups, pages) == resume_point(groups[::-1], pages) == agreed
-
-
-def test_a_hit_ends_where_a_group_with_holes_can_resume() -> None:
-    cache = make_cache(groups=(FullGroup(), Holes(3)))
-    first = compute(cache, LONG)
-    table = BlockTable()
-    assert cache.attach(table, LONG) == 3 * P
-    assert table.pages == first.pages[:3]
-    cache.check([first, table])
-    cache.release(first)
-    assert cache.tree.evictable == 2, "what lies past the resume point is not locked"
 
 
 @pytest.mark.parametrize("fault", [
@@ -197,7 +168,7 @@ def test_a_hit_ends_where_a_group_with_holes_can_resume() -> None:
 def test_check_notices(fault: str) -> None:
     cache = make_cache()
     first, second = compute(cache, LONG[: 2 * P + 1]), compute(cache, [7] * (P + 1))
-    cache.check([first, second])
+    check_cache(cache, [first, second])
     assert first.node is not None
     if fault == "one own page in two tables":
         second.pages[1] = first.pages[2]
@@ -217,7 +188,7 @@ def test_check_notices(fault: str) -> None:
     elif fault == "evictable drifted":
         cache.tree.evictable += 1
     with pytest.raises(KvCorruptionError):
-        cache.check([first, second])
+        check_cache(cache, [first, second])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -242,7 +213,7 @@ def test_random_use_keeps_the_books(seed: int) -> None:
                 assert len(table.pages) >= pages_for(done)
         else:
             cache.release(tables.pop(dice.randrange(len(tables)))[0])
-        cache.check([t for t, _, _ in tables])
+        check_cache(cache, [t for t, _, _ in tables])
         assert cache.pool.free + cache.pool.private + cache.pool.cached == cache.pool.total
     for table, _, _ in tables:
         cache.release(table)

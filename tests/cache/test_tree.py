@@ -63,7 +63,7 @@ def test_evicts_the_least_recently_used_leaf() -> None:
     tree.unlock_path(path[-1])  # C was used last
     lock(tree, path := grow(tree, A, 0))
     tree.unlock_path(path[-1])  # and now A, which is no leaf
-    assert [tree.evict() for _ in range(3)] == [1, 2, 0]
+    assert [tree.evict().page for _ in range(3)] == [1, 2, 0]
     assert tree.evictable == 0
 
 
@@ -73,7 +73,7 @@ def test_a_lock_holds_the_whole_path() -> None:
     grow(tree, A + C, 4)
     lock(tree, used)
     assert tree.evictable == 1
-    assert tree.evict() == 5
+    assert tree.evict().page == 5
     assert found(tree, A + B) == [0, 1]
     tree.unlock_path(used[-1])
     assert tree.evictable == 2
@@ -130,6 +130,6 @@ def test_order_of_eviction_is_that_of_last_use() -> None:
         tree.unlock_path(leaves[t])
         order.remove(t)
         order.append(t)
-    assert [tree.evict() for _ in range(40)] == order
+    assert [tree.evict().page for _ in range(40)] == order
     with pytest.raises(IndexError):
         tree.evict()

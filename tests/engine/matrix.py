@@ -74,12 +74,13 @@ def random_params(dice: random.Random, most: int, vocab: int) -> SamplingParams:
 
 
 class Reference:
-    """Each request alone: a sequence at a time, prompt whole, nothing cached, eager, one thread. Each computed once."""
+    """Each request alone: a sequence at a time, prompt whole, nothing cached, every page kept, eager, one thread.
+    Each computed once."""
 
     def __init__(self, model: str | Path, **settings: Any) -> None:
         """`settings` name the numerics: KV format, backend, instruction set."""
         self._llm = LLM(model, max_seqs=1, chunk_tokens=0, prefix_cache=False, execution="eager", threads=1,
-                        overlap=False, **settings)
+                        overlap=False, window_pages=False, **settings)
         self._known: dict[tuple[Ask, int], list[Completion]] = {}
 
     @property
@@ -123,12 +124,12 @@ def engine(model: str | Path, row: Row, **settings: Any) -> Iterator[LLM]:
     """An LLM as `row` says, watched for corruption; the idle invariant must hold in the end."""
     row_settings = {"chunk_tokens": row["chunk"], "force_preempt": row["preempt"], "overlap": row["overlap"],
                     "multi_step": row["multi_step"],
-                    **{name: row[name] for name in ("threads", "execution", "isa") if name in row}}
+                    **{name: row[name] for name in ("threads", "execution", "isa", "window_pages") if name in row}}
     with LLM(model, debug_kv=True, **row_settings, **settings) as llm:
         yield llm
-        pool = llm.engine.cache.pool
         llm.engine.check_idle()
-        assert pool.free + pool.cached == pool.total, "something was left behind"
+        for pool in llm.engine.cache.pools:
+            assert pool.free + pool.cached == pool.total, "something was left behind"
 
 
 def prepare(llm: LLM, row: Row, asks: Sequence[Ask]) -> None:
@@ -138,8 +139,9 @@ def prepare(llm: LLM, row: Row, asks: Sequence[Ask]) -> None:
     llm.generate([list(ask.prompt) for ask in asks], SamplingParams(max_tokens=1))
     if row["prefix"] == "half evicted":
         cache = llm.engine.cache
-        for _ in range(cache.tree.evictable // 2):
-            cache.pool.free_cached(cache.tree.evict())
+        for group in range(len(cache.pools)):
+            for _ in range(cache.evictable(group) // 2):
+                cache.evict(group)
 
 
 def run_row(llm: LLM, row: Row, sizes: Sizes, reference: Reference) -> list[str]:

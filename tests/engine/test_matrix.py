@@ -44,8 +44,11 @@ KINDS = {
     "windows, soft caps": ("gemma2", ("BF16", "F16"), "int8"),
     "windows, layers without rope": ("cohere2", None, "bf16"),
     "windows, q and k normed over all heads": ("olmo3", ("F16", "BF16"), "fp32"),
+    "windows, sinks, experts": ("gpt_oss", None, "bf16"),
+    "windows alone": ("mistral_window", None, "int8"),
 }
-FEWER = NATIVE | {"batch": (1, 16), "chunk": (1, 16, 0), "threads": (1, 3), "multi_step": (1, 16)}
+FEWER = NATIVE | {"batch": (1, 16), "chunk": (1, 16, 0), "threads": (1, 3), "multi_step": (1, 16),
+                  "window_pages": (True, False)}
 
 native_only = pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")
 

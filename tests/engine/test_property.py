@@ -22,7 +22,7 @@ from tests.golden.weights import config
 from tests.kernels.rig import usable_isas
 
 SECONDS = float(os.environ.get("DRUT_PROPERTY_SECONDS", "5"))
-CHECKPOINTS = {"llama_tied": ("Q4_1", "Q8_0"), "qwen3_gqa": ("BF16", "F16")}
+CHECKPOINTS = {"llama_tied": ("Q4_1", "Q8_0"), "qwen3_gqa": ("BF16", "F16"), "gemma2": ("BF16", "F16")}
 ISAS = [isa for isa in usable_isas() if isa != "portable"] or ["auto"]
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")
@@ -60,7 +60,7 @@ def random_asks(dice: random.Random, model: Model, count: int) -> list[Ask]:
 def random_settings(dice: random.Random, model: Model) -> dict[str, object]:
     pages = dice.choice([9, 12, 20, 200])  # the longest request takes eight
     return {
-        "kv_cache_gb": (pages + 0.5) * model.page_bytes / 1e9, "max_batch_tokens": dice.choice([8, 64, 512]),
+        "kv_cache_gb": (pages + 0.1) * model.page_bytes / 1e9, "max_batch_tokens": dice.choice([8, 64, 512]),
         "max_seqs": dice.choice([1, 3, 8, 40]), "chunk_tokens": dice.choice([None, 0, 1, 7, 40]),
         "policy": dice.choice(["fcfs", "priority", "aging", "least-served", "longest-prefix"]),
         "reserve_quantile": dice.choice([0.0, 0.0, 0.5, 1.0]), "prefix_cache": dice.random() < 0.8,
@@ -98,9 +98,8 @@ def play(model: Model, seed: int) -> None:
     asks = random_asks(dice, model, dice.randrange(1, 25))
     with LLM(model.path, **settings) as llm:  # type: ignore[arg-type]
         answers = serve(llm, asks, dice)
-        pool = llm.engine.cache.pool
         llm.engine.check_idle()
-        assert pool.free + pool.cached == pool.total
+        assert all(pool.free + pool.cached == pool.total for pool in llm.engine.cache.pools)
     for ask, choices in zip(asks, answers, strict=True):
         check(model, ask, choices)
 
@@ -139,25 +138,26 @@ def mixed(model: Model, count: int, seed: int) -> list[Ask]:
     return asks
 
 
+@pytest.mark.parametrize("model", ["llama_tied", "qwen3_gqa"], indirect=True)
 @pytest.mark.parametrize(("pages", "settings"), [
     (500, {}), (40, {"chunk_tokens": 24}), (40, {"overlap": True, "policy": "longest-prefix", "chunk_tokens": 24}),
     (40, {"prefix_cache": False, "chunk_tokens": 7})], ids=str)
 def test_sixty_four_mixed_requests(model: Model, pages: int, settings: dict[str, object]) -> None:
     """All are answered exactly, from a pool of 40 pages by preemption, and nothing is left behind."""
     asks = mixed(model, 64, seed=4)
-    room = (pages + 0.5) * model.page_bytes / 1e9
+    room = (pages + 0.1) * model.page_bytes / 1e9
     with LLM(model.path, threads=2, debug_kv=True, kv_cache_gb=room, **settings) as llm:  # type: ignore[arg-type]
         got = iter(llm.generate([list(a.prompt) for a in asks], [a.params for a in asks]))
         for ask in asks:
             assert model.reference.difference(ask, [next(got) for _ in range(ask.params.n)]) is None
         llm.engine.check_idle()
-        pool = llm.engine.cache.pool
-        assert pool.free + pool.cached == pool.total
-        assert pool.total == pages
+        for pool in llm.engine.cache.pools:
+            assert pool.free + pool.cached == pool.total
+            assert pool.total == pages
         assert llm.engine.preemptions > 10 or pages > 40
 
 
 def test_what_a_pool_of_forty_pages_can_never_hold_is_refused(model: Model) -> None:
-    with LLM(model.path, threads=1, kv_cache_gb=40.5 * model.page_bytes / 1e9) as llm, \
+    with LLM(model.path, threads=1, kv_cache_gb=40.1 * model.page_bytes / 1e9) as llm, \
             pytest.raises(RequestError, match="the KV cache of 640 leaves no room"):
         llm.generate([list(text(0, 640, model.vocab))])

@@ -58,7 +58,8 @@ def in_flight(engine: Engine) -> set[Request]:
 def test_random_failures_end_those_in_the_step_alone(seed, overlap, burst, pages, where, prefix_cache, force, chance):
     dice = random.Random(seed)
     engine = make_engine(pages=pages, seqs=4, overlap=overlap, burst=burst if overlap else 1, canary=True,
-                         prefix_cache=prefix_cache, force_preempt=force, chunk=dice.choice([None, 0, 5]))
+                         prefix_cache=prefix_cache, force_preempt=force, chunk=dice.choice([None, 0, 5]),
+                         windows=dice.choice([(0,), (0, 20), (20,)]), window_pages=pages)
     owner, name = {"run": (engine.runner.executable, "run"), "launch": (engine.runner, "launch"),
                    "schedule": (engine.scheduler, "_take"), "process": (engine, "_read")}[where]
     break_at(engine, owner, name, lambda: dice.random() < chance)

@@ -28,6 +28,8 @@ CHOICES = {
     "prefix_cache": [False, True, True],
     "force_preempt": [0.0, 0.0, 0.3],
     "canary": [False, True],
+    "windows": [(0,), (0,), (0, 20), (0, 2), (0, 40, 5), (20,), (17, 3)],
+    "window_pages": [6, 10, 64],
 }
 
 

@@ -1,8 +1,8 @@
 """The real scheduler, cache and runner over an executor without a model.
 
-What the fake keeps in a slot is a hash of the whole history up to it. What it samples is a hash of all slots the row
-sees, read through the block table, and of the edits that came with the sample. So one wrong page, slot, position,
-order, count or bias shows in the tokens, and `expected` says what they must be.
+What the fake keeps in a slot is a hash of the whole history up to it, in each KV group. What it samples is a hash of
+all slots the row sees, read through the block tables, and of the edits that came with the sample. So one wrong page,
+slot, position, order, count or bias shows in the tokens, and `expected` says what they must be.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from drut.cache.cache import KvCache
+from drut.cache.groups import FullGroup, WindowGroup
 from drut.cache.pool import Canary, PagePool
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.engine import Engine, Scored, Update
@@ -29,7 +30,7 @@ from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.work import Limits
 from drut.kernels.backend import Backend, Executable, StepOutput
-from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, StepDescriptor
+from drut.kernels.descriptor import HOLE, MAX_TOP_LOGPROBS, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.plan import Plan
 
@@ -76,16 +77,21 @@ class Expected(NamedTuple):
     prompt_scored: list[Scored]
 
 
-def expected(prompt: Sequence[int], params: SamplingParams, seed: int, choice: int, room: int) -> Expected:
-    """One token at a time, with no engine."""
+def expected(prompt: Sequence[int], params: SamplingParams, seed: int, choice: int, room: int,
+             windows: Sequence[int] = (0,)) -> Expected:
+    """One token at a time, with no engine. `windows`: positions that a row sees in each KV group; 0: all."""
     out, scored, prompt_scored = [], [], []
     ends = {*EOS, *params.stop_token_ids}
-    state = total = 0
+    states, total = [0], 0
+
+    def see(token: int) -> int:
+        states.append(mix(states[-1], token))
+        return sum(sum(states[-window:]) for window in windows) & M
+
     for i, t in enumerate(prompt):
         if i and params.prompt_logprobs is not None and choice == 0:
             prompt_scored.append(score(total, t, params.prompt_logprobs))
-        state = mix(state, t)
-        total = (total + state) & M
+        total = see(t)
     while True:
         t = expected_force(out, params)
         if t is None:
@@ -96,8 +102,7 @@ def expected(prompt: Sequence[int], params: SamplingParams, seed: int, choice: i
         ended = t in params.stop_token_ids or (t in EOS and not params.ignore_eos)
         if (ended and len(out) >= params.min_tokens) or len(out) == params.max_tokens or len(prompt) + len(out) >= room:
             return Expected(out, scored, prompt_scored)
-        state = mix(state, t)
-        total = (total + state) & M
+        total = see(t)
 
 
 def spell(token: int) -> bytes:
@@ -136,8 +141,9 @@ def expected_edits(prompt: Sequence[int], out: list[int], params: SamplingParams
 
 
 class FakeExecutable(Executable):
-    def __init__(self, memory: np.ndarray, samples: int) -> None:
-        self.slots = memory.view(np.uint64).reshape(-1)  # one word a slot
+    def __init__(self, memory: Sequence[np.ndarray], samples: int, windows: Sequence[int]) -> None:
+        self.slots = [m.view(np.uint64).reshape(-1) for m in memory]  # one word a slot
+        self.windows = windows
         tops = (samples, MAX_TOP_LOGPROBS)
         self.out = StepOutput(np.zeros(samples, np.int32), np.ones(samples, np.bool_), np.zeros(samples, np.float32),
                               np.zeros(samples, np.int32), np.zeros(tops, np.int32), np.zeros(tops, np.float32))
@@ -159,21 +165,31 @@ class FakeExecutable(Executable):
 
     def _sequence(self, step: StepDescriptor, s: int, seen: dict[int, int]) -> None:
         first, count = int(step["first_row"][s]), int(step["row_count"][s])
-        start, table = int(step["position"][first]), int(step["table"][s])
-        blocks = step["blocks"][table : table + -(-(start + count) // PAGE_TOKENS)]
+        start = int(step["position"][first])
         for row in range(first, first + count):
-            position, slot = int(step["position"][row]), int(step["slot"][row])
-            assert slot == blocks[position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
             token = int(step["token"][row])
             if token == RELAY:
                 token = int(self.relay[step["relay_slot"][s]])
-            before = 0
-            if position:
-                p = position - 1
-                before = int(self.slots[blocks[p // PAGE_TOKENS] * PAGE_TOKENS + p % PAGE_TOKENS])
-            self.slots[slot] = mix(before, token)
-            visible = self.slots.reshape(-1, PAGE_TOKENS)[blocks].reshape(-1)[: position + 1]
-            seen[row] = int(visible.sum(dtype=np.uint64))
+            seen[row] = 0
+            for group, window in enumerate(self.windows):
+                table = int(step.tables(group)[s])
+                blocks = step["blocks"][table : table + -(-(start + count) // PAGE_TOKENS)]
+                seen[row] = (seen[row] + self._see(step, group, row, blocks, token, window)) & M
+
+    def _see(self, step: StepDescriptor, group: int, row: int, blocks: np.ndarray, token: int, window: int) -> int:
+        slots, position, slot = self.slots[group], int(step["position"][row]), int(step.slots(group)[row])
+        assert slot == blocks[position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
+        before = 0
+        if position:
+            p = position - 1
+            assert blocks[p // PAGE_TOKENS] != HOLE
+            before = int(slots[blocks[p // PAGE_TOKENS] * PAGE_TOKENS + p % PAGE_TOKENS])
+        slots[slot] = mix(before, token)
+        begin = max(0, position + 1 - window) if window else 0
+        skip = begin // PAGE_TOKENS
+        assert (blocks[skip : position // PAGE_TOKENS + 1] != HOLE).all()
+        visible = slots.reshape(-1, PAGE_TOKENS)[blocks[skip:]].reshape(-1)[begin - skip * PAGE_TOKENS :]
+        return int(visible[: position + 1 - begin].sum(dtype=np.uint64))
 
     def _sample(self, step: StepDescriptor, i: int, seen: int, out: StepOutput) -> None:
         listed = slice(step["edit_first"][i], step["edit_first"][i] + step["edit_count"][i])
@@ -199,6 +215,9 @@ class FakeExecutable(Executable):
 class FakeBackend(Backend):
     name = "fake"
 
+    def __init__(self, windows: Sequence[int]) -> None:
+        self.windows = windows
+
     def describe(self) -> str:
         return "no model"
 
@@ -207,8 +226,8 @@ class FakeBackend(Backend):
 
     stack = vector = pool = matrix
 
-    def load(self, plan, pool, limits) -> FakeExecutable:
-        return FakeExecutable(pool, limits.samples)
+    def load(self, plan, pools, limits) -> FakeExecutable:
+        return FakeExecutable(pools, limits.samples, self.windows)
 
     def close(self) -> None:
         pass
@@ -217,13 +236,18 @@ class FakeBackend(Backend):
 def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int | None = None, policy: str = "fcfs",
                 overlap: bool = False, burst: int = 1, prefix_cache: bool = True, force_preempt: float = 0.0,
                 canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS,
-                reserve_quantile: float = 0.0, aging_s: float = 10.0) -> Engine:
-    memory = np.zeros((pages, PAGE_TOKENS * 8), np.uint8)
-    watch = Canary(memory) if canary else None
-    cache = KvCache(PagePool(memory, watch), prefix_cache=prefix_cache)
+                reserve_quantile: float = 0.0, aging_s: float = 10.0, windows: Sequence[int] = (0,),
+                window_pages: int = 64) -> Engine:
+    """`windows`: of the KV groups, 0 for the whole context, else at least 2, as a slot depends on the one before;
+    `pages`: of the first, `window_pages`: of the others."""
+    memory = [np.zeros((window_pages if i else pages, PAGE_TOKENS * 8), np.uint8) for i in range(len(windows))]
+    watch = [Canary(m, window) for m, window in zip(memory, windows, strict=True)] if canary else []
     limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk, burst)
-    runner = Runner(FakeBackend(), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
-                    canary=watch)
+    groups = [WindowGroup(window, limits.tokens) if window else FullGroup() for window in windows]
+    pools = [PagePool(m, watch[i] if watch else None) for i, m in enumerate(memory)]
+    cache = KvCache(*pools, prefix_cache=prefix_cache, groups=groups)
+    runner = Runner(FakeBackend(windows), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
+                    canaries=watch)
     scheduler = Scheduler(cache, limits, make_policy(policy, aging_s=aging_s), Pacer(),
                           reserve=Reserve(reserve_quantile), force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
@@ -292,7 +316,8 @@ def finish_all(engine: Engine, log: Log | None = None, limit: int = 100_000) -> 
 def check_answer(engine: Engine, request: Request, said: Said | None = None) -> None:
     """The request said exactly what it must; one that was aborted said the beginning of it."""
     prompt = request.tokens[: request.prompt_tokens]
-    want = expected(prompt, request.params, request.seed, request.choice, engine.room)
+    want = expected(prompt, request.params, request.seed, request.choice, engine.room,
+                    engine.runner.executable.windows)
     whole = request.finish_reason in ("stop", "length")
     assert request.output == (want.tokens if whole else want.tokens[: len(request.output)])
     if said is not None:
@@ -302,11 +327,11 @@ def check_answer(engine: Engine, request: Request, said: Said | None = None) -> 
 
 def check_idle(engine: Engine) -> None:
     """Nothing is left, every page is free or cached, and every sequence slot is free."""
-    pool = engine.cache.pool
     engine.check_idle()
     assert not engine.busy
-    assert pool.private == 0
-    assert pool.free + pool.cached == pool.total
+    for pool in engine.cache.pools:
+        assert pool.private == 0
+        assert pool.free + pool.cached == pool.total
     engine.cache.clear()
-    assert pool.free == pool.total
+    assert all(pool.free == pool.total for pool in engine.cache.pools)
     assert len(engine.scheduler._slots) == engine.scheduler.limits.seqs

@@ -123,7 +123,7 @@ class Ran:
     def __init__(self, backend: Backend, plan: Plan, *, rows: int, samples: int = 1, kv: KvLayout = NO_KV,
                  pages: int = 1, pool: NDArray[np.uint8] | None = None) -> None:
         self.pool = backend.pool(kv, pages) if pool is None else pool
-        self.executable = backend.load(plan, self.pool, Limits(rows, samples, relay_slots=rows))
+        self.executable = backend.load(plan, [self.pool], Limits(rows, samples, relay_slots=rows))
         self.step = StepDescriptor(rows, rows, samples, rows * max(1, pages))
         self._pages = pages
 

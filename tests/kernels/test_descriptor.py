@@ -11,6 +11,7 @@ from drut.kernels.descriptor import (
     EDIT_FIELDS,
     FLOAT_FIELDS,
     HEADER,
+    HOLE,
     ROW_FIELDS,
     SAMPLE_FIELDS,
     SEQ_FIELDS,
@@ -25,7 +26,7 @@ from tests.kernels.rig import Draw, Ran, assert_same_bits, floats, head_plan
 def test_the_header_names_version_and_capacities() -> None:
     d = StepDescriptor(rows=5, seqs=4, samples=3, blocks=7, edits=2, masks=6)
     assert d.buffer.dtype == np.int32
-    assert d.buffer[:HEADER].tolist() == [VERSION, 0, 0, 0, 5, 4, 3, 7, 2, 6, 0]
+    assert d.buffer[:HEADER].tolist() == [VERSION, 0, 0, 0, 5, 4, 3, 7, 2, 6, 1, 0]
     words = 5 * len(ROW_FIELDS) + 4 * len(SEQ_FIELDS) + 3 * len(SAMPLE_FIELDS) + 7 + 2 * len(EDIT_FIELDS) + 6
     assert d.buffer.size == HEADER + words
 
@@ -71,6 +72,45 @@ def test_rows_point_to_their_slots(parts: list[tuple[int, int]], random) -> None
     read = [set().union(*(range(max(0, p + 1 - window), p + 1) for p in range(start, start + count)))
             for start, count in parts]
     assert shape.seen(window) == (sum(map(len, read)), sum(map(len, seen)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 70), st.integers(1, 40)), min_size=1, max_size=3),
+       st.randoms())
+def test_every_kv_group_has_its_own_pages(groups: int, parts: list[tuple[int, int]], random) -> None:
+    """Holes stay what they are, and each row's slot lies in its own group's page, in the next step too."""
+    d = StepDescriptor(120, 3, 3, 30 * groups, groups=groups)
+    tables = []
+    for i, (start, count) in enumerate(parts):
+        maps = [random.sample(range(1000), 9) for _ in range(groups)]
+        for group in range(1, groups):
+            maps[group][: start // 16] = [HOLE] * (start // 16)
+        tables.append(maps)
+        d.add_sequence(range(count), start, maps[0], i, 3, maps[1:])
+    for later in range(3):
+        for row in range(d.rows):
+            position, seq = int(d["position"][row]), int(d["seq"][row])
+            for group in range(groups):
+                mapped = tables[seq][group]
+                assert d.slots(group)[row] == mapped[position // 16] * 16 + position % 16
+                begin, used = d.tables(group)[seq], -(-(sum(parts[seq]) + 3) // 16)
+                assert d["blocks"][begin : begin + used].tolist() == mapped[:used]
+        if later == 0:  # as if each had only its last row
+            d.clear()
+            for i, (start, count) in enumerate(parts):
+                d.add_sequence([0], start + count - 1, tables[i][0], i, 3, tables[i][1:])
+        d.advance()
+
+
+def test_each_sequence_has_a_table_of_every_group() -> None:
+    d = StepDescriptor(4, 2, 1, 8, groups=2)
+    before = d.buffer.copy()
+    for others in ([], [[1], [2]]):
+        with pytest.raises(ValueError, match="block tables for 2 KV groups"):
+            d.add_sequence([0], 0, [0], 0, others=others)
+    with pytest.raises(ValueError, match="1 pages do not hold 17"):
+        d.add_sequence([0] * 2, 15, [0, 1], 0, others=[[0]])
+    assert (d.buffer == before).all()
 
 
 def test_a_sample_keeps_its_settings() -> None:

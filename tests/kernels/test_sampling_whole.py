@@ -51,7 +51,7 @@ class Given:
         recorder.stop(BEFORE_SAMPLE)
         recorder.add(Sample(vocab))
         self.logits, self.stops = logits, list[str]()
-        self.executable = backend.load(recorder.finish(), backend.pool(NO_KV, 1), Limits(rows, samples, 2))
+        self.executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(rows, samples, 2))
         self.step = StepDescriptor(rows, 1, samples, 1, samples * vocab, samples * mask_words(vocab))
 
     def run(self, asks: Sequence[Ask]) -> StepOutput:
@@ -279,7 +279,7 @@ def test_a_target_is_not_relayed(backend: Backend) -> None:
     recorder.add(Embed(floats(table).on(backend), x))
     recorder.add(Head(x, Norm(backend.vector(np.ones(32, np.float32)), 1e-5), floats(table).on(backend)))
     recorder.add(Sample(32))
-    executable = backend.load(recorder.finish(), backend.pool(NO_KV, 1), Limits(1, 1, 1))
+    executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(1, 1, 1))
     step = StepDescriptor(1, 1, 1, 1)
     seen = []
     for token, target in [(5, -1), (9, 7), (RELAY, -1)]:
@@ -356,7 +356,7 @@ def layers(backend: Backend, count: int) -> Plan:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_replaying_thirty_empty_layers_takes_microseconds(native: Native, threads: int) -> None:
     backend = native(threads=threads)
-    executable = backend.load(layers(backend, 30), backend.pool(NO_KV, 1), Limits(1, 1, 1))
+    executable = backend.load(layers(backend, 30), [backend.pool(NO_KV, 1)], Limits(1, 1, 1))
     assert isinstance(executable, NativeExecutable)
     step = StepDescriptor(1, 1, 1, 1)
     step.add_sample(step.add_sequence([3], 0, [0], 0), Draw(top_logprobs=1))

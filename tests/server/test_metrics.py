@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from drut.engine.messages import Output, Stats
+from drut.engine.messages import Output, Pages, Stats
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
 from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several, Ticket
@@ -21,7 +21,7 @@ from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
 STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, {"pages": 5, "policy": 2}, 340, 100, 60, 16, 9, 30, 400, 1, 0.5,
-              [0.1, 1.0], [10, 15, 5], 12.5, 5.0)
+              [0.1, 1.0], [10, 15, 5], 12.5, 5.0, [Pages(20, 5, 12, 1)])
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -140,8 +140,10 @@ def test_the_engines_counts_and_its_death() -> None:
             ("vllm:num_requests_running", ()): 5, ("vllm:num_requests_waiting", ()): 3 + queued,
             ("drut_requests_waiting", (("reason", "queue"),)): queued,
             ("drut_requests_waiting", (("reason", "pages"),)): 2, ("drut_requests_waiting", (("reason", "turn"),)): 1,
-            ("drut_queue_tokens", ()): 32, ("vllm:kv_cache_usage_perc", ()): 0.5,
+            ("drut_queue_tokens", ()): 32, ("vllm:kv_cache_usage_perc", ()): 0.7,
             ("drut_kv_pages", (("state", "free"),)): 3, ("drut_kv_pages", (("state", "cached"),)): 4,
+            ("drut_kv_window_pages", (("state", "free"),)): 5, ("drut_kv_window_pages", (("state", "cached"),)): 12,
+            ("drut_kv_window_pages", (("state", "own"),)): 3,
             ("drut_kv_pages", (("state", "own"),)): 3, ("vllm:num_preemptions_total", ()): 7,
             ("drut_preemptions_total", (("reason", "pages"),)): 5,
             ("drut_preemptions_total", (("reason", "policy"),)): 2, ("drut_expected_tokens", ()): 340,

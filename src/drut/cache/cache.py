@@ -1,28 +1,40 @@
-"""The KV cache as the scheduler sees it: block tables over the pool, and prefixes shared through the tree."""
+"""The KV cache as the scheduler sees it: block tables over the pools, and prefixes shared through the tree."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drut.cache.groups import FullGroup, Group, resume_point
-from drut.cache.pool import KvCorruptionError, PagePool
+from drut.cache.groups import FullGroup, Group, pages_for, resume_point
+from drut.cache.pool import PagePool
 from drut.cache.tree import Node, PrefixTree, page_key
+from drut.cache.windows import WindowPages
+from drut.kernels.descriptor import HOLE
 from drut.kernels.kv import PAGE_TOKENS
-
-
-def pages_for(tokens: int) -> int:
-    return -(-tokens // PAGE_TOKENS)
 
 
 @dataclass(eq=False)
 class BlockTable:
-    """A sequence's pages in order. The first `shared` are the tree's, held by the lock on `node`; the rest its own."""
+    """A sequence's pages in order, by KV group. The first `shared` are the tree's, held by the lock on `node`; the rest
+    its own. Those before a group's entry in `first` were let go, and are holes."""
 
     salt: str = ""
-    pages: list[int] = field(default_factory=list)
+    maps: list[list[int]] = field(default_factory=lambda: [[]])
+    first: list[int] = field(default_factory=lambda: [0])
     shared: int = 0
     node: Node | None = None
+
+    @property
+    def pages(self) -> list[int]:
+        """Of the first group."""
+        return self.maps[0]
+
+    def held(self, group: int) -> int:
+        """Pages of one group that the sequence keeps."""
+        return len(self.maps[group]) - self.first[group]
+
+    def own(self, group: int) -> list[int]:
+        return self.maps[group][max(self.shared, self.first[group]) :]
 
 
 @dataclass
@@ -36,17 +48,44 @@ class CacheStats:
 
 
 class KvCache:
-    """One pool, one tree, one rule: a table is rewritten before a page it mapped is freed."""
+    """A pool a group, one tree, one rule: a table is rewritten before a page it mapped is freed.
 
-    def __init__(self, pool: PagePool, *, prefix_cache: bool = True, groups: Sequence[Group] = (FullGroup(),)) -> None:
-        self.pool, self.prefix_cache, self.groups = pool, prefix_cache, groups
-        self.tree = PrefixTree(ghosts=4 * pool.total)
+    The first group keeps at least what any other keeps. Where it has no window, the tree's nodes are its pages, and a
+    node may lack the pages of the others. Where all have one, nodes are tokens alone, and bounded in number.
+    """
+
+    def __init__(self, *pools: PagePool, prefix_cache: bool = True, groups: Sequence[Group] = (FullGroup(),)) -> None:
+        self.pools, self.prefix_cache, self.groups = pools, prefix_cache, groups
+        if len(pools) != len(groups) or any(g.kind == "full" for g in groups[1:]):
+            raise ValueError("every group has a pool, and none but the first keeps the whole context")
+        self.full = groups[0].kind == "full"
+        named = [i for i, group in enumerate(groups) if group.kind == "window"]
+        self.windows = [WindowPages(index, place) for place, index in enumerate(named)]
+        self.tree = PrefixTree(ghosts=4 * pools[0].total, windows=len(named))
+        self._node_room = 8 * pools[0].total
         self.stats = CacheStats()
 
     @property
-    def available(self) -> int:
-        """Pages that are free or could be made so."""
-        return self.pool.free + self.tree.evictable
+    def pool(self) -> PagePool:
+        """Of the first group."""
+        return self.pools[0]
+
+    @property
+    def available(self) -> list[int]:
+        """Pages that are free or could be made so, by group."""
+        return [pool.free + self.evictable(i) for i, pool in enumerate(self.pools)]
+
+    def evictable(self, group: int) -> int:
+        """Cached pages of a group that no table maps."""
+        return self.tree.evictable if self.full and group == 0 else self.windows[group - self.full].evictable
+
+    def room(self, context: int) -> int:
+        """Tokens of the longest sequence that can be computed alone, at most `context`."""
+        return int(min(context, *(group.room(p.total) for group, p in zip(self.groups, self.pools, strict=True))))
+
+    def table(self, salt: str = "") -> BlockTable:
+        """An empty one."""
+        return BlockTable(salt, [[] for _ in self.pools], [0] * len(self.pools))
 
     def attach(self, table: BlockTable, tokens: Sequence[int]) -> int:
         """Gives an empty table the longest cached prefix of `tokens`; returns its length.
@@ -55,15 +94,25 @@ class KvCache:
         """
         if not self.prefix_cache:
             return 0
-        limit = (len(tokens) - 1) // PAGE_TOKENS
-        path = list(self.tree.walk(table.salt, tokens, limit))
-        path = path[: resume_point(self.groups, len(path))]
+        path = self._resumable(table.salt, tokens)
         for node in path:
             self.tree.lock(node)
-        table.pages = [node.page for node in path]
+        if self.full:
+            table.maps[0] = [node.page for node in path]
+        for w in self.windows:
+            first = self.groups[w.index].first(len(path) * PAGE_TOKENS)
+            table.maps[w.index] = [HOLE] * first + [w.lock(node, wanted=True) for node in path[first:]]
+            table.first[w.index] = first
         table.shared = len(path)
         table.node = path[-1] if path else None
         return len(path) * PAGE_TOKENS
+
+    def _resumable(self, salt: str, tokens: Sequence[int]) -> list[Node]:
+        path = list(self.tree.walk(salt, tokens, (len(tokens) - 1) // PAGE_TOKENS))
+        if not self.windows:
+            return path
+        kept = [[w.page(node) != HOLE for node in path] for w in self.windows]
+        return path[: resume_point([self.groups[w.index] for w in self.windows], kept, len(path))]
 
     def count_lookup(self, table: BlockTable, tokens: Sequence[int]) -> None:
         """Adds what `attach` found for a sequence now admitted to the statistics."""
@@ -71,80 +120,122 @@ class KvCache:
         self.stats.queried += len(tokens)
         self.stats.hit += hit * PAGE_TOKENS
         if self.prefix_cache and hit < (len(tokens) - 1) // PAGE_TOKENS:
-            last = table.node or self.tree.root(table.salt)
-            if self.tree.was_evicted(last, page_key(tokens, hit)):
+            last, key = table.node or self.tree.root(table.salt), page_key(tokens, hit)
+            # A node that is there but was not given lacks a page of a window, or one before it does.
+            if key in last.children or self.tree.was_evicted(last, key):
                 self.stats.evicted_miss += PAGE_TOKENS
 
     def cached_prefix(self, salt: str, tokens: Sequence[int]) -> int:
         """How many leading tokens are cached now. Takes nothing."""
-        if not self.prefix_cache:
-            return 0
-        return sum(1 for _ in self.tree.walk(salt, tokens, (len(tokens) - 1) // PAGE_TOKENS)) * PAGE_TOKENS
+        return len(self._resumable(salt, tokens)) * PAGE_TOKENS if self.prefix_cache else 0
 
     def reserve(self, table: BlockTable, tokens: int) -> bool:
         """Pages for `tokens` positions in all, evicting where needed; False and nothing taken if too few."""
         missing = pages_for(tokens) - len(table.pages)
-        if missing > self.available:
+        if missing > 0 and missing > min(self.available):
             return False
-        for _ in range(missing):
-            if not self.pool.free:
-                self.pool.free_cached(self.tree.evict())
-                self.stats.evictions += 1
-            table.pages.append(self.pool.take())
+        for group, pool in enumerate(self.pools):
+            for _ in range(missing):
+                if not pool.free:
+                    self.evict(group)
+                table.maps[group].append(pool.take())
         return True
 
+    def evict(self, group: int = 0) -> None:
+        """Frees the cached page of a group that goes first. There must be one. A page of the whole context takes those
+        of its tokens in other groups with it."""
+        if self.full and group == 0:
+            self._evict_leaf()
+        else:
+            self.pools[group].free_cached(self.windows[group - self.full].evict())
+            self.stats.evictions += 1
+
+    def _evict_leaf(self) -> None:
+        node = self.tree.evict()
+        pages = [(0, node.page)] if self.full else []
+        pages += [(w.index, w.drop(node)) for w in self.windows]
+        for group, page in pages:
+            if page != HOLE:
+                self.pools[group].free_cached(page)
+                self.stats.evictions += 1
+
     def commit(self, table: BlockTable, tokens: Sequence[int], computed: int) -> None:
-        """Shares the table's full pages: the first `computed` of `tokens` are in them.
+        """Shares the table's full pages: the first `computed` of `tokens` are in them. Then lets go of the pages that
+        no row to come sees, and that a prompt which goes on from the last full page would not see either.
 
         Where the tree holds the same tokens already, the table maps the tree's page and its own copy is freed.
         """
-        if not self.prefix_cache:
-            return
-        for i in range(table.shared, computed // PAGE_TOKENS):
-            key = page_key(tokens, i)
-            parent = table.node or self.tree.root(table.salt)
-            node = parent.children.get(key)
-            own = table.pages[i]
-            if node is None:
-                node = self.tree.insert(parent, key, own)
-                self.pool.keep(own)
-                own = -1
-            self.tree.lock(node)
-            table.pages[i] = node.page
-            table.node, table.shared = node, i + 1
-            if own >= 0:
-                self.pool.free_private([own])
+        if self.prefix_cache:
+            for i in range(table.shared, computed // PAGE_TOKENS):
+                self._share(table, i, page_key(tokens, i))
+        if self.windows:
+            self.slide(table, computed - computed % PAGE_TOKENS if self.prefix_cache else computed)
+            while not self.full and self.tree.size > self._node_room and self.tree.evictable:
+                self._evict_leaf()
+
+    def _share(self, table: BlockTable, i: int, key: bytes) -> None:
+        parent = table.node or self.tree.root(table.salt)
+        node = parent.children.get(key) or self.tree.insert(parent, key, HOLE)
+        self.tree.lock(node)
+        table.node, table.shared = node, i + 1
+        if self.full:
+            kept = node.page
+            if kept == HOLE:
+                node.page = table.pages[i]
+            self._settle(table, 0, i, kept)
+        for w in self.windows:
+            kept = w.page(node)
+            if kept == HOLE:
+                w.put(node, table.maps[w.index][i])
+            w.lock(node)
+            self._settle(table, w.index, i, kept)
+
+    def _settle(self, table: BlockTable, group: int, i: int, kept: int) -> None:
+        """The table's own page `i` becomes the tree's, or gives way to the one that the tree has `kept`."""
+        own = table.maps[group][i]
+        if kept == HOLE:
+            self.pools[group].keep(own)
+        else:
+            table.maps[group][i] = kept
+            self.pools[group].free_private([own])
+
+    def slide(self, table: BlockTable, computed: int) -> None:
+        """Lets go of the pages that rows from position `computed` on do not see; shared ones stay cached."""
+        for w in self.windows:
+            first, before = self.groups[w.index].first(computed), table.first[w.index]
+            if first <= before:
+                continue
+            own = table.maps[w.index][max(table.shared, before) : first]
+            nodes = self._window_nodes(table, w)[: max(min(first, table.shared) - before, 0)]
+            table.maps[w.index][before:first] = [HOLE] * (first - before)
+            table.first[w.index] = first
+            for node in nodes:
+                w.unlock(node)
+            self.pools[w.index].free_private(own)
+
+    def _window_nodes(self, table: BlockTable, w: WindowPages) -> list[Node]:
+        """The nodes whose pages of the group the table maps, in order."""
+        return table.node.last(table.shared - table.first[w.index])[::-1] if table.node is not None else []
 
     def release(self, table: BlockTable) -> None:
         """Empties the table: its own pages are freed, the shared ones stay cached."""
-        own, node = table.pages[table.shared :], table.node
-        table.pages, table.shared, table.node = [], 0, None
-        self.pool.free_private(own)
+        own = [table.own(group) for group in range(len(self.pools))]
+        nodes = [self._window_nodes(table, w) for w in self.windows]
+        node = table.node
+        table.maps, table.first = [[] for _ in self.pools], [0] * len(self.pools)
+        table.shared, table.node = 0, None
+        for pool, pages in zip(self.pools, own, strict=True):
+            pool.free_private(pages)
+        for w, used in zip(self.windows, nodes, strict=True):
+            for one in reversed(used):  # what lies deeper goes first
+                w.unlock(one, wanted=True)
         if node is not None:
             self.tree.unlock_path(node)
 
     def clear(self) -> None:
         """Forgets every prefix no table uses."""
         while self.tree.evictable:
-            self.pool.free_cached(self.tree.evict())
-
-    def check(self, tables: Sequence[BlockTable]) -> None:
-        """Counts everything anew: pages by state, the tree's pages and locks, that each table maps the path it holds,
-        and that no page is mapped twice as own. KvCorruptionError where something is off."""
-        self.pool.check()
-        nodes = list(self.tree.nodes())
-        own = [page for table in tables for page in table.pages[table.shared :]]
-        for table in tables:
-            self.pool.check_mapped(table.pages, table.shared)
-            path = [node.page for node in table.node.path()] if table.node else []
-            if table.pages[: table.shared] != path:
-                raise KvCorruptionError(f"a block table shares pages {table.pages[: table.shared]}, its path is {path}")
-        if len(nodes) != self.pool.cached or len({n.page for n in nodes}) != len(nodes):
-            raise KvCorruptionError(f"the tree holds {len(nodes)} pages, the pool counts {self.pool.cached}")
-        if len(set(own)) != len(own) or len(own) != self.pool.private:
-            raise KvCorruptionError(f"tables own {len(own)} pages, the pool counts {self.pool.private}")
-        locks = sum(n.locks for n in nodes)
-        if locks != sum(table.shared for table in tables):
-            raise KvCorruptionError(f"the tree counts {locks} locks; tables share {sum(t.shared for t in tables)}")
-        if self.tree.evictable != sum(1 for n in nodes if not n.locks):
-            raise KvCorruptionError(f"{self.tree.evictable} pages counted as evictable, not what the tree holds")
+            self._evict_leaf()
+        for w in self.windows:
+            while w.evictable:
+                self.evict(w.index)

@@ -2,34 +2,93 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+from drut.kernels.kv import PAGE_TOKENS
+
+
+def pages_for(tokens: int) -> int:
+    return -(-tokens // PAGE_TOKENS)
 
 
 class Group(Protocol):
-    """One kind of state. `kind` is full, window, latent, index, state or drafter."""
+    """One kind of state. `kind` is full or window."""
 
     kind: str
 
-    def resume(self, pages: int) -> int:
-        """The most leading pages, at most `pages`, after which this group could go on. A group may leave holes:
-        pages before that point of which it keeps nothing."""
+    def first(self, position: int) -> int:
+        """The first page that rows from `position` on read; those before it may be gone."""
+        ...
+
+    def most(self, tokens: int) -> int:
+        """Pages that a sequence of `tokens` in the end holds at any one time, at most."""
+        ...
+
+    def room(self, pages: int) -> float:
+        """Tokens of the longest sequence that so many pages are enough for."""
+        ...
+
+    def resume(self, kept: Sequence[bool], pages: int) -> int:
+        """The most leading pages, at most `pages`, after which this group could go on; `kept` says which it has."""
         ...
 
 
 class FullGroup:
-    """Keeps the whole context: it can go on after any page."""
+    """Keeps the whole context: it can go on after any page, as long as none before is missing."""
 
     kind = "full"
 
-    def resume(self, pages: int) -> int:
+    def first(self, position: int) -> int:
+        return 0
+
+    def most(self, tokens: int) -> int:
+        return pages_for(tokens)
+
+    def room(self, pages: int) -> float:
+        return pages * PAGE_TOKENS
+
+    def resume(self, kept: Sequence[bool], pages: int) -> int:
+        return next((i for i in range(pages) if not kept[i]), pages)
+
+
+@dataclass(frozen=True)
+class WindowGroup:
+    """Keeps what a row can see: `window` positions, its own the last. `step`: rows of the largest step."""
+
+    window: int
+    step: int
+    kind = "window"
+
+    def first(self, position: int) -> int:
+        return max(0, position + 1 - self.window) // PAGE_TOKENS
+
+    @property
+    def bound(self) -> int:
+        """Pages that any sequence gets along with: the window before a step that runs, its rows, the next step's."""
+        return pages_for(self.window + 2 * self.step) + 2
+
+    def most(self, tokens: int) -> int:
+        return min(pages_for(tokens), self.bound)
+
+    def room(self, pages: int) -> float:
+        return math.inf if pages >= self.bound else pages * PAGE_TOKENS
+
+    def resume(self, kept: Sequence[bool], pages: int) -> int:
+        at = pages  # pages at..pages are there
+        while at > self.first(pages * PAGE_TOKENS):
+            at -= 1
+            if not kept[at]:
+                pages = at
         return pages
 
 
-def resume_point(groups: Sequence[Group], pages: int) -> int:
-    """The most leading pages after which every group could go on."""
+def resume_point(groups: Sequence[Group], kept: Sequence[Sequence[bool]], pages: int) -> int:
+    """The most leading pages after which every group could go on; `kept` by group and page."""
     while True:
-        agreed = min((group.resume(pages) for group in groups), default=pages)
+        agreed = min((group.resume(has, pages) for group, has in zip(groups, kept, strict=True)), default=pages)
         if agreed == pages:
             return pages
         pages = agreed

@@ -1,4 +1,4 @@
-"""The page pool: the one owner of KV pages."""
+"""The page pool of a KV group: the one owner of its pages."""
 
 from __future__ import annotations
 
@@ -113,8 +113,9 @@ class Canary:
     read a page freed since.
     """
 
-    def __init__(self, memory: NDArray[np.uint8]) -> None:
-        self._memory = memory
+    def __init__(self, memory: NDArray[np.uint8], window: int = 0) -> None:
+        """`window`: positions that a row sees, its own the last; 0: all."""
+        self._memory, self._window = memory, window
         self._stamps = np.full((len(memory) * PAGE_TOKENS, 2), EMPTY, np.int64)
         self._sums: dict[int, int] = {}
         self._to_seal: set[int] = set()
@@ -150,21 +151,26 @@ class Canary:
         self._stamps[slots, 1] = np.arange(start, start + len(tokens))
 
     def verify(self, pages: Sequence[int], tokens: Sequence[int]) -> None:
-        """KvCorruptionError unless the slots from position 0 on hold `tokens`, and sealed pages their bytes.
+        """KvCorruptionError unless the slots from position 0 on hold `tokens`, and sealed pages their bytes; with a
+        window, those that the row after `tokens` sees.
 
         A token the host did not know yet (RELAY) is checked by position alone.
         """
-        if not tokens:
+        begin, end = max(0, len(tokens) + 1 - self._window) if self._window else 0, len(tokens)
+        if begin >= end:
             return
-        slots = _slots(pages, 0, len(tokens))
-        known = (self._stamps[slots, 0] != RELAY) & (np.asarray(tokens) != RELAY)
-        wrong = (known & (self._stamps[slots, 0] != tokens)) | (self._stamps[slots, 1] != np.arange(len(tokens)))
+        seen = tokens[begin:]
+        slots = _slots(pages, begin, end)
+        if slots.min() < 0:
+            raise KvCorruptionError(f"a row at position {end} sees a hole of its block table")
+        known = (self._stamps[slots, 0] != RELAY) & (np.asarray(seen) != RELAY)
+        wrong = (known & (self._stamps[slots, 0] != seen)) | (self._stamps[slots, 1] != np.arange(begin, end))
         if wrong.any():
             at = int(wrong.argmax())
             token, position = self._stamps[slots[at]]
             raise KvCorruptionError(f"slot {slots[at]} holds token {token} of position {position}, "
-                                    f"expected token {tokens[at]} of position {at}")
-        for page in pages[: len(tokens) // PAGE_TOKENS]:
+                                    f"expected token {seen[at]} of position {begin + at}")
+        for page in pages[begin // PAGE_TOKENS : end // PAGE_TOKENS]:
             if page in self._sums and self._sums[page] != zlib.crc32(self._memory[page]):
                 raise KvCorruptionError(f"the bytes of page {page} changed after it was full")
 

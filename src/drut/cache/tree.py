@@ -1,4 +1,4 @@
-"""The prefix tree: pages by the tokens that lead to them. A node is one page of 16 tokens; its edge is those tokens.
+"""The prefix tree: pages by the tokens that lead to them. A node is 16 tokens, a page; its edge is those tokens.
 
 Tokens are compared, never only hashed. The sha256 chain (a node's digest covers its whole path) names pages outside:
 ghosts of what was evicted, and later tiers and events.
@@ -12,16 +12,28 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
+from drut.kernels.descriptor import HOLE
 from drut.kernels.kv import PAGE_TOKENS
 
 
+class Held:
+    """What a node has of one window group: its page, or HOLE, and how many block tables map that."""
+
+    __slots__ = ("page", "uses", "wanted")
+
+    def __init__(self) -> None:
+        self.page, self.uses, self.wanted = HOLE, 0, False
+
+
 class Node:
-    """One cached page. `locks` counts the block tables that use this page or one below it."""
+    """Sixteen tokens of a prefix: the page with the whole context of layers, where there are such layers, and what is
+    kept of others. `locks` counts the block tables that use this node or one below it."""
 
-    __slots__ = ("children", "digest", "key", "last_used", "locks", "offered", "page", "parent")
+    __slots__ = ("children", "digest", "held", "key", "last_used", "locks", "offered", "page", "parent")
 
-    def __init__(self, parent: Node | None, key: bytes, page: int) -> None:
+    def __init__(self, parent: Node | None, key: bytes, page: int, windows: int = 0) -> None:
         self.parent, self.key, self.page = parent, key, page
+        self.held = tuple(Held() for _ in range(windows))
         self.children: dict[bytes, Node] = {}
         self.locks = 0
         self.last_used = 0
@@ -37,16 +49,28 @@ class Node:
         return nodes[::-1]
 
 
+    def last(self, count: int) -> list[Node]:
+        """The last `count` nodes of the path, from this one up."""
+        nodes: list[Node] = []
+        node: Node | None = self
+        while node is not None and len(nodes) < count:
+            nodes.append(node)
+            node = node.parent
+        return nodes
+
+
 def page_key(tokens: Sequence[int], index: int) -> bytes:
     """The edge of page `index` of a sequence."""
     return array("i", tokens[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS]).tobytes()
 
 
 class PrefixTree:
-    """Unlocked leaves go first, the least recently used of them first. `evictable` counts the pages no table uses."""
+    """Unlocked leaves go first, the least recently used of them first. `evictable` counts the nodes no table uses."""
 
-    def __init__(self, ghosts: int) -> None:
-        """`ghosts` bounds how many evicted pages are remembered by digest."""
+    def __init__(self, ghosts: int, windows: int = 0) -> None:
+        """`ghosts` bounds how many evicted nodes are remembered by digest; `windows`: groups with a window."""
+        self._windows = windows
+        self.size = 0
         self._roots: dict[str, Node] = {}
         self._clock = 0
         self._leaves: list[tuple[int, int, Node]] = []  # heap; a node's entry may be out of date
@@ -76,7 +100,8 @@ class PrefixTree:
 
     def insert(self, parent: Node, key: bytes, page: int) -> Node:
         """A new node below `parent`, not locked yet."""
-        node = Node(parent, key, page)
+        node = Node(parent, key, page, self._windows)
+        self.size += 1
         parent.children[key] = node
         self._ghosts.pop(node.digest, None)
         self.evictable += 1
@@ -103,8 +128,8 @@ class PrefixTree:
                 self._offer(current)
             current = current.parent
 
-    def evict(self) -> int:
-        """Removes the least recently used unlocked leaf and returns its page. There must be one (`evictable` > 0)."""
+    def evict(self) -> Node:
+        """Removes the least recently used unlocked leaf and returns it. There must be one (`evictable` > 0)."""
         while True:
             used, _, node = heapq.heappop(self._leaves)
             node.offered = False
@@ -114,12 +139,13 @@ class PrefixTree:
                 continue
             del parent.children[node.key]
             self.evictable -= 1
+            self.size -= 1
             self._remember(node.digest)
             if parent.parent is None and not parent.children:
                 self._roots.pop(parent.key.decode(), None)
             else:
                 self._offer(parent)
-            return node.page
+            return node
 
     def _touch(self, node: Node) -> None:
         self._clock += 1
@@ -137,7 +163,7 @@ class PrefixTree:
             self._ghosts.popitem(last=False)
 
     def nodes(self) -> Iterator[Node]:
-        """All cached pages."""
+        """All of them, parents first."""
         stack = [child for root in self._roots.values() for child in root.children.values()]
         while stack:
             node = stack.pop()

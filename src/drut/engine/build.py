@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from pathlib import Path
 
 from drut.cache.cache import KvCache
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.constrain.compiler import Grammars
 from drut.engine.engine import Engine
+from drut.engine.memory import make_groups, pool_pages
 from drut.engine.pacer import Pacer, attention_depth
 from drut.engine.policy import make_policy
 from drut.engine.reserve import Reserve
@@ -20,7 +20,7 @@ from drut.engine.work import Limits
 from drut.errors import RequestError, UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend
-from drut.kernels.kv import PAGE_TOKENS, KvLayout
+from drut.kernels.kv import KvLayout
 from drut.kernels.native import library
 from drut.machine import usable_cpus
 from drut.model import decoder
@@ -32,8 +32,6 @@ from drut.model.tokenizer import Tokenizer
 from drut.observe.laps import Laps
 
 NUMERICS_VERSION = 1
-DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
-FREE_SHARE = 0.5  # of the free memory, for a cache sized by default
 
 NO_NATIVE = (
     "drut: computing with NumPy, many times slower than the native kernels. To get them: install a C++17 compiler "
@@ -65,15 +63,17 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     laps.lap("weights")
     context = context_of(files.spec, config)
     spec = files.spec.within(context)
-    layout = decoder.kv_layout(spec, config.kv_dtype)
-    memory = backend.pool(layout, pool_pages(layout, context, config))
-    canary = Canary(memory) if config.debug_kv else None
-    laps.lap("kv pages")
-    cache = KvCache(PagePool(memory, canary), prefix_cache=config.prefix_cache)
     limits = step_limits(config, context)
-    plan = decoder.record(spec, weights, layout)
+    layouts = kv_layouts(spec, context, config)
+    sizes = pool_pages(layouts, limits.tokens, context, config)
+    memory = [backend.pool(kv, pages) for kv, pages in zip(layouts, sizes, strict=True)]
+    canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=True)] if config.debug_kv else []
+    laps.lap("kv pages")
+    pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
+    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=make_groups(layouts, limits.tokens))
+    plan = decoder.record(spec, weights, layouts)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
-                    canary=canary)
+                    canaries=canaries)
     pacer = Pacer(attention_depth(plan))
     scheduler = Scheduler(cache, limits, make_policy(config.policy, aging_s=config.aging_s), pacer,
                           reserve=Reserve(config.reserve_quantile), force_preempt=config.force_preempt)
@@ -98,6 +98,11 @@ def context_of(spec: ModelSpec, config: EngineConfig) -> int:
     return config.max_model_len or spec.context
 
 
+def kv_layouts(spec: ModelSpec, context: int, config: EngineConfig) -> list[KvLayout]:
+    """Pages of the model's KV groups, as the settings want them."""
+    return decoder.kv_layouts(spec, config.kv_dtype, context=context, windows=config.window_pages)
+
+
 def pack_cache(config: EngineConfig) -> PackCache | None:
     """Where packed weights are kept, if the settings want it."""
     return PackCache(home() / "packs", int(config.pack_cache_gb * 1e9)) if config.pack_cache else None
@@ -108,28 +113,6 @@ def step_limits(config: EngineConfig, context: int) -> Limits:
     tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
     return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
                   config.multi_step if config.overlap else 1)
-
-
-def pool_pages(layout: KvLayout, context: int, config: EngineConfig) -> int:
-    """Pages of the cache: what the settings cap it to, else what a few full sequences need and free memory allows."""
-    if config.kv_cache_gb is not None:
-        pages = int(config.kv_cache_gb * 1e9) // layout.page_bytes
-        if pages < 1:
-            raise RequestError(f"kv_cache_gb {config.kv_cache_gb} does not hold one page of {layout.page_bytes} bytes")
-        return pages
-    wanted = DEFAULT_SEQUENCES * -(-context // PAGE_TOKENS)
-    return max(1, min(wanted, int(free_memory() * FREE_SHARE) // layout.page_bytes))
-
-
-def free_memory() -> int:
-    """Bytes a process may take without swapping; 4 GB where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4_000_000_000
 
 
 def numerics_id(files: ModelFiles, backend: Backend, config: EngineConfig) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drut.cache.cache import BlockTable, pages_for
+from drut.cache.check import check_cache
 from drut.constrain.compiler import Grammars
 from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
@@ -26,7 +26,6 @@ from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.work import Work
 from drut.errors import RequestError
-from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.observe.ledger import Peaks
@@ -85,7 +84,7 @@ class Engine:
     @property
     def room(self) -> int:
         """Tokens that a prompt and its answer may have together: the context, or the KV cache where it holds less."""
-        return min(self.context, self.cache.pool.total * PAGE_TOKENS)
+        return self.cache.room(self.context)
 
     @property
     def _bound(self) -> str:
@@ -124,7 +123,7 @@ class Engine:
                 request_id or f"r{self._arrivals}", len(tokens), list(tokens), params, seed, choice,
                 min(len(tokens) + params.max_tokens, self.room), time.monotonic(), self._arrivals,
                 EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), ends, priority,
-                requests[0] if requests else None, BlockTable(salt), thought and thought.twin(),
+                requests[0] if requests else None, self.cache.table(salt), thought and thought.twin(),
                 self._guide(params, thought)))
         self._compiling += [r for r in requests if r.guide is not None]
         for request in requests:
@@ -197,7 +196,7 @@ class Engine:
             self.finish(request, "error")
         for work in attempt.dropped:
             take_back(self.scheduler, work)
-        self.cache.check([r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
+        check_cache(self.cache, [r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
         return attempt.updates, lost
 
     def _take(self, flight: Flight) -> None:
@@ -281,17 +280,24 @@ class Engine:
         self._check(tokens)
         if self.busy:
             raise RequestError("logits need the engine for themselves: finish or close the answers under way first")
-        table = BlockTable()
-        if len(tokens) > self.room or not self.cache.reserve(table, len(tokens)):
+        if len(tokens) > self.room:
             raise RequestError(f"{len(tokens)} tokens do not fit the {self._bound} of {self.room}")
+        table, parts = self.cache.table(), []
+        chunk = max(1, min(chunk, self.runner.limits.samples, self.runner.limits.tokens))
         try:
-            return self.runner.logits(tokens, table.pages[: pages_for(len(tokens))], chunk)
+            for start in range(0, len(tokens), chunk):
+                part = tokens[start : start + chunk]
+                if not self.cache.reserve(table, start + len(part)):
+                    raise RequestError(f"{len(tokens)} tokens do not fit the KV cache")
+                parts.append(self.runner.logits(part, start, table.maps))
+                self.cache.slide(table, start + len(part))
         finally:
             self.cache.release(table)
+        return np.concatenate(parts)
 
     def check_idle(self) -> None:
         """The idle invariant: nothing runs, and free + cached = total. Raises KvCorruptionError."""
-        self.cache.check([r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
+        check_cache(self.cache, [r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
 
     def close(self) -> None:
         for request in (*self.scheduler.running, *self.scheduler.waiting):

@@ -71,8 +71,27 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     invalid: bool
 
 
+class Pages(msgspec.Struct, frozen=True):
+    """Of one KV group. Free, owned and cached pages are all."""
+
+    total: int
+    free: int
+    cached: int
+    evictable: int
+
+    @property
+    def held(self) -> int:
+        """Those that requests use."""
+        return self.total - self.free - self.evictable
+
+    @property
+    def by_state(self) -> dict[str, int]:
+        return {"free": self.free, "cached": self.cached, "own": self.total - self.free - self.cached}
+
+
 class Stats(msgspec.Struct, frozen=True, tag="stats"):
-    """What an engine counts, since its start where nothing else is said. Free, owned and cached pages are all."""
+    """What an engine counts, since its start where nothing else is said. Pages are of the first KV group, which keeps
+    most; free, owned and cached ones are all."""
 
     pages: int
     free_pages: int
@@ -94,6 +113,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     step_counts: list[int]  # steps in each bucket; one more for those above all bounds
     step_seconds: float  # of all steps together
     floor_seconds: float | None = None  # of the steps since the roof is known
+    window_pages: list[Pages] = []  # of the other groups, those with a window
 
 
 ToEngine = Submit | Abort | Inspect | Roof | Stop

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from drut.engine.floor import StepFloor, shape_of
-from drut.engine.messages import Stats
+from drut.engine.messages import Pages, Stats
 from drut.engine.work import Work
 from drut.observe.histogram import Histogram, spread
 
@@ -49,8 +49,9 @@ def stats(engine: Engine) -> Stats:
     waiting = Counter(r.why.waits_on for r in scheduler.waiting)
     found = cache.stats
     return Stats(
-        cache.pool.total, cache.pool.free, cache.pool.cached, cache.tree.evictable, len(scheduler.running),
+        cache.pool.total, cache.pool.free, cache.pool.cached, cache.evictable(0), len(scheduler.running),
         dict(waiting), dict(scheduler.preemptions), scheduler.expected_tokens, found.queried, found.hit,
         found.evicted_miss, found.evictions,
         meter.steps, meter.rows, meter.failed, time.monotonic() - meter.last_at, meter.seconds.bounds,
-        list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds)
+        list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds,
+        [Pages(pool.total, pool.free, pool.cached, cache.evictable(i)) for i, pool in enumerate(cache.pools) if i])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drut.cache.cache import pages_for
 from drut.engine.llm import LLM
 from drut.engine.params import SamplingParams
 from drut.errors import RequestError, UnsupportedError
@@ -31,9 +30,12 @@ class Profiler:
 
     def decode(self, batch: int, tokens: int = 32, prompt: int = 32) -> StepLedger:
         """A step that decodes `batch` sequences, the median of `tokens` steps. RequestError where they do not fit."""
-        needed, pages = batch * pages_for(prompt + tokens + 1), self._llm.engine.cache.pool.total
-        if needed > pages:
-            raise RequestError(f"a batch of {batch} needs {needed} pages, the KV cache has {pages}: set kv_cache_gb")
+        cache = self._llm.engine.cache
+        for group, pool in zip(cache.groups, cache.pools, strict=True):
+            needed, pages = batch * group.most(prompt + tokens + 1), pool.total
+            if needed > pages:
+                raise RequestError(f"a batch of {batch} needs {needed} pages, the KV cache has {pages}: "
+                                   "set kv_cache_gb")
         if batch > self._llm.config.max_seqs:
             raise RequestError(f"a batch of {batch} is larger than max_seqs, {self._llm.config.max_seqs}")
         steps = [s for s in self._steps(batch, prompt, tokens + 1, batch) if s.rows == batch]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from drut.cache.cache import pages_for
+from drut.cache.groups import FullGroup, Group
 from drut.engine.lengths import LengthEstimate
 from drut.engine.request import Request
+
+FULL = FullGroup()
 
 
 class Reserve:
@@ -24,14 +26,14 @@ class Reserve:
         length = self.lengths.length(made, quantile)
         return request.limit if length is None else min(request.prompt_tokens + length, request.limit)
 
-    def to_start(self, request: Request) -> int:
-        """Pages a request has to have in prospect when it is admitted, those it shares included."""
-        known = pages_for(len(request.tokens))
-        return max(known, pages_for(self.tokens(request, self.quantile))) if self.quantile else known
+    def to_start(self, request: Request, group: Group = FULL) -> int:
+        """Pages of a KV group that a request has to have in prospect when it is admitted, those it shares included."""
+        known = len(request.tokens)
+        return group.most(max(known, self.tokens(request, self.quantile)) if self.quantile else known)
 
-    def to_go_on(self, request: Request) -> int:
-        """Pages a running request will take beside those it has."""
-        return max(1, self.to_start(request) - len(request.table.pages)) if self.quantile else 1
+    def to_go_on(self, request: Request, group: Group = FULL, index: int = 0) -> int:
+        """Pages of a group, the cache's number `index`, that a running request will take beside those it has."""
+        return max(1, self.to_start(request, group) - request.table.held(index)) if self.quantile else 1
 
     def ended(self, request: Request, others: Collection[Request]) -> None:
         """Learns from a request that has ended, beside `others` that have not."""

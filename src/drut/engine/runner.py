@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.cache.cache import pages_for
+from drut.cache.groups import pages_for
 from drut.cache.pool import Canary, Changes
 from drut.constrain.guide import Guide
 from drut.engine.flight import Flight, Result
@@ -29,23 +29,25 @@ GREEDY = SamplingParams(max_tokens=1)
 
 
 class Rows(NamedTuple):
-    """What the canary is told of a sequence in a step: its pages, the tokens before its rows, the rows' own."""
+    """What canaries are told of a sequence in a step: its pages by KV group, the tokens before its rows, their own."""
 
-    pages: list[int]
+    maps: list[list[int]]
     before: list[int]
     tokens: list[int]
 
 
 class Runner:
-    """One executable over one pool. With `overlap` steps run on a thread of their own, in the order of their launch."""
+    """One executable over a pool a KV group. With `overlap` steps run on a thread of their own, in the order of their
+    launch."""
 
-    def __init__(self, backend: Backend, plan: Plan, pool: NDArray[np.uint8], limits: Limits, *, context: int,
-                 vocab: int, overlap: bool = False, canary: Canary | None = None) -> None:
-        """`context` bounds the tokens of a sequence; `vocab`: ids that have logits."""
-        self.plan, self.limits, self.vocab, self._canary = plan, limits, vocab, canary
-        self.executable = backend.load(plan, pool, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
+    def __init__(self, backend: Backend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits, *,
+                 context: int, vocab: int, overlap: bool = False, canaries: Sequence[Canary] = ()) -> None:
+        """`context` bounds the tokens of a sequence; `vocab`: ids that have logits; `canaries`: one a pool, or none."""
+        self.plan, self.limits, self.vocab, self._canaries = plan, limits, vocab, canaries
+        self._groups = len(pools)
+        self.executable = backend.load(plan, pools, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
         # All grow: sequences that share pages map each of them, and most steps have no masks.
-        self._blocks, self._edits, self._masks = pages_for(context), 1024, 0
+        self._blocks, self._edits, self._masks = self._groups * pages_for(context), 1024, 0
         self._mask_maker = MaskMaker(vocab)
         # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
@@ -56,7 +58,7 @@ class Runner:
     def _descriptor(self) -> StepDescriptor:
         limits = self.limits
         return StepDescriptor(limits.tokens, limits.seqs, limits.samples, self._blocks, self._edits,
-                              self._masks)
+                              self._masks, self._groups)
 
     @property
     def last_shape(self) -> StepShape:
@@ -66,7 +68,7 @@ class Runner:
     def launch(self, work: Sequence[Work]) -> Flight:
         """Starts a step, or a burst where the work says so; with no thread it is over on return."""
         step, rows, guided = self._fill(work)
-        changes = self._canary.collect() if self._canary else None
+        changes = [canary.collect() for canary in self._canaries]
         ahead = work[0].ahead
         burst = self.executable.burst(1 + ahead, [sorted(w.request.ends) for w in work]) if ahead else None
         if self._thread is not None:
@@ -76,10 +78,10 @@ class Runner:
         return Flight(work, done, burst)
 
     def _run(self, step: StepDescriptor, burst: Burst | None, rows: Sequence[Rows],
-             changes: Changes | None, guided: Mapping[int, Guide]) -> tuple[StepOutput | None, float]:
+             changes: Sequence[Changes], guided: Mapping[int, Guide]) -> tuple[StepOutput | None, float]:
         try:
-            if self._canary and changes:
-                self._watch(self._canary, rows, changes)
+            for group, canary in enumerate(self._canaries):
+                self._watch(canary, group, rows, changes[group])
             started, out, steps = time.perf_counter(), None, 1
             if guided:
                 out = self._mask_maker.run(self.executable, step, guided)
@@ -97,16 +99,16 @@ class Runner:
                 burst.abandon()
 
     @staticmethod
-    def _watch(canary: Canary, rows: Sequence[Rows], changes: Changes) -> None:
+    def _watch(canary: Canary, group: int, rows: Sequence[Rows], changes: Changes) -> None:
         canary.settle(changes)
         for r in rows:
-            canary.verify(r.pages, r.before)
-            canary.write(r.pages, r.tokens, len(r.before))
+            canary.verify(r.maps[group], r.before)
+            canary.write(r.maps[group], r.tokens, len(r.before))
 
     def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guide]]:
         """The step, what the canary is told of it, and who guides which of its samples."""
         edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
-        step = self._next_descriptor(sum(pages_for(w.start + w.rows + w.ahead) for w in work),
+        step = self._next_descriptor(self._groups * sum(pages_for(w.start + w.rows + w.ahead) for w in work),
                                      sum(len(e.ids) for e in edits if e is not None),
                                      sum(w.sample and w.request.guide is not None for w in work)
                                      * mask_words(self.vocab))
@@ -115,7 +117,8 @@ class Runner:
             request = w.request
             forced = request.thought.forced(w.start + w.rows - request.prompt_tokens) if request.thought else None
             tokens = request.next_tokens(w.start, w.rows)
-            row = step.add_sequence(tokens, w.start, request.table.pages, request.slot, w.ahead)
+            row = step.add_sequence(tokens, w.start, request.table.pages, request.slot, w.ahead,
+                                    request.table.maps[1:])
             self._score_prompt(step, w, row)
             if w.sample:
                 guide = request.guide
@@ -124,9 +127,9 @@ class Runner:
                                          mask=mask, target=-1 if forced is None else forced)
                 if guide is not None:
                     guided[sample] = guide
-            if self._canary:
+            if self._canaries:
                 before = request.tokens[: w.start]
-                rows.append(Rows(list(request.table.pages), before + [RELAY] * (w.start - len(before)),
+                rows.append(Rows([list(m) for m in request.table.maps], before + [RELAY] * (w.start - len(before)),
                                  tokens + [RELAY] * w.ahead))
         return step, rows, guided
 
@@ -156,19 +159,14 @@ class Runner:
         step.clear()
         return step
 
-    def logits(self, tokens: Sequence[int], pages: Sequence[int], chunk: int) -> F32:
-        """Logits of every position of `tokens`, (len(tokens), vocab), `chunk` a step. No step may be in flight."""
-        parts = []
-        chunk = max(1, min(chunk, self.limits.samples, self.limits.tokens))
-        for start in range(0, len(tokens), chunk):
-            part = tokens[start : start + chunk]
-            step = self._next_descriptor(len(pages), 0)
-            row = step.add_sequence(part, start, pages, 0)
-            for i in range(len(part)):
-                step.add_sample(row + i, GREEDY, target=0)
-            self.executable.run(step)
-            parts.append(self.executable.logits(len(part)).copy())
-        return np.concatenate(parts)
+    def logits(self, tokens: Sequence[int], start: int, maps: Sequence[Sequence[int]]) -> F32:
+        """Logits of `tokens` at positions from `start` on, (len(tokens), vocab), in one step. None may be in flight."""
+        step = self._next_descriptor(sum(map(len, maps)), 0)
+        row = step.add_sequence(tokens, start, maps[0], 0, others=maps[1:])
+        for i in range(len(tokens)):
+            step.add_sample(row + i, GREEDY, target=0)
+        self.executable.run(step)
+        return self.executable.logits(len(tokens)).copy()
 
     def close(self) -> None:
         if self._thread is not None:

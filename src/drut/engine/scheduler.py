@@ -165,10 +165,10 @@ class Scheduler:
         if not self._slots:
             return Refused("sequences", f"all {self.limits.seqs} sequences are taken")
         hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)
-        needed = self._needed(request)
-        if needed > self.cache.available and self.running:
+        short = _short(self._needed(request), self.cache.available)
+        if short and self.running:
             self.cache.release(request.table)
-            return Refused("pages", f"it needs {needed} pages of the KV cache, {self.cache.available} can be had")
+            return Refused("pages", f"it needs {short[0]} pages of the KV cache, {short[1]} can be had")
         request.computed = request.done = hit
         work = rows_of(request, budget, self.limits, self.pacer)
         if work is None:
@@ -187,10 +187,12 @@ class Scheduler:
         request.admitted_with = len(request.output)
         return work
 
-    def _needed(self, request: Request, gone: Collection[Request] = ()) -> int:
-        """Pages to be had for admitting `request`, beside what will run then: without those who are `gone`."""
-        growth = sum(self.reserve.to_go_on(r) for r in self.running if r not in gone)
-        return self.reserve.to_start(request) - len(request.table.pages) + growth
+    def _needed(self, request: Request, gone: Collection[Request] = ()) -> list[int]:
+        """Pages to be had for admitting `request`, by KV group, beside what will run then: without those who are
+        `gone`."""
+        running = [r for r in self.running if r not in gone]
+        return [self.reserve.to_start(request, group) - request.table.held(i)
+                + sum(self.reserve.to_go_on(r, group, i) for r in running) for i, group in enumerate(self.cache.groups)]
 
     def _displace(self, request: Request, budget: Budget) -> bool:
         """Preempts those who give way to `request`, as few as make room for it; nobody where that is not enough, or
@@ -199,8 +201,8 @@ class Scheduler:
         pages = self.cache.available
         for victim in self.policy.displaced(request, self.running, self.reserve):
             gone.append(victim)
-            pages += len(victim.table.pages)
-            if self._needed(request, gone) <= pages:
+            pages = [had + victim.table.held(i) for i, had in enumerate(pages)]
+            if not _short(self._needed(request, gone), pages):
                 break
         else:
             return False
@@ -232,3 +234,8 @@ class Scheduler:
             reasons = {r.why.waited_for for r in self.waiting}
             raise SchedulerStallError(f"{len(self.running)} running and {len(self.waiting)} waiting requests, "
                                       f"and nothing to compute: {'; '.join(sorted(reasons))}")
+
+
+def _short(needed: Sequence[int], available: Sequence[int]) -> tuple[int, int] | None:
+    """Pages needed and to be had in the first KV group that lacks some; None where none does."""
+    return next(((n, had) for n, had in zip(needed, available, strict=True) if n > had), None)

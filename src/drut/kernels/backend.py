@@ -31,7 +31,7 @@ Host = Callable[[str], None]  # called at each stop of a plan with the stop's na
 
 
 class Executable(ABC):
-    """A plan made ready to run over one page pool."""
+    """A plan made ready to run over the pages of each KV group."""
 
     @abstractmethod
     def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
@@ -97,8 +97,8 @@ class Backend(ABC):
         """Room for `pages` pages, (pages, page_bytes), touched on first use."""
 
     @abstractmethod
-    def load(self, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> Executable:
-        """Makes `plan` ready; buffers hold `limits.rows` rows."""
+    def load(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> Executable:
+        """Makes `plan` ready over a pool a KV group; buffers hold `limits.rows` rows."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """The step descriptor: one flat int32 buffer that says what a step computes. No pointers; the same on every backend.
 
-Layout, version 3 (the C side is `Step` in csrc/abi.h): a header of 11 words (version, rows, sequences, samples, the
-six capacities, edits), and arrays of fixed capacity in the order of the fields below. Floats are their bit patterns.
+Layout, version 4 (the C side is `Step` in csrc/abi.h): a header of 12 words (version, rows, sequences, samples, the
+six capacities, KV groups, edits), and arrays of fixed capacity in the order of the fields below; of `slot` and `table`
+one a KV group, side by side. Floats are their bit patterns.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from numpy.typing import NDArray
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32, StepShape
 
-VERSION = 3
-HEADER = 11
-EDITS_USED = 10  # the header's last word
+VERSION = 4
+HEADER = 12
+GROUPS = 10
+EDITS_USED = 11  # the header's last word
 RELAY = -1  # a row's token: take it from the sequence's relay slot
+HOLE = -1  # a block table's entry for a page that no row sees any more
 MAX_TOP_LOGPROBS = 20
 
 ROW_FIELDS = ("seq", "position", "slot", "token", "flags", "adapter")
 SEQ_FIELDS = ("first_row", "row_count", "length", "table", "relay_slot")
+BY_GROUP = ("slot", "table")
 SAMPLE_FIELDS = ("sample_row", "seed_lo", "seed_hi", "choice", "top_k", "target", "top_logprobs", "edit_first",
                  "edit_count", "mask", "temperature", "top_p", "min_p", "repetition", "presence", "frequency")
 EDIT_FIELDS = ("edit_id", "edit_bias", "edit_count_out", "edit_seen")
@@ -63,22 +67,25 @@ class Edits(NamedTuple):
 class StepDescriptor:
     """A reusable buffer. `clear`, then `add_sequence` and `add_sample` fill it in order."""
 
-    def __init__(self, rows: int, seqs: int, samples: int, blocks: int, edits: int = 0, masks: int = 0) -> None:
-        """Capacities: rows, sequences, samples, block-table entries, edits and words of masks of the largest step."""
+    def __init__(self, rows: int, seqs: int, samples: int, blocks: int, edits: int = 0, masks: int = 0,
+                 groups: int = 1) -> None:
+        """Capacities: rows, sequences, samples, block-table entries of all `groups` together, edits and words of masks
+        of the largest step."""
         capacity = [(ROW_FIELDS, rows), (SEQ_FIELDS, seqs), (SAMPLE_FIELDS, samples), (("blocks",), blocks),
                     (EDIT_FIELDS, edits), (("masks",), masks)]
-        words = HEADER + sum(len(names) * room for names, room in capacity)
+        lengths = {name: room * (groups if name in BY_GROUP else 1) for names, room in capacity for name in names}
+        words = HEADER + sum(lengths.values())
         self.buffer: NDArray[np.int32] = np.zeros(words, np.int32)
         self.buffer[0] = VERSION
-        self.buffer[4:EDITS_USED] = rows, seqs, samples, blocks, edits, masks
+        self.buffer[4:EDITS_USED] = rows, seqs, samples, blocks, edits, masks, groups
         self._view: dict[str, NDArray[np.int32]] = {}
         at = HEADER
-        for names, room in capacity:
-            for name in names:
-                self._view[name] = self.buffer[at : at + room]
-                at += room
+        for name, room in lengths.items():
+            self._view[name] = self.buffer[at : at + room]
+            at += room
+        self._slots, self._tables = (list(self._view[name].reshape(groups, -1)) for name in BY_GROUP)
         # The fields of a sample side by side, (field, sample): integers, then floats.
-        first = HEADER + len(ROW_FIELDS) * rows + len(SEQ_FIELDS) * seqs
+        first = HEADER + sum(lengths[name] for name in (*ROW_FIELDS, *SEQ_FIELDS))
         fields = self.buffer[first : first + len(SAMPLE_FIELDS) * samples].reshape(len(SAMPLE_FIELDS), samples)
         split = SAMPLE_FIELDS.index(FLOAT_FIELDS[0])
         self._integers, self._floats = fields[:split], fields[split:].view(np.float32)
@@ -101,41 +108,61 @@ class StepDescriptor:
     def samples(self) -> int:
         return int(self.buffer[3])
 
+    @property
+    def groups(self) -> int:
+        return len(self._tables)
+
+    def slots(self, group: int) -> NDArray[np.int32]:
+        """Where each row's keys and values go in the pages of `group`, (rows,)."""
+        return self._slots[group][: self.rows]
+
+    def tables(self, group: int) -> NDArray[np.int32]:
+        """Where in `blocks` each sequence's block table of `group` begins, (seqs,)."""
+        return self._tables[group][: self.seqs]
+
     def clear(self) -> None:
         self.buffer[1:4] = 0
         self.buffer[EDITS_USED] = 0
         self._blocks_used = self._masks_used = 0
 
     def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int,
-                     ahead: int = 0) -> int:
-        """Rows for `tokens` at positions from `start` on, over the sequence's `pages`; returns the first row.
+                     ahead: int = 0, others: Sequence[Sequence[int]] = ()) -> int:
+        """Rows for `tokens` at positions from `start` on, over the sequence's `pages` of the first KV group and of the
+        `others`; returns the first row.
 
-        Only the pages up to the last row's position, and `ahead` positions more, enter the block table.
+        Only the pages up to the last row's position, and `ahead` positions more, enter the block tables.
         """
         v, row, seq, count = self._view, self.rows, self.seqs, len(tokens)
         end = start + count
         used = -(-(end + ahead) // PAGE_TOKENS)
-        table = self._blocks_used
-        if row + count > len(v["seq"]) or seq >= len(v["first_row"]) or table + used > len(v["blocks"]):
+        maps = (pages, *others)
+        if len(maps) != len(self._tables):
+            raise ValueError(f"{len(maps)} block tables for {self.groups} KV groups")
+        blocks, blocks_end = v["blocks"], self._blocks_used + used * len(maps)
+        if row + count > len(v["seq"]) or seq >= len(v["first_row"]) or blocks_end > len(blocks):
             raise ValueError("the step descriptor is full")
-        if len(pages) < used:
-            raise ValueError(f"{len(pages)} pages do not hold {end + ahead} tokens")
-        v["blocks"][table : table + used] = pages[:used]
-        self._blocks_used += used
+        for mapped in maps:
+            if len(mapped) < used:
+                raise ValueError(f"{len(mapped)} pages do not hold {end + ahead} tokens")
         rows = slice(row, row + count)
         v["seq"][rows] = seq
         v["token"][rows] = tokens
         if count == 1:
             v["position"][row] = start
-            v["slot"][row] = pages[start // PAGE_TOKENS] * PAGE_TOKENS + start % PAGE_TOKENS
         else:
-            position = np.arange(start, end, dtype=np.int32)
-            v["position"][rows] = position
-            v["slot"][rows] = v["blocks"][table + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
+            v["position"][rows] = np.arange(start, end, dtype=np.int32)
+        for mapped, tables, slots in zip(maps, self._tables, self._slots, strict=True):
+            table = tables[seq] = self._blocks_used
+            self._blocks_used += used
+            blocks[table : table + used] = mapped[:used]
+            if count == 1:
+                slots[row] = mapped[start // PAGE_TOKENS] * PAGE_TOKENS + start % PAGE_TOKENS
+            else:
+                position = v["position"][rows]
+                slots[rows] = blocks[table + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
         v["first_row"][seq] = row
         v["row_count"][seq] = count
         v["length"][seq] = end
-        v["table"][seq] = table
         v["relay_slot"][seq] = relay_slot
         self.buffer[1] = row + count
         self.buffer[2] = seq + 1
@@ -194,7 +221,8 @@ class StepDescriptor:
         seq = v["seq"][rows]
         position = v["position"][rows] + 1
         v["position"][rows] = position
-        v["slot"][rows] = v["blocks"][v["table"][seq] + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
+        for slots, tables in zip(self._slots, self._tables, strict=True):
+            slots[rows] = v["blocks"][tables[seq] + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
         v["token"][rows] = RELAY
         v["length"][seq] = position + 1
 

@@ -14,12 +14,15 @@ KV_DTYPES = tuple(ELEMENT_BYTES)
 
 @dataclass(frozen=True)
 class KvLayout:
-    """Pages of one group of layers whose keys and values are kept for the whole context."""
+    """Pages of one KV group: layers whose keys and values are kept for as long."""
 
     dtype: str
     layers: int
     kv_heads: int
     head_dim: int
+    group: int = 0  # which of a model's groups it is: of the step descriptor's tables, and of the pools
+    window: int = 0  # positions a row sees, its own the last, as long as they are kept; 0: all
+    members: tuple[int, ...] = ()  # the group's layers, ascending; empty: the model's first ones
 
     @property
     def head_bytes(self) -> int:
@@ -33,6 +36,14 @@ class KvLayout:
     @property
     def page_bytes(self) -> int:
         return self.layers * self.layer_bytes
+
+    def offset(self, layer: int) -> int:
+        """Bytes before `layer` of the model in a page."""
+        return self.place(layer) * self.layer_bytes
+
+    def place(self, layer: int) -> int:
+        """Which of the group's layers `layer` of the model is."""
+        return self.members.index(layer) if self.members else layer
 
     @property
     def token_bytes(self) -> int:

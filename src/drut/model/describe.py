@@ -12,7 +12,7 @@ from pathlib import Path
 from drut.errors import UnsupportedError
 from drut.formats.encoding import find_encoding
 from drut.kernels.kv import KV_DTYPES
-from drut.model.decoder import kv_layout
+from drut.model.decoder import kv_layouts
 from drut.model.model import ModelFiles
 from drut.model.tokenizer import Tokenizer
 from drut.model.weights.gguf_split import part_paths
@@ -131,7 +131,7 @@ def describe(files: ModelFiles) -> Description:
         tied_head=spec.tied_head,
         vocabulary=spec.vocab,
         context=spec.context,
-        kv_bytes_per_token={dtype: kv_layout(spec, dtype).token_bytes for dtype in KV_DTYPES},
+        kv_bytes_per_token={dtype: sum(kv.token_bytes for kv in kv_layouts(spec, dtype)) for dtype in KV_DTYPES},
         tokenizer=_tokenizer(files, tokenizer),
         chat_template=tokenizer.chat_template if tokenizer else _text(files, "tokenizer.chat_template", ""),
         problems=problems,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from drut.config import EngineConfig
-from drut.engine.build import choose_backend, context_of, pool_pages
+from drut.engine.build import choose_backend, context_of, kv_layouts, step_limits
+from drut.engine.memory import make_groups, pool_pages
 from drut.kernels.kv import PAGE_TOKENS
-from drut.model import decoder
 from drut.model.model import open_model
 from drut.model.store import find
 from drut.server.auth import Keys, check_exposure
@@ -45,9 +45,10 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         files.check()
         yield f"model       {path}, weights complete"
         context = context_of(files.spec, engine)
-        layout = decoder.kv_layout(files.spec, engine.kv_dtype)
-        pages = pool_pages(layout, context, engine)
-        room = min(context, pages * PAGE_TOKENS)
+        layouts, step = kv_layouts(files.spec, context, engine), step_limits(engine, context).tokens
+        pages = pool_pages(layouts, step, context, engine)
+        groups = make_groups(layouts, step)
+        room = int(min(context, *(group.room(n) for group, n in zip(groups, pages, strict=True))))
         texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars,
                       tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
@@ -56,8 +57,10 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
             yield f"thoughts    {'between ' + ' and '.join(texts.marks) if texts.marks else 'none'}"
             yield f"tools       {calls_of(texts)}"
         yield f"context     {room} tokens of a prompt and its answer"
-        yield (f"KV cache    {pages * PAGE_TOKENS} tokens, {pages * layout.page_bytes / 1e9:.3f} GB, "
-               f"format {engine.kv_dtype}")
+        held = ", ".join(f"{n * PAGE_TOKENS} tokens{f' of windows of {kv.window}' * (kv.window > 0)}"
+                         for kv, n in zip(layouts, pages, strict=True))
+        size = sum(n * kv.page_bytes for kv, n in zip(layouts, pages, strict=True))
+        yield f"KV cache    {held}, {size / 1e9:.3f} GB, format {engine.kv_dtype}"
     finally:
         files.close()
     backend = choose_backend(engine)

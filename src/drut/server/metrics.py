@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from drut.engine.async_engine import AsyncEngine
-from drut.engine.messages import Stats
+from drut.engine.messages import Pages, Stats
 from drut.observe.histogram import Histogram, spread
 from drut.server.admission.admission import Admission
 from drut.server.admission.record import Record
@@ -54,8 +54,11 @@ METRICS = {
     "drut_requests_waiting": Described(
         "gauge", "the same by what they wait for: `queue` is before the engine, the others are inside", ("reason",)),
     "drut_queue_tokens": Described("gauge", "prompt tokens in the queue before the engine"),
-    "vllm:kv_cache_usage_perc": Described("gauge", "share of KV pages held by requests, 0 to 1"),
+    "vllm:kv_cache_usage_perc": Described(
+        "gauge", "share of KV pages held by requests, 0 to 1; of the KV group with the largest"),
     "drut_kv_pages": Described("gauge", "KV pages by state: free, own (of one request), cached", ("state",)),
+    "drut_kv_window_pages": Described(
+        "gauge", "the same of layers that keep a window, where others keep the whole context", ("state",)),
     "vllm:num_preemptions": Described("counter", "running requests put back to waiting"),
     "drut_preemptions": Described(
         "counter", "the same by why: `pages` ran out, another was to have its place (`policy`), a fault (`other`)",
@@ -214,16 +217,17 @@ def roof_share(before: Stats, after: Stats) -> float | None:
 def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str, int] | float]:
     steps = Histogram(stats.step_bounds)
     steps.counts, steps.total = list(stats.step_counts), stats.step_seconds
-    held = stats.pages - stats.free_pages - stats.evictable_pages
+    first = Pages(stats.pages, stats.free_pages, stats.cached_pages, stats.evictable_pages)
+    windows = sum((Counter(pages.by_state) for pages in stats.window_pages), Counter[str]())
     floor = {} if stats.floor_seconds is None else {"drut_step_floor_seconds": stats.floor_seconds}
     return {
         **floor,
         "vllm:num_requests_running": stats.running,
         "vllm:num_requests_waiting": queued + sum(stats.waiting.values()),
         "drut_requests_waiting": {"queue": queued, **stats.waiting},
-        "vllm:kv_cache_usage_perc": held / stats.pages,
-        "drut_kv_pages": {"free": stats.free_pages, "cached": stats.cached_pages,
-                          "own": stats.pages - stats.free_pages - stats.cached_pages},
+        "vllm:kv_cache_usage_perc": max(pages.held / pages.total for pages in (first, *stats.window_pages)),
+        "drut_kv_pages": first.by_state,
+        **({"drut_kv_window_pages": {state: windows[state] for state in first.by_state}} if stats.window_pages else {}),
         "vllm:num_preemptions": sum(stats.preemptions.values()),
         "drut_preemptions": stats.preemptions, "drut_expected_tokens": stats.expected_tokens,
         "vllm:prefix_cache_queries": stats.queried_tokens,

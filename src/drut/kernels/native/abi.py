@@ -7,7 +7,7 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14, "IQ4_XS": 15, "int4": 16, "int8": 17,
@@ -47,14 +47,14 @@ class Qkv(Structure):
                 *[(name, c_void_p) for name in ("q_proj", "k_proj", "v_proj", "rope", "q", "k", "v")],
                 *[(name, c_int32) for name in ("width", "stride", "q_stride", "kv_stride", "heads", "kv_heads",
                                                "head_dim", "rope_half", "kv_dtype", "wide_norm", "growth_span")],
-                ("growth", c_float), ("layer_offset", c_int64)]
+                ("growth", c_float), ("group", c_int32), ("reserved", c_int32), ("layer_offset", c_int64)]
 
 
 class Attention(Structure):
     _fields_ = [("op", Op), ("q", c_void_p), ("out", c_void_p), ("sinks", c_void_p),
                 *[(name, c_int32) for name in ("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype")],
-                ("scale", c_float), ("out_form", c_int32), ("window", c_int32), ("cap", c_float),
-                ("layer_offset", c_int64)]
+                ("scale", c_float), ("out_form", c_int32), ("window", c_int32), ("cap", c_float), ("group", c_int32),
+                ("reserved", c_int32), ("layer_offset", c_int64)]
 
 
 class Project(Structure):
@@ -109,8 +109,12 @@ class Sample(Structure):
     _fields_ = [("op", Op), ("logits", c_void_p), ("logits_stride", c_int32), ("vocab", c_int32)]
 
 
+class Pages(Structure):
+    _fields_ = [("data", c_void_p), ("page_bytes", c_int64)]
+
+
 class Context(Structure):
-    _fields_ = [("step", c_void_p), ("kv", c_void_p), ("page_bytes", c_int64), ("acts", c_void_p),
+    _fields_ = [("step", c_void_p), ("pages", c_void_p), ("acts", c_void_p),
                 ("acts_bytes", c_int64), ("scratch", c_void_p), ("scratch_bytes", c_int64),
                 *[(name, c_void_p) for name in ("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs",
                                                 "relay", "op_ns")],
@@ -127,7 +131,7 @@ class StepHeader(Structure):
 
 
 STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context, Burst,
-           StepHeader, Add, Routes, Route, ExpertsGateUp, ExpertsDown)
+           StepHeader, Pages, Add, Routes, Route, ExpertsGateUp, ExpertsDown)
 
 
 def declare(library: ctypes.CDLL) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,10 +195,10 @@ class NativeBackend(PackingBackend):
     def pool(self, layout: KvLayout, pages: int) -> NDArray[np.uint8]:
         return reserve(pages * layout.page_bytes, huge=True).reshape(pages, layout.page_bytes)
 
-    def load(self, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> Executable:
+    def load(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> Executable:
         from drut.kernels.native.executable import NativeExecutable
 
-        return NativeExecutable(self, plan, pool, limits)
+        return NativeExecutable(self, plan, pools, limits)
 
     def close(self) -> None:
         if self.workers is not None:

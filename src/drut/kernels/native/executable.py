@@ -37,8 +37,8 @@ Call = tuple[int, int]  # address of the first operation's pointer, and how many
 class NativeExecutable(Executable):
     """Holds the activations, the compiled operations and the context the native side reads."""
 
-    def __init__(self, backend: NativeBackend, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> None:
-        self._backend, self._limits, self._pool = backend, limits, pool
+    def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> None:
+        self._backend, self._limits, self._pools = backend, limits, tuple(pools)
         self._buffers: dict[str, F32] = {}
         self._routes = NativeRoutes(limits.rows)
         self.plan = plan  # the compiled operations point into its weights
@@ -78,7 +78,9 @@ class NativeExecutable(Executable):
         scratch = reserve(backend.threads * scratch_bytes)
         self._keep += [acts, scratch]
         out = self._out
-        return abi.Context(None, self._pool.ctypes.data, self._pool.shape[1], acts.ctypes.data, acts.nbytes,
+        pages = (abi.Pages * len(self._pools))(*(abi.Pages(p.ctypes.data, p.shape[1]) for p in self._pools))
+        self._keep.append(pages)
+        return abi.Context(None, ctypes.addressof(pages), acts.ctypes.data, acts.nbytes,
                            scratch.ctypes.data, scratch_bytes, out.tokens.ctypes.data, self._status.ctypes.data,
                            out.logprobs.ctypes.data, out.ranks.ctypes.data, out.top_ids.ctypes.data,
                            out.top_logprobs.ctypes.data, self._relay.ctypes.data, None)
@@ -161,7 +163,8 @@ class NativeExecutable(Executable):
                 out, out_stride = self._buffer(op.out)
                 return abi.Attention(abi.Op(abi.ATTENTION, op.layer), q, out, _address(op.sinks), q_stride, out_stride,
                                      op.heads, op.kv.kv_heads, op.kv.head_dim, abi.KV_DTYPES[op.kv.dtype], op.scale,
-                                     self._forms[op], op.window, op.cap, op.layer * op.kv.layer_bytes)
+                                     self._forms[op], op.window, op.cap, op.kv.group, 0,
+                                     op.kv.offset(op.layer))
             case ops.Project():
                 source, in_stride = self._buffer(op.source)
                 x, stride = self._buffer(op.x)
@@ -209,7 +212,7 @@ class NativeExecutable(Executable):
         return abi.Qkv(abi.Op(abi.QKV, op.layer), x, _norm(op.norm), _norm(op.q_norm), _norm(op.k_norm),
                        _address(op.q_proj), _address(op.k_proj), _address(op.v_proj), rope, q, k, v, op.x.width, stride,
                        q_stride, kv_stride, op.heads, op.kv.kv_heads, op.kv.head_dim, half, abi.KV_DTYPES[op.kv.dtype],
-                       op.wide_norm, span, growth, op.layer * op.kv.layer_bytes)
+                       op.wide_norm, span, growth, op.kv.group, 0, op.kv.offset(op.layer))
 
     def _compile_route(self, op: ops.Route) -> ctypes.Structure:
         x, stride = self._buffer(op.x)

@@ -120,7 +120,7 @@ Chunk = tuple[F32, F32, F32]  # maximum, sum and accumulator
 
 
 def _float_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
-    keys, values = pages.read(op.layer, blocks, seen)
+    keys, values = pages.read(op.kv.place(op.layer), blocks, seen)
     scores = np.matmul(q, keys.transpose(0, 2, 1)) * np.float32(op.scale)  # (kv_heads, group, CHUNK_TOKENS)
     scores = seen.hide(capped(scores, op.cap))
     top = scores.max(axis=-1, keepdims=True)
@@ -132,8 +132,8 @@ def _float_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32],
 
 def _int8_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
     """Exact sums of integers: a dot of 256 codes is below 2^24, one of 256 weights is taken in float64."""
-    keys, values = pages.read(op.layer, blocks, seen)
-    key_scales, value_scales = pages.scales(op.layer, blocks, seen)
+    keys, values = pages.read(op.kv.place(op.layer), blocks, seen)
+    key_scales, value_scales = pages.scales(op.kv.place(op.layer), blocks, seen)
     codes, q_scale = quantize_row(q)
     scores = np.matmul(codes, keys.transpose(0, 2, 1)) * (q_scale * np.float32(op.scale))[..., None] * key_scales
     scores = seen.hide(capped(scores, op.cap))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,10 +48,10 @@ class NumpyBackend(Backend):
     def pool(self, layout: KvLayout, pages: int) -> NDArray[np.uint8]:
         return np.zeros((pages, layout.page_bytes), np.uint8)
 
-    def load(self, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> Executable:
+    def load(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> Executable:
         from drut.kernels.numpy.executable import NumpyExecutable
 
-        return NumpyExecutable(plan, pool, limits)
+        return NumpyExecutable(plan, pools, limits)
 
     def close(self) -> None:
         """Nothing to end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from drut.kernels.plan import Plan
 class NumpyExecutable(Executable):
     """Buffers live for one step; the relay lives on."""
 
-    def __init__(self, plan: Plan, pool: NDArray[np.uint8], limits: Limits) -> None:
-        self._plan, self._pool = plan, pool
+    def __init__(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> None:
+        self._plan, self._pools = plan, pools
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._pages: dict[Any, Pages] = {}
         self._values: dict[str, F32] = {}
@@ -112,7 +113,7 @@ class NumpyExecutable(Executable):
             log = np.log((1 + step["position"][:rows] // span).astype(np.float32))
             q = q * (np.float32(1) + np.float32(amount) * log)[:, None, None]
         self._set(op.q, (round_bf16(q) if kv.dtype == "bf16" else q).reshape(rows, -1))
-        self._pages_of(kv).write(op.layer, step["slot"][:rows], k, v)
+        self._pages_of(kv).write(kv.place(op.layer), step.slots(kv.group), k, v)
 
     def _route(self, op: ops.Route) -> None:
         y = _normalized(op.norm, self._get(op.x))
@@ -127,7 +128,7 @@ class NumpyExecutable(Executable):
     def _attention(self, op: ops.Attention, step: StepDescriptor) -> None:
         kv, pages = op.kv, self._pages_of(op.kv)
         q = self._get(op.q).reshape(step.rows, kv.kv_heads, op.heads // kv.kv_heads, kv.head_dim)
-        blocks, table = step["blocks"], step["table"][step["seq"][: step.rows]]
+        blocks, table = step["blocks"], step.tables(kv.group)[step["seq"][: step.rows]]
         out = [
             attend(pages, op, q[row], int(position) + 1, blocks[int(first) :]).reshape(-1)
             for row, (position, first) in enumerate(zip(step["position"][: step.rows], table, strict=True))
@@ -158,7 +159,7 @@ class NumpyExecutable(Executable):
 
     def _pages_of(self, kv: Any) -> Pages:
         if kv not in self._pages:
-            self._pages[kv] = Pages(self._pool, kv)
+            self._pages[kv] = Pages(self._pools[kv.group], kv)
         return self._pages[kv]
 
     def _get(self, buffer: Buffer) -> F32:
