@@ -73,7 +73,8 @@ class Soak:
     def _fill_the_tokenizer(self) -> None:
         """It remembers the first so many words it meets, which would take longer than a short run to come."""
         for start in range(0, WORDS, 1000):
-            reply = Client(self.server.url).post("/tokenize", {"prompt": " ".join(map(str, range(start, start + 1000)))})
+            words = " ".join(map(str, range(start, start + 1000)))
+            reply = Client(self.server.url).post("/tokenize", {"prompt": words})
             assert reply.status == 200, reply.raw
 
     @property
