@@ -31,9 +31,8 @@ CLIENTS = 8
 ABORTS, AGAIN = 0.2, 0.2  # share of requests
 MARKER = re.compile(r"<M\d{8}>")
 KNOWN = 256  # answers that may be asked for again
-WORDS = 12_000  # more than a tokenizer keeps (10,000)
 WARM_UP = 2000  # requests, or as long again as the run: caches and pools fill
-LEAST_S = 600.0  # a shorter run says nothing of growth: allocators spread for minutes before they level off
+LEAST_S = 600.0  # a shorter run says nothing of growth: it slows down for minutes (docs/measurements.md)
 MOST_MB_PER_MIN = 1.0
 FLAGS = ("--kv-cache-gb", "0.001", "--max-queue", "64")  # 7,800 tokens, so that prefixes are evicted
 
@@ -55,7 +54,6 @@ class Soak:
     def run(self, seconds: float) -> None:
         """Asks for so long after the warm-up, then waits until the server is idle and looks what it still holds."""
         pages = self.server.metric("drut_kv_pages")
-        self._fill_the_tokenizer()
         threads = [threading.Thread(target=self._client, args=(i,)) for i in range(CLIENTS)]
         for thread in threads:
             thread.start()
@@ -69,13 +67,6 @@ class Soak:
             self.findings.append(f"of {pages:.0f} pages {held} are left")
         if seconds >= LEAST_S and not self.slope < MOST_MB_PER_MIN:
             self.findings.append(f"memory grows by {self.slope:.2f} MB a minute")
-
-    def _fill_the_tokenizer(self) -> None:
-        """It remembers the first so many words it meets, which would take longer than a short run to come."""
-        for start in range(0, WORDS, 1000):
-            words = " ".join(map(str, range(start, start + 1000)))
-            reply = Client(self.server.url).post("/tokenize", {"prompt": words})
-            assert reply.status == 200, reply.raw
 
     @property
     def slope(self) -> float:
