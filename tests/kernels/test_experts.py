@@ -42,9 +42,9 @@ HIDDEN, ROWS = 64, 230
 ROUTINGS = {
     "softmax": Routing(9, 3),
     "softmax, not normalized": Routing(9, 3, normalize=False),
-    "sigmoid": Routing(40, 5, sigmoid=True, scale=2.5),
+    "sigmoid": Routing(20, 5, sigmoid=True, scale=2.5),
     "sigmoid, groups": Routing(12, 4, sigmoid=True, groups=4, kept_groups=2),
-    "one": Routing(33, 1),
+    "one": Routing(17, 1),
     "all": Routing(4, 4),
 }
 CORRECTED = ("sigmoid", "sigmoid, groups")
@@ -157,7 +157,7 @@ def test_only_used_experts_are_paid_for() -> None:
     shape = StepShape(rows=8, samples=1, kv_tokens=8, row_tokens=8)
     assert op.cost(shape._replace(used_experts=(17,))).bytes == 17 * one
     assert op.cost(shape._replace(rows=1)).bytes == 5 * one
-    assert 5 * one < op.cost(shape).bytes < 40 * one
+    assert 5 * one < op.cost(shape).bytes < 20 * one
     assert op.cost(shape).macs == 8 * 5 * HIDDEN * 96
 
 
