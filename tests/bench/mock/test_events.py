@@ -159,11 +159,12 @@ def test_whatever_the_writes_the_events_are_the_same(stream: Stream, tokens: int
     plain = parse_script({**TIMES, "usage": "always"})
     script = Script(ttft=plain.ttft, itl=plain.itl, usage="always", stream=stream)
     ask = make_ask(tokens, is_chat=is_chat)
-    written = list(writes(iter(items(script, ask)), stream))
+    told = list(items(script, ask))
+    written = list(writes(iter(told), stream))
     payload = dechunk(b"".join(item.data or b"" for item in written))
     end = b"\r\n" if stream.crlf else b"\n"
     lines = [line for line in payload.split(end) if line and not line.startswith(b":")]
-    assert lines == [(item.data or b"").strip() for item in items(script, ask)]
+    assert lines == [(item.data or b"").strip() for item in told]
     assert payload.count(b"\r") == (payload.count(b"\n") if stream.crlf else 0)
     at = [item.due_s for item in written]
     assert at == sorted(at)
