@@ -17,7 +17,7 @@ def padded(n: int) -> int:
     return -(-n // PAD) * PAD
 
 
-class Matrix(Protocol):
+class Packed(Protocol):
     """`n` outputs by `k` inputs, packed. Outputs are read as dots over `k`."""
 
     @property
@@ -28,23 +28,20 @@ class Matrix(Protocol):
     def encoding(self) -> Encoding: ...
     @property
     def nbytes(self) -> int: ...
+
+
+class Matrix(Packed, Protocol):
+    """One of them; `columns` says which input each column multiplies, where that is not its own place."""
+
     @property
     def columns(self) -> NDArray[np.int32] | None: ...
 
 
-class Stack(Protocol):
-    """`count` matrices of `n` outputs by `k` inputs, all in one encoding: one for each expert."""
+class Stack(Packed, Protocol):
+    """`count` of them, all in one encoding: one for each expert."""
 
     @property
     def count(self) -> int: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def k(self) -> int: ...
-    @property
-    def encoding(self) -> Encoding: ...
-    @property
-    def nbytes(self) -> int: ...
 
 
 class Vector(Protocol):
