@@ -22,12 +22,14 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The server, and how it is asked. `body` goes into every request; `timeout_s` is of a request, from sending."""
+    """The server, and how it is asked. `body` goes into every request; `timeout_s` is of a request, from sending.
+    `exact`: what makes a server that does not know ignore_eos and min_tokens answer with just `max_tokens` tokens."""
 
     url: str
     model: str
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
+    exact: dict[str, Any] | None = None
     stream: bool = True
     continuous_usage: bool = False
     timeout_s: float = 600.0
@@ -94,7 +96,8 @@ class Client:
         """The request, head and body."""
         body = {**self._common, "max_tokens": turn.max_tokens, **self._target.body, **turn.body}
         if turn.exact:
-            body |= {"min_tokens": turn.max_tokens, "ignore_eos": True}
+            exact = self._target.exact
+            body |= {"min_tokens": turn.max_tokens, "ignore_eos": True} if exact is None else exact
         chat = turn.prompt is None
         if chat:
             body["messages"] = [*history, *turn.messages]

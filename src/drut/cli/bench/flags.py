@@ -1,37 +1,17 @@
-"""`drut bench`: a server under load, and a scripted server to prove the client on."""
+"""Flags that commands which load a server share, and what is made of them."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from drut.errors import RequestError
 
-HELP = """Measure any OpenAI-compatible server under load (serve), say what may be sent to it (workloads), or be a
-server whose service times follow a script (mock)."""
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The three commands."""
-    commands = parser.add_subparsers(metavar="serve|workloads|mock", dest="bench", required=True)
-    serve = commands.add_parser("serve", help="measure a server under load", description=(
-        "Sends a workload to a server, by the clock (--rate) or by so many users (--concurrency), and writes what a "
-        "user would have felt: DIR/result.json, requests.csv and summary.md. Exits 3 where the run is void."))
-    _add_target(serve)
-    _add_load(serve)
-    _add_judgement(serve)
-    commands.add_parser("workloads", help="name the workloads and their options")
-    mock = commands.add_parser("mock", help="an OpenAI-compatible server with scripted service times")
-    mock.add_argument("--script", required=True, metavar="FILE", help="what it does, in TOML or JSON (docs/mock.md)")
-    mock.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    mock.add_argument("--port", type=int, default=8000, metavar="P", help="port (default: 8000; 0: any)")
-
-
-def _add_target(parser: argparse.ArgumentParser) -> None:
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """The server, and how it is asked."""
     group = parser.add_argument_group("the server")
     group.add_argument("--url", required=True, metavar="U", help="such as http://127.0.0.1:8000, with /v1 or without")
     group.add_argument("--model", required=True, metavar="M", help="the model's name in requests")
@@ -50,7 +30,8 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ca", metavar="FILE", help="certificates to trust instead of the system's")
 
 
-def _add_load(parser: argparse.ArgumentParser) -> None:
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """What is sent, and when."""
     group = parser.add_argument_group("the load")
     group.add_argument("--workload", required=True, metavar="W", help="what is sent: NAME or NAME:KEY=VALUE,...; "
                        "`drut bench workloads` names them all")
@@ -77,7 +58,8 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
                        "and the CPUs)")
 
 
-def _add_judgement(parser: argparse.ArgumentParser) -> None:
+def add_judgement(parser: argparse.ArgumentParser) -> None:
+    """Limits, what is watched, and where files go."""
     group = parser.add_argument_group("what comes of it")
     group.add_argument("--slo", metavar="LIMITS", help="for goodput: ttft=500,tpot=50,e2e=10s, each optional, in "
                        "milliseconds where no unit stands")
@@ -99,91 +81,15 @@ def _add_judgement(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
-VOID_EXIT, INTERRUPT_EXIT = 3, 130
-
-
-def run(args: argparse.Namespace) -> int:
-    """Runs the command. A run that is void exits with 3, an interrupted one with 130, the files written
-    all the same."""
-    if args.bench == "mock":
-        from drut.bench.mock import serve_script
-
-        if not 0 <= args.port <= 65535:
-            raise RequestError(f"--port must be from 0 to 65535, not {args.port}")
-        serve_script(args.script, args.host, args.port)
-        return 0
-    if args.bench == "workloads":
-        from drut.bench.workloads import help_text
-
-        print(help_text())
-        return 0
-    return _serve(args)
-
-
-def _serve(args: argparse.Namespace) -> int:
-    from drut.bench.address import tls_context
-    from drut.bench.load.halt import INTERRUPTED
+def slo_of(args: argparse.Namespace) -> Any:
+    """The limits of --slo; None where there are none."""
     from drut.bench.metrics.request import Slo
-    from drut.bench.report.build import build
-    from drut.bench.report.files import make_folder, write
-    from drut.bench.report.markdown import markdown
-    from drut.bench.report.progress import ProgressLine
-    from drut.bench.tokens import counting
-    from drut.bench.watch import Watch
 
-    plan = _plan(args)
-    slo = Slo.parse(args.slo) if args.slo else None
-    if not 0 <= args.max_error_rate <= 1:
-        raise RequestError(f"--max-error-rate must be from 0 to 1, not {args.max_error_rate}")
-    billing = _billing(args)
-    folder = Path(args.out)
-    make_folder(folder)
-    tls = tls_context(not args.insecure, args.ca)
-    metrics = None if args.no_metrics else args.metrics_url or args.url
-    watch = Watch(metrics, plan.target.headers, args.server_pid, tls)
-    sessions, tokenizer = _workload(args, plan.target.headers, tls)
-    with watch, ProgressLine(plan.window, quiet=args.quiet) as line:
-        load = _load(plan, sessions, line.tell)
-    settings = _settings(args, plan.workers) | {"work": sessions.describe()}
-    result = build(load, settings, wanted_s=args.duration, slo=slo, most_errors=args.max_error_rate,
-                   count=counting(tokenizer) if tokenizer else None, arrivals=not args.no_arrivals,
-                   watched=watch.result, billing=billing)
-    try:
-        write(result, folder)
-    finally:  # a full disk must not take the figures too
-        print(_short(result) if args.json else markdown(result))
-    if load.halted == INTERRUPTED:
-        return INTERRUPT_EXIT
-    return 0 if result.validity.valid else VOID_EXIT
+    return Slo.parse(args.slo) if args.slo else None
 
 
-def _short(result: Any) -> str:
-    import msgspec
-
-    return msgspec.json.encode({name: getattr(result, name) for name in ("validity", "steady", "summary")}).decode()
-
-
-def _load(plan: Any, sessions: Any, tell: Any) -> Any:
-    """The run, which SIGINT and SIGTERM end early. Raises KeyboardInterrupt where they left nothing to tell."""
-    from drut.bench.load.fleet import run_load
-    from drut.bench.load.halt import Halt
-
-    halt = Halt()
-
-    async def loaded() -> Any:
-        with halt.on_signals():
-            return await run_load(plan, sessions, tell, halt)
-
-    try:
-        load = asyncio.run(loaded())
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    if halt.interrupted and not load.window.length:
-        raise KeyboardInterrupt
-    return load
-
-
-def _plan(args: argparse.Namespace) -> Any:
+def load_plan(args: argparse.Namespace) -> Any:
+    """The `LoadPlan` that the flags ask for."""
     from drut.bench.load.client import Target
     from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, workers_for
     from drut.bench.load.wire import Window
@@ -210,7 +116,8 @@ def _plan(args: argparse.Namespace) -> Any:
     return LoadPlan(target, window, loop, min(int(args.workers), most))
 
 
-def _billing(args: argparse.Namespace) -> Any:
+def billing_of(args: argparse.Namespace) -> Any:
+    """The `Billing` of --price; None without one."""
     from drut.bench.cost import parse_price
     from drut.bench.report.build import Billing
 
@@ -266,23 +173,7 @@ def _body(text: str) -> dict[str, Any]:
     return body
 
 
-def _workload(args: argparse.Namespace, headers: dict[str, str], tls: Any) -> tuple[Any, Any]:
-    """The sessions, and the target's tokenizer where there is one; a workload that needs one says so."""
-    from drut.bench.tokens import open_tokenizer
-    from drut.bench.workloads import load
-
-    why = ""
-    try:
-        tokenizer = open_tokenizer(args.tokenizer, model=args.model, url=args.url, headers=headers, tls=tls)
-    except RequestError as error:
-        if args.tokenizer is not None:
-            raise
-        tokenizer, why = None, str(error)
-    return load(args.workload, tokenizer=tokenizer, seed=args.seed, chat=args.api == "chat",
-                ids=args.token_ids, no_tokenizer=why), tokenizer
-
-
-def _settings(args: argparse.Namespace, workers: int) -> dict[str, Any]:
+def settings_of(args: argparse.Namespace, workers: int) -> dict[str, Any]:
     """All flags as they came, for the file; what is secret left out."""
     secret = ("api_key", "header", "run", "command", "bench")
     settings = {name: value for name, value in vars(args).items() if name not in secret}

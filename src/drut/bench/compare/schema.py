@@ -1,0 +1,98 @@
+"""`comparison.json`, as data. SCHEMA changes when a field changes its meaning or goes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA = "drut.comparison/1"
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """What an engine had to show before its speed counts. Shares from 0 to 1, None where it was not asked. `passed`
+    False keeps it out of every ranking, with the reasons."""
+
+    passed: bool
+    reasons: list[str]
+    agreement: float | None = None  # greedy tokens equal to the reference's up to the first that differs, as a share
+    gsm8k: float | None = None
+    schema_valid: float | None = None
+    lengths_exact: float | None = None  # answers that had just the tokens that were asked for
+    asked: dict[str, int] = {}  # requests behind each figure
+
+
+class Contestant(msgspec.Struct, frozen=True):
+    """An engine in a comparison, and what became of it."""
+
+    name: str  # unique in the comparison
+    engine: str
+    title: str
+    outcome: Literal["measured", "failed", "cannot run", "gate"]
+    why: str = ""
+    weights: str = ""
+    verified: bool = True
+    remarks: list[str] = []
+    versions: dict[str, str] = {}
+    command: list[str] = []
+    ready_s: float | None = None
+    ready_mb: float | None = None  # resident memory of its process tree, once it serves
+    peak_mb: float | None = None
+    gate: Gate | None = None
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One kind of work: a workload under a load. One of `concurrency` and `rate` is given."""
+
+    name: str
+    workload: str
+    concurrency: int | None = None
+    rate: float | None = None
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One engine's turn at a cell. `figures` are of `drut.bench.compare.figures.FIGURES`; None: nothing to measure,
+    "inf": a percentile fell on failures. `samples`: by latency, sorted milliseconds of its requests."""
+
+    round: int
+    turn: int  # its place in the order of the round
+    contestant: str
+    cell: str
+    valid: bool
+    reasons: list[str]
+    figures: dict[str, float | Literal["inf"] | None]
+    samples: dict[str, list[float]]
+    timeline: list[float] = []  # output tokens of each second
+    started: str = ""
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """`contestant` over `base` in a figure, with a 95 % interval over rounds. `verdict` is of the contestant; "level":
+    the interval holds 1, or the rounds are too few, so the two are not ranked."""
+
+    cell: str
+    figure: str
+    contestant: str
+    base: str
+    value: float
+    low: float
+    high: float
+    rounds: int
+    verdict: Literal["better", "worse", "level"]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """The whole file."""
+
+    schema: str
+    settings: dict[str, Any]
+    environment: dict[str, Any]
+    model: str
+    contestants: list[Contestant]
+    cells: list[Cell]
+    blocks: list[Block]
+    ratios: list[Ratio]
+    base: str
+    notes: list[str] = []
+    cost_per_hour: float | None = None
+    currency: str = "USD"

@@ -1,0 +1,1 @@
+"""Serving engines that a benchmark starts, watches and stops itself, and servers that run already."""
