@@ -11,8 +11,8 @@ from drut.errors import RequestError
 
 SUMMARY = "measure a server under load"
 DESCRIPTION = (
-    "Sends a workload to a server, by the clock (--rate) or by so many users (--concurrency), and writes what a user would "
-    "have felt: DIR/result.json, requests.csv and summary.md. Exits 3 where the run is void.")
+    "Sends a workload to a server, by the clock (--rate) or by so many users (--concurrency), and writes what a user "
+    "would have felt: DIR/result.json, requests.csv and summary.md. Exits 3 where the run is void.")
 VOID_EXIT, INTERRUPT_EXIT = 3, 130
 
 
