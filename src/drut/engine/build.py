@@ -81,7 +81,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
     grammars = make_grammars(tokenizer, spec.vocab, config) if tokenizer is not None else None
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
-                  grammars=grammars)
+                  forced_tokens=config.forced_tokens, grammars=grammars)
 
 
 def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Grammars:
