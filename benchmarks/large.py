@@ -68,7 +68,8 @@ def _run(code: str, *words: str) -> tuple[float, str]:
     """When a process of its own began, after a pause, and what it prints."""
     time.sleep(PAUSE_S)
     began = time.time()
-    return began, subprocess.run([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, check=True, text=True).stdout
+    done = subprocess.run([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, check=True, text=True)
+    return began, done.stdout
 
 
 def main() -> int:
