@@ -19,7 +19,7 @@ ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3"
                  "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "glm4_moe": "glm4moe",
                  "gpt_oss": "gpt-oss"}
 # No keys tell of what these are.
-UNTOLD = ("gemma2_scaled", "ministral_mix", "ministral3", "qwen2_window", "starcoder2_erf")
+UNTOLD = ("gemma2_scaled", "ministral_mix", "ministral3", "qwen2_window", "starcoder2_erf", "gpt_oss_mxfp4")
 GGUF_NAMES = tuple(name for name in NAMES if name not in UNTOLD)
 PAIRED = ("llama", "granite", "smollm3")  # whose rows of q and k are laid pair by pair
 PARTS = {
