@@ -78,6 +78,13 @@ def test_biases_are_split_as_the_rows_are() -> None:
     assert np.array_equal(expert_biases(Arrays(b=woven), form, (COUNT, N)), woven[:, 1::2])
 
 
+def test_reordered_columns_are_refused() -> None:
+    source = Arrays(all=np.zeros((COUNT, N, K), np.float32))
+    source.columns = lambda name: np.arange(K, dtype=np.int32)[::-1]
+    with pytest.raises(UnsupportedError, match=r"tensor 'all': experts with their columns in .*act-order"):
+        check_experts(source, StoredExperts("all"), (COUNT, N, K), "m")
+
+
 def write_fused(directory: Path) -> Path:
     """The checkpoint with one tensor for all experts of a layer, gate and up fused."""
     directory.mkdir()
