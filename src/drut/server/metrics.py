@@ -73,7 +73,7 @@ METRICS = {
         "counter", "of models with experts: tokens that a layer's experts computed, each as often as it chose one",
         ("layer",)),
     "drut_busiest_expert_tokens": Described(
-        "counter", "of those, the ones of the layer's expert with the most; even loads are `expert_tokens` over experts",
+        "counter", "of those, the ones of the layer's expert with the most; evenly used, it has one of as many shares",
         ("layer",)),
     "drut_steps": Described("counter", "steps of the engine"),
     "drut_step_rows": Described("counter", "tokens the steps computed"),
