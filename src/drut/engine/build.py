@@ -70,7 +70,8 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=True)] if config.debug_kv else []
     laps.lap("kv pages")
     pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
-    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=make_groups(layouts, limits.tokens))
+    groups = make_groups([kv.window for kv in layouts], limits.tokens)
+    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=groups)
     plan = decoder.record(spec, weights, layouts)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
                     canaries=canaries)
