@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from benchmarks.compare.models import FOLDER, SHIPPED, CannotMakeError, quantize, run_step
 from benchmarks.compare.peers import PEERS
 
 from drut.bench.engines.engine import ModelFiles
+from drut.bench.engines.files import save_model_files
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def main() -> int:
             without += 1
             print(f"{name}: no {layout}: {why}", file=sys.stderr)
         path = FOLDER / f"{name}.json"
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(model_files(name))))
+        save_model_files(model_files(name), path)
         print(path, flush=True)
     return int(without > 0)
 
