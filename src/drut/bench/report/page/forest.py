@@ -8,7 +8,7 @@ from drut.bench.report.page.scale import Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Forest, Row
 
 WIDTH = 400
-_SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 34, 24
+_SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 42, 24
 _WIDEST = 100.0  # of a ratio; what lies beyond is drawn at the end
 
 
@@ -43,12 +43,13 @@ def _anchor(at: float) -> str:
 
 
 def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
-    y = top + 25
+    y = top + 29
     said = row.said + (f", {row.verdict}" if row.verdict else "")
     most = max(60 - len(said), 12)
     name = row.name if len(row.name) <= most else row.name[:most - 1] + "…"
     return el("g", el("title", f"{row.name}: {said}"),
-              el("text", name, class_="name", x=_SIDE, y=top + 14),
-              el("text", said, class_="said", x=WIDTH - _SIDE, y=top + 14, text_anchor="end"),
+              el("line", class_="grid", x1=0, x2=WIDTH, y1=top, y2=top),
+              el("text", name, class_="name", x=_SIDE, y=top + 17),
+              el("text", said, class_="said", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
               el("line", class_="bar", x1=x(row.low), x2=x(row.high), y1=y, y2=y),
-              mark(palette.number(row.who), x(row.value), y), class_=palette.css_class(row.who))
+              mark(palette.shape(row.who), x(row.value), y), class_=palette.css_class(row.who))

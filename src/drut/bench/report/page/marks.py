@@ -18,16 +18,23 @@ class Palette:
     def __init__(self, sections: Iterable[Section]) -> None:
         self._number: dict[str, int] = {}
         for section in sections:
+            for who in section.whos:
+                self.number(who)
             for part in section.parts:
                 if isinstance(part, Group):
                     for plot in part.plots:
                         items = plot.rows if isinstance(plot, Forest) else plot.lines
                         for item in items:
-                            self._number.setdefault(item.who, len(self._number))
+                            self.number(item.who)
 
     def number(self, who: str) -> int:
         """Of an engine."""
         return self._number.setdefault(who, len(self._number))
+
+    def shape(self, who: str) -> int:
+        """Of its mark; another one where colours begin again."""
+        number = self.number(who)
+        return number + 3 * (number // len(COLOURS))
 
     def css_class(self, who: str) -> str:
         """That sets its colour."""
@@ -47,8 +54,7 @@ def mark(shape: int, x: float, y: float, r: float = 3.6, title: str = "") -> Htm
     return el("g", el("title", title), drawn) if title else drawn
 
 
-def key(shape: int, colour: str, *, dash: int = 0, line: bool = True, marked: bool = True) -> Html:
+def key(shape: int, colour: str, *, dash: int = 0) -> Html:
     """What stands before a name in a legend."""
-    parts = [el("line", class_=f"line d{dash}", x1=0, y1=7, x2=28, y2=7) if line else None,
-             mark(shape, 14, 7) if marked else None]
-    return el("svg", *parts, class_=f"key {colour}", viewbox="0 0 28 14", width=28, height=14, aria_hidden="true")
+    return el("svg", el("line", class_=f"line d{dash}", x1=0, y1=7, x2=28, y2=7), mark(shape, 14, 7),
+              class_=f"key {colour}", viewbox="0 0 28 14", width=28, height=14, aria_hidden="true")

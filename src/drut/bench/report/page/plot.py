@@ -23,9 +23,10 @@ def plot(p: Plot, palette: Palette) -> Html:
     for i, m in enumerate(p.marks):
         at = x(m.x)
         parts.append(el("g", el("line", class_="pointer", x1=at, x2=at, y1=_TOP, y2=HEIGHT - _BOTTOM),
-                        el("text", str(i + 1), class_="tick", x=at + 3, y=_TOP + 10.0)))
+                        el("text", str(i + 1), class_="tick", x=at, text_anchor="middle", y=_TOP - 4.0)))
+    taken: list[tuple[float, float]] = []
     for line in sorted(p.lines, key=lambda line: not line.faint):
-        parts.append(_line(line, x, y, palette))
+        parts.append(_line(line, x, y, palette, taken))
     return el("svg", *parts, class_="plot", viewbox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=_alt(p))
 
 
@@ -38,11 +39,11 @@ def _scale(axis: Axis, values: Sequence[float], begin: float, end: float) -> Sca
 def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
     bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
     parts = []
-    for value in y.ticks(5):
+    for value in y.ticks(6):
         at = y(value)
         parts += [el("line", class_="grid", x1=_LEFT, x2=right, y1=at, y2=at),
                   el("text", label(value), class_="tick", x=_LEFT - 6, y=at + 3.5, text_anchor="end")]
-    for value in x.ticks(6):
+    for value in x.ticks(7):
         at = x(value)
         parts += [el("line", class_="grid", x1=at, x2=at, y1=_TOP, y2=bottom),
                   el("text", label(value), class_="tick", x=at, y=bottom + 15, text_anchor="middle")]
@@ -52,19 +53,23 @@ def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
     return parts
 
 
-def _line(line: Line, x: Scale, y: Scale, palette: Palette) -> Html:
+def _line(line: Line, x: Scale, y: Scale, palette: Palette, taken: list[tuple[float, float]]) -> Html:
+    """`taken`: where points have their names already; no other is written over one."""
     at = [(x(px), y(py)) for px, py in line.points]
     d = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in at)
     parts = [el("path", class_=f"line d{line.dash}", d=d) if len(at) > 1 else None]
     for (px, _), (low, high) in zip(at, line.bars, strict=False):
         parts.append(el("line", class_="bar", x1=px, x2=px, y1=y(low), y2=y(high)))
-    if line.marks or len(at) == 1:
-        shape = palette.number(line.who)
-        for i, ((px, py), (vx, vy)) in enumerate(zip(at, line.points, strict=True)):
+    marked = range(len(at)) if line.marks == "all" or len(at) == 1 else [len(at) // 2] if line.marks == "middle" else []
+    if marked:
+        shape = palette.shape(line.who)
+        for i in marked:
+            (px, py), (vx, vy) = at[i], line.points[i]
             name = line.names[i] if i < len(line.names) else ""
             said = f"{line.name}{', ' + name if name else ''}: {label(vx)}, {label(vy)}"
             parts.append(mark(shape, px, py, title=said))
-            if name and len(at) <= 8:
+            if name and all(abs(px - ox) > 40 or abs(py - oy) > 14 for ox, oy in taken):
+                taken.append((px, py))
                 parts.append(_name(name, px, py))
     return el("g", *parts, class_=palette.css_class(line.who) + (" faint" if line.faint else ""))
 

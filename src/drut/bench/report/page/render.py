@@ -15,7 +15,7 @@ from drut.bench.report.page.marks import COLOURS, Palette, key
 from drut.bench.report.page.plot import plot
 from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Section, Table
 
-_NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|MB|GB))?( \[.*\])?|n/a|failed|")
+_NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|MB|GB))?( \[.*\]| \(.*%\)| \.\. .*)?|[\d., ]+|n/a|failed|")
 
 
 def page(sections: Sequence[Section]) -> str:
@@ -75,25 +75,23 @@ def _group(group: Group, palette: Palette) -> Html:
     figures = []
     for p in group.plots:
         drawn = forest(p, palette) if isinstance(p, Forest) else plot(p, palette)
-        marks = el("ol", *(el("li", m.name) for m in p.marks), class_="places") if isinstance(p, Plot) and p.marks \
-            else None
         twin = el("details", el("summary", "Table"), _scroll(p.twin))
-        figures.append(el("figure", el("figcaption", p.caption), drawn, marks, twin))
+        figures.append(el("figure", el("figcaption", p.caption), drawn, twin))
     return el("section", el("h3", group.title), el("p", group.text, class_="text") if group.text else None,
               _legend(group, palette), el("div", *figures, class_="panels"), class_="group")
 
 
 def _legend(group: Group, palette: Palette) -> Html | None:
-    """Of all lines of the group; none where each row names itself, or there is one line."""
-    entries: dict[tuple[str, str, int], Html] = {}
+    """Of the lines of plots that have several, and of the places that plots point at. Rows name themselves."""
+    entries: dict[object, Html] = {}
     for p in group.plots:
-        if isinstance(p, Plot):
-            for line in p.lines:
-                if not line.faint:
-                    entries.setdefault((line.name, line.who, line.dash), el("li", key(
-                        palette.number(line.who), palette.css_class(line.who), dash=line.dash,
-                        marked=line.marks), el("span", line.name)))
-    return el("ul", *entries.values(), class_="legend") if len(entries) > 1 else None
+        lines = [line for line in p.lines if not line.faint] if isinstance(p, Plot) else []
+        for line in lines if len(lines) > 1 else ():
+            entries.setdefault((line.name, line.who, line.dash), el("li", key(
+                palette.shape(line.who), palette.css_class(line.who), dash=line.dash), el("span", line.name)))
+        for i, m in enumerate(p.marks if isinstance(p, Plot) else ()):
+            entries.setdefault(m, el("li", el("span", str(i + 1), class_="place"), el("span", m.name)))
+    return el("ul", *entries.values(), class_="legend") if entries else None
 
 
 def _table(t: Table) -> Html:
@@ -107,8 +105,12 @@ def _scroll(t: Table) -> Html:
     """A wide table scrolls in itself, by keys too; the page never does."""
     numeric = [all(_NUMBER.fullmatch(row[i]) for row in t.rows) and i > 0 for i in range(len(t.head))]
     classes = ["number" if is_number else None for is_number in numeric]
+    def classes_of(value: str, fixed: str | None) -> str | None:
+        return fixed or ("short" if len(value) <= 22 else "long" if len(value) > 60 else None)
+
     head = el("tr", *(el("th", name, scope="col", class_=c) for name, c in zip(t.head, classes, strict=True)))
-    rows = [el("tr", el("th", row[0], scope="row"), *(el("td", value, class_=c) for value, c in zip(
+    rows = [el("tr", el("th", row[0], scope="row", class_=classes_of(row[0], None)),
+                     *(el("td", value, class_=classes_of(value, c)) for value, c in zip(
         row[1:], classes[1:], strict=True))) for row in t.rows]
     table = el("table", el("caption", t.caption), el("thead", head), el("tbody", *rows))
     return el("div", table, class_="scroll", tabindex=0, role="region", aria_label=t.caption)

@@ -9,6 +9,7 @@ from drut.bench.ablate.schema import Ablation, Effect, Technique
 from drut.bench.compare.figures import FIGURES
 from drut.bench.report.estimates import of_blocks
 from drut.bench.report.sections.common import (
+    OUTCOMES,
     blocks_table,
     commands_table,
     contestants_table,
@@ -42,7 +43,7 @@ def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
                   "95 % interval over rounds; one that holds 1 shows no effect.")]
     if void := void_points(a.blocks):
         notes.append(Note(f"{len(void)} of {len(a.blocks)} blocks are void and in no figure:", void, warning=True))
-    if lost := [f"{c.name}: {c.outcome}, {c.why}" for c in a.contestants if c.outcome != "measured"]:
+    if lost := [f"{c.name}: {OUTCOMES[c.outcome]}, {c.why}" for c in a.contestants if c.outcome != "measured"]:
         notes.append(Note("Not measured:", lost, warning=True))
     if a.notes:
         notes.append(Note("Notes:", a.notes))
@@ -52,7 +53,7 @@ def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
 def _effects(a: Ablation, effects: Sequence[Effect]) -> Table | None:
     titles = {t.name: t.title for t in a.techniques}
     rows = [[titles.get(e.technique, e.technique), e.cell, _title(e.figure), _value(e, e.off), _value(e, e.on),
-             f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]", str(e.rounds), e.expected, e.verdict,
+             f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]", str(e.rounds), e.expected, _said(e),
              "as expected" if _AS_EXPECTED[e.expected] == e.verdict else "not as expected"] for e in effects]
     head = ["technique", "work", "figure", "off", "on", "on / off", "rounds", "expected", "found", ""]
     return Table("All effects", head, rows) if rows else None
@@ -64,12 +65,21 @@ def _technique(a: Ablation, t: Technique) -> Group | None:
         mine = [e for e in a.effects if e.technique == t.name and e.figure == figure]
         if mine:
             rows = [Row(e.cell, "on / off", e.ratio, e.low, e.high, f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]",
-                        f"{e.verdict}, expected: {e.expected}") for e in mine]
+                        _found(e)) for e in mine]
             twin = Table(f"{t.title}: {FIGURES[figure].title}", ["work", "off", "on", "on / off", "found"],
                          [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", e.verdict] for e in mine])
             plots.append(ratio_forest(figure, rows, twin))
     text = " ".join(part for part in (t.about, t.shows) if part)
     return Group(t.title, plots, text) if plots or text else None
+
+
+def _said(e: Effect) -> str:
+    return "no effect" if e.verdict == "none" else e.verdict
+
+
+def _found(e: Effect) -> str:
+    said = _said(e)
+    return said if _AS_EXPECTED[e.expected] == e.verdict else f"{said}, expected: {e.expected}"
 
 
 def _switches(a: Ablation) -> Table | None:

@@ -21,6 +21,7 @@ LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 _MOST_POINTS, _MOST_SECONDS = 120, 240
 LEAST_MS = 1e-3
+OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "not through the gate"}
 
 
 def title_of(figure: str) -> str:
@@ -56,7 +57,7 @@ def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
         lost = (failed or {}).get(who, 0)
         n = len(ascending) + lost
         at = np.unique(np.linspace(0, len(ascending) - 1, min(len(ascending), _MOST_POINTS)).astype(int))
-        lines.append(Line(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at]))
+        lines.append(Line(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at], marks="middle"))
         ranks = [max(-(-p * n // 100), 1) - 1 for p in _TWIN_PERCENTS]
         rows.append([who, str(n), *(cell(float(ascending[r])) if r < len(ascending) else "failed" for r in ranks)])
     if not lines:
@@ -77,7 +78,7 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
         mean = np.mean([s[:length] for s in series], axis=0)
         if len(series) > 1:
             lines += [Line(who, who, _thin(s), faint=True) for s in series]
-        lines.append(Line(who, who, _thin(mean)))
+        lines.append(Line(who, who, _thin(mean), marks="middle"))
         columns.append((who, dict(_thin(mean, 60))))
     if not lines:
         return None
@@ -102,7 +103,7 @@ def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Fig
         known = [(name, 1e3 / tpot, float(rate)) for name, tpot, rate in points
                  if isinstance(tpot, (int, float)) and isinstance(rate, (int, float)) and tpot > LEAST_MS]
         if known:
-            lines.append(Line(who, who, [(x, y) for _, x, y in known], marks=True, names=[n for n, _, _ in known]))
+            lines.append(Line(who, who, [(x, y) for _, x, y in known], marks="all", names=[n for n, _, _ in known]))
             rows += [[who, name, cell(x), cell(y)] for name, x, y in known]
     if not lines:
         return None
@@ -123,8 +124,8 @@ def contestants_table(contestants: Sequence[Contestant]) -> Table:
     rows = []
     for c in contestants:
         why = "; ".join([c.why] * bool(c.why) + list(c.remarks))
-        rows.append([c.name, c.title, c.outcome, c.weights, "yes" if c.verified else "not verified", cell(c.ready_s),
-                     cell(c.ready_mb), cell(c.peak_mb), why])
+        rows.append([c.name, c.title, OUTCOMES[c.outcome], c.weights, "yes" if c.verified else "not verified",
+                     cell(c.ready_s), cell(c.ready_mb), cell(c.peak_mb), why])
     return Table("Who took part", ["", "engine", "outcome", "weights", "verified", "start, s", "memory when ready, MB",
                                    "memory at most, MB", "why, remarks"], rows,
                  "Verified: seen to run, not only its launch against a recorded process.")

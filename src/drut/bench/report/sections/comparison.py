@@ -10,6 +10,7 @@ from drut.bench.cost import amount
 from drut.bench.report.estimates import Estimate, of_blocks
 from drut.bench.report.sections.common import (
     LATENCIES,
+    OUTCOMES,
     blocks_table,
     commands_table,
     contestants_table,
@@ -36,7 +37,7 @@ def section(c: Comparison, label: str = "") -> Section:
                                 commands_table(c.contestants), blocks_table(c.blocks),
                                 facts("Machine", c.environment), facts("Settings", c.settings)]
     return Section("comparison", f"{c.model}: engines side by side" + (f" ({label})" if label else ""),
-                   [part for part in parts if part is not None])
+                   [part for part in parts if part is not None], sorted(names, key=lambda name: name != c.base))
 
 
 def _notes(c: Comparison) -> list[Note]:
@@ -46,7 +47,7 @@ def _notes(c: Comparison) -> list[Note]:
     notes.append(Note(f"{len(measured)} of {len(c.contestants)} engines measured on {len(c.cells)} kinds of work, "
                       f"{rounds} rounds, in interleaved blocks. Ratios are to {c.base}; an interval that holds 1, or "
                       "too few rounds, is not ranked."))
-    outside = [f"{x.name}: {x.outcome}, {x.why or '; '.join(x.gate.reasons if x.gate else ())}"
+    outside = [f"{x.name}: {OUTCOMES[x.outcome]}, {x.why or '; '.join(x.gate.reasons if x.gate else ())}"
                for x in c.contestants if x.outcome != "measured"]
     if outside:
         notes.append(Note("Not ranked:", outside, warning=True))

@@ -112,12 +112,17 @@ def certainty(r: Result) -> list[Part]:
         parts.append(Note("Too few samples to claim, at 95 % confidence: " + ", ".join(few) + "."))
     if not r.intervals.figures:
         return [*parts, Note("The window is too short for intervals, which need 10 blocks of a second.")]
-    rows = [[name, cell(i.value), f"{cell(i.low)} .. {cell(i.high)}", share(i.noise_floor)]
+    rows = [[_short(name), cell(i.value), f"{cell(i.low)} .. {cell(i.high)}", share(i.noise_floor)]
             for name, i in r.intervals.figures.items()]
     parts.append(Table("Intervals", ["figure", "value", "95 % interval", "noise floor"], rows))
     parts.append(Note("Two such runs that differ by less than the noise floor cannot be told apart. It holds within a "
                       "run; what changes from one start of a server to the next is not in it."))
     return parts
+
+
+def _short(name: str) -> str:
+    latency, _, percent = name.partition("_ms_p")
+    return f"{LATENCIES.get(latency, latency)} p{percent}, ms" if percent else title_of(name)
 
 
 def costs(c: Cost | None) -> Table | None:

@@ -20,7 +20,7 @@ def section(s: Search, label: str = "") -> Section:
     """The whole of it. `label` tells several apart."""
     by_rate = sorted((p for p in s.points if p.valid and p.rate is not None), key=lambda p: p.rate or 0.0)
     by_users = sorted((p for p in s.points if p.valid and p.rate is None), key=lambda p: p.concurrency or 0)
-    marks = [Mark(a.value, ANSWERS[name]) for name in ANSWERS if (a := _answer(s, name)).value is not None]
+    marks = sorted(Mark(a.value, ANSWERS[name]) for name in ANSWERS if (a := _answer(s, name)).value is not None)
     parts: list[Part | None] = [
         _answers(s), *_notes(s),
         _curves("Load curves", by_rate, lambda p: p.rate or 0.0, "sessions/s offered", s.target, marks),
@@ -65,7 +65,7 @@ def _curves(title: str, points: Sequence[Point], x: Callable[[Point], float], un
     plots = []
     for name, stem in _PANELS:
         lines = [line for dash, percent in enumerate(("p50", "p99"))
-                 if (line := _line(f"{name} {'median' if percent == 'p50' else percent}", who, points, x,
+                 if (line := _line("median" if percent == "p50" else percent, who, points, x,
                                    f"{stem}_{percent}", dash))]
         if lines:
             plots.append(_plot(f"{name} against load", unit, Axis(f"{name}, ms", log=True), lines, marks))
@@ -74,18 +74,18 @@ def _curves(title: str, points: Sequence[Point], x: Callable[[Point], float], un
             plots.append(_plot(f"{FIGURES[figure].title} against load", unit, Axis(title_of(figure)), [line], marks))
     asked = [p for p in points if p.good_share is not None]
     if asked:
-        line = Line("within the limits", who, [(x(p), p.good_share or 0.0) for p in asked], marks=True,
+        line = Line("within the limits", who, [(x(p), p.good_share or 0.0) for p in asked], marks="all",
                     bars=[(p.good_low or 0.0, 1.0 if p.good_high is None else p.good_high) for p in asked])
         plots.append(_plot("Share within the limits", unit, Axis("share of requests offered", at_most=1.0), [line],
                            marks))
-    return Group(title, plots, "Runs of the search, void ones left out. Where a percentile falls on failed requests, "
-                 "its line has a gap.") if plots else None
+    return Group(title, plots, "Runs of the search, void ones left out. A percentile that falls on failed requests "
+                 "has no point.") if plots else None
 
 
 def _line(name: str, who: str, points: Sequence[Point], x: Callable[[Point], float], figure: str,
           dash: int) -> Line | None:
     known = [(x(p), float(v)) for p in points if isinstance(v := p.figures.get(figure), (int, float))]
-    return Line(name, who, known, dash, marks=True) if known else None
+    return Line(name, who, known, dash, marks="all") if known else None
 
 
 def _plot(caption: str, unit: str, y: Axis, lines: Sequence[Line], marks: Sequence[Mark]) -> Plot:

@@ -34,13 +34,14 @@ class Axis(NamedTuple):
 
 class Line(NamedTuple):
     """Points in their order. `who` fixes colour and mark; `dash` (0 to 2) tells apart lines of one engine. `faint`: one
-    of several that a line sums up. `names` are of points, `bars` their intervals."""
+    of several that a line sums up. `names` are of points, `bars` their intervals. A mark in the middle tells lines
+    apart without colour."""
 
     name: str
     who: str
     points: Sequence[tuple[float, float]]
     dash: int = 0
-    marks: bool = False
+    marks: Literal["none", "all", "middle"] = "none"
     faint: bool = False
     names: Sequence[str] = ()
     bars: Sequence[tuple[float, float]] = ()
@@ -101,8 +102,10 @@ Part: TypeAlias = Note | Table | Group
 
 
 class Section(NamedTuple):
-    """One file's part of a report; `kind` names what the file is."""
+    """One file's part of a report; `kind` names what the file is. `whos`: the engines in it, in the order in which they
+    take colours."""
 
     kind: Literal["result", "results", "comparison", "search", "ablation"]
     title: str
     parts: Sequence[Part]
+    whos: Sequence[str] = ()
