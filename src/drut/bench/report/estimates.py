@@ -16,7 +16,7 @@ from drut.bench.metrics.distribution import Figure
 from drut.bench.report.documents import Document
 from drut.bench.report.schema import Result
 from drut.bench.search.schema import Search
-from drut.bench.stats.intervals import student
+from drut.bench.stats.intervals import student, wilson
 
 LEAST_ROUNDS = 3
 ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
@@ -97,9 +97,11 @@ def _of_result(result: Result) -> list[Estimate]:
     for name, kind in FIGURES.items():
         value, interval = kind.of(result), result.intervals.figures.get(name)
         if value is not None:
-            low, high = (interval.low, interval.high) if interval else (None, None)
-            found.append(Estimate("", "", name, "value", kind.unit, kind.better, value, low, high,
-                                  result.intervals.blocks if interval else 0))
+            low, high, draws = (interval.low, interval.high, result.intervals.blocks) if interval else (None, None, 0)
+            if name == "error_rate":
+                errors = result.summary.errors
+                low, high, draws = *wilson(errors.failed, errors.offered), errors.offered
+            found.append(Estimate("", "", name, "value", kind.unit, kind.better, value, low, high, draws))
     return found
 
 

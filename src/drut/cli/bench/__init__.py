@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from drut.cli.bench import mock, report, serve, workloads
+from drut.cli.bench import diff, mock, report, serve, workloads
 
-HELP = """Measure any OpenAI-compatible server under load (serve), say what may be sent to it (workloads), or be a
-server whose service times follow a script (mock)."""
+HELP = """Measure any OpenAI-compatible server under load (serve), show what was measured (report), compare two
+measurements (diff), say what may be sent to a server (workloads), or be one whose times follow a script (mock)."""
 
-COMMANDS = {"serve": serve, "report": report, "workloads": workloads, "mock": mock}
+COMMANDS = {"serve": serve, "report": report, "diff": diff, "workloads": workloads, "mock": mock}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -43,8 +43,12 @@ def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
         at = y(value)
         parts += [el("line", class_="grid", x1=_LEFT, x2=right, y1=at, y2=at),
                   el("text", label(value), class_="tick", x=_LEFT - 6, y=at + 3.5, text_anchor="end")]
+    end = -1.0
     for value in x.ticks(7):
-        at = x(value)
+        at, half = x(value), 3.2 * len(label(value)) + 3
+        if at - half < end:
+            continue
+        end = at + half
         parts += [el("line", class_="grid", x1=at, x2=at, y1=_TOP, y2=bottom),
                   el("text", label(value), class_="tick", x=at, y=bottom + 15, text_anchor="middle")]
     parts += [el("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom),
