@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare.machine_roof import MachineRoof
-from benchmarks.compare.order import order
 from benchmarks.compare.peers import ROOT
 from benchmarks.compare.process import EngineError, EngineProcess
 from benchmarks.report import table
 
+from drut.bench.compare.order import order
 from drut.formats.encoding import ENCODINGS
 from drut.machine import usable_cpus
 from drut.observe.ledger import Peaks

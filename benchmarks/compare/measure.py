@@ -11,9 +11,10 @@ from typing import Any
 from benchmarks.compare.columns import Column
 from benchmarks.compare.contestants import AGAINST, Contestant
 from benchmarks.compare.machine_roof import Costs, MachineRoof, floor_s
-from benchmarks.compare.order import order
 from benchmarks.compare.process import EngineError, EngineProcess
 from benchmarks.machine_load import OthersLoad
+
+from drut.bench.compare.order import order
 
 LOAD_S, TURN_S = 900.0, 600.0  # longer is taken for a hang
 

@@ -9,22 +9,9 @@ import pytest
 from benchmarks.compare import document, models, results, summary
 from benchmarks.compare.columns import COLUMNS, FIRST_PLAIN
 from benchmarks.compare.machine_roof import floor_s
-from benchmarks.compare.order import order
 from benchmarks.compare.window import full_batch
 
 from drut.observe.ledger import Peaks
-
-
-def test_rounds_come_in_pairs_that_mirror_each_other() -> None:
-    for count in (1, 2, 3, 5):
-        items = list(range(count))
-        for pair in range(6):
-            first, second = order(items, 2 * pair), order(items, 2 * pair + 1)
-            assert second == first[::-1]
-            assert sorted(first) == items
-        assert {order(items, 2 * pair)[0] for pair in range(count)} == set(items)
-    assert order([], 3) == []
-    assert [order("AB", n) for n in range(4)] == [list("AB"), list("BA"), list("BA"), list("AB")]
 
 
 def test_the_full_batch_counts_from_the_last_first_token_to_the_first_last_one() -> None:

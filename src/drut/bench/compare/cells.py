@@ -1,0 +1,68 @@
+"""Cells as users write them: a workload and the load it is sent at."""
+
+from __future__ import annotations
+
+import math
+import re
+from zlib import crc32
+
+from drut.bench.compare.schema import Cell
+from drut.bench.workloads.registry import parse as parse_workload
+from drut.errors import RequestError
+
+PRESETS = {
+    "chat": "synthetic:input=128,output=64",
+    "shared-prefix": "shared-prefix:groups=4,prefix=512,suffix=64,output=64",
+    "long-prompt": "synthetic:input=1024,output=32",
+}
+"""Lengths are fixed: with drawn ones, engines of different speeds would be asked different requests."""
+
+_CELL = re.compile(r"(?P<workload>.+?)@(?:rate=(?P<rate>[^,@]+)|(?P<users>[0-9]{1,6}))(?:,|$)")
+
+
+def parse_cells(texts: list[str]) -> list[Cell]:
+    """Of `WORKLOAD@USERS` or `WORKLOAD@rate=SESSIONS_A_SECOND`, one or several with commas between them in each text.
+    A bare name of PRESETS is the preset. Raises RequestError."""
+    cells = [cell for text in texts for cell in _split(text)]
+    names = [cell.name for cell in cells]
+    if not cells:
+        raise RequestError("no cell was given, such as chat@8")
+    for name in names:
+        if names.count(name) > 1:
+            raise RequestError(f"the cell {name!r} is given twice")
+    return cells
+
+
+def seed_of(seed: int, number: int, cell: str) -> int:
+    """Of the requests and the schedule of a cell in a round: the same for all engines, others in each round and cell,
+    so that no engine's cache holds a prompt from before but where the workload itself repeats it."""
+    return seed << 40 | number << 32 | crc32(cell.encode())
+
+
+def _split(text: str) -> list[Cell]:
+    at, cells = 0, []
+    for found in _CELL.finditer(text):
+        if found.start() != at:
+            break
+        at = found.end()
+        cells.append(_cell(found[0].rstrip(","), found["workload"].strip(), found["rate"], found["users"]))
+    if at != len(text) or not text:
+        raise RequestError(f"cell {text[at:][:80]!r}: expected WORKLOAD@USERS or WORKLOAD@rate=R, such as chat@8")
+    return cells
+
+
+def _cell(name: str, workload: str, rate: str | None, users: str | None) -> Cell:
+    workload = PRESETS.get(workload, workload)
+    parse_workload(workload)
+    if rate is None:
+        concurrency = int(users or 0)
+        if not concurrency:
+            raise RequestError(f"cell {name!r}: there must be one user at least")
+        return Cell(name.strip(), workload, concurrency=concurrency)
+    try:
+        value = float(rate)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise RequestError(f"cell {name!r}: the rate must be a positive number of sessions a second")
+    return Cell(name.strip(), workload, rate=value)

@@ -1,0 +1,71 @@
+"""Contestants as users write them: an engine, with files and flags of its own where wanted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drut.bench.engines.engine import ModelFiles
+from drut.errors import RequestError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}")
+_PATHS = ("gguf", "hf", "openvino", "mlx")
+_OWN = (*_PATHS, "label", "tokenizer", "port")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A contestant before it is started. `files` replaces fields of the model's `ModelFiles`; `port` None: any that is
+    free."""
+
+    name: str
+    engine: str
+    flags: tuple[str, ...] = ()
+    files: dict[str, Any] = {}
+    port: int | None = None
+
+    def of(self, files: ModelFiles) -> ModelFiles:
+        """What this contestant reads."""
+        return msgspec.structs.replace(files, **self.files)
+
+
+def parse_entries(texts: list[str]) -> list[Entry]:
+    """Of `ENGINE`, several with commas between them, or `[LABEL=]ENGINE [gguf=FILE ...] [--flag ...]`. Raises
+    RequestError."""
+    entries = [_entry(part) for text in texts for part in _parts(text)]
+    names = [entry.name for entry in entries]
+    if not entries:
+        raise RequestError("no engine was given")
+    for name in names:
+        if names.count(name) > 1:
+            raise RequestError(f"two contestants are named {name!r}; LABEL=ENGINE gives another name")
+    return entries
+
+
+def _parts(text: str) -> list[str]:
+    return text.split(",") if not re.search(r"[\s=]", text) else [text]
+
+
+def _entry(text: str) -> Entry:
+    try:
+        first, *words = shlex.split(text) or [""]
+    except ValueError as error:
+        raise RequestError(f"contestant {text[:80]!r}: {error}") from None
+    label, equals, engine = first.partition("=")
+    engine = engine if equals else label
+    for what in (label, engine):
+        if not _NAME.fullmatch(what):
+            raise RequestError(f"contestant {text[:80]!r}: expected ENGINE or LABEL=ENGINE [gguf=FILE ...] "
+                               "[--flag ...], names of letters, digits and . _ + -")
+    own: dict[str, str] = {}
+    while words and words[0].partition("=")[0] in _OWN and "=" in words[0]:
+        key, _, value = words.pop(0).partition("=")
+        own[key] = value
+    port = own.pop("port", None)
+    if port is not None and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise RequestError(f"contestant {label!r}: port must be from 1 to 65535, not {port!r}")
+    files = {key: Path(value).expanduser() if key in _PATHS else value for key, value in own.items()}
+    return Entry(label, engine, tuple(words), files, None if port is None else int(port))

@@ -1,0 +1,132 @@
+"""Stands between a benchmark and an engine that it started, so that nothing of the engine outlives either.
+
+    python -m drut.bench.engines.guard < ORDERS
+
+ORDERS is one line of JSON (`Orders`). The engine then runs until standard input ends, which it also does when the
+benchmark dies in whatever way. Standard output tells the engine's process id, and its exit code once it has one;
+standard error is the engine's log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import psutil
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What to run, in which environment; the seconds it may take to end when asked to, and then its children."""
+
+    argv: list[str]
+    env: dict[str, str]
+    patience_s: float
+    children_s: float
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line on standard output: the engine's id, why it could not be started, or the code it ended with."""
+
+    pid: int | None = None
+    why: str | None = None
+    code: int | None = None
+
+
+def main() -> None:
+    """Start the engine, wait for the end of standard input, end the engine and all that came of it."""
+    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans among its descendants become ours, and stay to be found
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    ended = _children_pipe()
+    try:
+        engine = subprocess.Popen(orders.argv, env=orders.env, stdin=subprocess.DEVNULL, stdout=sys.stderr,
+                                  start_new_session=True, preexec_fn=_die_with_guard)
+    except OSError as error:
+        _tell(Told(why=f"{error.strerror}: {orders.argv[0]}"))
+        return
+    _tell(Told(pid=engine.pid))
+    try:
+        while ended in select.select([sys.stdin, ended], [], [])[0]:
+            os.read(ended, 4096)
+            if _reap(engine):
+                _tell(Told(code=engine.returncode))
+    finally:
+        _end(engine, orders)
+
+
+def _children_pipe() -> int:
+    """Has something to read whenever a child ended: waiting takes no time from the engine."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
+
+
+def _reap(engine: subprocess.Popen[bytes]) -> bool:
+    """Let all children go that are over, adopted ones too. Whether the engine was among them."""
+    was = engine.returncode
+    with contextlib.suppress(ChildProcessError):
+        while (pid_status := os.waitpid(-1, os.WNOHANG))[0]:
+            if pid_status[0] == engine.pid:
+                engine.returncode = os.waitstatus_to_exitcode(pid_status[1])
+    return was is None and engine.returncode is not None
+
+
+def _end(engine: subprocess.Popen[bytes], orders: Orders) -> None:
+    """SIGTERM for the engine, which knows best how to end its children; SIGKILL for what is left."""
+    _reap(engine)
+    end = time.monotonic()
+    if engine.returncode is None:
+        os.kill(engine.pid, signal.SIGTERM)
+        for process in _members():  # a stopped one hears no SIGTERM
+            with contextlib.suppress(psutil.Error):
+                process.resume()
+        while not _reap(engine) and time.monotonic() < end + orders.patience_s:
+            time.sleep(0.02)
+    end = time.monotonic() + (0.0 if engine.returncode is None else orders.children_s)
+    while members := _members():
+        if time.monotonic() >= end:
+            for process in members:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        time.sleep(0.02)
+        _reap(engine)
+
+
+def _members() -> list[psutil.Process]:
+    """Descendants that are not over."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _die_with_guard() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def _tell(told: Told) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

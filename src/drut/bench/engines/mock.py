@@ -1,0 +1,24 @@
+"""The scripted server, as an engine: what a comparison finds can be held against what was scripted."""
+
+from __future__ import annotations
+
+import sys
+
+from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.mock import load_script
+
+
+class Mock:
+    """`drut bench mock` with the script that the flags `--script FILE` name. It reads no model."""
+
+    name = "mock"
+    title = "Scripted server"
+    verified = True
+
+    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+        """Raises CannotRunError without a script, RequestError where it is none."""
+        if len(options.flags) != 2 or options.flags[0] != "--script":
+            raise CannotRunError("the scripted server needs the flags --script FILE, and takes no others")
+        argv = (sys.executable, "-m", "drut", "bench", "mock", *options.flags, "--port", str(port))
+        return Launch(f"http://127.0.0.1:{port}", load_script(options.flags[1]).model, argv, metrics=True,
+                      ready_timeout_s=60.0, weights="none", remarks=("service times are scripted",))

@@ -1,0 +1,24 @@
+"""The engines by name."""
+
+from __future__ import annotations
+
+import difflib
+
+from drut.bench.engines.drut import Drut
+from drut.bench.engines.engine import Engine
+from drut.bench.engines.mock import Mock
+from drut.bench.engines.url import Url
+from drut.errors import RequestError
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Drut(), Url(), Mock())}
+
+
+def find(name: str) -> Engine:
+    """The engine of that name; a URL is a server that runs already. Raises RequestError where there is none."""
+    if name in ENGINES:
+        return ENGINES[name]
+    if name.startswith(("http://", "https://")):
+        return Url(name)
+    near = difflib.get_close_matches(name, ENGINES, 1)
+    raise RequestError(f"there is no engine {name!r}" + (f"; {near[0]!r} is one" if near else "")
+                       + f". There are {', '.join(ENGINES)}, and any http:// URL")
