@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,12 @@ from typing import Any
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
           "--disable-background-networking", "--disable-extensions", "--remote-debugging-pipe")
+
+_START = """import fcntl, os, sys  # first away from 3 and 4, where Chromium reads and writes
+read, back = (fcntl.fcntl(int(fd), fcntl.F_DUPFD, 10) for fd in sys.argv[1:3])
+os.dup2(read, 3)
+os.dup2(back, 4)
+os.execv(sys.argv[3], sys.argv[3:])"""
 
 
 def installed() -> str | None:
@@ -26,8 +33,8 @@ def installed() -> str | None:
 class Page:
     """`with Page() as page`: one tab. `events` are those of the protocol so far."""
 
-    def __init__(self, timeout_s: float = 50.0) -> None:
-        self._deadline = time.monotonic() + timeout_s
+    def __init__(self, timeout_s: float = 60.0) -> None:
+        self._timeout_s = timeout_s  # of each answer
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._buffer, self._last, self._session = b"", 0, None
         self.events: list[dict[str, Any]] = []
@@ -37,11 +44,10 @@ class Page:
         assert path is not None
         read, self._out = os.pipe()
         self._in, back = os.pipe()
-        # Chromium reads commands from descriptor 3 and writes to 4.
-        script = f'exec "$@" 3<&{read} 4>&{back}'
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", script, "sh", path, *_FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"],
-            pass_fds=(read, back), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            [sys.executable, "-c", _START, str(read), str(back), path, *_FLAGS,
+             f"--user-data-dir={self._profile.name}", "about:blank"],
+            pass_fds=(read, back), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(read)
         os.close(back)
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -103,8 +109,9 @@ class Page:
         path.write_bytes(base64.b64decode(data))
 
     def _next(self) -> dict[str, Any]:
+        deadline = time.monotonic() + self._timeout_s
         while b"\0" not in self._buffer:
-            left = self._deadline - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._in], [], [], left)[0]:
                 raise TimeoutError("Chromium did not answer in time")
             data = os.read(self._in, 1 << 16)

@@ -68,10 +68,11 @@ def _block(turn: int, place: int, name: str, cell: compare.Cell, speed: float, r
     ttft = first * (1 + 0.3 * (users - 1)) / speed * rng.lognormal(0, 0.3, 40)
     e2e = ttft + tpot * (tokens - 1)
     rate = users * tokens * 1e3 / float(e2e.mean())
-    samples = {name: sorted(map(float, values)) for name, values in (("ttft", ttft), ("tpot", tpot), ("e2e", e2e))}
+    by = {"ttft_ms": ttft, "tpot_ms": tpot, "e2e_ms": e2e}
+    samples = {name: sorted(map(float, values)) for name, values in by.items()}
     figures: dict[str, Any] = {
         "output_tokens_per_s": rate, "input_tokens_per_s": 2 * rate, "requests_per_s": rate / tokens,
-        "error_rate": 0.0, **{f"{key}_ms_p{p}": float(np.percentile(values, p, method="inverted_cdf"))
+        "error_rate": 0.0, **{f"{key}_p{p}": float(np.percentile(values, p, method="inverted_cdf"))
                               for key, values in samples.items() for p in (50, 99)}}
     return compare.Block(turn, place, name, cell.name, True, [],
                          {k: v for k, v in figures.items() if k in FIGURES}, samples,
@@ -98,7 +99,9 @@ def comparison(*, factor: dict[str, float] | None = None, **more: Any) -> compar
                                                                           0.41))]
     return compare.Comparison(
         compare.SCHEMA, {"rounds": 6, "workloads": ["chat", "long-prompt"], "seed": 0}, ENVIRONMENT, "tiny-135m",
-        contestants, CELLS, done, ratios(done), "drut", ["openvino reads int8 weights"], 0.12)
+        contestants, CELLS, done, ratios(done), "drut", ["openvino reads int8 weights"], 0.12,
+        rankings=[compare.Ranking(c.name, "output_tokens_per_s", [["drut", "openvino"], ["llama.cpp"], ["vllm"]])
+                  for c in CELLS])
 
 
 def ratios(done: list[compare.Block]) -> list[compare.Ratio]:

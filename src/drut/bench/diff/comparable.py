@@ -12,8 +12,8 @@ from drut.bench.report.documents import Document, kind
 from drut.bench.report.schema import Result
 
 _MACHINE = ("cpu", "cpus")
-_WORK = ("model", "workload", "api", "token_ids", "rate", "concurrency", "arrivals", "cv", "ramp_to", "body", "no_stream",
-         "slo")
+_WORK = ("model", "workload", "api", "token_ids", "rate", "concurrency", "arrivals", "cv", "ramp_to", "body",
+         "no_stream", "slo")
 _TOLD = ("duration", "warmup", "seed", "timeout")
 _MOST_CHARS = 200
 
@@ -37,8 +37,8 @@ def differences(a: Document, b: Document) -> Differences:
     _keys("version", a.environment, b.environment, ("drut",), found.notes)
     if isinstance(a, Result) and isinstance(b, Result):
         for name, result in (("A", a), ("B", b)):
-            found.reasons += [f"{name} is void: {reason}" for reason in result.validity.reasons
-                              if not result.validity.valid]
+            if not result.validity.valid:
+                found.reasons.extend(f"{name} is void: {reason}" for reason in result.validity.reasons)
     if isinstance(a, Comparison | Ablation) and isinstance(b, Comparison | Ablation):
         _sides(a, b, found)
     return found
@@ -54,14 +54,14 @@ def _sides(a: Comparison | Ablation, b: Comparison | Ablation, found: Difference
     if a.model != b.model:
         found.reasons.append(f"work, model: {_text(a.model)} in A, {_text(b.model)} in B")
     cells = {c.name: c for c in a.cells}, {c.name: c for c in b.cells}
-    found.reasons += [f"work, cell {name}: {_text(cells[0][name])} in A, {_text(cells[1][name])} in B"
-                      for name in cells[0].keys() & cells[1].keys() if cells[0][name] != cells[1][name]]
+    found.reasons.extend(f"work, cell {name}: {_text(cells[0][name])} in A, {_text(cells[1][name])} in B"
+                         for name in sorted(cells[0].keys() & cells[1].keys()) if cells[0][name] != cells[1][name])
     whos = {c.name: c for c in a.contestants}, {c.name: c for c in b.contestants}
     for what, (in_a, in_b) in (("cell", (set(cells[0]), set(cells[1]))), ("contestant", (set(whos[0]), set(whos[1])))):
         if not in_a & in_b:
             found.reasons.append(f"no {what} is in both")
-        found.notes += [f"{what} {name} is in A alone" for name in sorted(in_a - in_b)]
-        found.notes += [f"{what} {name} is in B alone" for name in sorted(in_b - in_a)]
+        found.notes.extend(f"{what} {name} is in A alone" for name in sorted(in_a - in_b))
+        found.notes.extend(f"{what} {name} is in B alone" for name in sorted(in_b - in_a))
     for name in sorted(whos[0].keys() & whos[1].keys()):
         one, other = whos[0][name], whos[1][name]
         if one.weights != other.weights and one.weights and other.weights:

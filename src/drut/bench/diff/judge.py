@@ -8,15 +8,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from drut.bench.compare.figures import FIGURES
 from drut.bench.metrics.distribution import Figure
-from drut.bench.report.estimates import ANSWERS, Estimate, estimates
 from drut.bench.report.documents import Document
-from drut.bench.stats.intervals import student
+from drut.bench.report.estimates import ANSWERS, Estimate, estimates
+from drut.bench.stats.paired import CONFIDENCE, t_quantile
 
 USUAL = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p50",
          "error_rate", *ANSWERS)
+JUDGED = (*(name for name in FIGURES if name not in ("gpu_share", "client_cpu")), *ANSWERS)
 LEAST, LEAST_SHARE = 0.05, 0.01
-_LEAST_DF = 4  # under which the quantiles of `student` are not to be trusted
 
 Verdict = Literal["better", "worse", "level", "unknown"]
 
@@ -49,13 +50,14 @@ class _Moved(NamedTuple):
 def changes(a: Document, b: Document, figures: Collection[str] = USUAL, least: float = LEAST) -> list[Change]:
     """Of all `figures` that both have. Of those not asked for by name, what has no interval is left out.
 
-    Half-widths of the two intervals are added in squares; those of brackets, which chance has no part in, as they are.
-    With many figures some would move by chance: the level of each is 95 % for all of them together (Bonferroni).
+    The errors of the two sides are added in squares (Welch); half-widths of brackets, in which chance has no part, as
+    they are. Of many figures some would move by chance: intervals are of 95 % for all together (Bonferroni).
     """
     there = {e.key: e for e in estimates(a) if e.figure in figures}
     pairs = [(there[e.key], e) for e in estimates(b) if e.key in there]
     if figures is USUAL:
-        pairs = [pair for pair in pairs if "inf" in (pair[0].value, pair[1].value) or _moved(*pair, 1).noise is not None]
+        pairs = [(one, other) for one, other in pairs
+                 if "inf" in (one.value, other.value) or _moved(one, other, 1).noise is not None]
     tested = sum(bool(one.draws and other.draws) for one, other in pairs)
     return [_change(one, other, max(tested, 1), least) for one, other in pairs]
 
@@ -94,9 +96,18 @@ def _moved(a: Estimate, b: Estimate, tested: int) -> _Moved:
     first, second = (h for h in halves if h is not None)
     if not (a.draws and b.draws):
         return _Moved(by, first + second)
-    df = max(min(a.draws, b.draws) - 1, _LEAST_DF)
-    wider = student(1 - 0.025 / tested, df) / student(0.975, df)
-    return _Moved(by, math.hypot(first, second) * wider)
+    return _Moved(by, _noise(first, max(a.draws - 1, 1), second, max(b.draws - 1, 1), tested))
+
+
+def _noise(first: float, df: int, second: float, other_df: int, tested: int) -> float:
+    """Half the interval of a difference, of the halves of its two sides and their degrees of freedom (Welch, 1947)."""
+    tail = (1 - CONFIDENCE) / 2
+    squares = [(half / t_quantile(1 - tail, n)) ** 2 for half, n in ((first, df), (second, other_df))]
+    total = sum(squares)
+    if total <= 0:
+        return 0.0
+    welch = total**2 / (squares[0] ** 2 / df + squares[1] ** 2 / other_df)
+    return t_quantile(1 - tail / tested, max(int(welch + 1e-9), 1)) * math.sqrt(total)
 
 
 def _half(e: Estimate, additive: bool) -> float | None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from drut.bench.diff.comparable import Differences
 from drut.bench.diff.judge import Change
-from drut.bench.report.sections.common import figure_text, title_of
 from drut.bench.report.estimates import ANSWERS
+from drut.bench.report.sections.common import figure_text, title_of
 from drut.bench.report.tables import cell, plain, table
 
 
@@ -20,14 +20,14 @@ def tell(found: Sequence[Change], known: Differences, least: float) -> str:
     if known.notes:
         parts.append("\n".join(f"- {plain(note)}" for note in known.notes))
     order = {"worse": 0, "better": 1, "unknown": 2, "level": 3}
-    rows = [[plain(" · ".join(part for part in (c.cell, c.who) if part) or "run"), _title(c), _value(c, c.a),
-             _value(c, c.b), _moved(c), c.verdict] for c in sorted(found, key=lambda c: order[c.verdict])]
-    parts.append(table(["", "figure", "A", "B", "change, 95 % interval", "verdict"], rows))
+    rows = [[plain(" · ".join(part for part in (c.cell, c.who, _title(c)) if part)), _value(c, c.a), _value(c, c.b),
+             _moved(c), c.verdict] for c in sorted(found, key=lambda c: order[c.verdict])]
+    parts.append(table(["", "A", "B", "change, 95 % interval", "verdict"], rows))
     counts = Counter(c.verdict for c in found)
     parts.append(f"{counts['worse']} worse, {counts['better']} better, {counts['level']} level"
                  + (f", {counts['unknown']} without an interval" if counts["unknown"] else "")
-                 + f"; level is what stays within its interval of all {len(found)} figures together, or within "
-                 f"{least:.0%}.")
+                 + f"; level: within chance, as far as it goes for {len(found)} figures together, or within "
+                 f"{least:.1%}.")
     return "\n\n".join(parts)
 
 
@@ -44,5 +44,6 @@ def _value(c: Change, value: float | str | None) -> str:
 def _moved(c: Change) -> str:
     if c.change is None:
         return "n/a"
-    text = f"{c.change:+.1%}"
-    return text if c.low is None or c.high is None else f"{text} [{c.low:+.1%}, {c.high:+.1%}]"
+    points = c.unit == "share"
+    shown = [f"{x * 100:+.2f}" if points else f"{x:+.1%}" for x in (c.change, c.low, c.high) if x is not None]
+    return shown[0] + (f" [{shown[1]}, {shown[2]}]" if len(shown) == 3 else "") + (" points" if points else "")

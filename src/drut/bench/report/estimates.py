@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import NormalDist
 from typing import Literal
 
 import msgspec
@@ -16,9 +17,8 @@ from drut.bench.metrics.distribution import Figure
 from drut.bench.report.documents import Document
 from drut.bench.report.schema import Result
 from drut.bench.search.schema import Search
-from drut.bench.stats.intervals import student, wilson
+from drut.bench.stats.paired import CONFIDENCE, LEAST_ROUNDS, t_quantile
 
-LEAST_ROUNDS = 3
 ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
 
 
@@ -88,7 +88,7 @@ def over_rounds(values: Sequence[float | Literal["inf"]], *, logarithmic: bool) 
     middle, n = float(x.mean()), len(numbers)
     if n < LEAST_ROUNDS:
         return back(middle), None, None
-    half = student(0.975, n - 1) * float(x.std(ddof=1)) / n**0.5
+    half = t_quantile((1 + CONFIDENCE) / 2, n - 1) * float(x.std(ddof=1)) / n**0.5
     return back(middle), back(middle - half), back(middle + half)
 
 
@@ -100,9 +100,17 @@ def _of_result(result: Result) -> list[Estimate]:
             low, high, draws = (interval.low, interval.high, result.intervals.blocks) if interval else (None, None, 0)
             if name == "error_rate":
                 errors = result.summary.errors
-                low, high, draws = *wilson(errors.failed, errors.offered), errors.offered
+                low, high, draws = *_wilson(errors.failed, errors.offered), errors.offered
             found.append(Estimate("", "", name, "value", kind.unit, kind.better, value, low, high, draws))
     return found
+
+
+def _wilson(hits: int, n: int) -> tuple[float, float]:
+    """The score interval of a share (Wilson, 1927)."""
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    p, spread = hits / n, z * z / n
+    middle, half = p + spread / 2, z * (p * (1 - p) / n + spread / (4 * n)) ** 0.5
+    return max((middle - half) / (1 + spread), 0.0), min((middle + half) / (1 + spread), 1.0)
 
 
 def _of_search(search: Search) -> list[Estimate]:

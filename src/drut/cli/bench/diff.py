@@ -59,10 +59,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _figures(text: str) -> set[str]:
-    from drut.bench.compare.figures import FIGURES
-    from drut.bench.report.estimates import ANSWERS
+    from drut.bench.diff.judge import JUDGED
 
-    known = {*FIGURES, *ANSWERS}
+    known = set(JUDGED)
     names = known if text == "all" else {name.strip() for name in text.split(",")}
     if unknown := sorted(names - known):
         raise RequestError(f"--figures: there is no {unknown[0]!r}; there are {', '.join(sorted(known))}")

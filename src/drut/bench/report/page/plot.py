@@ -10,7 +10,7 @@ from drut.bench.report.page.scale import MOST, Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Axis, Line, Plot
 
 WIDTH, HEIGHT = 400, 264
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 30, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 32, 42
 
 
 def plot(p: Plot, palette: Palette) -> Html:
@@ -45,7 +45,7 @@ def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
                   el("text", label(value), class_="tick", x=_LEFT - 6, y=at + 3.5, text_anchor="end")]
     end = -1.0
     for value in x.ticks(7):
-        at, half = x(value), 3.2 * len(label(value)) + 3
+        at, half = x(value), 3.6 * len(label(value)) + 3
         if at - half < end:
             continue
         end = at + half

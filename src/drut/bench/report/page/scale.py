@@ -68,6 +68,8 @@ def nice(step: float) -> float:
 
 def label(value: float) -> str:
     """Of a tick."""
-    if value and not 1e-4 <= abs(value) < 1e7:
+    if value and not 1e-4 <= abs(value) < 1e9:
         return f"{value:.0e}"
+    if abs(value) >= 1e4:
+        return f"{value / 1e6:.4g}M" if abs(value) >= 1e6 else f"{value / 1e3:.4g}k"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -27,7 +27,7 @@ OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot ru
 def title_of(figure: str) -> str:
     """With its unit."""
     kind = FIGURES[figure]
-    return kind.title if kind.unit == "share" else f"{kind.title}, {kind.unit}"
+    return kind.title if kind.unit in ("", "share") else f"{kind.title}, {kind.unit}"
 
 
 def figure_text(figure: str, value: Figure) -> str:

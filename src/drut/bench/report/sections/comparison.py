@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Ratio
 from drut.bench.cost import amount
 from drut.bench.report.estimates import Estimate, of_blocks
@@ -20,6 +21,7 @@ from drut.bench.report.sections.common import (
     gate_table,
     interactivity,
     timeline,
+    title_of,
     void_points,
 )
 from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Row, Section, Table
@@ -31,7 +33,8 @@ def section(c: Comparison, label: str = "") -> Section:
     names = [x.name for x in c.contestants]
     cells = [x.name for x in c.cells]
     found = of_blocks(c.blocks, cells, names)
-    parts: list[Part | None] = [*_notes(c), contestants_table(c.contestants), gate_table(c.contestants), _ratios(c),
+    parts: list[Part | None] = [*_notes(c), contestants_table(c.contestants), gate_table(c.contestants), _rankings(c),
+                                _ratios(c),
                                 _interactivity(c, found), _distributions(c, names), _cost(c, found),
                                 *figures_tables(found, cells), _timelines(c, names), _cells(c.cells),
                                 commands_table(c.contestants), blocks_table(c.blocks),
@@ -47,6 +50,8 @@ def _notes(c: Comparison) -> list[Note]:
     notes.append(Note(f"{len(measured)} of {len(c.contestants)} engines measured on {len(c.cells)} kinds of work, "
                       f"{rounds} rounds, in interleaved blocks. Ratios are to {c.base}; an interval that holds 1, or "
                       "too few rounds, is not ranked."))
+    if not c.finished:
+        notes.append(Note("Not finished: turns are missing.", warning=True))
     outside = [f"{x.name}: {OUTCOMES[x.outcome]}, {x.why or '; '.join(x.gate.reasons if x.gate else ())}"
                for x in c.contestants if x.outcome != "measured"]
     if outside:
@@ -66,6 +71,17 @@ def _ratios(c: Comparison) -> Group | None:
             plots.append(ratio_forest(figure, [_row(r) for r in mine], _ratio_table(figure, mine)))
     return Group(f"Ratios to {c.base}", plots, "With 95 % intervals over rounds. Level: not to be told apart.") \
         if plots else None
+
+
+def _rankings(c: Comparison) -> Table | None:
+    """Places; those who share one cannot be told apart."""
+    rows = []
+    for r in c.rankings:
+        place = places(r.groups)
+        rows.append([r.cell, title_of(r.figure) if r.figure in FIGURES else r.figure,
+                     "; ".join(f"{place[group[0]]} {', '.join(group)}" for group in r.groups if group)])
+    return Table("Ranking", ["cell", "figure", "places"], rows, "Those who share a place cannot be told apart.") \
+        if rows else None
 
 
 def _row(r: Ratio) -> Row:
@@ -107,7 +123,7 @@ def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:
         blocks = [b for b in c.blocks if b.cell == x.name and b.valid]
         for key, title in LATENCIES.items():
             by = {who: [v for b in blocks if b.contestant == who
-                        for v in b.samples.get(key) or b.samples.get(f"{key}_ms") or ()] for who in names}
+                        for v in b.samples.get(f"{key}_ms", ())] for who in names}
             plots.append(cumulative(f"{title}, {x.name}", f"{title}, ms", by))
     return _group("Distributions", plots, "Share of the requests of all valid blocks that took no longer.")
 
