@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from drut.cli.bench import ablate, compare, mock, serve, workloads
+from drut.cli.bench import ablate, compare, diff, mock, report, serve, workloads
 
 HELP = """Measure any OpenAI-compatible server under load (serve), engines side by side (compare), how much load a server
 takes (search) and what each technique of this one buys (ablate); show what was measured (report) and what changed (diff);
 say what may be sent (workloads), or be a server whose times follow a script (mock)."""
 
 COMMANDS = {
-    "serve": serve, "compare": compare, "ablate": ablate, "workloads": workloads, "mock": mock,
+    "serve": serve, "compare": compare, "ablate": ablate, "report": report, "diff": diff, "workloads": workloads, "mock": mock,
 }
 
 
