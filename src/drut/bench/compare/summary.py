@@ -35,7 +35,7 @@ def _head(found: Comparison) -> str:
 
 def _who(found: Comparison) -> str:
     rows = [[plain(c.name), plain(" ".join([c.title, *c.versions.values()][:2])), plain(c.weights), shown(c.ready_s),
-             shown(c.ready_mb), shown(c.peak_mb), _agreement(c), _outcome(c)] for c in found.contestants]
+             shown(c.ready_mb), shown(c.peak_mb), _agreement(c), _outcome(c, found)] for c in found.contestants]
     text = table(["contestant", "engine", "weights", "ready, s", "MB then", "MB at most", "agreement", "outcome"], rows)
     for c in found.contestants:
         for line in ([c.why] if c.why else []) + c.remarks + ([] if c.verified else ["not verified here"]):
@@ -47,7 +47,9 @@ def _agreement(c: Contestant) -> str:
     return "n/a" if c.gate is None or c.gate.agreement is None else f"{c.gate.agreement:.0%}"
 
 
-def _outcome(c: Contestant) -> str:
+def _outcome(c: Contestant, found: Comparison) -> str:
+    if c.outcome == "measured" and not any(block.contestant == c.name for block in found.blocks):
+        return "no turn yet"
     return {"measured": "measured", "gate": "**failed the gate: not ranked**", "failed": "**failed**",
             "cannot run": "**cannot run**"}[c.outcome]
 
