@@ -48,8 +48,9 @@ def _sentence(effect: Effect) -> str:
 
 
 def _small(title: str) -> str:
-    """A title within a sentence: abbreviations stay."""
-    return title if title[:2].isupper() else title[0].lower() + title[1:]
+    """A title within a sentence: `the p99 of ITL`, `output`."""
+    what, comma, which = title.partition(", ")
+    return f"the {which} of {what}" if comma else what[0].lower() + what[1:]
 
 
 def _not_measured(blocks: Sequence[Block]) -> str:
