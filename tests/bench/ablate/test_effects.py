@@ -71,4 +71,5 @@ def test_the_paragraph_is_made_of_the_figures() -> None:
 def test_what_was_not_measured_is_not_told_of() -> None:
     assert shows([], []) == "Not measured."
     void = [block(0, "on", valid=False), block(0, "off", output_tokens_per_s=1.0)]
-    assert shows([], void).startswith("Nothing can be said: of 2 blocks 1 are void (the client sent late)")
+    assert shows([], void) == ("Nothing can be said: two rounds of both sides are needed, and 1 of 2 blocks are void "
+                               "(the client sent late).")

@@ -57,5 +57,5 @@ def _not_measured(blocks: Sequence[Block]) -> str:
     if not blocks:
         return "Not measured."
     void = [block for block in blocks if not block.valid]
-    why = f" ({void[0].reasons[0]})" if void else ""
-    return f"Nothing can be said: of {len(blocks)} blocks {len(void)} are void{why}, and two rounds of both are needed."
+    lost = f", and {len(void)} of {len(blocks)} blocks are void ({void[0].reasons[0]})" if void else ""
+    return f"Nothing can be said: two rounds of both sides are needed{lost}."
