@@ -97,6 +97,8 @@ class EngineConfig(Settings):
     overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool)
     multi_step: int = setting(16, "most decoding steps that follow each other in one native call; with overlap only",
                               type=int, least=1, most=1024)
+    forced_tokens: bool = setting(True, "take tokens that a grammar forces all at once, instead of drawing each",
+                                  type=bool)
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
                                   env="DRUT_THREADS", least=1, most=1024)
     backend: str = setting("auto", "who computes; auto takes native where it is built", env="DRUT_BACKEND",

@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from drut.bench.workloads.gsm8k import ANSWERS, number_in
 from drut.bench.workloads.packed import read_jsonl
 from drut.errors import RequestError
 from drut.quality.estimate import Estimate, mean, proportion
 from drut.quality.gate import Limits, judge
 from drut.quality.likelihood import Likelihood, Window, cut, measure, summary
-from drut.quality.tasks import GSM8K_ANSWERS, Score, number_in
+from drut.quality.tasks import Score
 
 
 def test_a_window_by_hand() -> None:
@@ -89,6 +90,6 @@ def test_the_number_of_an_answer(text: str, number: float | None) -> None:
 
 def test_answers_belong_to_their_questions() -> None:
     questions = read_jsonl("gsm8k")
-    assert (GSM8K_ANSWERS[0], "Janet’s ducks" in questions[0]) == (18, True)
-    assert (GSM8K_ANSWERS[17], "Jill gets paid" in questions[17]) == (57500, True)
-    assert (GSM8K_ANSWERS[57], "A wooden bridge" in questions[57]) == (83, True)
+    assert (ANSWERS[0], "Janet’s ducks" in questions[0]) == (18, True)
+    assert (ANSWERS[17], "Jill gets paid" in questions[17]) == (57500, True)
+    assert (ANSWERS[57], "A wooden bridge" in questions[57]) == (83, True)

@@ -71,7 +71,8 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=True)] if config.debug_kv else []
     laps.lap("kv pages")
     pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
-    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=make_groups(layouts, limits.tokens))
+    groups = make_groups([kv.window for kv in layouts], limits.tokens)
+    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=groups)
     plan = decoder.record(spec, weights, layouts)
     plan = plan if config.fusion else unfused(plan)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
@@ -84,7 +85,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
     grammars = make_grammars(tokenizer, spec.vocab, config) if tokenizer is not None else None
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
-                  grammars=grammars)
+                  forced_tokens=config.forced_tokens, grammars=grammars)
 
 
 def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Grammars:

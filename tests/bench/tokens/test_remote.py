@@ -6,7 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from drut.bench.tokens import ServerTokenizer, counting, open_tokenizer, remote
+from drut.bench import exchange
+from drut.bench.tokens import ServerTokenizer, counting, open_tokenizer
 from drut.bench.workloads.texts import Texts
 from drut.errors import RequestError
 
@@ -144,7 +145,7 @@ def test_a_count_that_is_lost_is_none_and_asked_for_once(serve):
 
 
 def test_too_long_an_answer(serve, monkeypatch):
-    monkeypatch.setattr(remote, "MAX_REPLY_BYTES", 1000)
+    monkeypatch.setattr(exchange, "MAX_REPLY_BYTES", 1000)
     url, _ = serve(speaking(vllm))
     with pytest.raises(RequestError, match="more than 1000 bytes"):
         ServerTokenizer(url, "m").encode("a" * 900)

@@ -20,6 +20,8 @@ class Gate(msgspec.Struct, frozen=True):
     schema_valid: float | None = None
     lengths_exact: float | None = None  # answers that had just the tokens that were asked for
     asked: dict[str, int] = {}  # requests behind each figure
+    differs_at: list[int | None] = []  # the first token of each answer that is not the reference's; None: none
+    sums: list[bool] = []  # of GSM8K, by question
 
 
 class Contestant(msgspec.Struct, frozen=True):
@@ -81,8 +83,17 @@ class Ratio(msgspec.Struct, frozen=True):
     verdict: Literal["better", "worse", "level"]
 
 
+class Ranking(msgspec.Struct, frozen=True):
+    """Contestants by a figure of a cell, best group first; within a group they cannot be told apart, be it by way of a
+    third."""
+
+    cell: str
+    figure: str
+    groups: list[list[str]]
+
+
 class Comparison(msgspec.Struct, frozen=True):
-    """The whole file."""
+    """The whole file. `finished`: no turn is missing but those of contestants that failed."""
 
     schema: str
     settings: dict[str, Any]
@@ -96,3 +107,5 @@ class Comparison(msgspec.Struct, frozen=True):
     notes: list[str] = []
     cost_per_hour: float | None = None
     currency: str = "USD"
+    rankings: list[Ranking] = []
+    finished: bool = True

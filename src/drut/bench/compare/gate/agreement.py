@@ -1,0 +1,53 @@
+"""How far an engine's greedy answers go along with a reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import msgspec
+
+from drut.errors import RequestError
+
+Encode = Callable[[str], Sequence[object]]
+MOST_BYTES = 64 << 20
+
+
+class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Greedy answers of at most `max_tokens` tokens, by prompt: `reference.json`."""
+
+    source: str
+    chat: bool
+    max_tokens: int
+    answers: dict[str, str]
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """`share`: of all tokens, those up to the first that differs. `differs_at`: its place, None where none does."""
+
+    share: float
+    differs_at: list[int | None]
+
+
+def agreement(own: Sequence[str], reference: Sequence[str], encode: Encode) -> Agreement:
+    """Of answers to the same prompts, at least one. Texts are cut to tokens by the model's tokenizer, since servers
+    answer with text, of which some drop the first space; an answer that ends where the other goes on differs there."""
+    shares, places = [], []
+    for mine, theirs in zip(own, reference, strict=True):
+        a, b = list(encode(mine.lstrip())), list(encode(theirs.lstrip()))
+        longest = max(len(a), len(b))
+        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        shares.append(same / longest if longest else 1.0)
+        places.append(None if same == longest else same)
+    return Agreement(fmean(shares), places)
+
+
+def read_reference(path: Path) -> Reference:
+    """A reference.json. Raises RequestError."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise RequestError(f"--reference: {path} is larger than {MOST_BYTES >> 20} MiB")
+        return msgspec.json.decode(path.read_bytes(), type=Reference)
+    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise RequestError(f"--reference: {path}: {error}") from None

@@ -1,0 +1,123 @@
+"""All that the gate asks of an engine, and its verdict on the answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from drut.bench.compare.gate import schemas
+from drut.bench.compare.gate.agreement import Encode, agreement
+from drut.bench.compare.gate.ask import Asker, Question, Said
+from drut.bench.compare.schema import Gate
+from drut.bench.workloads import gsm8k
+from drut.bench.workloads.packed import read_jsonl
+from drut.errors import RequestError
+
+DOUBT = 0.05
+LENGTH_TOKENS = 32
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How much is asked, and what is required. `full`: of real weights; else only the lengths of answers are judged,
+    and sums and schemas are not asked. `together`: requests at a time, where answers do not depend on it."""
+
+    full: bool
+    prompts: int
+    tokens: int
+    sums: int
+    sum_tokens: int
+    together: int
+    least_agreement: float
+    most_sums_lost: float
+    least_valid: float
+    least_exact: float
+
+    def greedy(self) -> list[Question]:
+        """The first questions of MT-Bench, each answered in no more than `tokens` tokens."""
+        rows: list[list[str]] = read_jsonl("mt-bench")
+        return [Question(row[0], self.tokens) for row in rows[: self.prompts]]
+
+    @property
+    def most_tokens(self) -> int:
+        """Of all answers of an engine, at most."""
+        lengths = 2 * self.together * LENGTH_TOKENS
+        more = self.sums * self.sum_tokens + len(schemas.questions()) * schemas.MAX_TOKENS
+        return self.prompts * self.tokens + lengths + (more if self.full else 0)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """An engine's. `sums`: right or wrong, by question."""
+
+    greedy: list[Said]
+    lengths: list[Said]
+    sums: list[bool]
+    schemas: list[Said]
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Of all greedy prompts by the engine's count; None where it tells none."""
+        counts = [said.prompt_tokens for said in self.greedy]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+
+def examine(asker: Asker, paper: Paper) -> Answers:
+    """Greedy prompts one by one, all else under load. Raises RequestError where the engine does not answer, or refuses
+    what every engine takes."""
+    greedy = _taken(asker.ask(paper.greedy()))
+    lengths = [Question(f"{i}. {question.text}", LENGTH_TOKENS, exact=True)
+               for i, question in zip(range(2 * paper.together), _forever(paper.greedy()), strict=False)]
+    exact = _taken(asker.ask(lengths, paper.together))
+    if not paper.full:
+        return Answers(greedy, exact, [], [])
+    sums = [Question(text, paper.sum_tokens) for text in gsm8k.asked(paper.sums)]
+    answers = _taken(asker.ask(sums, paper.together)) if sums else []
+    return Answers(greedy, exact, [gsm8k.right(i, said.text) for i, said in enumerate(answers)],
+                   asker.ask(schemas.questions()))
+
+
+def judge(paper: Paper, own: Answers, reference: Sequence[str], base_sums: Sequence[bool], encode: Encode) -> Gate:
+    """`reference`: greedy answers to the same prompts. `base_sums`: what it may not be much worse than, if anything."""
+    agreed = agreement([said.text for said in own.greedy], reference, encode)
+    valid, judged = schemas.valid_share(own.schemas) if own.schemas else (None, 0)
+    told = [said.tokens for said in own.lengths if said.tokens is not None]
+    exact = fmean(tokens == LENGTH_TOKENS for tokens in told) if told else None
+    reasons = []
+    if exact is not None and exact < paper.least_exact:
+        reasons.append(f"{exact:.0%} of answers have just the tokens that were asked for, {paper.least_exact:.0%} are "
+                       "the least")
+    if paper.full and agreed.share < paper.least_agreement:
+        reasons.append(f"its greedy answers go along with the reference's for {agreed.share:.0%} of their tokens, "
+                       f"{paper.least_agreement:.0%} are the least")
+    if base_sums and worse(own.sums, base_sums, paper.most_sums_lost):
+        reasons.append(f"it has {sum(own.sums)} of {len(own.sums)} sums right, and the base {sum(base_sums)}")
+    if valid is not None and valid < paper.least_valid:
+        reasons.append(f"{valid:.0%} of its structured answers are valid, {paper.least_valid:.0%} are the least")
+    asked = {"agreement": len(own.greedy), "lengths_exact": len(told), "gsm8k": len(own.sums), "schema_valid": judged}
+    return Gate(not reasons, reasons, agreed.share, fmean(own.sums) if own.sums else None, valid, exact, asked,
+                agreed.differs_at, own.sums)
+
+
+def worse(own: Sequence[bool], base: Sequence[bool], most_lost: float) -> bool:
+    """Whether `own` has so many fewer questions right, as a share, and not by chance: of the questions that just one of
+    the two has right, each is as likely either's where they are equally good (the sign test)."""
+    lost = sum(b and not a for a, b in zip(own, base, strict=True))
+    won = sum(a and not b for a, b in zip(own, base, strict=True))
+    n = lost + won
+    by_chance = sum(math.comb(n, k) for k in range(lost, n + 1)) / 2**n
+    return bool(own) and (lost - won) / len(own) > most_lost and by_chance < DOUBT
+
+
+def _taken(answers: list[Said]) -> list[Said]:
+    for said in answers:
+        if said.status != 200:
+            raise RequestError(f"it answered {said.status}: {said.text[:200]}")
+    return answers
+
+
+def _forever(questions: list[Question]) -> Iterator[Question]:
+    while True:
+        yield from questions

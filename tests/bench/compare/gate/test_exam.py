@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from drut.bench.compare.gate import schemas
+from drut.bench.compare.gate.agreement import Reference, agreement, read_reference
+from drut.bench.compare.gate.ask import Asker, Question, Said
+from drut.bench.compare.gate.exam import LENGTH_TOKENS, Answers, Paper, examine, judge, worse
+from drut.bench.compare.gate.schemas import questions, schema, valid_share
+from drut.bench.engines.engine import Launch
+from drut.bench.mock import MockServer
+from drut.errors import RequestError
+from tests.bench.scripted import Request, ScriptedServer
+
+PAPER = Paper(full=True, prompts=2, tokens=8, sums=4, sum_tokens=8, together=2, least_agreement=0.5, most_sums_lost=0.1,
+              least_valid=1.0, least_exact=1.0)
+VALID = ['{"sky":"rain","celsius":-3,"windy":true}', '{"name":"M","born":1867,"field":"physics"}',
+         '{"colours":["red","white"]}', '{"spam":true,"stars":null}', '{"code":"USD","units":3}']
+
+
+def said(text: str = "", tokens: int | None = None, status: int = 200, finish: str = "stop") -> Said:
+    return Said(status, text, finish, 3, tokens)
+
+
+def answers(greedy: str = "a b c d", lengths: int | None = LENGTH_TOKENS, sums: str = "1111",
+            structured: list[str] = VALID) -> Answers:
+    return Answers([said(greedy)] * 2, [said(tokens=lengths)] * 4, [c == "1" for c in sums],
+                   [said(text) for text in structured])
+
+
+def test_agreement_counts_tokens_up_to_the_first_that_differs() -> None:
+    found = agreement(["a b c d", "a b", "", "x"], ["a b x d", "a b c", "", "x"], str.split)
+    assert found.differs_at == [2, 2, None, None]
+    assert found.share == pytest.approx((2 / 4 + 2 / 3 + 1 + 1) / 4)
+
+
+def test_one_that_does_all_passes() -> None:
+    gate = judge(PAPER, answers(), ["a b c d"] * 2, answers().sums, str.split)
+    assert gate.passed
+    assert (gate.agreement, gate.gsm8k, gate.schema_valid, gate.lengths_exact) == (1.0, 1.0, 1.0, 1.0)
+    assert gate.asked == {"agreement": 2, "lengths_exact": 4, "gsm8k": 4, "schema_valid": 5}
+
+
+@pytest.mark.parametrize(("own", "words"), [
+    (answers(greedy="a x"), "for 25% of their tokens"),
+    (answers(lengths=31), "0% of answers have just the tokens"),
+    (answers(structured=[*VALID[:4], '{"code":"usd","units":3}']), "80% of its structured answers"),
+    (answers(sums="00000000"), "it has 0 of 8 sums right, and the base 8"),
+])
+def test_each_failure_is_named(own: Answers, words: str) -> None:
+    base = answers(sums="1" * len(own.sums))
+    gate = judge(PAPER, own, ["a b c d"] * 2, base.sums, str.split)
+    assert not gate.passed
+    assert [words in reason for reason in gate.reasons] == [True]
+
+
+def test_random_weights_are_told_and_only_their_lengths_judged() -> None:
+    paper = replace(PAPER, full=False)
+    gate = judge(paper, Answers([said("x y")] * 2, [said(tokens=LENGTH_TOKENS)], [], []), ["a"] * 2, [], str.split)
+    assert gate.passed
+    assert gate.agreement == 0.0
+    assert not judge(paper, Answers([said("x")] * 2, [said(tokens=3)], [], []), ["x"] * 2, [], str.split).passed
+
+
+def test_an_engine_that_tells_no_token_counts_is_not_judged_by_them() -> None:
+    gate = judge(PAPER, answers(lengths=None), ["a b c d"] * 2, [], str.split)
+    assert gate.passed
+    assert gate.lengths_exact is None
+
+
+@pytest.mark.parametrize(("own", "base", "expected"), [
+    ("0000", "1111", False),  # 1 in 16 by chance
+    ("00000", "11111", True),
+    ("11111", "00000", False),
+    ("1" * 50 + "0" * 5, "1" * 55, False),  # surely fewer, but within what may be lost
+    ("0000011111", "1111100000", False),
+    ("", "", False),
+])
+def test_sums_are_worse_where_that_is_no_chance(own: str, base: str, expected: bool) -> None:
+    assert worse([c == "1" for c in own], [c == "1" for c in base], 0.1) == expected
+
+
+def test_structured_answers() -> None:
+    assert valid_share([said(text) for text in VALID]) == (1.0, 5)
+    assert valid_share([said(status=400)] * 5) == (None, 0)
+    assert valid_share([said("Sure! Here you are.")] * 5) == (None, 0)
+    assert valid_share([said(text) for text in VALID[:4]] + [said(status=400)]) == (0.8, 5)
+    assert valid_share([said(text) for text in VALID[:4]] + [said("{ ", finish="length")]) == (1.0, 4)
+    assert valid_share([said(text) for text in VALID[:4]] + [said('{"code":"USD","units":3,"more":1}')]) == (0.8, 5)
+    assert valid_share([said("{" * 90_000, finish="stop")] * 5) == (0.0, 5)
+
+
+def test_schemas_are_whole_and_closed() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    for (kind, _), text in zip(schemas._ASKED, VALID, strict=True):
+        found = schema(kind)
+        assert found["additionalProperties"] is False
+        assert "$ref" not in json.dumps(found)
+        jsonschema.validate(json.loads(text), found)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**json.loads(text), "more": 1}, found)
+    assert len(questions()) == len(VALID)
+
+
+def test_an_engine_is_asked_in_its_own_words() -> None:
+    launch = Launch("http://h/v1", "m", exact={"logit_bias": {"2": -100}}, body={"cache_prompt": False})
+    chat = Asker(launch, True, 1.0).body(Question("hi", 5, exact=True))
+    assert chat == {"model": "m", "max_tokens": 5, "temperature": 0, "stream": False, "cache_prompt": False,
+                    "logit_bias": {"2": -100}, "messages": [{"role": "user", "content": "hi"}]}
+    plain = Asker(Launch("http://h", "m"), False, 1.0).body(Question("hi", 5, exact=True))
+    assert (plain["prompt"], plain["min_tokens"], plain["ignore_eos"]) == ("hi", 5, True)
+
+
+def test_all_of_it_against_a_server() -> None:
+    with MockServer({"output_tokens": 8}) as server:
+        own = examine(Asker(Launch(server.url, "mock"), True, 30.0), PAPER)
+        bodies = server.requests()
+    assert [s.text.strip() for s in own.greedy] == ["t0 t1 t2 t3 t4 t5 t6 t7"] * 2
+    assert [s.tokens for s in own.lengths] == [LENGTH_TOKENS] * 4
+    assert own.prompt_tokens
+    assert len(bodies) == 2 + 4 + 4 + 5
+    gate = judge(PAPER, own, [s.text for s in own.greedy], own.sums, str.split)
+    assert gate.passed
+    assert gate.schema_valid is None
+    assert gate.asked["schema_valid"] == 0
+
+
+def test_refusals_and_nonsense_are_one_line() -> None:
+    async def refuse(request: Request) -> None:
+        await request.json({"error": "no"}, 422)
+
+    async def babble(request: Request) -> None:
+        await request.json({"choices": []})
+
+    for handler, words in ((refuse, "it answered 422"), (babble, "nonsense")):
+        with ScriptedServer(handler) as server, pytest.raises(RequestError, match=words):
+            examine(Asker(Launch(server.url, "m"), True, 30.0), PAPER)
+    with pytest.raises(RequestError, match="refused"):
+        examine(Asker(Launch("http://127.0.0.1:9", "m"), True, 5.0), PAPER)
+
+
+def test_a_reference_is_read_or_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "r.json"
+    path.write_text('{"source": "s", "chat": true, "max_tokens": 8, "answers": {"q": "a"}}')
+    assert read_reference(path) == Reference("s", True, 8, {"q": "a"})
+    path.write_text("{}")
+    with pytest.raises(RequestError, match="--reference"):
+        read_reference(path)
+    with pytest.raises(RequestError, match="--reference"):
+        read_reference(tmp_path / "none.json")
