@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +12,11 @@ from drut.bench.ablate import run
 from drut.bench.ablate.book import Book, empty, read
 from drut.bench.ablate.recipe import Recipe, Side, Trial
 from drut.bench.ablate.run import Plan, ablate, seconds
-from drut.bench.compare.measured import Manner
+from drut.bench.compare import candidate
+from drut.bench.compare.block import Work
 from drut.bench.compare.order import Turn
 from drut.bench.compare.schema import Block, Cell
+from drut.bench.compare.settings import Settings
 from drut.bench.engines.engine import EngineFailedError, Launch, ModelFiles, Options
 from drut.bench.engines.mock import Mock
 from drut.errors import DrutError
@@ -80,33 +81,30 @@ class Stage:
         self.started: list[str] = []
         self.turns: list[tuple[int, str, str]] = []
         self.dies, self.refused, self.stopped_at = dies, refused, stopped_at
-        monkeypatch.setattr(run, "start", lambda launch, log: Held(self, launch))
-        monkeypatch.setattr(run, "measured", self.measured)
+        monkeypatch.setattr(candidate, "start", lambda launch, log: Held(self, launch))
+        monkeypatch.setattr(run, "take", self.take)
 
-    def measured(self, turn: Turn, cell: Cell, launch: Launch, manner: Manner, tokenizer: object) -> Any:
-        assert self.running == {launch.model}, "the others are held"
+    def take(self, turn: Turn, who: candidate.Candidate, work: Work, settings: Settings, tokenizer: object) -> Block:
+        assert self.running == {turn.contestant}, "the others are held"
         self.turns.append((turn.round, turn.cell, turn.contestant))
         if len(self.turns) == self.stopped_at:
             raise KeyboardInterrupt
-        if launch.model == self.dies and turn.round == 1:
+        if turn.contestant == self.dies and turn.round == 1:
             raise DrutError("the connection was refused")
-        block = Block(turn.round, turn.place, turn.contestant, turn.cell, True, [], {"tpot_ms_p50": 1.0}, {})
-        return block, SimpleNamespace(environment={})
+        return Block(turn.round, turn.place, turn.contestant, turn.cell, True, [], {"tpot_ms_p50": 1.0}, {})
 
 
 class Held:
+    pid = 1
+
     def __init__(self, stage: Stage, launch: Launch) -> None:
         if launch.model == stage.refused:
             raise EngineFailedError("the end of its log")
-        self.stage, self.launch, self.ready_s, self.over = stage, launch, 0.1, False
+        self.stage, self.launch, self.ready_s = stage, launch, 0.1
         stage.started.append(launch.model)
         self.resume()
 
-    def __enter__(self) -> Held:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.over = True
+    def stop(self) -> None:
         self.suspend()
 
     def resume(self) -> None:
