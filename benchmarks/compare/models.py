@@ -53,7 +53,7 @@ def gguf_file(model: Model) -> Path:
         return base
     target = FOLDER / f"{model.base}-{model.type}.gguf"
     if not target.exists():
-        _quantize(base, target, model.type)
+        quantize(base, target, model.type)
     return target
 
 
@@ -66,7 +66,7 @@ def openvino_folder(model: Model) -> Path:
         weights = ["--weight-format", model.openvino]
         if model.openvino == "int4":  # 576 inputs are no multiple of the default group, 128
             weights += ["--sym", "--group-size", "64", "--ratio", "1.0"]
-        _run([PEERS["openvino"].folder / "bin" / "optimum-cli", "export", "openvino", "--model", checkpoint(model),
+        run_step([PEERS["openvino"].folder / "bin" / "optimum-cli", "export", "openvino", "--model", checkpoint(model),
               "--task", "text-generation-with-past", *weights, partial], f"{target.name}.log")
         partial.rename(target)
     return target
@@ -78,7 +78,7 @@ def checkpoint(model: Model) -> Path:
     if not (target / "tokenizer_config.json").exists():
         code = ("import sys; from pathlib import Path; from tests.golden.dequantize import dequantize;"
                 "dequantize(Path(sys.argv[1]), Path(sys.argv[2]))")
-        _run([sys.executable, "-c", code, _base(model.base), target], f"{target.name}.log")
+        run_step([sys.executable, "-c", code, _base(model.base), target], f"{target.name}.log")
         (target / "tokenizer_config.json").write_text(json.dumps({
             "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "model_max_length": 8192}))
     return target
@@ -91,11 +91,12 @@ def _base(name: str) -> Path:
         return resolve(SHIPPED)
     path = FOLDER / "llama1b-F16.gguf"
     if not path.exists():
-        _run([sys.executable, "-m", "benchmarks.compare.random_llama", path], "llama1b.log")
+        run_step([sys.executable, "-m", "benchmarks.compare.random_llama", path], "llama1b.log")
     return path
 
 
-def _quantize(source: Path, target: Path, type: str) -> None:
+def quantize(source: Path, target: Path, type: str) -> None:
+    """A GGUF file of another by llama.cpp's quantizer. CannotMakeError where that is not built."""
     peer = next((PEERS[name] for name in ("llamacpp", "llamacpp-avx2") if PEERS[name].ready()), None)
     if peer is None:
         raise CannotMakeError(f"{target.name}: llama.cpp's quantizer is not built")
@@ -109,7 +110,7 @@ def _quantize(source: Path, target: Path, type: str) -> None:
         process.close()
 
 
-def _run(command: list[str | Path], log_name: str) -> None:
+def run_step(command: list[str | Path], log_name: str) -> None:
     """One step at the lowest priority. CannotMakeError with the end of its log."""
     print(f"making {Path(command[-1]).name}", file=sys.stderr, flush=True)
     FOLDER.mkdir(parents=True, exist_ok=True)

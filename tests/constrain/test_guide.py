@@ -83,13 +83,13 @@ def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, see
     guide = walker.guide(Constraint.json_schema(LOOSE), Thought("<t>", "/>"))
     ids = list[int]()
     choose, masks = at_random(seed, walker.eos), list[list[int]]()
-    while guide.ended is None and len(ids) < 60:
+    while not guide.over and len(ids) < 60:
         masks.append(walker.allowed(guide))
         ids.append(choose(masks[-1]))
         guide.take(ids[-1])
     count = data.draw(st.integers(0, len(ids) - 1))
     guide.truncate(count)
-    assert (guide.taken, guide.ended) == (count, None)
+    assert (guide.taken, guide.over) == (count, False)
     assert walker.allowed(guide) == masks[count]
 
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.constrain.guide import Guide
 from drut.kernels.backend import Executable
+from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import BEFORE_HEAD
+
+
+class Guided(NamedTuple):
+    """A sample's guide, and how many tokens the answer has when it is drawn."""
+
+    guide: Guide
+    outputs: int
 
 
 class MaskMaker:
@@ -22,10 +31,22 @@ class MaskMaker:
         self._vocab = vocab
         self._thread = ThreadPoolExecutor(1, "drut-mask")  # which starts with its first task
 
-    def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, Guide]) -> StepOutput:
+    def run_burst(self, executable: Executable, step: StepDescriptor, burst: Burst,
+                  guided: Mapping[int, Guided]) -> None:
+        """Runs `step` and those after it, as `Executable.run_burst` does, until a guide breaks off."""
+        while True:
+            out = self.run(executable, step, guided)
+            if any(who.guide.breaks_off for who in guided.values()):
+                burst.stop()
+            burst.put(out)
+            if burst.progress.over:
+                return
+            step.advance()
+
+    def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, Guided]) -> StepOutput:
         """Runs a step whose samples have these guides, which then know its tokens."""
         first = step["mask"]
-        masks = [(guide, step.mask(int(first[i]), self._vocab)) for i, guide in guided.items()]
+        masks = [(who, step.mask(int(first[i]), self._vocab)) for i, who in guided.items()]
         made = self._thread.submit(_fill, masks)
 
         def host(stop: str) -> None:
@@ -36,17 +57,18 @@ class MaskMaker:
             out = executable.run(step, host)
         finally:
             _settle(made)  # nobody fills the masks of a step that failed
-        for i, guide in guided.items():
+        for i, who in guided.items():
             if out.finite[i]:
-                guide.take(int(out.tokens[i]))
+                who.guide.take(int(out.tokens[i]))
         return out
 
     def close(self) -> None:
         self._thread.shutdown()
 
 
-def _fill(masks: list[tuple[Guide, NDArray[np.int32]]]) -> None:
-    for guide, mask in masks:
+def _fill(masks: list[tuple[Guided, NDArray[np.int32]]]) -> None:
+    for (guide, outputs), mask in masks:
+        guide.catch_up(outputs)
         guide.fill(mask)
 
 

@@ -121,10 +121,6 @@ class PackingBackend(Backend):
         """How many they are."""
 
     @abstractmethod
-    def room(self, nbytes: int) -> NDArray[np.uint8]:
-        """Memory for packed bytes as good as that which `matrix` takes, zero."""
-
-    @abstractmethod
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None,
               columns: NDArray[np.int32] | None = None) -> Matrix:
         """A matrix of bytes that were packed before; they must stay as they are."""

@@ -47,7 +47,7 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         context = context_of(files.spec, engine)
         layouts, step = kv_layouts(files.spec, context, engine), step_limits(engine, context).tokens
         pages = pool_pages(layouts, step, context, engine)
-        groups = make_groups(layouts, step)
+        groups = make_groups([kv.window for kv in layouts], step)
         room = int(min(context, *(group.room(n) for group, n in zip(groups, pages, strict=True))))
         texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars,
                       tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)

@@ -21,6 +21,7 @@ class Gate(msgspec.Struct, frozen=True):
     lengths_exact: float | None = None  # answers that had just the tokens that were asked for
     asked: dict[str, int] = {}  # requests behind each figure
     differs_at: list[int | None] = []  # the first token of each answer that is not the reference's; None: none
+    sums: list[bool] = []  # of GSM8K, by question
 
 
 class Contestant(msgspec.Struct, frozen=True):

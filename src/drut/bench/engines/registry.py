@@ -6,11 +6,21 @@ import difflib
 
 from drut.bench.engines.drut import Drut
 from drut.bench.engines.engine import Engine
+from drut.bench.engines.llamacpp import LlamaCppPython, LlamaServer
+from drut.bench.engines.lmdeploy import LmDeploy
+from drut.bench.engines.mlx import Mlx
 from drut.bench.engines.mock import Mock
+from drut.bench.engines.ollama import Ollama
+from drut.bench.engines.openvino import OpenVino
+from drut.bench.engines.sglang import Sglang
+from drut.bench.engines.tensorrt_llm import TensorRtLlm
 from drut.bench.engines.url import Url
+from drut.bench.engines.vllm import Vllm
 from drut.errors import RequestError
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Drut(), Url(), Mock())}
+_ALL: tuple[Engine, ...] = (Drut(), LlamaServer(), LlamaCppPython(), Vllm(), Sglang(), TensorRtLlm(), OpenVino(), Mlx(),
+                            LmDeploy(), Ollama(), Url(), Mock())
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in _ALL}
 
 
 def find(name: str) -> Engine:

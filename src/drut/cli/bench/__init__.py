@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from drut.cli.bench import diff, mock, report, serve, workloads
+from drut.cli.bench import ablate, compare, diff, mock, report, serve, workloads
 
-HELP = """Measure any OpenAI-compatible server under load (serve), show what was measured (report), compare two
-measurements (diff), say what may be sent to a server (workloads), or be one whose times follow a script (mock)."""
+HELP = """Measure any OpenAI-compatible server under load (serve), engines side by side (compare), how much load a server
+takes (search) and what each technique of this one buys (ablate); show what was measured (report) and what changed (diff);
+say what may be sent (workloads), or be a server whose times follow a script (mock)."""
 
-COMMANDS = {"serve": serve, "report": report, "diff": diff, "workloads": workloads, "mock": mock}
+COMMANDS = {
+    "serve": serve, "compare": compare, "ablate": ablate, "report": report, "diff": diff, "workloads": workloads, "mock": mock,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -38,7 +38,7 @@ def test_agreement_counts_tokens_up_to_the_first_that_differs() -> None:
 
 
 def test_one_that_does_all_passes() -> None:
-    gate = judge(PAPER, answers(), ["a b c d"] * 2, answers(), str.split)
+    gate = judge(PAPER, answers(), ["a b c d"] * 2, answers().sums, str.split)
     assert gate.passed
     assert (gate.agreement, gate.gsm8k, gate.schema_valid, gate.lengths_exact) == (1.0, 1.0, 1.0, 1.0)
     assert gate.asked == {"agreement": 2, "lengths_exact": 4, "gsm8k": 4, "schema_valid": 5}
@@ -52,21 +52,21 @@ def test_one_that_does_all_passes() -> None:
 ])
 def test_each_failure_is_named(own: Answers, words: str) -> None:
     base = answers(sums="1" * len(own.sums))
-    gate = judge(PAPER, own, ["a b c d"] * 2, base, str.split)
+    gate = judge(PAPER, own, ["a b c d"] * 2, base.sums, str.split)
     assert not gate.passed
     assert [words in reason for reason in gate.reasons] == [True]
 
 
 def test_random_weights_are_told_and_only_their_lengths_judged() -> None:
     paper = replace(PAPER, full=False)
-    gate = judge(paper, Answers([said("x y")] * 2, [said(tokens=LENGTH_TOKENS)], [], []), ["a"] * 2, None, str.split)
+    gate = judge(paper, Answers([said("x y")] * 2, [said(tokens=LENGTH_TOKENS)], [], []), ["a"] * 2, [], str.split)
     assert gate.passed
     assert gate.agreement == 0.0
-    assert not judge(paper, Answers([said("x")] * 2, [said(tokens=3)], [], []), ["x"] * 2, None, str.split).passed
+    assert not judge(paper, Answers([said("x")] * 2, [said(tokens=3)], [], []), ["x"] * 2, [], str.split).passed
 
 
 def test_an_engine_that_tells_no_token_counts_is_not_judged_by_them() -> None:
-    gate = judge(PAPER, answers(lengths=None), ["a b c d"] * 2, None, str.split)
+    gate = judge(PAPER, answers(lengths=None), ["a b c d"] * 2, [], str.split)
     assert gate.passed
     assert gate.lengths_exact is None
 
@@ -122,7 +122,7 @@ def test_all_of_it_against_a_server() -> None:
     assert [s.tokens for s in own.lengths] == [LENGTH_TOKENS] * 4
     assert own.prompt_tokens
     assert len(bodies) == 2 + 4 + 4 + 5
-    gate = judge(PAPER, own, [s.text for s in own.greedy], own, str.split)
+    gate = judge(PAPER, own, [s.text for s in own.greedy], own.sums, str.split)
     assert gate.passed
     assert gate.schema_valid is None
     assert gate.asked["schema_valid"] == 0

@@ -79,8 +79,8 @@ def examine(asker: Asker, paper: Paper) -> Answers:
                    asker.ask(schemas.questions()))
 
 
-def judge(paper: Paper, own: Answers, reference: Sequence[str], base: Answers | None, encode: Encode) -> Gate:
-    """`reference`: greedy answers to the same prompts. `base`: whose sums are not to be beaten by; None: its own."""
+def judge(paper: Paper, own: Answers, reference: Sequence[str], base_sums: Sequence[bool], encode: Encode) -> Gate:
+    """`reference`: greedy answers to the same prompts. `base_sums`: what it may not be much worse than, if anything."""
     agreed = agreement([said.text for said in own.greedy], reference, encode)
     valid, judged = schemas.valid_share(own.schemas) if own.schemas else (None, 0)
     told = [said.tokens for said in own.lengths if said.tokens is not None]
@@ -92,13 +92,13 @@ def judge(paper: Paper, own: Answers, reference: Sequence[str], base: Answers | 
     if paper.full and agreed.share < paper.least_agreement:
         reasons.append(f"its greedy answers go along with the reference's for {agreed.share:.0%} of their tokens, "
                        f"{paper.least_agreement:.0%} are the least")
-    if base is not None and worse(own.sums, base.sums, paper.most_sums_lost):
-        reasons.append(f"it has {sum(own.sums)} of {len(own.sums)} sums right, and the base {sum(base.sums)}")
+    if base_sums and worse(own.sums, base_sums, paper.most_sums_lost):
+        reasons.append(f"it has {sum(own.sums)} of {len(own.sums)} sums right, and the base {sum(base_sums)}")
     if valid is not None and valid < paper.least_valid:
         reasons.append(f"{valid:.0%} of its structured answers are valid, {paper.least_valid:.0%} are the least")
     asked = {"agreement": len(own.greedy), "lengths_exact": len(told), "gsm8k": len(own.sums), "schema_valid": judged}
     return Gate(not reasons, reasons, agreed.share, fmean(own.sums) if own.sums else None, valid, exact, asked,
-                agreed.differs_at)
+                agreed.differs_at, own.sums)
 
 
 def worse(own: Sequence[bool], base: Sequence[bool], most_lost: float) -> bool:

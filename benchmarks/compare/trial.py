@@ -1,0 +1,121 @@
+"""Starts each engine once, asks it a few things, ends it, and prints the rows of the table in docs/engines.md.
+
+    python -m benchmarks.compare.trial build/compare/models/NAME.json [ENGINE ...]
+
+A row: whether it came up, after how many seconds and in which versions; a chat; a streamed completion that must have
+just so many tokens; whether it told them as usage; a prompt of ids; how long it took to end, and whether all of it did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+from benchmarks.compare.environment import ROOT
+
+from drut.bench.engines.engine import Launch, ModelFiles, Options
+from drut.bench.engines.files import load_model_files
+from drut.bench.engines.process import free_port, start
+from drut.bench.engines.registry import ENGINES, find
+from drut.errors import DrutError
+from drut.machine import usable_cpus
+
+LOGS = ROOT / "build" / "compare" / "logs"
+TOKENS = 24
+HEADER = ("| engine | versions | weights | ready s | MB, peak | chat | exact | usage | ids | end s |\n"
+          "|---|---|---|---|---|---|---|---|---|---|")
+
+
+def trial(name: str, files: ModelFiles, options: Options) -> str:
+    """The row. Raises DrutError where it does not come up."""
+    launch = find(name).launch(files, options, free_port())
+    with start(launch, LOGS / f"trial-{name}.log") as running:
+        print(f"{name}: ready in {running.ready_s:.1f} s", file=sys.stderr, flush=True)
+        cells = [_chat(launch), *_completion(launch), _ids(launch)]
+        memory = running.memory()
+        pids, since = running.pids(), time.monotonic()
+        running.stop()
+        end_s = time.monotonic() - since
+        left = [pid for pid in pids if psutil.pid_exists(pid)]
+    versions = ", ".join(f"{package} {version}" for package, version in launch.versions.items())
+    peak = f"{memory.peak_mb:.0f}" if memory else "-"
+    ended = f"{end_s:.1f}" + (f", left {left}" if left else "")
+    return "| " + " | ".join([name, versions, launch.weights, f"{running.ready_s:.1f}", peak, *cells, ended]) + " |"
+
+
+def _chat(launch: Launch) -> str:
+    body = {"messages": [{"role": "user", "content": "Say hi."}], "max_tokens": 16}
+    try:
+        with _ask(launch, "chat/completions", body) as answer:
+            told = json.load(answer)
+    except OSError as error:
+        return _why(error)
+    usage = told.get("usage") or {}
+    text = " ".join(str(told["choices"][0]["message"]["content"]).split())
+    return f"{usage.get('prompt_tokens')} in, {text[:30]!r}"
+
+
+def _completion(launch: Launch) -> tuple[str, str]:
+    """Whether it had just as many tokens as asked for, and by which word; whether usage came in the stream."""
+    exact = {"ignore_eos": True, "min_tokens": TOKENS} if launch.exact is None else launch.exact
+    body = {"prompt": "Once upon a time", "max_tokens": TOKENS, "stream": True,
+            "stream_options": {"include_usage": True}, **exact}
+    events: list[dict[str, Any]] = []
+    try:
+        with _ask(launch, "completions", body) as answer:
+            for line in answer:
+                if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
+                    events.append(json.loads(line[6:]))
+    except OSError as error:
+        return _why(error), "-"
+    usage = next((event["usage"] for event in reversed(events) if event.get("usage")), None)
+    pieces = sum(bool(choice.get("text")) for event in events for choice in event.get("choices", ()))
+    if usage is None:
+        return f"{pieces} pieces of {TOKENS}", "no"
+    return f"{usage['completion_tokens']} of {TOKENS}", "yes"
+
+
+def _ids(launch: Launch) -> str:
+    try:
+        with _ask(launch, "completions", {"prompt": [28, 17, 300], "max_tokens": 2}) as answer:
+            usage = json.load(answer).get("usage") or {}
+    except OSError as error:
+        return _why(error)
+    return f"yes, {usage.get('prompt_tokens')} in"
+
+
+def _ask(launch: Launch, path: str, body: dict[str, Any]) -> Any:
+    data = json.dumps({"model": launch.model, "temperature": 0, **body, **launch.body}).encode()
+    request = urllib.request.Request(f"{launch.url}/v1/{path}", data, {"Content-Type": "application/json"})
+    return urllib.request.urlopen(request, timeout=300)
+
+
+def _why(error: OSError) -> str:
+    return f"no ({getattr(error, 'code', None) or error})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", type=Path, metavar="FILE", help="as benchmarks.compare.files writes it")
+    parser.add_argument("names", nargs="*", metavar="ENGINE", help=f"which: {', '.join(ENGINES)}")
+    args = parser.parse_args()
+    files = load_model_files(args.files)
+    failed = 0
+    print(HEADER, flush=True)
+    for name in args.names or [name for name in ENGINES if name not in ("url", "mock")]:
+        try:
+            print(trial(name, files, Options(len(usable_cpus()))), flush=True)
+        except DrutError as error:
+            failed += 1
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""One contestant's turn at one cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from drut.bench.compare.candidate import Candidate
+from drut.bench.compare.cells import seed_of
+from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.order import Turn
+from drut.bench.compare.schema import Block, Cell
+from drut.bench.compare.settings import Settings
+from drut.bench.cost import parse_price
+from drut.bench.engines.engine import EngineFailedError
+from drut.bench.load.client import Target
+from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, Progress, workers_for
+from drut.bench.load.halt import INTERRUPTED
+from drut.bench.load.schedule import Rate, Schedule
+from drut.bench.load.wire import Window
+from drut.bench.metrics.request import Slo
+from drut.bench.report.build import Billing
+from drut.bench.report.schema import Result
+from drut.bench.run import Run, measure
+from drut.bench.tokens import Tokenizer
+
+SAMPLES = ("ttft_ms", "tpot_ms", "e2e_ms")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A cell with what is known of its requests: whether their answers are to have just the tokens asked for."""
+
+    cell: Cell
+    exact: bool
+
+
+def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Block:
+    """Measures it. Raises EngineFailedError where the engine ends or answers nothing, KeyboardInterrupt where the user
+    ends the comparison, DrutError where the work cannot be sent."""
+    def look(progress: Progress) -> None:
+        candidate.check()
+
+    result, halted = measure(_run(turn, candidate, work.cell, settings, tokenizer), look)
+    if halted == INTERRUPTED:
+        raise KeyboardInterrupt
+    candidate.check()
+    candidate.weigh()
+    errors = result.summary.errors
+    if errors.failed and errors.failed == errors.offered:
+        said = next((request.detail for request in result.requests if request.detail), "")
+        raise EngineFailedError(f"it answered none of {errors.offered} requests ({said})")
+    reasons = [*result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else [])]
+    return Block(
+        turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons,
+        {name: kind.of(result) for name, kind in FIGURES.items()}, {name: _samples(result, name) for name in SAMPLES},
+        result.series.output_tokens, str(result.environment["started"]))
+
+
+def _run(turn: Turn, candidate: Candidate, cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Run:
+    launch, running = candidate.launch, candidate.running
+    assert launch is not None
+    assert running is not None
+    seed = seed_of(settings.seed, turn.round, cell.name)
+    target = Target(launch.url, launch.model, body={"temperature": 0, **launch.body}, exact=launch.exact,
+                    timeout_s=settings.timeout)
+    loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(Rate.steady(cell.rate), seed=seed)) if cell.rate is not None else
+                                   ClosedLoop(cell.concurrency or 1))
+    window = Window(settings.warmup, settings.warmup + settings.duration, settings.grace)
+    return Run(LoadPlan(target, window, loop, workers_for(loop)), cell.workload, tokenizer=tokenizer,
+               chat=settings.api == "chat", seed=seed, slo=None if settings.slo is None else Slo.parse(settings.slo),
+               most_errors=settings.max_error_rate, arrivals=False, server_pid=running.pid,
+               billing=None if settings.price is None else Billing(parse_price(settings.price)))
+
+
+def _lengths(result: Result, least: float) -> list[str]:
+    """A shorter answer is done sooner, and no faster."""
+    told = [request.output_tokens == request.max_tokens for request in result.requests
+            if request.measured and request.failure is None and request.output_tokens is not None]
+    if not told or np.mean(told) >= least:
+        return []
+    return [f"{len(told) - sum(told)} of {len(told)} answers have not just the tokens that were asked for"]
+
+
+def _samples(result: Result, name: str) -> list[float]:
+    values = (getattr(request, name) for request in result.requests if request.measured)
+    return sorted(value for value in values if value is not None)

@@ -1,0 +1,98 @@
+"""One contestant while a comparison goes on: its process, and what became of it."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from pathlib import Path
+from typing import Literal
+
+from drut.bench.compare.entries import Entry
+from drut.bench.compare.gate.exam import Answers
+from drut.bench.compare.schema import Contestant, Gate
+from drut.bench.engines.engine import CannotRunError, Engine, EngineFailedError, Launch, ModelFiles, Options
+from drut.bench.engines.process import Running, free_port, start
+from drut.errors import DrutError
+
+
+class Candidate:
+    """`ready` while it may take turns; else `outcome` and `why` tell."""
+
+    def __init__(self, entry: Entry, engine: Engine, files: ModelFiles, options: Options, log: Path) -> None:
+        self.entry, self._engine, self._log = entry, engine, log
+        self._files, self._options = entry.of(files), options
+        self.name = entry.name
+        self.outcome: Literal["measured", "failed", "cannot run", "gate"] = "measured"
+        self.why = ""
+        self.gate: Gate | None = None
+        self.answers: Answers | None = None
+        self.launch: Launch | None = None
+        self.running: Running | None = None
+        self._starts: list[float] = []
+        self._ready_mb: float | None = None
+        self._peak_mb: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may take turns: what fails the gate may, so that its figures are told."""
+        return self.outcome in ("measured", "gate")
+
+    def fail(self, error: DrutError) -> None:
+        """It takes no further turn. Its processes end."""
+        self.outcome = "cannot run" if isinstance(error, CannotRunError) else "failed"
+        self.why = str(error)
+        self.stop()
+
+    def serve(self) -> Running:
+        """Start it, or let it run on. Raises CannotRunError, EngineFailedError."""
+        if self.running is None:
+            self.launch = self._engine.launch(self._files, self._options, self.entry.port or free_port())
+            self.running = start(self.launch, self._log)
+            self._starts.append(self.running.ready_s)
+            self.weigh()
+        else:
+            self.running.resume()
+        return self.running
+
+    def check(self) -> None:
+        """Raises EngineFailedError where it runs no more. Of a server that ran already its answers alone tell."""
+        running = self.running
+        if running is not None and running.pid is not None and not running.alive():
+            raise EngineFailedError(running.how_it_ended())
+
+    def rest(self, end: bool) -> None:
+        """Hold it while others have their turn, or `end` it."""
+        if self.running is not None and not end:
+            self.running.suspend()
+        else:
+            self.stop()
+
+    def stop(self) -> None:
+        running, self.running = self.running, None
+        if running is not None:
+            running.stop()
+
+    def contestant(self, before: Contestant | None = None) -> Contestant:
+        """For the file. `before`: as an earlier part of the comparison left it, where this one did not start it."""
+        if before is not None and not self._starts and self.outcome == "measured":
+            return before
+        launch = self.launch
+        return Contestant(
+            self.name, self.entry.engine, self._engine.title, self.outcome, self.why,
+            weights=launch.weights if launch else "", verified=self._engine.verified,
+            remarks=list(launch.remarks) if launch else [], versions=launch.versions if launch else {},
+            command=_command(launch) if launch else [],
+            ready_s=statistics.median(self._starts) if self._starts else None,
+            ready_mb=self._ready_mb, peak_mb=self._peak_mb, gate=self.gate)
+
+    def weigh(self) -> None:
+        """Takes its memory; not while it is measured, since the kernel walks all its pages for that."""
+        memory = self.running.memory() if self.running is not None else None
+        if memory is not None:
+            self._ready_mb = memory.resident_mb if self._ready_mb is None else self._ready_mb
+            self._peak_mb = max(memory.peak_mb, self._peak_mb or 0.0)
+
+
+def _command(launch: Launch) -> list[str]:
+    """As a shell takes it, its environment first."""
+    return [*(f"{name}={shlex.quote(value)}" for name, value in sorted(launch.env.items())), *launch.argv]

@@ -1,0 +1,252 @@
+"""A comparison from the first start to the last turn."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from drut.bench.compare.block import Work, take
+from drut.bench.compare.candidate import Candidate
+from drut.bench.compare.cells import parse_cells, seed_of
+from drut.bench.compare.entries import parse_entries
+from drut.bench.compare.files import save, write
+from drut.bench.compare.gate.agreement import Reference, read_reference
+from drut.bench.compare.gate.ask import Asker
+from drut.bench.compare.gate.exam import Paper, examine, judge
+from drut.bench.compare.models import model_files
+from drut.bench.compare.notes import notes
+from drut.bench.compare.order import Turn, turns
+from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison
+from drut.bench.compare.settings import Settings
+from drut.bench.compare.verdicts import rankings, ratios
+from drut.bench.cost import parse_price
+from drut.bench.engines.engine import CannotRunError, EngineFailedError, ModelFiles, Options
+from drut.bench.engines.registry import find
+from drut.bench.metrics.request import Slo
+from drut.bench.report.build import environment
+from drut.bench.tokens import Tokenizer, open_tokenizer
+from drut.bench.workloads import load
+from drut.errors import DrutError, RequestError
+from drut.machine import usable_cpus
+
+Tell = Callable[[str], None]
+TURN_S = 2.0  # of a turn beside its load: client processes start, the last requests end
+TEMPLATE = 64  # tokens that a chat template may add
+
+
+@dataclass
+class Comparing:
+    """What is compared, and what is known so far. `run` goes on from there; whatever ends it, `comparison` is what
+    there is, and no engine is left."""
+
+    settings: Settings
+    folder: Path
+    files: ModelFiles
+    candidates: list[Candidate]
+    works: list[Work]
+    tokenizer: Tokenizer | None
+    reference: Reference | None
+    before: Comparison | None = None
+    blocks: list[Block] = field(default_factory=list)
+    started_at: float = field(default_factory=time.time)
+
+    @classmethod
+    def of(cls, settings: Settings, folder: Path, before: Comparison | None = None) -> Comparing:
+        """`before`: an unfinished one in the same folder, which is gone on with. Raises RequestError for what makes no
+        sense, before anything is started."""
+        entries, cells, files = parse_entries(settings.engines), parse_cells(settings.cells), model_files(settings)
+        if settings.base is not None and settings.base not in {entry.name for entry in entries}:
+            raise RequestError(f"base: {settings.base!r} is no contestant")
+        if settings.slo is not None:
+            Slo.parse(settings.slo)
+        if settings.price is not None:
+            parse_price(settings.price)
+        reference = None if settings.reference is None else read_reference(Path(settings.reference).expanduser())
+        tokenizer = _tokenizer(files)
+        threads = settings.threads or len(usable_cpus())
+        candidates = [Candidate(entry, find(entry.engine), files,
+                                Options(threads, settings.context, settings.sequences, entry.flags),
+                                folder / "logs" / f"{entry.name}.log") for entry in entries]
+        comparing = cls(settings, folder, files, candidates, [_work(cell, settings, tokenizer) for cell in cells],
+                        tokenizer, reference, before, list(before.blocks) if before else [])
+        comparing._check_reference()
+        return comparing
+
+    @property
+    def paper(self) -> Paper:
+        s = self.settings
+        return Paper(s.gate == "full", s.gate_prompts, s.gate_tokens, s.gate_sums, s.gate_sum_tokens,
+                     min(s.sequences, 8), s.gate_agreement, s.gate_sums_lost, s.gate_valid, s.gate_exact)
+
+    def missing(self) -> list[Turn]:
+        """The turns that were not taken yet, in order."""
+        done = {(block.round, block.cell, block.contestant) for block in self.blocks}
+        every = turns(self.settings.rounds, [work.cell.name for work in self.works],
+                      [candidate.name for candidate in self.candidates], self.settings.restart)
+        return [turn for turn in every if (turn.round, turn.cell, turn.contestant) not in done]
+
+    def seconds(self, count: int) -> float:
+        """What so many turns are likely to take."""
+        return count * (self.settings.warmup + self.settings.duration + TURN_S)
+
+    def run(self, tell: Tell) -> None:
+        """Starts, examines, measures. Saves after each turn. Raises KeyboardInterrupt, DrutError where the files cannot
+        be written or the work cannot be sent."""
+        with ExitStack() as ends:
+            for candidate in self.candidates:
+                ends.callback(candidate.stop)
+            wanted = {turn.contestant for turn in self.missing()}
+            for candidate in self.candidates:
+                if candidate.name in wanted:
+                    tell(f"starting {candidate.name}")
+                    self._start(candidate, tell)
+            self._judge(tell)
+            save(self.comparison(), self.folder)
+            self._turns(tell)
+
+    def _start(self, candidate: Candidate, tell: Tell) -> None:
+        """Starts it and has it examined."""
+        old = None if self.before is None else next(c for c in self.before.contestants if c.name == candidate.name)
+        try:
+            running = candidate.serve()
+            tell(f"{candidate.name}: ready in {running.ready_s:.1f} s")
+            if old is not None and old.gate is not None:
+                candidate.gate = old.gate
+                candidate.outcome = "measured" if old.gate.passed else "gate"
+            else:
+                assert candidate.launch is not None
+                asker = Asker(candidate.launch, self.settings.api == "chat", self.settings.timeout)
+                candidate.answers = examine(asker, self.paper)
+            candidate.rest(self.settings.restart)
+        except DrutError as error:
+            candidate.fail(_why(candidate, error))
+        if candidate.why:
+            tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
+
+    def _judge(self, tell: Tell) -> None:
+        """All whose answers are new, against the reference: the stored one, else the base's answers or, where it has
+        none, those of the first contestant that has."""
+        examined = [candidate for candidate in self.candidates if candidate.answers is not None]
+        if not examined:
+            return
+        examined.sort(key=lambda candidate: candidate.name != self._base_name())
+        first = examined[0]
+        assert first.answers is not None
+        prompts = [question.text for question in self.paper.greedy()]
+        if self.reference is None:
+            answers = {prompt: said.text for prompt, said in zip(prompts, first.answers.greedy, strict=True)}
+            self.reference = Reference(first.name, self.settings.api == "chat", self.settings.gate_tokens, answers)
+        write(self.folder / "reference.json", msgspec.json.encode(self.reference))
+        reference = [self.reference.answers[prompt] for prompt in prompts]
+        encode = self.tokenizer.encode if self.tokenizer is not None else str.split
+        sums = self._base_sums() or first.answers.sums
+        for candidate in examined:
+            assert candidate.answers is not None
+            candidate.gate = judge(self.paper, candidate.answers, reference, sums, encode)
+            if not candidate.gate.passed:
+                candidate.outcome, candidate.why = "gate", "; ".join(candidate.gate.reasons)
+                tell(f"{candidate.name}: not ranked: {candidate.why}")
+
+    def _turns(self, tell: Tell) -> None:
+        left = [turn for turn in self.missing() if self._candidate(turn.contestant).ready]
+        works = {work.cell.name: work for work in self.works}
+        total, current, began = len(left), None, time.monotonic()
+        for number, turn in enumerate(left, 1):
+            candidate = self._candidate(turn.contestant)
+            if not candidate.ready:
+                continue
+            if current is not None and current is not candidate:
+                current.rest(self.settings.restart)
+            current = candidate
+            try:
+                candidate.serve()
+                block = take(turn, candidate, works[turn.cell], self.settings, self.tokenizer)
+            except DrutError as error:
+                candidate.fail(_why(candidate, error))
+                tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
+            else:
+                self.blocks.append(block)
+                tell(_line(number, total, block, (time.monotonic() - began) / number * (total - number)))
+            save(self.comparison(), self.folder)
+
+    def comparison(self) -> Comparison:
+        """All that is known, with its verdicts."""
+        old = {} if self.before is None else {c.name: c for c in self.before.contestants}
+        contestants = [candidate.contestant(old.get(candidate.name)) for candidate in self.candidates]
+        cells = [work.cell for work in self.works]
+        ranked = [c.name for c in contestants if c.outcome == "measured"]
+        base = self._base_name()
+        against = base if base in ranked or not ranked else ranked[0]
+        failed = {c.name for c in contestants if c.outcome in ("failed", "cannot run")}
+        price = None if self.settings.price is None else parse_price(self.settings.price)
+        return Comparison(
+            SCHEMA, msgspec.structs.asdict(self.settings), environment(self.started_at), self.files.name, contestants,
+            cells, self.blocks, ratios(self.blocks, cells, against, ranked), against,
+            notes(self.settings, contestants, self.blocks, base, against),
+            None if price is None else price.hourly, "USD" if price is None else price.currency,
+            rankings(self.blocks, cells, ranked), all(turn.contestant in failed for turn in self.missing()))
+
+    def _base_name(self) -> str:
+        return self.settings.base or self.candidates[0].name
+
+    def _base_sums(self) -> Sequence[bool]:
+        gate = self._candidate(self._base_name()).gate
+        return [] if gate is None else gate.sums
+
+    def _candidate(self, name: str) -> Candidate:
+        return next(candidate for candidate in self.candidates if candidate.name == name)
+
+    def _check_reference(self) -> None:
+        stored, settings = self.reference, self.settings
+        path = self.folder / "reference.json"
+        if stored is None and self.before is not None and path.exists():
+            self.reference = stored = read_reference(path)
+        if stored is None:
+            return
+        if (stored.chat, stored.max_tokens) != (settings.api == "chat", settings.gate_tokens) or any(
+                question.text not in stored.answers for question in self.paper.greedy()):
+            raise RequestError("--reference: it was made with other --api, --gate-tokens or fewer --gate-prompts")
+
+
+def _tokenizer(files: ModelFiles) -> Tokenizer | None:
+    return open_tokenizer(files.tokenizer, model="") if files.tokenizer else None
+
+
+def _work(cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Work:
+    """Looks at the first session, so that what cannot be made or is too long is told before anything is started."""
+    sessions = load(cell.workload, tokenizer=tokenizer, seed=seed_of(settings.seed, 0, cell.name),
+                    chat=settings.api == "chat", no_tokenizer="--tokenizer names it, or one of the model's files")
+    first = next(sessions, None)
+    if first is None:
+        raise RequestError(f"cell {cell.name!r}: the workload has no sessions")
+    for turn in first.turns:
+        needs = (turn.input_tokens or 0) + turn.max_tokens + (TEMPLATE if settings.api == "chat" else 0)
+        if turn.exact and needs > settings.context:
+            raise RequestError(f"cell {cell.name!r} needs {needs} tokens of context, and --context is "
+                               f"{settings.context}")
+    return Work(cell, all(turn.exact for turn in first.turns))
+
+
+def _why(candidate: Candidate, error: DrutError) -> DrutError:
+    """How an engine that does not answer ended, where it did."""
+    if isinstance(error, CannotRunError | EngineFailedError):
+        return error
+    try:
+        candidate.check()
+    except EngineFailedError as ended:
+        return ended
+    return EngineFailedError(str(error))
+
+
+def _line(number: int, total: int, block: Block, left_s: float) -> str:
+    speed = block.figures.get("output_tokens_per_s")
+    said = f"{speed:.4g} tokens/s" if isinstance(speed, float) else "no speed"
+    void = "" if block.valid else f"; void: {'; '.join(block.reasons)}"
+    return (f"{number} of {total}, round {block.round + 1}, {block.cell}, {block.contestant}: {said}{void}"
+            f" ({math.ceil(left_s / 60)} min left)")

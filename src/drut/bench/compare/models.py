@@ -1,0 +1,56 @@
+"""One model in the layouts that engines read, as settings name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drut.bench.compare.settings import Settings
+from drut.bench.engines.engine import ModelFiles
+from drut.errors import RequestError
+from drut.model.store import resolve
+from drut.model.store.known import KNOWN
+
+LAYOUTS = ("gguf", "hf", "openvino", "mlx")
+
+
+def model_files(settings: Settings) -> ModelFiles:
+    """Of `model_files`, then `model`, then each layout that is named. Known models are fetched where they are missing.
+    Raises RequestError where a file is not there."""
+    fields: dict[str, Any] = {"name": "model"}
+    if settings.model_files is not None:
+        fields |= _read(Path(settings.model_files).expanduser())
+    if settings.model is not None:
+        fields |= _of_model(settings.model)
+    fields |= {key: _there(key, given) for key in LAYOUTS if (given := getattr(settings, key)) is not None}
+    first = next((fields[key] for key in LAYOUTS if fields.get(key) is not None), None)
+    if "name" not in fields or fields["name"] == "model":
+        fields["name"] = first.stem if first is not None else "model"
+    fields["tokenizer"] = settings.tokenizer or fields.get("tokenizer") or str(first or "")
+    return ModelFiles(**fields)
+
+
+def _of_model(model: str) -> dict[str, Any]:
+    if model in KNOWN:
+        return {"name": model, "gguf": resolve(model), "tokenizer": model}
+    path = _there("model", model)
+    return {"name": path.stem, "hf" if path.is_dir() else "gguf": path, "tokenizer": str(path)}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Paths in the file are from the folder that it lies in."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=ModelFiles, dec_hook=lambda kind, value: kind(value))
+    except (OSError, msgspec.MsgspecError, TypeError, RecursionError, UnicodeDecodeError) as error:
+        raise RequestError(f"--model-files: {path}: {error}") from None
+    fields = msgspec.structs.asdict(found)
+    return fields | {key: _there(key, str(path.parent / fields[key])) for key in LAYOUTS if fields[key] is not None}
+
+
+def _there(what: str, given: str) -> Path:
+    path = Path(given).expanduser().resolve()
+    if not path.exists():
+        raise RequestError(f"--{what}: there is no {given}")
+    return path

@@ -1,0 +1,49 @@
+"""What a reader of a comparison has to know beside its figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from drut.bench.compare.schema import Block, Contestant
+from drut.bench.compare.settings import Settings
+from drut.bench.stats.paired import LEAST_ROUNDS
+
+BUSY_CLIENT = 0.4
+
+
+def notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequence[Block],
+          base: str, against: str) -> list[str]:
+    """Sentences. `base` was wanted, and ratios are `against`."""
+    return list(_notes(settings, contestants, blocks, base, against))
+
+
+def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequence[Block],
+           base: str, against: str) -> Iterator[str]:
+    if base != against:
+        yield f"Ratios are against {against}: the base, {base}, was not measured or did not pass the gate."
+    if settings.gate != "full":
+        yield "The gate judged the lengths of answers alone; agreement is told, not judged."
+    if settings.rounds < LEAST_ROUNDS:
+        yield f"{settings.rounds} rounds: too few to rank anybody, which needs {LEAST_ROUNDS}."
+    yield from _void(blocks)
+    used = [use for block in blocks if isinstance(use := block.figures.get("client_cpu"), float)]
+    if used:
+        busy = " Engines share the machine with it." if max(used) > BUSY_CLIENT else ""
+        yield f"The load client's busiest process used {max(used):.0%} of a CPU at most.{busy}"
+    if settings.restart:
+        yield "Engines were ended after their turns, and started again for the next."
+    weights = {c.weights for c in contestants if c.weights and c.outcome == "measured"}
+    if len(weights) > 1:
+        yield f"Not all read the same weights: {', '.join(sorted(weights))}."
+    for contestant in contestants:
+        if contestant.gate is not None and contestant.gate.schema_valid is None and settings.gate == "full":
+            yield f"{contestant.name}: structured answers are not offered."
+
+
+def _void(blocks: Sequence[Block]) -> Iterator[str]:
+    void = Counter((block.contestant, block.cell) for block in blocks if not block.valid)
+    for (name, cell), count in void.items():
+        every = sum((block.contestant, block.cell) == (name, cell) for block in blocks)
+        reason = next(r for b in blocks if (b.contestant, b.cell) == (name, cell) for r in b.reasons)
+        yield f"{name}, {cell}: {count} of {every} turns are void and do not count, such as: {reason}."

@@ -1,0 +1,114 @@
+"""The summary for people: who was compared, what came of it, and who is better than the base."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import fmean
+
+from drut.bench.compare.figures import COMPARED, FIGURES
+from drut.bench.compare.ranking import places
+from drut.bench.compare.schema import Cell, Comparison, Contestant, Ratio
+from drut.bench.compare.verdicts import figures_of
+from drut.bench.report.tables import cell as shown
+from drut.bench.report.tables import plain, printable, table
+
+MAIN = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p50",
+        "e2e_ms_p99", "cpu_s_per_1k_tokens", "peak_mb", "gpu_share", "cost_per_million_output")
+
+
+def summary(found: Comparison) -> str:
+    """Markdown."""
+    parts = [_head(found), _who(found), *(part for one in found.cells for part in _cell(found, one)), _notes(found)]
+    return "\n".join(map(printable, "\n\n".join(part for part in parts if part).split("\n")))
+
+
+def _head(found: Comparison) -> str:
+    env, settings = found.environment, found.settings
+    state = "" if found.finished else "\n\n**Not finished**: turns are missing, and `--resume` takes them."
+    return (f"# {found.model}: {', '.join(c.name for c in found.contestants)}\n\n{env.get('cpu', '')}, "
+            f"{env.get('cpus', '')} CPUs, {env.get('started', '')}. {settings['rounds']} rounds of turns of "
+            f"{settings['duration']:g} s after {settings['warmup']:g} s of the same load, the order turned round from "
+            f"one to the next. A figure is the geometric mean of its valid rounds; a ratio is to {found.base}, taken "
+            f"within rounds, with its 95 % interval in brackets.{state}")
+
+
+def _who(found: Comparison) -> str:
+    rows = [[plain(c.name), plain(" ".join([c.title, *c.versions.values()][:2])), plain(c.weights), shown(c.ready_s),
+             shown(c.ready_mb), shown(c.peak_mb), _agreement(c), _outcome(c)] for c in found.contestants]
+    text = table(["contestant", "engine", "weights", "ready, s", "MB then", "MB at most", "agreement", "outcome"], rows)
+    for c in found.contestants:
+        for line in ([c.why] if c.why else []) + c.remarks + ([] if c.verified else ["not verified here"]):
+            text += f"\n\n- {plain(c.name)}: {plain(line)}."
+    return text
+
+
+def _agreement(c: Contestant) -> str:
+    return "n/a" if c.gate is None or c.gate.agreement is None else f"{c.gate.agreement:.0%}"
+
+
+def _outcome(c: Contestant) -> str:
+    return {"measured": "measured", "gate": "**failed the gate: not ranked**", "failed": "**failed**",
+            "cannot run": "**cannot run**"}[c.outcome]
+
+
+def _cell(found: Comparison, one: Cell) -> Iterator[str]:
+    yield f"## {one.name}\n\n`{one.workload}`, " + (
+        f"{one.concurrency} users" if one.rate is None else f"{one.rate:g} sessions a second")
+    by_figure = {figure: figures_of(found.blocks, one.name, figure) for figure in MAIN}
+    names = [c.name for c in found.contestants]
+    figures = [figure for figure in MAIN if by_figure[figure]]
+    if not figures:
+        yield "No turn counts."
+        return
+    yield table(["", *names], [[_title(figure, found.currency), *(_mean(by_figure[figure].get(name)) for name in names)]
+                               for figure in figures])
+    ratios = {(r.figure, r.contestant): r for r in found.ratios if r.cell == one.name}
+    others = [name for name in names if any(who == name for _, who in ratios)]
+    if others:
+        yield table([f"over {found.base}", *others], [[FIGURES[figure].title, *(_ratio(ratios.get((figure, name)))
+                    for name in others)] for figure in figures if figure in COMPARED])
+    yield from _verdicts(found, one, [r for (figure, _), r in ratios.items() if figure in MAIN])
+
+
+def _verdicts(found: Comparison, one: Cell, ratios: list[Ratio]) -> Iterator[str]:
+    """In words, who is better, and where nobody is."""
+    lines = []
+    for name in dict.fromkeys(r.contestant for r in ratios):
+        mine = [r for r in ratios if r.contestant == name]
+        for verdict, words in (("better", f"**{name} is better than {found.base}**"),
+                               ("worse", f"{found.base} is better than {name}"),
+                               ("level", f"{name} and {found.base} cannot be told apart")):
+            which = [FIGURES[r.figure].title for r in mine if r.verdict == verdict]
+            if which:
+                lines.append(f"- {words}: {'; '.join(which)}.")
+    for ranking in found.rankings:
+        if ranking.cell == one.name and ranking.figure in MAIN[:1]:
+            by_place: dict[str, list[str]] = {}
+            for name, place in places(ranking.groups).items():
+                by_place.setdefault(place, []).append(name)
+            lines.append("- Places by output: " + "; ".join(f"{place} {', '.join(names)}"
+                                                            for place, names in by_place.items()) + ".")
+    if lines:
+        yield "\n".join(map(plain, lines))
+
+
+def _title(figure: str, currency: str) -> str:
+    kind = FIGURES[figure]
+    unit = kind.unit or currency
+    return f"{kind.title}, {unit}"
+
+
+def _mean(rounds: dict[int, float] | None) -> str:
+    return "n/a" if not rounds else shown(math.exp(fmean(map(math.log, rounds.values()))))
+
+
+def _ratio(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "n/a"
+    text = f"{ratio.value:.3g} ({ratio.low:.3g} .. {ratio.high:.3g})"
+    return {"better": f"**{text}** better", "worse": f"{text} worse", "level": f"{text} level"}[ratio.verdict]
+
+
+def _notes(found: Comparison) -> str:
+    return "\n".join(f"- {plain(note)}" for note in found.notes)

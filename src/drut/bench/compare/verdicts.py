@@ -1,0 +1,50 @@
+"""Ratios and rankings of the blocks that count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from drut.bench.compare.figures import COMPARED, FIGURES
+from drut.bench.compare.ranking import groups
+from drut.bench.compare.schema import Block, Cell, Ranking, Ratio
+from drut.bench.stats.paired import paired
+
+Figures = Mapping[str, Mapping[int, float]]  # by contestant and round
+
+
+def figures_of(blocks: Sequence[Block], cell: str, figure: str) -> dict[str, dict[int, float]]:
+    """A figure by contestant and round, where a valid block has one that is positive and finite. A percentile that
+    fell on a failure is no number: its block cannot count here, and its failures are told beside."""
+    found: dict[str, dict[int, float]] = {}
+    for block in blocks:
+        value = block.figures.get(figure)
+        if block.cell == cell and block.valid and isinstance(value, int | float) and value > 0:
+            found.setdefault(block.contestant, {})[block.round] = float(value)
+    return found
+
+
+def ratios(blocks: Sequence[Block], cells: Sequence[Cell], base: str, names: Sequence[str]) -> list[Ratio]:
+    """Of each of `names` to `base`, in each cell and figure that both have in two rounds at least."""
+    found = []
+    for cell in cells:
+        for figure in COMPARED:
+            by_name = figures_of(blocks, cell.name, figure)
+            for name in names:
+                ratio = paired(by_name.get(name, {}), by_name.get(base, {}))
+                if name == base or ratio is None:
+                    continue
+                better = (ratio.value > 1) == (FIGURES[figure].better == "more")
+                found.append(Ratio(cell.name, figure, name, base, ratio.value, ratio.low, ratio.high, ratio.rounds,
+                                   "level" if not ratio.apart else "better" if better else "worse"))
+    return found
+
+
+def rankings(blocks: Sequence[Block], cells: Sequence[Cell], names: Sequence[str]) -> list[Ranking]:
+    """Of `names`, where a figure has any number of at least two of them."""
+    found = []
+    for cell in cells:
+        for figure in COMPARED:
+            by_name = {name: rounds for name, rounds in figures_of(blocks, cell.name, figure).items() if name in names}
+            if len(by_name) > 1:
+                found.append(Ranking(cell.name, figure, groups(by_name, FIGURES[figure].better)))
+    return found

@@ -1,0 +1,46 @@
+"""`ModelFiles` as a file of JSON: paths are strings, relative ones from the file's folder on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drut.bench.engines.engine import ModelFiles
+from drut.errors import RequestError
+
+MOST_BYTES = 1 << 20
+LAYOUTS = ("gguf", "hf", "openvino", "mlx")
+
+
+def load_model_files(path: Path) -> ModelFiles:
+    """Raises RequestError where it cannot be read, is none, or names a path that is not there."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise RequestError(f"{path} has more than {MOST_BYTES} bytes")
+        given = msgspec.json.decode(data, type=dict[str, str | None])
+        known = msgspec.structs.fields(ModelFiles)
+        if unknown := sorted(given.keys() - {field.name for field in known}):
+            raise RequestError(f"{path}: unknown field {unknown[0]!r}")
+        files = msgspec.convert({name: value for name, value in given.items() if value is not None or name in LAYOUTS},
+                                ModelFiles, dec_hook=lambda _, value: path.parent / Path(value).expanduser())
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}") from None
+    except msgspec.MsgspecError as error:
+        raise RequestError(f"{path}: {error}") from None
+    for layout in LAYOUTS:
+        found: Path | None = getattr(files, layout)
+        if found is not None and not found.exists():
+            raise RequestError(f"{path}: {layout}: there is no {found}")
+    return files
+
+
+def save_model_files(files: ModelFiles, path: Path) -> None:
+    """What `load_model_files` reads."""
+    def as_text(value: Any) -> str:
+        return str(value)
+
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(files, enc_hook=as_text)))

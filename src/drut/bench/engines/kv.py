@@ -1,0 +1,24 @@
+"""How much memory keys and values take, for engines that must be told beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from drut.bench.engines.engine import CannotRunError
+
+
+def kv_bytes(folder: Path, tokens: int, element_bytes: int) -> int:
+    """Of `tokens` tokens of a Hugging Face model, every layer taken for one of full attention: layers x KV heads x head
+    size x 2 (keys and values). CannotRunError where its config.json does not tell."""
+    path = folder / "config.json"
+    try:
+        config = msgspec.json.decode(path.read_bytes())
+        config = config.get("text_config", config)
+        heads = config["num_attention_heads"]
+        size = config.get("head_dim") or config["hidden_size"] // heads
+        return int(tokens * config["num_hidden_layers"] * config.get("num_key_value_heads", heads) * size
+                   * 2 * element_bytes)
+    except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise CannotRunError(f"{path} does not tell the size of keys and values: {error!r}") from None

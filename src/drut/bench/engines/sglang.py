@@ -1,0 +1,39 @@
+"""SGLang: plain on a GPU; on a CPU with attention by torch, since its own kernels for CPUs need AMX."""
+
+from __future__ import annotations
+
+from drut.bench.engines import where
+from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.weights import of_folder
+
+HOW = "make peers ARGS=sglang, or pip install sglang where there is a GPU"
+NOT_FAST = "not its fast path: attention by torch, since its kernels for CPUs need AMX and a build from source"
+
+
+class Sglang:
+    """`sglang.launch_server`."""
+
+    name = "sglang"
+    title = "SGLang"
+    verified = True
+
+    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+        """On the checkpoint."""
+        if files.hf is None:
+            raise CannotRunError(f"SGLang reads Hugging Face folders; {files.name} is not here as one")
+        python = where.python("sglang", "sglang", HOW)
+        argv = [str(python), "-m", "sglang.launch_server", "--model-path", str(files.hf),
+                "--served-model-name", files.name, "--host", "127.0.0.1", "--port", str(port),
+                "--context-length", str(options.context), "--max-running-requests", str(options.sequences),
+                "--enable-metrics"]
+        env = {"HF_HUB_OFFLINE": "1"}
+        remarks: tuple[str, ...] = ()
+        if not where.has_nvidia():
+            env |= {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": str(options.threads)}
+            # Its default for the pool of keys and values is most of the machine's memory.
+            argv += ["--device", "cpu", "--attention-backend", "torch_native",
+                     "--max-total-tokens", str(options.context * options.sequences)]
+            remarks = (NOT_FAST,)
+        return Launch(f"http://127.0.0.1:{port}", files.name, (*argv, *options.flags), env, ready_timeout_s=600.0,
+                      metrics=True, versions=where.versions(python, ("sglang", "torch", "transformers")),
+                      weights=of_folder(files.hf), remarks=remarks)

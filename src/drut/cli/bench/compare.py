@@ -1,0 +1,113 @@
+"""`drut bench compare`: engines side by side on the same work."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from drut.cli.bench.struct_flags import add_struct_flags, given
+from drut.errors import RequestError
+
+SUMMARY = "engines side by side on the same work"
+DESCRIPTION = (
+    "Starts engines on one model, asks each whether it answers as it should, and lets them take turns at the same "
+    "work, all others held. Writes DIR/comparison.json, after each turn, then blocks.csv and summary.md. Exits 3 where "
+    "no engine was measured and passed, 130 where it was interrupted; --resume goes on then.")
+NOTHING_EXIT, INTERRUPT_EXIT = 3, 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A flag for each of the settings, and where files go."""
+    from drut.bench.compare.settings import Settings
+
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="DIR", help="folder for the files; it must hold no comparison yet")
+    where.add_argument("--resume", metavar="DIR", help="take the turns that an unfinished comparison lacks; of the "
+                       "settings --rounds alone may be given anew")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML, under the names of the flags "
+                        "with _ for -; flags win over them")
+    parser.add_argument("--dry-run", action="store_true", help="tell the turns and how long they take, start nothing")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_struct_flags(parser, Settings)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The files are written whatever ends it."""
+    from drut.bench.compare.comparing import Comparing
+    from drut.bench.compare.files import NAME, blocks_csv, load, save, write
+    from drut.bench.compare.settings import Settings, settings
+    from drut.bench.compare.summary import summary
+    from drut.bench.report.files import make_folder
+
+    values = given(args, Settings)
+    before = None
+    if args.resume is not None:
+        if args.config is not None or values.keys() - {"rounds"}:
+            raise RequestError("--resume goes on with the settings of before; --rounds alone may be given")
+        before = load(Path(args.resume))
+        values = {**before.settings, **values}
+    folder = Path(args.resume or args.out)
+    comparing = Comparing.of(settings(values, args.config), folder, before)
+    tell = _silent if args.quiet else _say
+    _plan(comparing, tell)
+    if args.dry_run:
+        return 0
+    make_folder(folder)
+    if before is None and (folder / NAME).exists():
+        raise RequestError(f"--out: {folder} holds a comparison already; --resume goes on with it")
+    code = 0
+    try:
+        with _ended_by_sigterm():
+            comparing.run(tell)
+    except KeyboardInterrupt:
+        tell("interrupted")
+        code = INTERRUPT_EXIT
+    finally:
+        found = comparing.comparison()
+        try:
+            save(found, folder)
+            write(folder / "blocks.csv", blocks_csv(found.blocks))
+            write(folder / "summary.md", summary(found).encode() + b"\n")
+        finally:  # a full disk must not take the figures too
+            print(summary(found))
+    if code == 0 and not any(c.outcome == "measured" for c in found.contestants):
+        return NOTHING_EXIT
+    return code
+
+
+def _plan(comparing: Any, tell: Any) -> None:
+    left = comparing.missing()
+    paper = comparing.paper
+    end = time.strftime("%H:%M", time.localtime(time.time() + comparing.seconds(len(left))))
+    tell(f"{len(left)} turns of {len(comparing.candidates)} contestants at {len(comparing.works)} cells: about "
+         f"{comparing.seconds(len(left)) / 60:.0f} min, until {end} and the time that they take to start and to answer "
+         f"{paper.most_tokens} tokens each, at most, for the gate")
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM as Ctrl-C: engines must not outlive the comparison."""
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def _silent(text: str) -> None:
+    pass
+
+
