@@ -24,7 +24,7 @@ def _bad(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         keep = name in ("figures", "samples", "claims", "kinds", "summary")
         words = name in ("settings", "environment", "versions")
-        return {_end(k) if words and k not in ("model", "url") else k: v if keep else _bad(v, k)
+        return {_end(k) if words and k not in ("model", "url", "rate", "concurrency") else k: v if keep else _bad(v, k)
                 for k, v in value.items()}
     if isinstance(value, list):
         return [_bad(v, name) for v in value]

@@ -113,6 +113,8 @@ def ratios(done: list[compare.Block]) -> list[compare.Ratio]:
             for figure in ("output_tokens_per_s", "ttft_ms_p50", "tpot_ms_p50"):
                 values = [by[r, cell, name].figures[figure] / by[r, cell, "drut"].figures[figure]  # type: ignore
                           for r in range(99) if {(r, cell, name), (r, cell, "drut")} <= by.keys()]
+                if len(values) < 2:
+                    continue
                 value, low, high = (float(x) if x is not None else 1.0 for x in over_rounds(values, logarithmic=True))
                 found.append(compare.Ratio(cell, figure, name, "drut", value, low, high, len(values),
                                            _verdict(figure, low, high)))

@@ -14,11 +14,13 @@ from drut.bench.report.sections.section import Section
 
 
 def sections(sources: Sequence[Source]) -> list[Section]:
-    """One a file, in their order; several runs are put beside each other first."""
+    """One a file, in their order; before the first of several runs, these beside each other."""
     results = [(s.label, s.document) for s in sources if isinstance(s.document, Result)]
     kinds = [kind(s.document) for s in sources]
-    found = [result.beside(results)] if len(results) > 1 else []
-    return found + [section_of(s.document, s.label if kinds.count(kind(s.document)) > 1 else "") for s in sources]
+    found = [section_of(s.document, s.label if kinds.count(kind(s.document)) > 1 else "") for s in sources]
+    if len(results) > 1:
+        found.insert(kinds.index("result"), result.beside(results))
+    return found
 
 
 def section_of(document: Document, label: str = "") -> Section:

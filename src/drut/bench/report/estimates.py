@@ -19,6 +19,7 @@ from drut.bench.report.schema import Result
 from drut.bench.search.schema import Search
 from drut.bench.stats.paired import CONFIDENCE, LEAST_ROUNDS, t_quantile
 
+_MOST = 1e100  # a file may hold more, and sums of it be infinite
 ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
 
 
@@ -79,7 +80,7 @@ def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequen
 def over_rounds(values: Sequence[float | Literal["inf"]], *, logarithmic: bool) -> tuple[Figure, Figure, Figure]:
     """The mean of rounds, geometric where `logarithmic`, with Student's 95 % interval; none under three rounds, nor
     where a round has no finite value."""
-    numbers = [math.inf if v == "inf" else float(v) for v in values]
+    numbers = [math.inf if v == "inf" or v > _MOST else float(v) for v in values]
     if math.inf in numbers:
         return ("inf" if sum(map(math.isinf, numbers)) * 2 > len(numbers) else float(np.median(numbers))), None, None
     logarithmic = logarithmic and min(numbers) > 0

@@ -32,7 +32,7 @@ def plain(text: str) -> str:
 
 def printable(text: str) -> str:
     """With a space for each character that would steer a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def share(value: float | None) -> str:

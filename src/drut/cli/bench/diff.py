@@ -75,7 +75,7 @@ def _same_kind(a: Path, b: Path) -> tuple[Any, Any]:
     ones, others = ({kind(s.document): s.document for s in find([place])} for place in (a, b))
     both = ones.keys() & others.keys()
     if len(both) > 1:
-        raise RequestError(f"{a} and {b} both have a {' and a '.join(sorted(both))}; name the files")
+        raise RequestError(f"{a} and {b} both have {' and '.join(f'{name}.json' for name in sorted(both))}; name one")
     if len(both) == 1:
         name = both.pop()
         return ones[name], others[name]

@@ -45,7 +45,7 @@ def _anchor(at: float) -> str:
 def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
     y = top + 29
     said = row.said + (f", {row.verdict}" if row.verdict else "")
-    most = max(54 - len(said), 10)
+    most = max(56 - len(said), 10)
     name = row.name if len(row.name) <= most else row.name[:most - 1] + "…"
     return el("g", el("title", f"{row.name}: {said}"),
               el("line", class_="grid", x1=0, x2=WIDTH, y1=top, y2=top),

@@ -9,8 +9,9 @@ from drut.bench.report.page.html import Html, el
 from drut.bench.report.sections.section import Forest, Group, Section
 
 # (light, dark) pairs, told apart also by those who see no red or no green, each with 3 to 1 on its background.
-COLOURS = (("#0a64ad", "#6cb6ff"), ("#c04a00", "#ff9d5c"), ("#00795b", "#35c79f"), ("#94408f", "#e39be0"),
-           ("#8a6d00", "#dcc24a"), ("#3a3f47", "#d7dce2"), ("#0f8a9d", "#67dbea"), ("#b3194b", "#ff8aa5"))
+COLOURS = (("#2c93ff", "#4f74d4"), ("#ea6119", "#f8c6a3"), ("#46a28f", "#259249"), ("#9c37a7", "#e194f8"),
+           ("#5c5d16", "#d4b156"), ("#2e2e2e", "#aaaaaa"), ("#529cbf", "#23a0c5"), ("#995973", "#be7185"))
+
 
 class Palette:
     """Numbers by name, in the order in which names first come up."""

@@ -24,7 +24,7 @@ def page(sections: Sequence[Section]) -> str:
     policy = (f"default-src 'none'; style-src 'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'; "
               "img-src data:; base-uri 'none'; form-action 'none'")
     palette = Palette(sections)
-    title = sections[0].title if len(sections) == 1 else f"{len(sections)} measurements"
+    title = _short(sections[0].title) if len(sections) == 1 else f"{len(sections)} measurements"
     head = el("head", el("meta", charset="utf-8"), el("meta", http_equiv="Content-Security-Policy", content=policy),
               el("meta", name="viewport", content="width=device-width, initial-scale=1"),
               el("meta", name="color-scheme", content="light dark"), el("meta", name="referrer", content="no-referrer"),
@@ -54,8 +54,12 @@ def _theme() -> Html:
 def _contents(sections: Sequence[Section]) -> Html | None:
     if len(sections) < 2:
         return None
-    return el("nav", el("ul", *(el("li", el("a", s.title, href=f"#s{i}")) for i, s in enumerate(sections))),
+    return el("nav", el("ul", *(el("li", el("a", _short(s.title), href=f"#s{i}")) for i, s in enumerate(sections))),
               aria_label="Contents")
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= 80 else title[:79] + "…"
 
 
 def _section(section: Section, number: int, palette: Palette) -> Html:
@@ -106,7 +110,7 @@ def _scroll(t: Table) -> Html:
     numeric = [all(_NUMBER.fullmatch(row[i]) for row in t.rows) and i > 0 for i in range(len(t.head))]
     classes = ["number" if is_number else None for is_number in numeric]
     def classes_of(value: str, fixed: str | None) -> str | None:
-        return fixed or ("short" if len(value) <= 22 else "long" if len(value) > 60 else None)
+        return fixed or ("short" if len(value) <= 22 else "long" if len(value) > 60 else "some")
 
     head = el("tr", *(el("th", name, scope="col", class_=c) for name, c in zip(t.head, classes, strict=True)))
     rows = [el("tr", el("th", row[0], scope="row", class_=classes_of(row[0], None)),

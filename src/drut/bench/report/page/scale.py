@@ -49,7 +49,7 @@ class Scale(NamedTuple):
 def linear(values: Iterable[float], begin: float, end: float, *, at_most: float | None = None) -> Scale:
     """From 0 to a little above the largest."""
     high = at_most if at_most is not None else max((min(v, MOST) for v in values), default=0.0) * 1.06
-    return Scale(0.0, high if high > 0 else 1.0, begin, end, False)
+    return Scale(0.0, high if high > 1 / MOST else 1.0, begin, end, False)
 
 
 def logarithmic(values: Iterable[float], begin: float, end: float, *, room: float = 0.04) -> Scale:

@@ -19,7 +19,7 @@ from drut.bench.report.tables import cell, share
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
-_MOST_POINTS, _MOST_SECONDS = 120, 240
+_MOST_POINTS, _MOST_SECONDS, _MOST = 120, 240, 1e15
 LEAST_MS = 1e-3
 OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "not through the gate"}
 
@@ -71,13 +71,13 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
     """By second: each run faint where there are several, and their mean."""
     lines, columns = [], []
     for who, series in runs.items():
-        series = [s for s in series if s]
-        if not series:
+        bounded = [np.clip(s, 0, _MOST) for s in series if s]
+        if not bounded:
             continue
-        length = min(map(len, series))
-        mean = np.mean([s[:length] for s in series], axis=0)
-        if len(series) > 1:
-            lines += [Line(who, who, _thin(s), faint=True) for s in series]
+        length = min(map(len, bounded))
+        mean = np.mean([s[:length] for s in bounded], axis=0)
+        if len(bounded) > 1:
+            lines += [Line(who, who, _thin(s), faint=True) for s in bounded]
         lines.append(Line(who, who, _thin(mean), marks="middle"))
         columns.append((who, dict(_thin(mean, 60))))
     if not lines:
@@ -88,7 +88,7 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
                                                             rows))
 
 
-def _thin(values: Sequence[float] | np.ndarray, most: int = _MOST_SECONDS) -> list[tuple[float, float]]:
+def _thin(values: np.ndarray, most: int = _MOST_SECONDS) -> list[tuple[float, float]]:
     """Points in the middle of their seconds; neighbours are averaged where there are more than `most`."""
     step = max(math.ceil(len(values) / most), 1)
     return [(i + min(step, len(values) - i) / 2, float(np.mean(values[i:i + step])))

@@ -79,7 +79,7 @@ def _rankings(c: Comparison) -> Table | None:
     for r in c.rankings:
         place = places(r.groups)
         rows.append([r.cell, title_of(r.figure) if r.figure in FIGURES else r.figure,
-                     "; ".join(f"{place[group[0]]} {', '.join(group)}" for group in r.groups if group)])
+                     "; ".join(f"{place[group[0]]}: {', '.join(group)}" for group in r.groups if group)])
     return Table("Ranking", ["cell", "figure", "places"], rows, "Those who share a place cannot be told apart.") \
         if rows else None
 
