@@ -87,7 +87,7 @@ def _checkpoint(base: str, target: Path) -> None:
         like = FOLDER / "smollm2-135m-bf16"
         if not like.exists():
             _checkpoint("smollm2-135m", like)
-        run_step([sys.executable, "-m", "benchmarks.compare.random_checkpoint", target, like], f"{target.name}.log")
+        run_step([sys.executable, "-m", "benchmarks.compare.random_checkpoint", like, target], f"{target.name}.log")
 
 
 def _gguf(hf: Path, target: Path, encoding: str) -> None:

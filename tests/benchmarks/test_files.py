@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import venv
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,8 @@ def test_what_cannot_be_made_is_told_and_the_rest_is_made(tmp_path: Path, monkey
 def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.compare.environment.PEERS_DIR", tmp_path / "peers")
     monkeypatch.setattr("benchmarks.compare.environment.ROOT", tmp_path)
+    create = venv.create
+    monkeypatch.setattr(venv, "create", lambda folder, with_pip, clear: create(folder, clear=clear))  # pip takes long
     peer = Peer("tiny", "Tiny", (), "shim; assert shim.here", files={"shim.py": "here = True\n"},
                 links={"bin/tiny": "lib/python3.*/site-packages/shim.py"})
     assert build(peer) is None
