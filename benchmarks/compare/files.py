@@ -74,9 +74,9 @@ def make(name: str) -> dict[str, str]:
 
 
 def _paths(recipe: Recipe) -> tuple[Path, Path, Path, Path]:
-    base = recipe.base
-    return (FOLDER / f"{base}-bf16", FOLDER / f"{base}-{recipe.gguf}.gguf",
-            FOLDER / f"{base}-openvino-{recipe.openvino}", FOLDER / f"{base}-mlx-fp32")
+    base, folder = recipe.base, FOLDER.resolve()
+    return (folder / f"{base}-bf16", folder / f"{base}-{recipe.gguf}.gguf",
+            folder / f"{base}-openvino-{recipe.openvino}", folder / f"{base}-mlx-fp32")
 
 
 def _checkpoint(base: str, target: Path) -> None:
