@@ -50,10 +50,10 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
         raise KeyboardInterrupt
     candidate.check()
     candidate.weigh()
-    errors = result.summary.errors
-    if errors.failed and errors.failed == errors.offered:
+    if result.requests and all(request.failure is not None for request in result.requests):
+        # By all, not by those of the window alone: users of a closed loop who wait since the warm-up send none in it.
         said = next((request.detail for request in result.requests if request.detail), "")
-        raise EngineFailedError(f"it answered none of {errors.offered} requests ({said})")
+        raise EngineFailedError(f"it answered none of {len(result.requests)} requests ({said})")
     reasons = [*result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else [])]
     return Block(
         turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons,

@@ -127,7 +127,7 @@ class Comparing:
                 tell(f"{candidate.name}: answered the gate in {time.monotonic() - began:.0f} s")
             candidate.rest(self.settings.restart)
         except DrutError as error:
-            candidate.fail(_why(candidate, error))
+            candidate.fail(_why(candidate, error, "at the gate: " if candidate.running is not None else ""))
         if candidate.why:
             tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
 
@@ -235,7 +235,7 @@ def _work(cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Work:
     return Work(cell, all(turn.exact for turn in first.turns))
 
 
-def _why(candidate: Candidate, error: DrutError) -> DrutError:
+def _why(candidate: Candidate, error: DrutError, where: str = "") -> DrutError:
     """How an engine that does not answer ended, where it did."""
     if isinstance(error, CannotRunError | EngineFailedError):
         return error
@@ -243,7 +243,7 @@ def _why(candidate: Candidate, error: DrutError) -> DrutError:
         candidate.check()
     except EngineFailedError as ended:
         return ended
-    return EngineFailedError(str(error))
+    return EngineFailedError(f"{where}{error}")
 
 
 def _line(number: int, total: int, block: Block, left_s: float) -> str:

@@ -35,13 +35,19 @@ def _head(found: Comparison) -> str:
 
 
 def _who(found: Comparison) -> str:
-    rows = [[plain(c.name), plain(" ".join([c.title, *c.versions.values()][:2])), plain(c.weights), shown(c.ready_s),
+    rows = [[plain(c.name), plain(_engine(c)), plain(c.weights), shown(c.ready_s),
              shown(c.ready_mb), shown(c.peak_mb), _outcome(c, found)] for c in found.contestants]
     text = table(["contestant", "engine", "weights", "ready, s", "MB then", "MB at most", "outcome"], rows)
     for c in found.contestants:
         for line in ([c.why] if c.why else []) + c.remarks + ([] if c.verified else ["not verified here"]):
             text += f"\n\n- {plain(c.name)}: {plain(line)}."
     return text
+
+
+def _engine(c: Contestant) -> str:
+    """With the version of what it is, which is the first that is not of what it runs on."""
+    versions = [f"{name} {version}" for name, version in c.versions.items() if name not in ("python", "compiler")]
+    return f"{c.title} ({versions[0]})" if versions else c.title
 
 
 def _gate(found: Comparison) -> str:
