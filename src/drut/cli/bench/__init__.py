@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from drut.cli.bench import mock, serve, workloads
+from drut.cli.bench import mock, search, serve, workloads
 
-HELP = """Measure any OpenAI-compatible server under load (serve), say what may be sent to it (workloads), or be a
-server whose service times follow a script (mock)."""
+HELP = """Measure any OpenAI-compatible server under load (serve), find how much load it takes (search), say what may be
+sent to it (workloads), or be a server whose service times follow a script (mock)."""
 
-COMMANDS = {"serve": serve, "workloads": workloads, "mock": mock}
+COMMANDS = {"serve": serve, "search": search, "workloads": workloads, "mock": mock}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
