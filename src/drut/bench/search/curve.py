@@ -16,7 +16,7 @@ SHARES = ((0.3, 1.0), (0.5, 1.0), (0.7, 1.5), (0.85, 2.5), (0.93, 4.0))
 NEAR = 0.97  # of saturation: past it a run of some minutes shows no steady state
 LEAST_ERROR = 0.01  # of a mean latency, what the client's own share may change
 SHAPES = np.geomspace(0.25, 40.0, 80)
-DRAWS = 300
+DRAWS = 200
 GREW = 1.1  # times the latency alone: less at the top of the curve is no growth
 
 
@@ -46,17 +46,16 @@ def knee(trials: Sequence[Trial], most: float | None, seed: int = 0) -> Answer:
     x, mean, error = (np.array(column) for column in zip(*points, *alone, strict=True))
     error = np.hypot(np.where(np.isfinite(error), error, mean), LEAST_ERROR * mean)
     drawn = mean + error * np.random.default_rng(seed).standard_normal((DRAWS, len(mean)))
-    found, *others = (_knee(*fit) for fit in _fits(x, np.vstack((mean, drawn)), error))
-    if found is None or mean[x > 0.8 * x.max()].max() < GREW * mean[x.argmin()]:
+    found, *others = _knees(_fits(x, np.vstack((mean, drawn)), error)).tolist()
+    if found >= 1 or mean[x > 0.8 * x.max()].max() < GREW * mean[x.argmin()]:
         return Answer(None, why=f"latency hardly grew up to {x.max() * most:.4g}/s")
-    known = [other for other in others if other is not None] or [found]
-    low, high = (float(np.quantile(known, q)) * most for q in (0.025, 0.975))
+    low, high = (float(np.quantile(others, q)) * most for q in (0.025, 0.975))
     return Answer(found * most, min(low, found * most), max(high, found * most))
 
 
-def _fits(x: Floats, curves: Floats, error: Floats) -> list[tuple[float, float, float]]:
-    """(alone, a, m) of each row of `curves` over the same `x`: least squares for each of many m, and the best of them.
-    Neither alone nor a is below 0."""
+def _fits(x: Floats, curves: Floats, error: Floats) -> Floats:
+    """Rows (alone, a, m) for each row of `curves` over the same `x`: least squares for each of many m, and the best of
+    them. Neither alone nor a is below 0."""
     weight = 1 / error**2
     best = np.full(len(curves), np.inf)
     found = np.zeros((len(curves), 3))
@@ -70,18 +69,16 @@ def _fits(x: Floats, curves: Floats, error: Floats) -> list[tuple[float, float, 
         better = missed < best
         best[better] = missed[better]
         found[better] = np.column_stack((alone, a, np.full(len(a), m)))[better]
-    return [(float(r0), float(a), float(m)) for r0, a, m in found]
+    return found
 
 
-def _knee(alone: float, a: float, m: float) -> float | None:
-    """Where x R'(x) = R(x), by bisection: x R' - R begins at or below 0 and has no end."""
-    def over(x: float) -> float:
-        return a * x**m * ((m - 1) * (1 - x) + x) / (1 - x) ** 2 - alone
-
-    low, high = 1e-6, 1 - 1e-6
-    if a <= 0 or over(high) <= 0:
-        return None
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if over(middle) > 0 else (middle, high)
-    return low
+def _knees(fits: Floats) -> Floats:
+    """Of each fit, where x R'(x) = R(x), by bisection: x R' - R begins at or below 0 and, where a is above 0, has no
+    end. 1 where there is no such place."""
+    alone, a, m = fits.T
+    low, high = np.full(len(fits), 1e-6), np.ones(len(fits))
+    for _ in range(40):
+        x = (low + high) / 2
+        over = a * x**m * ((m - 1) * (1 - x) + x) / (1 - x) ** 2 > alone
+        low, high = np.where(over, low, x), np.where(over, x, high)
+    return np.where(high > 1 - 1e-6, 1.0, low)

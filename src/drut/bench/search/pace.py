@@ -54,7 +54,7 @@ class Pace:
 
     def open(self, phase: Phase, rate: float, total_s: float, least: int = 1) -> Ask:
         """At a rate, `total_s` in all but with `least` requests in the window."""
-        rate = float(f"{rate:.5g}")
+        rate, total_s = float(f"{rate:.5g}"), min(total_s, self.left())
         warmup = max(LEAST_WARMUP_S, WARMUP_E2E * self.slow_s, WARMUP_SHARE * total_s)
         window = total_s - warmup - self.start_s - self.slow_s
         return self._fit(Ask(phase, warmup, max(window, least / rate, LEAST_WINDOW_S), self._grace(), rate=rate))
