@@ -58,8 +58,8 @@ def make(name: str) -> dict[str, str]:
     steps: dict[str, tuple[Path, Callable[[], None]]] = {
         "checkpoint": (hf, lambda: _checkpoint(recipe.base, hf)),
         "GGUF": (gguf, lambda: _gguf(hf, gguf, recipe.gguf)),
-        "OpenVINO": (openvino, lambda: _openvino(hf, openvino, recipe.openvino)),
         "MLX": (mlx, lambda: _mlx(hf, mlx)),
+        "OpenVINO": (openvino, lambda: _openvino(hf, openvino, recipe.openvino)),
     }
     missing = {}
     for layout, (path, step) in steps.items():

@@ -74,7 +74,8 @@ def alone(path: Path) -> list[list[Any]]:
 
 
 ROWS = all_pairs({"overlap": (True, False), "execution": ("replay", "eager"), "threads": (1, 2), "chunk": (None, 3),
-                  "preempt": (0.0, 0.2), "multi_step": (1, 16), "prefix": (True, False), "seqs": (5, 32), "forced": (True, False)})
+                  "preempt": (0.0, 0.2), "multi_step": (1, 16), "prefix": (True, False), "seqs": (5, 32),
+                  "forced": (True, False)})
 QUICK: list[Row] = [
     {"overlap": True, "execution": "replay", "threads": 1, "chunk": None, "preempt": 0.0, "multi_step": 16,
      "prefix": True, "seqs": 32, "forced": True},

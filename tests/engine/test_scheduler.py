@@ -73,6 +73,15 @@ def test_a_preempted_request_comes_back_to_its_batch() -> None:
         check_answer(engine, request)
 
 
+def test_a_batch_begins_with_those_who_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(seqs=1, continuous=False)
+    monkeypatch.setattr(engine.scheduler.policy, "order", lambda waiting, cache: list(waiting)[::-1])
+    choices = engine.submit(text(0, 2 * P), SamplingParams(max_tokens=2, n=3, seed=1, ignore_eos=True))
+    finish_all(engine)
+    for choice in choices:
+        check_answer(engine, choice)
+
+
 def test_priority_goes_by_number_and_then_by_arrival() -> None:
     engine = make_engine(seqs=1, policy="priority")
     a, b, c, d = (submit(engine, text(i, 5), priority=p) for i, p in enumerate((2, 1, 2, 1)))

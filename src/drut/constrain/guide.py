@@ -30,8 +30,8 @@ class Guide:
     """Takes the tokens one by one and fills masks. Used by one thread at a time.
 
     The grammar is of what follows the thought, if there is one; in that all but the end of the answer is allowed.
-    `ended` is the number of tokens after which nothing more can come, be they forced yet to come; `failure` why it cannot go on. With
-    `ignore_eos` the ids that end an answer are not allowed, unless nothing else is.
+    `ended` is the number of tokens after which nothing more can come, which may count forced ones ahead; `failure` why
+    it cannot go on. With `ignore_eos` the ids that end an answer are not allowed, unless nothing else is.
 
     Where the grammar forces text, its tokens are those that the tokenizer would spell it with, and the next mask allows
     the first of them alone. Which they are is settled once, when the token before them is taken, so it depends on the
@@ -186,7 +186,7 @@ class Guide:
             self.ended = len(self._tokens)
 
     def _look_ahead(self) -> None:
-        """Takes the grammar on through what it forces now. The end of the answer is never forced: it may be held back."""
+        """Takes the grammar on through what it forces now, but for an end of the answer, which may be held back."""
         matcher, start, watch = self._matcher, len(self._tokens), self._watch
         if matcher is None or self.ended is not None or self.failure is not None:
             return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,20 +35,19 @@ class MaskMaker:
     def run_burst(self, executable: Executable, step: StepDescriptor, burst: Burst,
                   guided: Mapping[int, Guided]) -> None:
         """Runs `step` and those after it, as `Executable.run_burst` does, until a guide breaks off."""
-        while True:
-            out = self.run(executable, step, guided)
-            if any(who.guide.breaks_off for who in guided.values()):
-                burst.stop()
-            burst.put(out)
-            if burst.progress.over:
-                return
+        out = self.run(executable, step, guided).copy()
+        while not burst.last(out) and not any(who.guide.breaks_off for who in guided.values()):
             step.advance()
+            out = self.run(executable, step, guided, partial(burst.put, out, over=False)).copy()
+        burst.put(out, over=True)
 
-    def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, Guided]) -> StepOutput:
-        """Runs a step whose samples have these guides, which then know its tokens."""
+    def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, Guided],
+            tell: Callable[[], None] | None = None) -> StepOutput:
+        """Runs a step whose samples have these guides, which then know its tokens. `tell` is called meanwhile: whom it
+        wakes keeps nobody from starting the kernels."""
         first = step["mask"]
         masks = [(who, step.mask(int(first[i]), self._vocab)) for i, who in guided.items()]
-        made = self._thread.submit(_fill, masks)
+        made = self._thread.submit(_fill, masks, tell)
 
         def host(stop: str) -> None:
             if stop == BEFORE_HEAD:
@@ -66,7 +66,9 @@ class MaskMaker:
         self._thread.shutdown()
 
 
-def _fill(masks: list[tuple[Guided, NDArray[np.int32]]]) -> None:
+def _fill(masks: list[tuple[Guided, NDArray[np.int32]]], tell: Callable[[], None] | None) -> None:
+    if tell is not None:
+        tell()
     for (guide, outputs), mask in masks:
         guide.catch_up(outputs)
         guide.fill(mask)

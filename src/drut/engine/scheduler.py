@@ -150,8 +150,8 @@ class Scheduler:
 
     def _admit(self, budget: Budget) -> None:
         order = self.policy.order(self.waiting, self.cache)
-        if self._batch is not None and not self.running:
-            self._batch = set(order[: self.limits.seqs])
+        if self._batch is not None and not self.running:  # first those who can begin, so that one does
+            self._batch = set(sorted(order, key=lambda r: self._must_wait(r) is not None)[: self.limits.seqs])
         for request in filter(self._may_join, order):
             attempt = self._try_admit(request, budget)
             if isinstance(attempt, Refused) and attempt.waits_on in PLACES and self._displace(request, budget):
@@ -163,7 +163,8 @@ class Scheduler:
             if not attempt.passable:
                 return
 
-    def _try_admit(self, request: Request, budget: Budget) -> Work | Refused:
+    def _must_wait(self, request: Request) -> Refused | None:
+        """For something else than room."""
         if request.inflight:
             return Refused("token", "its last token is on its way", passable=True)
         if request.guide is not None and not request.guide.ready:
@@ -171,6 +172,11 @@ class Scheduler:
         first = request.first_choice
         if first is not None and self.cache.prefix_cache and not first.may_share:
             return Refused("choice", "the first choice computes their prompt", passable=True)
+        return None
+
+    def _try_admit(self, request: Request, budget: Budget) -> Work | Refused:
+        if refused := self._must_wait(request):
+            return refused
         if not self._slots:
             return Refused("sequences", f"all {self.limits.seqs} sequences are taken")
         hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)

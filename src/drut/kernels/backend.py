@@ -44,8 +44,10 @@ class Executable(ABC):
     def run_burst(self, step: StepDescriptor, burst: Burst) -> None:
         """Runs `step`, whose rows are sequences that decode, and the steps after it. It writes over `step`."""
         while True:
-            burst.put(self.run(step))
-            if burst.progress.over:
+            out = self.run(step).copy()
+            over = burst.last(out)
+            burst.put(out, over=over)
+            if over:
                 return
             step.advance()
 

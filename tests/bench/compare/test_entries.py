@@ -24,6 +24,13 @@ def test_one_engine_may_stand_several_times_with_flags_and_files_of_its_own() ->
     assert first.of(files) == files
 
 
+def test_a_server_that_runs_already_needs_a_label() -> None:
+    (found,) = parse_entries(["there=http://h:8000/v1?a=b model"])
+    assert (found.name, found.engine, found.flags) == ("there", "http://h:8000/v1?a=b", ("model",))
+    with pytest.raises(RequestError, match="expected ENGINE"):
+        parse_entries(["http://h:8000"])
+
+
 @pytest.mark.parametrize(("texts", "words"), [
     ([], "no engine"), ([""], "expected ENGINE"), (["a=b=c"], "expected ENGINE"),
     (["drut", "drut"], "two contestants"), (["a=drut port=x"], "port must be"),

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from drut.bench.engines import where
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFailedError, Launch, ModelFiles, Options
+from drut.bench.engines.process import free_port, start
 from drut.bench.engines.registry import ENGINES, find
+from tests.bench.engines.test_process import gone, until
 
 OPTIONS = Options(2, 1024, 8, ("--extra", "1"))
 PORT = 4711
@@ -271,3 +273,22 @@ def test_programs_on_the_path_are_found(peers: Path, tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", bin)
     assert str(where.program("llama-server", "llama-server", "x")) == f"{bin}/llama-server"
     assert str(where.python("any", "llama-server", "x")) == f"{bin}/python"
+
+
+@pytest.mark.parametrize("name", ["tiny", "broken"])
+def test_ollama_is_given_the_model_once_it_is_up(
+        name: str, peers: Path, files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bin = installed(peers, "ollama", {}, "ollama")
+    root = Path(__file__).parents[3]
+    Path(bin, "ollama").write_text(
+        f'#!/bin/sh\nPYTHONPATH={root}:{root}/src exec {sys.executable} -m tests.bench.engines.fake_ollama "$@"\n')
+    launch = find("ollama").launch(ModelFiles(name, "", files.gguf), Options(2), free_port())
+    log = tmp_path / "log"
+    if name == "broken":
+        with pytest.raises(EngineFailedError, match=r"created broken \['FROM'"):
+            start(launch, log)
+        return
+    with start(launch, log) as running:
+        until(lambda: f"created tiny ['FROM', '{files.gguf}', 'PARAMETER', 'num_thread', '2']" in log.read_text())
+        pids = running.pids()
+    assert gone(pids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,6 +17,7 @@ from drut.bench.ablate.schema import SCHEMA, Ablation, Effect, Technique
 from drut.bench.ablate.words import shows
 from drut.bench.compare.order import Turn, turns
 from drut.bench.compare.schema import Block, Contestant
+from drut.bench.report.build import environment
 from drut.bench.report.files import write_file
 from drut.errors import DrutError, RequestError
 
@@ -100,7 +102,7 @@ class Book:
         self._change(contestants=[*(c for c in self.ablation.contestants if c.name != contestant.name), contestant])
         self.write()
 
-    def block(self, recipe: Recipe, block: Block, environment: dict[str, Any] | None = None) -> list[Effect]:
+    def block(self, recipe: Recipe, block: Block) -> list[Effect]:
         """Keeps a block, in the place of one that was taken at the same turn; returns the technique's effects now."""
         key = block.round, block.cell, block.contestant
         blocks = [*(b for b in self.ablation.blocks if (b.round, b.cell, b.contestant) != key), block]
@@ -108,7 +110,7 @@ class Book:
         found = effects(recipe, mine)
         self._change(
             blocks=blocks, effects=[*(e for e in self.ablation.effects if e.technique != recipe.name), *found],
-            environment=self.ablation.environment or environment or {},
+            environment=self.ablation.environment or environment(time.time()),
             techniques=[msgspec.structs.replace(t, shows=shows(found, mine)) if t.name == recipe.name else t
                         for t in self.ablation.techniques])
         self.write()

@@ -36,8 +36,8 @@ def body(ablation: Ablation) -> list[str]:
 
 def _how(ablation: Ablation) -> str:
     settings = ablation.settings
-    return (f"Two servers for each technique, one with it and one without, take turns at the same requests in rounds "
-            f"of {settings.get('duration_s', 0):g} s each (off and on, then on and off), while the other is held. "
+    return (f"Two servers for each technique, one with it and one without, take turns at the same requests in blocks "
+            f"of {settings.get('duration_s', 0):g} s each (on and off, then off and on), while the other is held. "
             "`off` and `on` are medians over the rounds; `on / off` is the geometric mean of the rounds' ratios with "
             "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1.")
 

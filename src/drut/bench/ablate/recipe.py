@@ -21,7 +21,8 @@ class Side(msgspec.Struct, frozen=True):
 
 class Trial(msgspec.Struct, frozen=True):
     """A cell that a technique is tried on. `judged`: by figure, what theory expects of it there. `body` goes into every
-    request; `warmup_s` is what the cell needs at least; `chat`: through the chat template, else prompts are tokens."""
+    request; `warmup_s` is what the cell needs at least. `chat`: through the chat template, where answers end by
+    themselves; else prompts are completed, and answers have just the tokens that are asked for."""
 
     cell: Cell
     judged: dict[str, Expected]

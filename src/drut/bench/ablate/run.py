@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -13,13 +14,16 @@ from drut.bench.ablate.book import Book, contestants
 from drut.bench.ablate.recipe import Recipe, Side, Trial
 from drut.bench.ablate.schema import Effect
 from drut.bench.ablate.words import interval
+from drut.bench.compare.block import Work, take
+from drut.bench.compare.candidate import Candidate
+from drut.bench.compare.entries import Entry
 from drut.bench.compare.figures import FIGURES
-from drut.bench.compare.measured import Manner, measured
 from drut.bench.compare.order import Turn
-from drut.bench.compare.schema import Block, Contestant
-from drut.bench.engines.engine import CannotRunError, Engine, EngineFailedError, Launch, ModelFiles, Options
-from drut.bench.engines.process import Running, free_port, start
+from drut.bench.compare.schema import Block
+from drut.bench.compare.settings import Settings
+from drut.bench.engines.engine import Engine, EngineFailedError, Launch, ModelFiles, Options
 from drut.bench.report.tables import cell as shown
+from drut.bench.tokens import open_tokenizer
 from drut.errors import DrutError
 
 START_S, AROUND_S = 4.0, 1.5  # a server's start; what a block takes beside its warm-up and its window
@@ -42,15 +46,15 @@ class Plan(msgspec.Struct, frozen=True):
         """What all blocks of one folder must have in common."""
         return {"duration_s": self.duration_s, "warmup_s": self.warmup_s, "seed": self.seed, "threads": self.threads}
 
-    def manner(self, trial: Trial) -> Manner:
-        """How each turn at a trial's cell is measured."""
-        return Manner(self.duration_s, max(self.warmup_s, trial.warmup_s), seed=self.seed, chat=trial.chat,
-                      body=trial.body)
+    def manner(self, trial: Trial) -> Settings:
+        """How each turn at a trial's cell is measured, as a comparison of engines has it."""
+        return Settings(engines=["drut"], cells=[trial.cell.name], api="chat" if trial.chat else "completions",
+                        duration=self.duration_s, warmup=max(self.warmup_s, trial.warmup_s), seed=self.seed)
 
     def seconds(self, recipe: Recipe, todo: Sequence[Turn]) -> float:
         """About how long these turns of a technique take."""
         trials = {trial.cell.name: trial for trial in recipe.trials}
-        each = [self.manner(trials[turn.cell]).warmup_s + self.duration_s + AROUND_S for turn in todo]
+        each = [self.manner(trials[turn.cell]).warmup + self.duration_s + AROUND_S for turn in todo]
         return sum(each) + (2 * START_S if todo else 0.0)
 
 
@@ -87,71 +91,71 @@ class _Pair:
                  tell: Tell) -> None:
         self.plan, self.engine, self.files, self.recipe, self.book, self.tell = plan, engine, files, recipe, book, tell
         self.trials = {trial.cell.name: trial for trial in recipe.trials}
+        whose = files("").tokenizer
+        self.tokenizer = open_tokenizer(whose, model="") if whose else None
 
     def run(self, todo: Sequence[Turn]) -> None:
         """All turns, or those up to where one of the servers is no more."""
-        with ExitStack() as stack:
-            running: dict[str, Running] = {}
+        with ExitStack() as ends:
+            candidates: dict[str, Candidate] = {}
             for name, side in contestants(self.recipe).items():
-                server = self._start(name, side)
-                if server is None:
+                candidate = candidates[name] = self._candidate(name, side)
+                ends.callback(candidate.stop)
+                if not self._try(candidate, candidate.serve):
                     return
-                running[name] = stack.enter_context(server)
-                server.suspend()
+                candidate.rest(False)
             for turn in todo:
-                if not self._turn(turn, running[turn.contestant]):
+                candidate = candidates[turn.contestant]
+                if not self._try(candidate, partial(self._turn, turn, candidate)):
                     return
+                candidate.rest(False)
+            for candidate in candidates.values():
+                self.book.told(candidate.contestant())
 
-    def _start(self, name: str, side: Side) -> Running | None:
-        launch: Launch | None = None
-        try:
-            options = Options(self.plan.threads, CONTEXT, SEQUENCES, side.flags)
-            launch = self.engine.launch(self.files(side.weights), options, free_port())
-            log = self.book.folder / "logs" / f"{name.replace('/', '-')}.log"
-            running = start(launch, log)
-        except CannotRunError as error:
-            self._lost(name, launch, "cannot run", str(error))
-            return None
-        except EngineFailedError as error:
-            self._lost(name, launch, "failed", str(error))
-            return None
-        memory = running.memory()
-        self._told(name, launch, "measured", ready_s=running.ready_s,
-                   ready_mb=memory.resident_mb if memory else None)
-        return running
+    def _candidate(self, name: str, side: Side) -> Candidate:
+        options = Options(self.plan.threads, CONTEXT, SEQUENCES, side.flags)
+        log = self.book.folder / "logs" / f"{name.replace('/', '-')}.log"
+        engine = _Lazy(self.engine, self.files, side)
+        return Candidate(Entry(name, self.engine.name), engine, self.files(""), options, log)
 
-    def _turn(self, turn: Turn, running: Running) -> bool:
-        """Whether the technique can go on."""
-        trial = self.trials[turn.cell]
-        began = time.monotonic()
-        environment = None
-        running.resume()
+    def _try(self, candidate: Candidate, act: Callable[[], object]) -> bool:
+        """Whether it went well; what did not is told, and ends the candidate."""
         try:
-            block, result = measured(turn, trial.cell, running.launch, self.plan.manner(trial),
-                                     self.files("").tokenizer)
-            environment = result.environment
+            act()
         except DrutError as error:
-            if not running.alive():
-                self._lost(turn.contestant, running.launch, "failed", running.how_it_ended())
-                return False
-            block = Block(turn.round, turn.place, turn.contestant, turn.cell, False, [str(error)], {}, {})
-        finally:
-            running.suspend()
-        effects = self.book.block(self.recipe, block, environment)
+            candidate.fail(_why(candidate, error))
+            self.tell(f"  {candidate.name}: {candidate.outcome}: {candidate.why}")
+        self.book.told(candidate.contestant())
+        return candidate.ready
+
+    def _turn(self, turn: Turn, candidate: Candidate) -> None:
+        trial, began = self.trials[turn.cell], time.monotonic()
+        candidate.serve()
+        work = Work(trial.cell, not trial.chat, trial.body)
+        block = take(turn, candidate, work, self.plan.manner(trial), self.tokenizer)
+        effects = self.book.block(self.recipe, block)
         self.tell(_progress(block, trial, effects, time.monotonic() - began))
-        return True
 
-    def _lost(self, name: str, launch: Launch | None, outcome: Literal["failed", "cannot run"], why: str) -> None:
-        self._told(name, launch, outcome, why)
-        self.tell(f"  {name}: {outcome}: {why}")
 
-    def _told(self, name: str, launch: Launch | None, outcome: Literal["measured", "failed", "cannot run"],
-              why: str = "", **figures: Any) -> None:
-        engine = self.engine
-        if launch is None:
-            launch = Launch("", "")
-        self.book.told(Contestant(name, engine.name, f"{engine.title}, {name}", outcome, why, launch.weights,
-                                  engine.verified, list(launch.remarks), launch.versions, list(launch.argv), **figures))
+class _Lazy:
+    """An engine on a model's weights in one encoding, which are made when it is started."""
+
+    def __init__(self, engine: Engine, files: Callable[[str], ModelFiles], side: Side) -> None:
+        self.name, self.title, self.verified = engine.name, engine.title, engine.verified
+        self._engine, self._files, self._side = engine, files, side
+
+    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+        """Of the side's files, whatever `files` are."""
+        return self._engine.launch(self._files(self._side.weights), options, port)
+
+
+def _why(candidate: Candidate, error: DrutError) -> DrutError:
+    """How an engine that does not answer ended, where it did."""
+    try:
+        candidate.check()
+    except EngineFailedError as ended:
+        return ended
+    return error
 
 
 def _progress(block: Block, trial: Trial, effects: Sequence[Effect], took: float) -> str:

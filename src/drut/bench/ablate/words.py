@@ -48,13 +48,14 @@ def _sentence(effect: Effect) -> str:
 
 
 def _small(title: str) -> str:
-    """A title within a sentence: abbreviations stay."""
-    return title if title[:2].isupper() else title[0].lower() + title[1:]
+    """A title within a sentence: `the p99 of ITL`, `output`."""
+    what, comma, which = title.partition(", ")
+    return f"the {which} of {what}" if comma else what[0].lower() + what[1:]
 
 
 def _not_measured(blocks: Sequence[Block]) -> str:
     if not blocks:
         return "Not measured."
     void = [block for block in blocks if not block.valid]
-    why = f" ({void[0].reasons[0]})" if void else ""
-    return f"Nothing can be said: of {len(blocks)} blocks {len(void)} are void{why}, and two rounds of both are needed."
+    lost = f", and {len(void)} of {len(blocks)} blocks are void ({void[0].reasons[0]})" if void else ""
+    return f"Nothing can be said: two rounds of both sides are needed{lost}."

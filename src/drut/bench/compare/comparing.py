@@ -122,7 +122,9 @@ class Comparing:
             else:
                 assert candidate.launch is not None
                 asker = Asker(candidate.launch, self.settings.api == "chat", self.settings.timeout)
+                began = time.monotonic()
                 candidate.answers = examine(asker, self.paper)
+                tell(f"{candidate.name}: answered the gate in {time.monotonic() - began:.0f} s")
             candidate.rest(self.settings.restart)
         except DrutError as error:
             candidate.fail(_why(candidate, error))

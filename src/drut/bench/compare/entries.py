@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from drut.bench.engines.engine import ModelFiles
+from drut.bench.engines.files import LAYOUTS
 from drut.errors import RequestError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}")
-_PATHS = ("gguf", "hf", "openvino", "mlx")
-_OWN = (*_PATHS, "label", "tokenizer", "port")
+_URL = ("http://", "https://")
+_OWN = (*LAYOUTS, "label", "tokenizer", "port")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -56,10 +57,9 @@ def _entry(text: str) -> Entry:
         raise RequestError(f"contestant {text[:80]!r}: {error}") from None
     label, equals, engine = first.partition("=")
     engine = engine if equals else label
-    for what in (label, engine):
-        if not _NAME.fullmatch(what):
-            raise RequestError(f"contestant {text[:80]!r}: expected ENGINE or LABEL=ENGINE [gguf=FILE ...] "
-                               "[--flag ...], names of letters, digits and . _ + -")
+    if not _NAME.fullmatch(label) or not (_NAME.fullmatch(engine) or engine.startswith(_URL)):
+        raise RequestError(f"contestant {text[:80]!r}: expected ENGINE or LABEL=ENGINE [gguf=FILE ...] [--flag "
+                           "...], where ENGINE may be a URL, names of letters, digits and . _ + -")
     own: dict[str, str] = {}
     while words and words[0].partition("=")[0] in _OWN and "=" in words[0]:
         key, _, value = words.pop(0).partition("=")
@@ -67,5 +67,5 @@ def _entry(text: str) -> Entry:
     port = own.pop("port", None)
     if port is not None and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise RequestError(f"contestant {label!r}: port must be from 1 to 65535, not {port!r}")
-    files = {key: Path(value).expanduser() if key in _PATHS else value for key, value in own.items()}
+    files = {key: Path(value).expanduser() if key in LAYOUTS else value for key, value in own.items()}
     return Entry(label, engine, tuple(words), files, None if port is None else int(port))

@@ -9,11 +9,10 @@ import msgspec
 
 from drut.bench.compare.settings import Settings
 from drut.bench.engines.engine import ModelFiles
+from drut.bench.engines.files import LAYOUTS, load_model_files
 from drut.errors import RequestError
 from drut.model.store import resolve
 from drut.model.store.known import KNOWN
-
-LAYOUTS = ("gguf", "hf", "openvino", "mlx")
 
 
 def model_files(settings: Settings) -> ModelFiles:
@@ -21,7 +20,7 @@ def model_files(settings: Settings) -> ModelFiles:
     Raises RequestError where a file is not there."""
     fields: dict[str, Any] = {"name": "model"}
     if settings.model_files is not None:
-        fields |= _read(Path(settings.model_files).expanduser())
+        fields |= msgspec.structs.asdict(load_model_files(Path(settings.model_files).expanduser()))
     if settings.model is not None:
         fields |= _of_model(settings.model)
     fields |= {key: _there(key, given) for key in LAYOUTS if (given := getattr(settings, key)) is not None}
@@ -37,16 +36,6 @@ def _of_model(model: str) -> dict[str, Any]:
         return {"name": model, "gguf": resolve(model), "tokenizer": model}
     path = _there("model", model)
     return {"name": path.stem, "hf" if path.is_dir() else "gguf": path, "tokenizer": str(path)}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Paths in the file are from the folder that it lies in."""
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=ModelFiles, dec_hook=lambda kind, value: kind(value))
-    except (OSError, msgspec.MsgspecError, TypeError, RecursionError, UnicodeDecodeError) as error:
-        raise RequestError(f"--model-files: {path}: {error}") from None
-    fields = msgspec.structs.asdict(found)
-    return fields | {key: _there(key, str(path.parent / fields[key])) for key in LAYOUTS if fields[key] is not None}
 
 
 def _there(what: str, given: str) -> Path:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.ranking import places
-from drut.bench.compare.schema import Cell, Comparison, Contestant, Ratio
+from drut.bench.compare.schema import Cell, Comparison, Contestant, Gate, Ratio
 from drut.bench.compare.verdicts import figures_of
 from drut.bench.report.tables import cell as shown
 from drut.bench.report.tables import plain, printable, table
@@ -19,7 +19,8 @@ MAIN = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "t
 
 def summary(found: Comparison) -> str:
     """Markdown."""
-    parts = [_head(found), _who(found), *(part for one in found.cells for part in _cell(found, one)), _notes(found)]
+    cells = [part for one in found.cells for part in _cell(found, one)]
+    parts = [_head(found), _who(found), _gate(found), *cells, _notes(found)]
     return "\n".join(map(printable, "\n\n".join(part for part in parts if part).split("\n")))
 
 
@@ -35,19 +36,38 @@ def _head(found: Comparison) -> str:
 
 def _who(found: Comparison) -> str:
     rows = [[plain(c.name), plain(" ".join([c.title, *c.versions.values()][:2])), plain(c.weights), shown(c.ready_s),
-             shown(c.ready_mb), shown(c.peak_mb), _agreement(c), _outcome(c)] for c in found.contestants]
-    text = table(["contestant", "engine", "weights", "ready, s", "MB then", "MB at most", "agreement", "outcome"], rows)
+             shown(c.ready_mb), shown(c.peak_mb), _outcome(c, found)] for c in found.contestants]
+    text = table(["contestant", "engine", "weights", "ready, s", "MB then", "MB at most", "outcome"], rows)
     for c in found.contestants:
         for line in ([c.why] if c.why else []) + c.remarks + ([] if c.verified else ["not verified here"]):
             text += f"\n\n- {plain(c.name)}: {plain(line)}."
     return text
 
 
-def _agreement(c: Contestant) -> str:
-    return "n/a" if c.gate is None or c.gate.agreement is None else f"{c.gate.agreement:.0%}"
+def _gate(found: Comparison) -> str:
+    rows = [[plain(name), _share(gate.agreement), _first(gate), _share(gate.lengths_exact), _share(gate.gsm8k),
+             _share(gate.schema_valid), "passed" if gate.passed else "**failed**"]
+            for name, gate in ((c.name, c.gate) for c in found.contestants) if gate is not None]
+    if not rows:
+        return ""
+    return table(["gate", "greedy tokens agree", "first difference at", "lengths exact", "GSM8K", "schemas valid", ""],
+                 rows)
 
 
-def _outcome(c: Contestant) -> str:
+def _first(gate: Gate) -> str:
+    """Where answers leave the reference's, in the middle of them."""
+    places = sorted(math.inf if at is None else at for at in gate.differs_at)
+    middle = places[len(places) // 2] if places else math.inf
+    return "nowhere" if middle == math.inf else f"token {middle + 1:.0f}"
+
+
+def _share(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.0%}"
+
+
+def _outcome(c: Contestant, found: Comparison) -> str:
+    if c.outcome == "measured" and not any(block.contestant == c.name for block in found.blocks):
+        return "no turn yet"
     return {"measured": "measured", "gate": "**failed the gate: not ranked**", "failed": "**failed**",
             "cannot run": "**cannot run**"}[c.outcome]
 

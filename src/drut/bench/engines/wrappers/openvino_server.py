@@ -149,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         except RuntimeError as error:
             self._chunk("data: " + json.dumps({"error": {"message": str(error), "code": 500}}) + "\n\n")
-            self.close_connection = True
+            self.wfile.write(b"0\r\n\r\n")
 
     def _chunk(self, text: str) -> None:
         data = text.encode()

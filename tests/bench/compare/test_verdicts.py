@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from drut.bench.compare.figures import COMPARED, FIGURES
+from drut.bench.compare.files import blocks_csv, load, save, write
+from drut.bench.compare.schema import SCHEMA, Cell, Comparison, Contestant, Gate
+from drut.bench.compare.summary import summary
+from drut.bench.compare.verdicts import figures_of, rankings, ratios
+from drut.errors import DrutError
+from tests.bench.compare.made import block
+
+CELL = Cell("c@1", "synthetic", concurrency=1)
+BLOCKS = [block(r, name, output_tokens_per_s=speed * (1 + 0.1 * r) * (1 + 0.01 * ((r + i) % 3)),
+                ttft_ms_p50=50.0 / speed)
+          for r in range(4) for i, (name, speed) in enumerate([("a", 100.0), ("b", 200.0), ("c", 101.0)])]
+
+
+def test_ratios_are_paired_by_round_and_verdicts_follow_the_figures_own_direction() -> None:
+    found = {(r.figure, r.contestant): r for r in ratios(BLOCKS, [CELL], "a", ["a", "b", "c"])}
+    assert found.keys() == {(f, c) for f in ("output_tokens_per_s", "ttft_ms_p50") for c in "bc"}
+    speed = found["output_tokens_per_s", "b"]
+    assert speed.low < 2 < speed.high < 2.1
+    assert (speed.verdict, speed.rounds) == ("better", 4)
+    assert found["ttft_ms_p50", "b"].verdict == "better"
+    assert found["output_tokens_per_s", "c"].verdict == "level"
+    reverse = {(r.figure, r.contestant): r for r in ratios(BLOCKS, [CELL], "b", ["a", "b"])}
+    assert {r.verdict for r in reverse.values()} == {"worse"}
+
+
+def test_void_blocks_failed_percentiles_and_zeros_do_not_count() -> None:
+    blocks = [block(0, "a", output_tokens_per_s=1.0), block(1, "a", valid=False, output_tokens_per_s=2.0),
+              block(2, "a", output_tokens_per_s="inf"), block(3, "a", output_tokens_per_s=0.0), block(4, "a")]
+    assert figures_of(blocks, "c@1", "output_tokens_per_s") == {"a": {0: 1.0}}
+
+
+def test_rankings_name_equals_together_and_leave_out_whom_they_may_not_rank() -> None:
+    found = {r.figure: r.groups for r in rankings(BLOCKS, [CELL], ["a", "b", "c"])}
+    assert found["output_tokens_per_s"] == [["b"], ["a", "c"]]
+    assert {r.figure: r.groups for r in rankings(BLOCKS, [CELL], ["c", "b"])}["ttft_ms_p50"] == [["b"], ["c"]]
+
+
+def test_figures_that_say_nothing_of_better_or_are_alike_each_time_have_no_ratio() -> None:
+    assert set(COMPARED) < set(FIGURES)
+    assert not {"error_rate", "client_cpu", "peak_mb"} & set(COMPARED)
+
+
+def comparison() -> Comparison:
+    who = [Contestant("a", "mock", "A|`", "measured", gate=Gate(True, [], 1.0)),
+           Contestant("b", "mock", "B", "measured"), Contestant("c", "mock", "C", "gate", "17% \x1b[31mare"),
+           Contestant("d", "mock", "D", "failed", "it ended by SIGKILL", verified=False)]
+    return Comparison(SCHEMA, {"rounds": 4, "duration": 10.0, "warmup": 3.0}, {}, "m", who, [CELL], BLOCKS,
+                      ratios(BLOCKS, [CELL], "a", ["a", "b"]), "a", ["a note"],
+                      rankings=rankings(BLOCKS, [CELL], ["a", "b"]))
+
+
+def test_the_summary_says_plainly_who_is_better_than_the_base() -> None:
+    text = summary(comparison())
+    assert "**b is better than a**: Output; TTFT, median." in text
+    assert "Places by output: 1 b; 2 a." in text
+    assert "**failed the gate: not ranked**" in text
+    assert "c: 17%  [31mare" in text
+    assert "\x1b" not in text
+    assert "A\\|'" in text
+    assert "d: it ended by SIGKILL" in text
+    assert "d: not verified here" in text
+    assert "Not finished" not in text
+    assert "**Not finished**" in summary(msgspec.structs.replace(comparison(), finished=False))
+
+
+def test_files_go_round_and_a_damaged_one_is_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    save(comparison(), tmp_path)
+    assert load(tmp_path) == comparison()
+    lines = blocks_csv(comparison().blocks).decode().splitlines()
+    assert len(lines) == 1 + len(BLOCKS)
+    assert lines[0].startswith("round,turn,contestant,cell,valid,started,output_tokens_per_s")
+    for data, words in ((b"{", "no comparison"), (b'{"schema": "x"}', "no comparison")):
+        (tmp_path / "comparison.json").write_bytes(data)
+        with pytest.raises(DrutError, match=words):
+            load(tmp_path)
+    with pytest.raises(DrutError, match="cannot write"):
+        write(tmp_path / "none" / "file", b"")
+    with pytest.raises(DrutError, match="cannot read"):
+        load(tmp_path / "none")
