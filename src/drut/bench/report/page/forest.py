@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from drut.bench.report.page.html import Html, el
+from drut.bench.report.page.html import Html, el, shorten
 from drut.bench.report.page.marks import Palette, mark
 from drut.bench.report.page.scale import Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Forest, Row
 
 WIDTH = 400
-_SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 42, 24
+_SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 24
+_HEADING = 24
 _WIDEST = 100.0  # of a ratio; what lies beyond is drawn at the end
 
 
 def forest(f: Forest, palette: Palette) -> Html:
     """Each row has its name and value above its interval, so that long names fit a narrow screen."""
-    height = _TOP + _ROW * len(f.rows) + _BOTTOM
+    heading, tops, top = "", [], _TOP
+    for row in f.rows:
+        top += _HEADING if row.heading != heading else 0
+        heading = row.heading
+        tops.append(top)
+        top += _ROW
+    height = top + _BOTTOM
     ends = [v for row in f.rows for v in (row.low, row.value, row.high)]
     if f.log:
         ends = [min(max(v, 1 / _WIDEST), _WIDEST) for v in [*ends, f.reference or 1.0]]
@@ -32,8 +39,13 @@ def forest(f: Forest, palette: Palette) -> Html:
         parts.append(el("text", f"← {f.left}", class_="title", x=_SIDE, y=13))
     if f.right:
         parts.append(el("text", f"{f.right} →", class_="title", x=WIDTH - _SIDE, y=13, text_anchor="end"))
-    parts += [_row(row, _TOP + _ROW * i, x, palette) for i, row in enumerate(f.rows)]
-    said = "; ".join(f"{row.name} {row.said}{', ' + row.verdict if row.verdict else ''}" for row in f.rows)
+    heading = ""
+    for row, top in zip(f.rows, tops, strict=True):
+        if row.heading != heading:
+            heading = row.heading
+            parts.append(el("text", shorten(heading, 56), class_="heading", x=_SIDE, y=top - 6))
+        parts.append(_row(row, top, x, palette))
+    said = "; ".join(f"{row.heading} {row.name} {row.said} {row.verdict}".strip() for row in f.rows)
     return el("svg", *parts, class_="plot", viewbox=f"0 0 {WIDTH} {height}", role="img",
               aria_label=f"{f.caption}: {said}.")
 
@@ -45,11 +57,9 @@ def _anchor(at: float) -> str:
 def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
     y = top + 29
     said = row.said + (f", {row.verdict}" if row.verdict else "")
-    most = max(56 - len(said), 10)
-    name = row.name if len(row.name) <= most else row.name[:most - 1] + "…"
     return el("g", el("title", f"{row.name}: {said}"),
               el("line", class_="grid", x1=0, x2=WIDTH, y1=top, y2=top),
-              el("text", name, class_="name", x=_SIDE, y=top + 17),
+              el("text", shorten(row.name, max(56 - len(said), 10)), class_="name", x=_SIDE, y=top + 17),
               el("text", said, class_="said", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
               el("line", class_="bar", x1=x(row.low), x2=x(row.high), y1=y, y2=y),
               mark(palette.shape(row.who), x(row.value), y), class_=palette.css_class(row.who))

@@ -41,6 +41,11 @@ def el(tag: str, *children: str | None, **attributes: str | float | bool | None)
     return Html("".join([*parts, ">", join(children), f"</{tag}>"]))
 
 
+def shorten(value: str, most: int) -> str:
+    """Without its middle where it is longer: names often differ at their ends."""
+    return value if len(value) <= most else value[:(most - 1) // 2] + "…" + value[-(most // 2):]
+
+
 def join(children: Iterable[str | None]) -> Html:
     """One after the other."""
     return Html("".join(child if isinstance(child, Html) else text(child) for child in children if child is not None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.report.page.html import Html, el
+from drut.bench.report.page.html import Html, el, shorten
 from drut.bench.report.page.marks import Palette, mark
 from drut.bench.report.page.scale import MOST, Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Axis, Line, Plot
@@ -81,7 +81,7 @@ def _line(line: Line, x: Scale, y: Scale, palette: Palette, taken: list[tuple[fl
 def _name(name: str, x: float, y: float) -> Html:
     short = name.removeprefix("concurrency ")
     left = x > WIDTH - _RIGHT - 6.5 * len(short) - 8
-    return el("text", short[:24], class_="point", x=x + (-7 if left else 7), y=y - 5,
+    return el("text", shorten(short, 24), class_="point", x=x + (-7 if left else 7), y=y - 5,
               text_anchor="end" if left else "start")
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from drut import __version__
 from drut.bench.report.page.forest import forest
-from drut.bench.report.page.html import Html, el
+from drut.bench.report.page.html import Html, el, shorten
 from drut.bench.report.page.marks import COLOURS, Palette, key
 from drut.bench.report.page.plot import plot
 from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Section, Table
@@ -24,7 +24,7 @@ def page(sections: Sequence[Section]) -> str:
     policy = (f"default-src 'none'; style-src 'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'; "
               "img-src data:; base-uri 'none'; form-action 'none'")
     palette = Palette(sections)
-    title = _short(sections[0].title) if len(sections) == 1 else f"{len(sections)} measurements"
+    title = shorten(sections[0].title, 80) if len(sections) == 1 else f"{len(sections)} measurements"
     head = el("head", el("meta", charset="utf-8"), el("meta", http_equiv="Content-Security-Policy", content=policy),
               el("meta", name="viewport", content="width=device-width, initial-scale=1"),
               el("meta", name="color-scheme", content="light dark"), el("meta", name="referrer", content="no-referrer"),
@@ -54,12 +54,8 @@ def _theme() -> Html:
 def _contents(sections: Sequence[Section]) -> Html | None:
     if len(sections) < 2:
         return None
-    return el("nav", el("ul", *(el("li", el("a", _short(s.title), href=f"#s{i}")) for i, s in enumerate(sections))),
-              aria_label="Contents")
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= 80 else title[:79] + "…"
+    links = (el("li", el("a", shorten(s.title, 80), href=f"#s{i}")) for i, s in enumerate(sections))
+    return el("nav", el("ul", *links), aria_label="Contents")
 
 
 def _section(section: Section, number: int, palette: Palette) -> Html:

@@ -75,18 +75,20 @@ def _ratios(c: Comparison) -> Group | None:
 
 def _rankings(c: Comparison) -> Table | None:
     """Places; those who share one cannot be told apart."""
-    rows = []
+    said: dict[tuple[str, str], str] = {}
     for r in c.rankings:
         place = places(r.groups)
-        rows.append([r.cell, title_of(r.figure) if r.figure in FIGURES else r.figure,
-                     "; ".join(f"{place[group[0]]}: {', '.join(group)}" for group in r.groups if group)])
-    return Table("Ranking", ["cell", "figure", "places"], rows, "Those who share a place cannot be told apart.") \
+        said[r.figure, r.cell] = "; ".join(f"{place[group[0]]}: {', '.join(group)}" for group in r.groups if group)
+    cells = [x.name for x in c.cells if any(cell == x.name for _, cell in said)]
+    rows = [[title_of(figure), *(said.get((figure, cell), "") for cell in cells)]
+            for figure in FIGURES if any(figure == of for of, _ in said)]
+    return Table("Ranking", ["places by", *cells], rows, "Those who share a place cannot be told apart.") \
         if rows else None
 
 
 def _row(r: Ratio) -> Row:
-    return Row(f"{r.contestant} · {r.cell}", r.contestant, r.value, r.low, r.high,
-               f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", r.verdict)
+    return Row(r.contestant, r.contestant, r.value, r.low, r.high,
+               f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", r.verdict, r.cell)
 
 
 def ratio_forest(figure: str, rows: Sequence[Row], twin: Table) -> Forest:

@@ -20,7 +20,8 @@ def section(s: Search, label: str = "") -> Section:
     """The whole of it. `label` tells several apart."""
     by_rate = sorted((p for p in s.points if p.valid and p.rate is not None), key=lambda p: p.rate or 0.0)
     by_users = sorted((p for p in s.points if p.valid and p.rate is None), key=lambda p: p.concurrency or 0)
-    marks = sorted(Mark(a.value, ANSWERS[name]) for name in ANSWERS if (a := _answer(s, name)).value is not None)
+    marks = sorted(Mark(a.value, ANSWERS[name]) for name in ("knee", "slo_rate")
+                   if (a := _answer(s, name)).value is not None)
     parts: list[Part | None] = [
         _answers(s), *_notes(s),
         _curves("Load curves", by_rate, lambda p: p.rate or 0.0, "sessions/s offered", s.target, marks),
@@ -38,15 +39,20 @@ def _answer(s: Search, name: str) -> Answer:
 
 def _answers(s: Search) -> Table:
     rows = []
-    for name, title in ANSWERS.items():
+    for name in ANSWERS:
         a = _answer(s, name)
+        title = f"{ANSWERS[name]}, {'requests/s' if name == 'saturation' else 'sessions/s'}"
         between = "" if a.low is None and a.high is None else f"{cell(a.low)} .. {cell(a.high)}"
         rows.append([title, "not found" if a.value is None else cell(a.value), between, a.why or _ABOUT[name]])
-    return Table("What was found", ["", "1/s", "between", ""], rows)
+    if s.saturation_tokens_per_s is not None:
+        rows.append(["Output at saturation, tokens/s", cell(s.saturation_tokens_per_s), "", ""])
+    return Table("What was found", ["", "", "between", ""], rows)
 
 
 def _notes(s: Search) -> list[Note]:
     notes = []
+    if s.ended:
+        notes.append(Note("Not over yet." if s.ended == "running" else f"Ended early: {s.ended}.", warning=True))
     if void := [f"{_load(p)}: {'; '.join(p.reasons) or 'no reason given'}" for p in s.points if not p.valid]:
         notes.append(Note(f"{len(void)} of {len(s.points)} runs are void and in no plot:", void, warning=True))
     if s.notes:

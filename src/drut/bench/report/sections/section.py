@@ -66,7 +66,7 @@ class Plot(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A value with its interval. `said`: the value in words."""
+    """A value with its interval. `said`: the value in words. Rows that follow each other share a `heading`."""
 
     name: str
     who: str
@@ -75,6 +75,7 @@ class Row(NamedTuple):
     high: float
     said: str
     verdict: str = ""
+    heading: str = ""
 
 
 class Forest(NamedTuple):
