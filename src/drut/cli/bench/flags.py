@@ -10,11 +10,11 @@ from typing import Any
 from drut.errors import RequestError
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """The server, and how it is asked."""
+def add_target(parser: argparse.ArgumentParser, needed: bool = True) -> None:
+    """The server, and how it is asked. `needed`: its URL and model must be given."""
     group = parser.add_argument_group("the server")
-    group.add_argument("--url", required=True, metavar="U", help="such as http://127.0.0.1:8000, with /v1 or without")
-    group.add_argument("--model", required=True, metavar="M", help="the model's name in requests")
+    group.add_argument("--url", required=needed, metavar="U", help="such as http://127.0.0.1:8000, with /v1 or without")
+    group.add_argument("--model", required=needed, metavar="M", help="the model's name in requests")
     group.add_argument("--tokenizer", metavar="NAME", help="known model, folder or file whose tokenizer is the "
                        "server's (default: --model, where such a one is at hand)")
     group.add_argument("--api-key", metavar="KEY", help="sent as Authorization: Bearer (default: $OPENAI_API_KEY)")

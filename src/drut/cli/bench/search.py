@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drut.cli.bench.flags import add_arrivals, add_target, add_work, settings_of, slo_of, target_of, workers_of
+from drut.cli.bench.flags import add_arrivals, add_target, add_work, settings_of, slo_of, workers_of
+from drut.cli.bench.started import add_engine, target_for
 from drut.errors import RequestError
 
 SUMMARY = "find how much load a server takes"
@@ -24,7 +25,8 @@ INTERRUPT_EXIT, ENDED_EXIT = 130, 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The server, the load, what is sought, and where files go."""
-    add_target(parser)
+    add_target(parser, needed=False)
+    add_engine(parser)
     load = parser.add_argument_group("the load")
     add_work(load)
     add_arrivals(load, "constant", "poisson", "gamma")
@@ -57,11 +59,13 @@ def run(args: argparse.Namespace) -> int:
     from drut.bench.search.search import About, Searcher, Wanted
 
     wanted = Wanted(_seconds(args.budget), slo_of(args), args.attain, args.tolerance, _users(args.concurrency_curve))
-    live = _live(args)
+    _check_load(args)
     folder = Path(args.out)
     make_folder(folder)
-    about = About(f"{args.model} at {args.url}", settings_of(args, 0), environment(time.time()))
-    with _Line(args.quiet) as line, _terminated():
+    with _Line(args.quiet) as line, _terminated(), target_for(args, folder) as (target, known):
+        live = _live(known, target)
+        about = About(f"{known.model} at {known.url}" if args.engine is None else f"{known.model} by {args.engine}",
+                      settings_of(args, 0), environment(time.time()))
         live.progress = line.progress
         searcher = Searcher(live, wanted, about, time.monotonic, lambda found: save(found, folder), line.tell)
         found = searcher.run()
@@ -71,23 +75,28 @@ def run(args: argparse.Namespace) -> int:
     return ENDED_EXIT if found.ended else 0
 
 
-def _live(args: argparse.Namespace) -> Any:
-    from drut.bench.load.fleet import ClosedLoop, LoadPlan
+def _check_load(args: argparse.Namespace) -> None:
+    """Refuses what makes no sense before anything is started or sent."""
+    from drut.bench.load.fleet import ClosedLoop
     from drut.bench.load.schedule import Rate, Schedule
+
+    if args.cv is not None and args.arrivals != "gamma":
+        raise RequestError("--cv is of --arrivals gamma")
+    Schedule(Rate.steady(1.0), args.arrivals or "poisson", 1.0 if args.cv is None else args.cv)
+    workers_of(args, ClosedLoop(1))
+
+
+def _live(args: argparse.Namespace, target: Any) -> Any:
+    from drut.bench.load.fleet import ClosedLoop, LoadPlan
     from drut.bench.load.wire import Window
     from drut.bench.run import Run
     from drut.bench.search.live import Live
 
-    if args.cv is not None and args.arrivals != "gamma":
-        raise RequestError("--cv is of --arrivals gamma")
-    cv = 1.0 if args.cv is None else args.cv
-    Schedule(Rate.steady(1.0), args.arrivals or "poisson", cv)  # refuses what makes no sense before anything is sent
-    workers_of(args, ClosedLoop(1))
-    template = Run(LoadPlan(target_of(args), Window(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload,
-                   tokenizer=args.tokenizer, chat=args.api == "chat", ids=args.token_ids, seed=args.seed,
-                   slo=slo_of(args), metrics_url=None if args.no_metrics else args.metrics_url or args.url,
-                   server_pid=args.server_pid)
-    return Live(template, lambda loop: workers_of(args, loop), args.arrivals or "poisson", cv)
+    template = Run(LoadPlan(target, Window(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload, tokenizer=args.tokenizer,
+                   chat=args.api == "chat", ids=args.token_ids, seed=args.seed, slo=slo_of(args),
+                   metrics_url=None if args.no_metrics else args.metrics_url or args.url, server_pid=args.server_pid)
+    return Live(template, lambda loop: workers_of(args, loop), args.arrivals or "poisson",
+                1.0 if args.cv is None else args.cv)
 
 
 def _users(text: str) -> tuple[int, ...]:
