@@ -28,7 +28,7 @@ def _bad(value: Any, name: str = "") -> Any:
                 for k, v in value.items()}
     if isinstance(value, list):
         return [_bad(v, name) for v in value]
-    if isinstance(value, str) and name not in _FIXED and value != "inf":
+    if isinstance(value, str) and value not in ("", "inf") and name not in _FIXED:
         return _end(value)
     return value
 
