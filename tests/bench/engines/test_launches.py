@@ -162,7 +162,7 @@ def test_llama_cpp_python(peers: Path, files: ModelFiles) -> None:
     assert launch.argv == (
         f"{bin}/python", "-m", "llama_cpp.server", "--model", str(files.gguf), "--model_alias", "tiny", *COMMON,
         "--n_ctx", "1024", "--n_threads", "2", "--n_threads_batch", "2", "--interrupt_requests", "false",
-        "--extra", "1")
+        "--logits_all", "false", "--extra", "1")
     assert launch.exact == {"logit_bias": {"0": -100, "2": -100}}
     assert not launch.token_ids
     assert launch.ready == "/v1/models"

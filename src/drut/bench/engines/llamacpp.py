@@ -40,11 +40,11 @@ class LlamaCppPython:
         """On the GGUF file."""
         path = _gguf(files)
         python = where.python("llamacpp", "", "make peers ARGS=llamacpp")
-        # By default a new request cuts the one that runs short.
+        # By default a new request cuts the one that runs short, and logits of all prompt tokens are computed.
         argv = (str(python), "-m", "llama_cpp.server", "--model", str(path), "--model_alias", files.name,
                 "--host", "127.0.0.1", "--port", str(port), "--n_ctx", str(options.context),
                 "--n_threads", str(options.threads), "--n_threads_batch", str(options.threads),
-                "--interrupt_requests", "false", *options.flags)
+                "--interrupt_requests", "false", "--logits_all", "false", *options.flags)
         remarks = ("serial: one request at a time, the others wait", "tells no usage in streams")
         return Launch(f"http://127.0.0.1:{port}", files.name, argv, ready="/v1/models",
                       exact={"logit_bias": bias_against_ends(files)}, token_ids=False,

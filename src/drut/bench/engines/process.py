@@ -20,6 +20,7 @@ from drut.bench.engines.engine import CannotRunError, EngineFailedError, Launch
 from drut.bench.engines.guard import Orders, Told
 from drut.bench.engines.ports import check_free, free_port, listener, named
 from drut.bench.engines.ready import PROBE_S, serves
+from drut.bench.engines.tree import Memory, Tree
 
 __all__ = ["Memory", "Running", "free_port", "start"]
 
@@ -27,15 +28,6 @@ PATIENCE_S, CHILDREN_S = 15.0, 3.0  # for an engine to end when it is asked to, 
 # What is set for the benchmark, and would change an engine.
 _NOT_THEIRS = ("OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "LD_PRELOAD", "DRUT_ISA", "DRUT_THREADS")
 _OUR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-
-
-class Memory(msgspec.Struct, frozen=True):
-    """Of all processes of an engine, in MB of 10^6 bytes. Resident pages that several share count for each; `pss_mb`
-    counts them once, None where it is not told. `peak_mb` is the sum of each one's highest."""
-
-    resident_mb: float
-    peak_mb: float
-    pss_mb: float | None = None
 
 
 class Running:
@@ -46,7 +38,8 @@ class Running:
                  pid: int | None = None) -> None:
         self.launch, self.url, self.log, self.pid = launch, launch.url, log, pid
         self.ready_s = 0.0
-        self._guard, self._peak = guard, 0.0
+        self._guard = guard
+        self._tree = None if guard is None else Tree(guard.pid)
         self._main = _process(pid)
         self._code: int | None = None
 
@@ -70,50 +63,25 @@ class Running:
 
     def suspend(self) -> None:
         """Hold all its processes, so that they take no time from another engine."""
-        held: set[int] = set()
-        while new := [process for process in self._members() if process.pid not in held]:  # one may fork meanwhile
-            for process in new:
-                held.add(process.pid)
-                with contextlib.suppress(psutil.Error):
-                    process.suspend()
+        if self._tree is not None:
+            self._tree.suspend()
 
     def resume(self) -> None:
         """Let them run on."""
-        for process in self._members():
-            with contextlib.suppress(psutil.Error):
-                process.resume()
+        if self._tree is not None:
+            self._tree.resume()
 
     def memory(self) -> Memory | None:
         """As it is now; the peak is since the start."""
-        if self._guard is None:
-            return None
-        resident = peak = pss = 0.0
-        whole = True
-        for process in self._members():
-            with contextlib.suppress(psutil.Error):
-                rss = process.memory_info().rss
-                resident += rss
-                peak += max(rss, _peak_bytes(process.pid))
-                try:
-                    pss += process.memory_full_info().pss
-                except (psutil.Error, AttributeError):
-                    whole = False
-        self._peak = max(self._peak, peak)
-        return Memory(resident / 1e6, self._peak / 1e6, pss / 1e6 if whole else None)
+        return None if self._tree is None else self._tree.memory()
 
     def cpu_s(self) -> float | None:
         """CPU seconds of all its processes since the start, those that are over included."""
-        if self._guard is None:
-            return None
-        seconds = 0.0
-        for process in self._members():
-            with contextlib.suppress(psutil.Error):
-                times = process.cpu_times()
-                seconds += times.user + times.system + times.children_user + times.children_system
-        with contextlib.suppress(psutil.Error):
-            times = psutil.Process(self._guard.pid).cpu_times()
-            seconds += times.children_user + times.children_system
-        return seconds
+        return None if self._tree is None else self._tree.cpu_s()
+
+    def pids(self) -> set[int]:
+        """Of all its processes."""
+        return set() if self._tree is None else {process.pid for process in self._tree.members()}
 
     def stop(self) -> None:
         """SIGTERM, time to end, SIGKILL for what is left; returns when nothing of it is there any more."""
@@ -121,7 +89,8 @@ class Running:
         if guard is None:
             return
         assert guard.stdin is not None
-        members = _descendants(guard.pid)
+        members = self._tree.members() if self._tree is not None else []
+        self._tree = None
         with contextlib.suppress(OSError):
             guard.stdin.close()
         try:
@@ -134,13 +103,6 @@ class Running:
                 process.kill()
         if guard.stdout:
             guard.stdout.close()
-
-    def pids(self) -> set[int]:
-        """Of all its processes."""
-        return {process.pid for process in self._members()}
-
-    def _members(self) -> list[psutil.Process]:
-        return [] if self._guard is None else _descendants(self._guard.pid)
 
     def _exit_code(self) -> int | None:
         if self._code is None and self._guard is not None and self._guard.stdout is not None:
@@ -230,13 +192,6 @@ def _port(launch: Launch) -> int:
     return urlsplit(launch.url).port or 80
 
 
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return []
-
-
 def _process(pid: int | None) -> psutil.Process | None:
     try:
         return None if pid is None else psutil.Process(pid)
@@ -249,15 +204,6 @@ def _runs(process: psutil.Process | None) -> bool:
         return process is not None and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-
-
-def _peak_bytes(pid: int) -> int:
-    """The kernel's high-water mark of a process; 0 where it tells none."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def _signal_name(number: int) -> str:
