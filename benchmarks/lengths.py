@@ -94,7 +94,7 @@ class Figures:
 
 
 def setup(burst: int = 16, **choice: Any) -> Setup:
-    return Setup(PAGES, Limits(SEQS, STEP_TOKENS, SEQS, None, burst), PAGES * PAGE_TOKENS, **choice)
+    return Setup((PAGES,), Limits(SEQS, STEP_TOKENS, SEQS, None, burst), PAGES * PAGE_TOKENS, **choice)
 
 
 def simulated(work: Sequence[Arrival], cost: StepCost, **choice: Any) -> Figures:

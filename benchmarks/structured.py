@@ -4,8 +4,8 @@
 
 Grammars: the parameters of the first `--schemas` distinct tools of the bundled BFCL set, compiled one by one, and each
 walked through at random for up to 60 tokens, twice; milliseconds of CPU time of the thread that works. Throughput: 16
-streams decode 48 tokens, free or constrained to a JSON array of strings, of any length or of 30 characters at most, in
-turns that take turns at going first; of each also the CPU seconds of the process (which say something with `--threads
+streams decode 48 tokens, free or constrained to a JSON array of strings, of any length or of 30 characters at most, or
+of objects whose keys are long, in turns that take turns at going first; of each also the CPU seconds of the process (which say something with `--threads
 1`, where no worker waits for another). Fit: `--tries` answers at temperature 1, each with a seed of its own, to a
 request for a user as a JSON object. Exit code 1 where a figure misses its bound: masks of 0.1 ms (median) and 1 ms
 (99 %), 50 ms to compile (99 %), 0.9 of the free streams' tokens a second, or one answer that does not fit.
@@ -35,9 +35,13 @@ from drut.kernels.descriptor import mask_words
 STREAMS, PROMPT, NEW_TOKENS, WALK = 16, 32, 48, 60
 BOUNDS = {"mask p50": 0.1, "mask p99": 1.0, "compile p99": 50.0}
 FREE, STRINGS = "free", "strings"
+READING = ("temperature_celsius", "relative_humidity", "pressure_hectopascal")
 KINDS: dict[str, Any] = {  # long enough for all tokens
     FREE: None, STRINGS: {"type": "array", "items": {"type": "string"}, "minItems": 100},
-    "short strings": {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 100}}
+    "short strings": {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 100},
+    "readings": {"type": "array", "minItems": 30, "items": {
+        "type": "object", "properties": {name: {"type": "integer", "minimum": 0, "maximum": 99} for name in READING},
+        "required": list(READING), "additionalProperties": False}}}
 USER = {"type": "object", "properties": {
     "name": {"type": "string", "maxLength": 30}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
     "email": {"type": "string", "format": "email", "maxLength": 40}, "role": {"enum": ["admin", "user", "guest"]},
@@ -94,7 +98,7 @@ def walk(guide: Guide, vocab: int, dice: random.Random) -> Iterator[float]:
         yield 1e3 * (time.thread_time() - started)
         ids = np.flatnonzero(np.unpackbits(mask.view(np.uint8), count=vocab, bitorder="little"))
         guide.take(int(ids[dice.randrange(len(ids))]))
-        if guide.ended is not None:
+        if guide.over:
             return
 
 

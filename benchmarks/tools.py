@@ -3,6 +3,7 @@
     python benchmarks/tools.py smollm2-135m-instruct [--groups simple multiple] [--limit N] [--answers FOLDER]
 
 Each question of BFCL's sets is asked with `tool_choice: required`: a grammar of the calls, read back by the parser.
+`--string-chars` and `--array-items` are the server's settings of the same meaning.
 FOLDER is `possible_answer` of the package bfcl-eval; with it calls are scored: the right function, every argument one
 of those allowed, none missing that is not optional. The package is not needed otherwise.
 """
@@ -23,6 +24,7 @@ from drut.parse import Message
 from drut.parse.calling import Tool, constraint
 from drut.parse.calls import Offer
 from drut.parse.choose import tool_format
+from drut.parse.narrowing import FREE, Bounds
 from drut.parse.reading import Reading
 
 BATCH = 64
@@ -52,10 +54,10 @@ def right(name: str, arguments: dict, allowed: list[dict]) -> bool:
 
 
 class Asker:
-    def __init__(self, model: str, max_tokens: int, threads: int | None) -> None:
+    def __init__(self, model: str, max_tokens: int, threads: int | None, bounds: Bounds = FREE) -> None:
         self.llm = LLM(model, grammar_timeout_s=60, threads=threads)
         assert self.llm.tokenizer is not None
-        self.tokenizer, self.max_tokens = self.llm.tokenizer, max_tokens
+        self.tokenizer, self.max_tokens, self.bounds = self.llm.tokenizer, max_tokens, bounds
         self.template = ChatTemplate.of(self.tokenizer)
         self.form = tool_format("auto", self.template)
 
@@ -65,7 +67,7 @@ class Asker:
         for row in rows:
             functions = [tool["function"] for tool in row["tools"]]
             tools = [Tool(f["name"], f["parameters"]) for f in functions]
-            made = constraint(self.form, tools, "required", self.tokenizer, parallel=False)
+            made = constraint(self.form, tools, "required", self.tokenizer, parallel=False, bounds=self.bounds)
             prompts.append(self.tokenizer.encode_chat(self.template.render(row["messages"], tools=row["tools"])))
             params.append(SamplingParams(max_tokens=self.max_tokens, constraint=made, frequency_penalty=PENALTY))
         answers = self.llm.generate(prompts, params)
@@ -98,9 +100,11 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--string-chars", type=int, default=0)
+    parser.add_argument("--array-items", type=int, default=0)
     parser.add_argument("--answers", type=Path)
     args = parser.parse_args()
-    asker = Asker(args.model, args.max_tokens, args.threads)
+    asker = Asker(args.model, args.max_tokens, args.threads, Bounds(args.string_chars, args.array_items))
     for group in args.groups:
         rows, wanted = questions(group, args.limit), answers(args.answers, group)
         fitting = cuts = named = score = 0

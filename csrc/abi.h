@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-constexpr int32_t kAbiVersion = 7;
+constexpr int32_t kAbiVersion = 8;
 constexpr int32_t kStepVersion = 4;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
@@ -15,7 +15,7 @@ enum DrutKind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0, kQ5_0, kQ5_1, 
                           kQ6_K, kIQ4_NL, kMXFP4, kIQ4_XS, kW4, kW8, kNVFP4, kFP8 };
 enum DrutScale : int32_t { kScaleF16, kScaleBF16, kScaleF32 };
 enum DrutOpCode : int32_t { kEmbed, kRopeTable, kQkv, kAttention, kProject, kGateUp, kHead, kSample, kNop, kAdd, kRoute,
-                            kExpertsGateUp, kExpertsDown };
+                            kExpertsGateUp, kExpertsDown, kNormalize, kStoreQkv, kActivate };
 enum DrutKv : int32_t { kKvBf16, kKvFp32, kKvInt8 };
 enum DrutActivation : int32_t { kSilu, kGeluTanh, kGeluErf, kClampedSwiglu };
 
@@ -62,7 +62,7 @@ struct DrutRopeTable {
   float scale;
 };
 
-struct DrutQkv {
+struct DrutQkv {  // kStoreQkv: q, k and v are there, and neither x nor the projections are read
   DrutOp op;
   const float* x;
   DrutNorm norm, q_norm, k_norm;  // q_norm, k_norm: of each head, or where they are wide of all together
@@ -104,6 +104,22 @@ struct DrutProject {  // x += scale * (in . W), or x = in . W
   int32_t in_stride, stride, in_form, add;
   float scale;
   int32_t reserved;
+};
+
+struct DrutNormalize {  // out = norm(x)
+  DrutOp op;
+  const float* x;
+  DrutNorm norm;
+  float* out;
+  int32_t width, stride, out_stride, reserved;
+};
+
+struct DrutActivate {  // out = activation(gate) * up, or activation(up)
+  DrutOp op;
+  const float* gate;  // (rows, stride) or null
+  const float* up;
+  float* out;
+  int32_t stride, activation;
 };
 
 struct DrutAdd {  // x += scale * norm(in)

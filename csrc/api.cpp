@@ -113,7 +113,8 @@ DRUT_API int32_t drut_abi_sizes(int32_t* out, int32_t room) {
   const int32_t sizes[] = {sizeof(DrutMatrix), sizeof(DrutEmbed), sizeof(DrutRopeTable), sizeof(DrutQkv), sizeof(DrutAttention),
                            sizeof(DrutProject), sizeof(DrutGateUp), sizeof(DrutHead), sizeof(DrutSample), sizeof(DrutContext),
                            sizeof(DrutBurst), sizeof(DrutStepHeader), sizeof(DrutPages), sizeof(DrutAdd), sizeof(DrutRoutes),
-                           sizeof(DrutRoute), sizeof(DrutExpertsGateUp), sizeof(DrutExpertsDown)};
+                           sizeof(DrutRoute), sizeof(DrutExpertsGateUp), sizeof(DrutExpertsDown), sizeof(DrutNormalize),
+                           sizeof(DrutActivate)};
   int32_t n = sizeof(sizes) / sizeof(sizes[0]);
   for (int i = 0; i < n && i < room; ++i) out[i] = sizes[i];
   return n;

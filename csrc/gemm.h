@@ -85,13 +85,20 @@ void int_halves(const DrutMatrix& m, const uint8_t* b, const Acts& a, int row, f
   const int groups = a.k / kGroup;
   const Layout l(m);
   const int span = t.open() ? l.span : t.groups(), head_bytes = t.open() ? l.head : t.head_bytes();
-  const bool minima = t.minimum || (t.scale == Scale::kGroup && m.zeros);
+  constexpr bool once = t.scale == Scale::kGroup;  // a unit has one scale
+  const bool minima = t.minimum || (once && m.zeros);
   const ActGroup* act = a.groups + int64_t(row) * groups;
   Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16);
   for (int unit = 0; unit < groups; unit += span) {
     const uint8_t* head = b;
     b += head_bytes;
     const int here = t.open() && groups - unit < span ? groups - unit : span;
+    V d[H], least[H];
+DRUT_UNROLL
+    for (int h = 0; once && h < H; ++h) {
+      d[h] = scale_of<K>(m, head, head, 0, from + h);
+      if (minima) least[h] = minimum_of<K>(m, head, head, 0, from + h);
+    }
     for (int g = 0; g < here; ++g, ++act, b += t.group_bytes()) {
       const uint8_t* s = b + t.code_bytes() + t.plane_bytes();
       fetch(b);
@@ -99,9 +106,8 @@ DRUT_UNROLL
       for (int part = 0; part < t.parts; ++part) {
         I sum[R][H];
         part_dots<K, R, H>(b, act, groups, part, from, sum);
-        V d[H];
 DRUT_UNROLL
-        for (int h = 0; h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
+        for (int h = 0; !once && h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           V x = vset(act[r * groups].scale);
@@ -109,9 +115,8 @@ DRUT_UNROLL
           for (int h = 0; h < H; ++h) acc.put(r, h, vfma(vmul(to_float(sum[r][h]), x), d[h], acc.get(r, h)));
         }
         if (!minima) continue;
-        V least[H];
 DRUT_UNROLL
-        for (int h = 0; h < H; ++h) least[h] = minimum_of<K>(m, head, s, part, from + h);
+        for (int h = 0; !once && h < H; ++h) least[h] = minimum_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           const ActGroup& x = act[r * groups];
@@ -184,14 +189,15 @@ template <int R> void fp8_panel(const DrutMatrix& m, const uint8_t* b, const Act
     V p[R][2];
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) p[r][0] = p[r][1] = vset(0.0f);
-    for (const int end = a.k - k < l.span * kGroup ? a.k : k + l.span * kGroup; k < end; ++k, b += kPanel) {
+    for (const int end = a.k - k < l.span * kGroup ? a.k : k + l.span * kGroup; k < end; k += 2, b += 2 * kPanel) {
       if (k % kGroup == 0) fetch(b);
-      V w0 = vload_e4m3(b), w1 = vload_e4m3(b + 16);
+      V even[2], odd[2];
+      vload_e4m3_pairs(b, even, odd);
 DRUT_UNROLL
       for (int r = 0; r < R; ++r) {
-        V v = vset(x[r * a.float_stride + k]);
-        p[r][0] = vfma(w0, v, p[r][0]);
-        p[r][1] = vfma(w1, v, p[r][1]);
+        const V v = vset(x[r * a.float_stride + k]), next = vset(x[r * a.float_stride + k + 1]);
+DRUT_UNROLL
+        for (int h = 0; h < 2; ++h) p[r][h] = vfma(odd[h], next, vfma(even[h], v, p[r][h]));
       }
     }
     V d0 = vmul(load_scales(m.scale, head, 0), vset(256.0f)), d1 = vmul(load_scales(m.scale, head, 1), vset(256.0f));

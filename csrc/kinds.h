@@ -12,7 +12,7 @@
 //
 // Where one scale serves as many elements as a file says, or a row, those are a unit:
 //   head    per output a scale, f16, bf16 or f32; where there are zero points, per output an int8, less the codes' middle
-//   W4      groups of 512 B nibbles as above     W8 groups of 1024 B     FP8 (E4M3) groups [32 k][32 outputs]
+//   W4      groups of 512 B nibbles as above     W8 groups of 1024 B     FP8 (E4M3) groups [16 pairs of k][32 outputs][2]
 // and of NVFP4 a row: head f32, groups of 512 B nibbles and 64 B E4M3, one for every 16 elements.
 // E4M3 is taken as 2^-8 of itself and E2M1 doubled (see numerics.md); the f32 of NVFP4 is stored 2^7 times larger.
 #pragma once

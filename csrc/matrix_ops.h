@@ -51,10 +51,20 @@ void add(const DrutAdd& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   w.share(s.rows, [&](int row) {
     float* x = o.x + int64_t(row) * o.stride;
-    float* y = reinterpret_cast<float*>(w.scratch);
-    normalize(o.in + int64_t(row) * o.in_stride, o.norm, o.width, o.in_stride, y);
+    const float* y = o.in + int64_t(row) * o.in_stride;
+    if (o.norm.weight) {
+      float* normed = reinterpret_cast<float*>(w.scratch);
+      normalize(y, o.norm, o.width, o.in_stride, normed);
+      y = normed;
+    }
     for (int n = 0; n < o.stride; n += 16) vstore(x + n, vfma(vload(y + n), vset(o.scale), vload(x + n)));
   });
+  w.sync();
+}
+
+void normalize_rows(const DrutNormalize& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  w.share(s.rows, [&](int row) { normalize(o.x + int64_t(row) * o.stride, o.norm, o.width, o.out_stride, o.out + int64_t(row) * o.out_stride); });
   w.sync();
 }
 
@@ -91,6 +101,17 @@ void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
         hand_over(o.out, o.out_stride, o.out_form, row + r, p, y + r * kPanel);
       }
     });
+  });
+  w.sync();
+}
+
+void activate_rows(const DrutActivate& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  w.share(s.rows, [&](int row) {
+    const int64_t at = int64_t(row) * o.stride;
+    float* y = o.out + at;
+    memcpy(y, (o.gate ? o.gate : o.up) + at, size_t(o.stride) * 4);
+    for (int n = 0; n < o.stride; n += kPanel) activate(o.activation, y + n, o.gate ? o.up + at + n : nullptr);
   });
   w.sync();
 }

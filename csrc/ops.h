@@ -92,6 +92,9 @@ void run_op(const DrutOp* op, const DrutOp* later, const DrutContext& c, Worker&
     case kExpertsGateUp: return experts_gate_up(*reinterpret_cast<const DrutExpertsGateUp*>(op), c, w);
     case kExpertsDown: return experts_down(*reinterpret_cast<const DrutExpertsDown*>(op), c, w);
     case kAdd: return add(*reinterpret_cast<const DrutAdd*>(op), c, w);
+    case kNormalize: return normalize_rows(*reinterpret_cast<const DrutNormalize*>(op), c, w);
+    case kStoreQkv: return store_qkv(*reinterpret_cast<const DrutQkv*>(op), c, w);
+    case kActivate: return activate_rows(*reinterpret_cast<const DrutActivate*>(op), c, w);
     case kHead: return head(*reinterpret_cast<const DrutHead*>(op), c, w);
     case kSample: return sample(*reinterpret_cast<const DrutSample*>(op), c, w);
     default: return w.sync();

@@ -76,7 +76,7 @@ bool pack_bytes(const uint8_t* codes, int lane, uint8_t* g) {
 bool pack_e4m3(const uint8_t* codes, int lane, uint8_t* g) {
   bool good = true;
   for (int k = 0; k < kGroup; ++k) {
-    g[k * kPanel + lane] = codes[k];
+    g[k / 2 * 2 * kPanel + 2 * lane + k % 2] = codes[k];
     good &= (codes[k] & 0x7f) != 0x7f;
   }
   return good;

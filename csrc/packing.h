@@ -73,7 +73,8 @@ template <int K> void unpack_lane(const DrutMatrix& m, const uint8_t* b, int lan
 
 inline void unpack_fp8(const DrutMatrix& m, const uint8_t* b, int lane, float* out) {
   each_group(m, b, [&](const uint8_t* head, const uint8_t* g, int k) {
-    for (int i = 0; i < kGroup; ++i) out[k + i] = num::e4m3_to_float(g[i * kPanel + lane]) * (load_scale(m.scale, head, lane) * 256.0f);
+    const float scale = load_scale(m.scale, head, lane) * 256.0f;
+    for (int i = 0; i < kGroup; ++i) out[k + i] = num::e4m3_to_float(g[i / 2 * 2 * kPanel + 2 * lane + i % 2]) * scale;
   });
 }
 

@@ -76,11 +76,18 @@ inline ReadAhead read_ahead_in_qkv(const Worker& w, const DrutQkv& o) {
   return read_ahead_in(w, o.heads + 2 * o.kv_heads, o.head_dim / kPanel, o.q_proj);
 }
 
+struct Parts {
+  Heads3 of[3];
+  explicit Parts(const DrutQkv& o)
+      : of{{o.q_proj, o.q, o.q_norm, o.heads, o.head_dim, o.q_stride},
+           {o.k_proj, o.k, o.k_norm, o.kv_heads, o.head_dim, o.kv_stride},
+           {o.v_proj, o.v, kNoNorm, o.kv_heads, o.head_dim, o.kv_stride}} {}
+  const Heads3& operator[](int part) const { return of[part]; }
+};
+
 void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  const Heads3 parts[3] = {{o.q_proj, o.q, o.q_norm, o.heads, o.head_dim, o.q_stride},
-                           {o.k_proj, o.k, o.k_norm, o.kv_heads, o.head_dim, o.kv_stride},
-                           {o.v_proj, o.v, kNoNorm, o.kv_heads, o.head_dim, o.kv_stride}};
+  const Parts parts(o);
   const int keys = parts[0].units(), values = keys + parts[1].units();
   int forms = form_of(o.q_proj) | form_of(o.k_proj) | form_of(o.v_proj);
   Acts a = prepare(w, c, forms, o.x, o.stride, o.q_proj->k, o.norm, o.width, o.q_proj->order, s.rows, identity);
@@ -100,6 +107,20 @@ void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
   w.sync();
   if (!o.wide_norm) return;
   w.share(2 * s.rows, [&](int i) { finish_wide(o, c, s, i % 2 ? kKeys : kQueries, parts[i % 2 ? kKeys : kQueries], i / 2); });
+  w.sync();
+}
+
+// What qkv does after the projections, where those were operations of their own.
+void store_qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
+  Step s(c.step);
+  const Parts parts(o);
+  w.share(s.rows, [&](int row) {
+    const Part all[] = {kQueries, kKeys, kValues};
+    for (Part part : all) {
+      if (o.wide_norm && part != kValues) finish_wide(o, c, s, part, parts[part], row);
+      else finish_heads(o, c, s, part, parts[part], row, 0, parts[part].heads);
+    }
+  });
   w.sync();
 }
 

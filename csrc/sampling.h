@@ -29,14 +29,19 @@ inline void edit(const Step& s, int i, float* z) {
   }
 }
 
-// Takes out the ids that a grammar does not allow: those whose bit is 0, 32 ids a word.
+// Takes out the ids that a grammar does not allow: those whose bit is 0, 32 ids a word. Where a text is free, most words
+// allow all.
 inline void take_out(const int32_t* mask, int vocab, float* z) {
-  for (int begin = 0; begin < vocab; begin += 32) {
-    uint32_t allowed = uint32_t(mask[begin / 32]);
-    int count = vocab - begin < 32 ? vocab - begin : 32;
-    for (int j = 0; j < count; ++j)
-      if (!(allowed >> j & 1)) z[begin + j] = -__builtin_inff();
+  const float out = -__builtin_inff();
+  int begin = 0;
+  for (; begin + 32 <= vocab; begin += 32) {
+    const uint32_t allowed = uint32_t(mask[begin / 32]);
+    if (allowed == ~0u) continue;
+    float* x = z + begin;
+    for (int j = 0; j < 32; ++j) x[j] = allowed >> j & 1 ? x[j] : out;
   }
+  for (int id = begin; id < vocab; ++id)
+    if (!(uint32_t(mask[begin / 32]) >> (id - begin) & 1)) z[id] = out;
 }
 
 // The nucleus: of candidates in rank order the shortest prefix whose weight reaches p of the total.

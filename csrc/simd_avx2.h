@@ -61,6 +61,19 @@ inline V vload_e4m3(const uint8_t* p) {
   return {_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
 }
 
+// E4M3 of 32 outputs, two elements each, 2^-8 of each.
+inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
+  auto widen = [](__m256i h) {
+    h = _mm256_and_si256(_mm256_srai_epi16(h, 1), _mm256_set1_epi16(int16_t(0xbf80)));
+    return V{_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
+  };
+  for (int i = 0; i < 2; ++i) {
+    const __m256i two = _mm256_loadu_si256((const __m256i*)p + i);
+    even[i] = widen(_mm256_slli_epi16(two, 8));
+    odd[i] = widen(two);
+  }
+}
+
 // Lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {
   __m256 h = _mm256_add_ps(x.a, x.b);

@@ -44,6 +44,20 @@ inline V vload_e4m3(const uint8_t* p) {
   return {_mm512_cvtph_ps(_mm256_and_si256(h, _mm256_set1_epi16(int16_t(0xbfff))))};
 }
 
+// E4M3 of 32 outputs, two elements each, 2^-8 of each. The halves go through memory, since a load spreads them over the
+// lanes while a shuffle would need the port that converts.
+inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
+  const __m512i two = _mm512_loadu_si512(p), bits = _mm512_set1_epi16(int16_t(0xbf80));
+  alignas(64) uint16_t h[2][32];
+  _mm512_store_si512(h[0], _mm512_and_si512(_mm512_srai_epi16(_mm512_slli_epi16(two, 8), 1), bits));
+  _mm512_store_si512(h[1], _mm512_and_si512(_mm512_srai_epi16(two, 1), bits));
+  asm("" : "+m"(h));
+  for (int i = 0; i < 2; ++i) {
+    even[i] = vload_half(h[0] + 16 * i);
+    odd[i] = vload_half(h[1] + 16 * i);
+  }
+}
+
 // Lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {
   __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));

@@ -80,6 +80,24 @@ inline V vload_e4m3(const uint8_t* p) {
           vcvt_high_f32_f16(high)};
 }
 
+// E4M3 of 32 outputs, two elements each, 2^-8 of each.
+inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
+  auto half = [](uint8x16_t b) {
+    const int16x8_t wide = vshrq_n_s16(vreinterpretq_s16_u8(b), 1);
+    return vreinterpretq_f16_u16(vandq_u16(vreinterpretq_u16_s16(wide), vdupq_n_u16(0xbf80)));
+  };
+  auto widen = [](float16x8_t low, float16x8_t high) {
+    return V{vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)),
+             vcvt_high_f32_f16(high)};
+  };
+  for (int i = 0; i < 2; ++i, p += 32) {
+    const uint8x16_t low = vld1q_u8(p), high = vld1q_u8(p + 16);
+    auto first = [](uint8x16_t b) { return vreinterpretq_u8_u16(vshlq_n_u16(vreinterpretq_u16_u8(b), 8)); };
+    even[i] = widen(half(first(low)), half(first(high)));
+    odd[i] = widen(half(low), half(high));
+  }
+}
+
 // Lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {
   float32x4_t q = vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d));

@@ -38,6 +38,14 @@ inline V vselect_first(int count, V yes, V no) { V_MAP(n < count ? yes.f[n] : no
 inline V vload_half(const uint16_t* p) { V_MAP(num::half_to_float(p[n])); }
 inline V vload_brain(const uint16_t* p) { V_MAP(num::bf16_to_float(p[n])); }
 inline V vload_e4m3(const uint8_t* p) { V_MAP(num::e4m3_to_float(p[n])); }
+inline V vload_e4m3_other(const uint8_t* p) { V_MAP(num::e4m3_to_float(p[2 * n])); }
+// E4M3 of 32 outputs, two elements each, 2^-8 of each.
+inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
+  for (int i = 0; i < 2; ++i, p += 32) {
+    even[i] = vload_e4m3_other(p);
+    odd[i] = vload_e4m3_other(p + 1);
+  }
+}
 
 inline I iset(int32_t x) { I_MAP(x); }
 inline I iload(const void* p) { I r; memcpy(&r, p, 64); return r; }

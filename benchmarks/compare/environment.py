@@ -96,7 +96,7 @@ def finish(peer: Peer, log: IO[str]) -> None:
     for name, pattern in peer.links.items():
         link = peer.folder / name
         link.unlink(missing_ok=True)
-        link.symlink_to(next(peer.folder.glob(pattern)))
+        link.symlink_to(os.path.relpath(next(peer.folder.glob(pattern)), link.parent))
     (peer.folder / "ready").write_text(peer.recipe)
 
 

@@ -74,9 +74,9 @@ def make(name: str) -> dict[str, str]:
 
 
 def _paths(recipe: Recipe) -> tuple[Path, Path, Path, Path]:
-    base = recipe.base
-    return (FOLDER / f"{base}-bf16", FOLDER / f"{base}-{recipe.gguf}.gguf",
-            FOLDER / f"{base}-openvino-{recipe.openvino}", FOLDER / f"{base}-mlx-fp32")
+    base, folder = recipe.base, FOLDER.resolve()
+    return (folder / f"{base}-bf16", folder / f"{base}-{recipe.gguf}.gguf",
+            folder / f"{base}-openvino-{recipe.openvino}", folder / f"{base}-mlx-fp32")
 
 
 def _checkpoint(base: str, target: Path) -> None:
@@ -87,7 +87,7 @@ def _checkpoint(base: str, target: Path) -> None:
         like = FOLDER / "smollm2-135m-bf16"
         if not like.exists():
             _checkpoint("smollm2-135m", like)
-        run_step([sys.executable, "-m", "benchmarks.compare.random_checkpoint", target, like], f"{target.name}.log")
+        run_step([sys.executable, "-m", "benchmarks.compare.random_checkpoint", like, target], f"{target.name}.log")
 
 
 def _gguf(hf: Path, target: Path, encoding: str) -> None:

@@ -1,6 +1,6 @@
 """A checkpoint in the Hugging Face layout of about a billion random weights, with another model's tokenizer.
 
-    python -m benchmarks.compare.random_checkpoint FOLDER TOKENIZER_FOLDER
+    python -m benchmarks.compare.random_checkpoint TOKENIZER_FOLDER FOLDER
 
 The shape is that of Llama 3.2 1B, 16 layers of 2048, but for the vocabulary, which is the tokenizer's, and the plain
 rotary positions, which every engine reads. Speed does not depend on what the weights are: normal with deviation 0.02,
@@ -91,4 +91,4 @@ def write(folder: Path, like: Path) -> Path:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Path(sys.argv[2]))
+    write(Path(sys.argv[2]), Path(sys.argv[1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 import urllib.request
@@ -104,13 +105,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", type=Path, metavar="FILE", help="as benchmarks.compare.files writes it")
     parser.add_argument("names", nargs="*", metavar="ENGINE", help=f"which: {', '.join(ENGINES)}")
+    parser.add_argument("--flags", default="", metavar="TEXT", help="further flags of the engines' own")
     args = parser.parse_args()
     files = load_model_files(args.files)
     failed = 0
     print(HEADER, flush=True)
     for name in args.names or [name for name in ENGINES if name not in ("url", "mock")]:
         try:
-            print(trial(name, files, Options(len(usable_cpus()))), flush=True)
+            print(trial(name, files, Options(len(usable_cpus()), flags=tuple(shlex.split(args.flags)))), flush=True)
         except DrutError as error:
             failed += 1
             print(f"{name}: {error}", file=sys.stderr, flush=True)

@@ -82,6 +82,8 @@ class EngineConfig(Settings):
     window_pages: bool = setting(True, "of layers with a window keep only the pages it still reaches", type=bool)
     max_batch_tokens: int = setting(512, "most tokens of one step", type=int, least=1, most=1 << 20)
     max_seqs: int = setting(128, "most sequences computed at a time", type=int, least=1, most=1 << 14)
+    continuous_batching: bool = setting(True, "admit requests while others run; off: a batch at a time, the next once "
+                                        "all of it are done", type=bool)
     chunk_tokens: int | None = setting(
         None, "most prompt tokens of a request in a step; 0: whole prompts (default: as many as stall no stream)",
         type=int, least=0, most=1 << 20)
@@ -95,12 +97,16 @@ class EngineConfig(Settings):
     overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool)
     multi_step: int = setting(16, "most decoding steps that follow each other in one native call; with overlap only",
                               type=int, least=1, most=1024)
+    forced_tokens: bool = setting(True, "take tokens that a grammar forces all at once, instead of drawing each",
+                                  type=bool)
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
                                   env="DRUT_THREADS", least=1, most=1024)
     backend: str = setting("auto", "who computes; auto takes native where it is built", env="DRUT_BACKEND",
                            choices=("auto", "native", "numpy"))
     execution: str = setting("replay", "replay a recorded plan, or call op by op", env="DRUT_EXECUTION",
                              choices=("replay", "eager"))
+    fusion: bool = setting(True, "compute what belongs together in one operation; off: norms, projections, activations "
+                           "and sums each on their own", type=bool)
     isa: str = setting("auto", "instruction set of the native kernels (the best the CPU has, unless forced)",
                        env="DRUT_ISA")
     pack_cache: bool = setting(False, "keep packed weights on disk (models from 256 MB), for quicker loads", type=bool,

@@ -60,6 +60,10 @@ def test_all_of_a_tiny_model(tiny, capsys):
         "vocabulary": VOCAB,
         "context": CONTEXT,
         "kv_bytes_per_token": {"bf16": 2 * 2 * 16 * 2, "fp32": 2 * 2 * 16 * 4, "int8": 2 * 2 * (16 + 4)},
+        "kv_groups": [{
+            "layers": 2, "window": 0, "bytes_per_token": {"bf16": 128, "fp32": 256, "int8": 80},
+            "bytes_per_sequence": {"bf16": 128 * CONTEXT, "fp32": 256 * CONTEXT, "int8": 80 * CONTEXT},
+        }],
         "tokenizer": {
             "kind": "gpt2",
             "pre": "gpt-2",
@@ -188,6 +192,20 @@ def test_a_directory_of_shards_with_a_tokenizer(tmp_path, capsys):
         "eos": [{"id": 2, "text": "</s>"}],
     }
     assert told["chat_template"] == "{{ messages }}"
+
+
+def test_kv_groups_of_a_model_with_windows(tmp_path, capsys):
+    """Two layers of four see 24 positions of 1,024: two pages of 16 hold them."""
+    path = write_checkpoint("gpt_oss", tmp_path / "m")
+    full, window = inspect(capsys, path)["kv_groups"]
+    assert (full["layers"], full["window"], window["layers"], window["window"]) == (2, 0, 2, 24)
+    assert full["bytes_per_token"]["bf16"] == window["bytes_per_token"]["bf16"] == 2 * 2 * 2 * 16 * 2
+    assert (full["bytes_per_sequence"]["bf16"], window["bytes_per_sequence"]["bf16"]) == (1024 * 256, 32 * 256)
+    assert main(["inspect", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "2 layers keep all tokens: 256 bytes in bf16" in out
+    assert "2 layers keep the last 24 tokens: 256 bytes in bf16" in out
+    assert "a sequence of 1,024 tokens: 270,336 bytes in bf16" in out
 
 
 @pytest.mark.model

@@ -138,7 +138,7 @@ def test_bombs_end_soon(walker: Walker, constraint: Constraint) -> None:
     try:
         guide = walker.guide(constraint)
         for _ in range(20):
-            if guide.ended is not None or guide.failure is not None:
+            if guide.over or guide.failure is not None:
                 break
             guide.take(walker.allowed(guide)[0])
     except RequestError:

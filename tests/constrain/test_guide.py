@@ -7,11 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.constrain import Constraint, Thought
+from drut.constrain.guide import MOST_AHEAD
+from drut.kernels.descriptor import mask_words
 from tests.constrain.walking import Walker, at_random
 
 EOS = 257
@@ -83,14 +86,81 @@ def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, see
     guide = walker.guide(Constraint.json_schema(LOOSE), Thought("<t>", "/>"))
     ids = list[int]()
     choose, masks = at_random(seed, walker.eos), list[list[int]]()
-    while guide.ended is None and len(ids) < 60:
+    while not guide.over and len(ids) < 60:
         masks.append(walker.allowed(guide))
         ids.append(choose(masks[-1]))
         guide.take(ids[-1])
     count = data.draw(st.integers(0, len(ids) - 1))
     guide.truncate(count)
-    assert (guide.taken, guide.ended) == (count, None)
+    assert (guide.taken, guide.over) == (count, False)
     assert walker.allowed(guide) == masks[count]
+
+
+class TestForced:
+    KEYS = Constraint.json_schema({
+        "type": "object", "properties": {"long_name": {"type": "boolean"}, "b": {"const": 7}},
+        "required": ["long_name", "b"], "additionalProperties": False})
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.integers(0, 1 << 30), st.booleans())
+    def test_what_is_forced_is_all_that_is_allowed(self, walker: Walker, seed: int, thinks: bool) -> None:
+        """Each of its ids in its turn; and where nothing is, there is a choice, or it may be over."""
+        guide = walker.guide(self.KEYS, Thought("<t>", "/>", begun=True, budget=4, closing="/>") if thinks else None)
+        choose, runs = at_random(seed, walker.eos), 0
+        while not guide.over:
+            run, forced = guide.forced(guide.taken), walker.allowed(guide)
+            runs += len(run) > 3
+            if run:
+                assert forced == [run[0]]
+                assert guide.forced(guide.taken + 1) == run[1:]
+            watch = guide._watch
+            closing = watch.forced(guide.taken) if watch is not None else None
+            guide.take(choose(forced) if closing is None else closing)
+        assert guide.failure is None
+        assert runs >= 2
+
+    def test_the_library_allows_nothing_else_either(self, walker: Walker) -> None:
+        """What is forced is no narrower than its own masks."""
+        matcher = walker.grammars.build(self.KEYS)
+        words = np.zeros(mask_words(walker.vocab), np.int32)
+        seen = 0
+        for byte in b'{"long_name":true,"b":7':
+            run = matcher.compute_ff_tokens()
+            matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+            allowed = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist()
+            if run:
+                assert allowed == [run[0]] == [byte]
+                seen += 1
+            assert matcher.consume_token(byte)
+        assert seen > 10
+
+    def test_catching_up_is_taking_one_by_one(self, walker: Walker) -> None:
+        constraint = Constraint.regex("[0-9]abc[0-9]def")
+        slow, fast = take(walker.guide(constraint), b"1abc2d"), take(walker.guide(constraint), b"1")
+        fast.catch_up(4)
+        fast.take(ord("2"))
+        fast.catch_up(6)
+        assert (fast.taken, fast.forced(6), fast.ended) == (slow.taken, slow.forced(6), slow.ended)
+        assert fast.forced(6) == tuple(b"ef")
+        assert (fast.ended, fast.over) == (8, False)
+        fast.catch_up(99)
+        assert (fast.taken, fast.over) == (8, True)
+
+    def test_cut_back_into_a_run(self, walker: Walker) -> None:
+        guide = take(walker.guide(Constraint.regex("[0-9]abcdef[0-9]")), b"1abcdef2")
+        guide.truncate(3)
+        assert (guide.over, guide.forced(3), walker.allowed(guide)) == (False, tuple(b"cdef"), [ord("c")])
+
+    def test_an_end_is_never_forced(self, walker: Walker) -> None:
+        guide = take(walker.guide(Constraint.regex("ab*"), ignore_eos=True), b"a")
+        assert guide.forced(1) == ()
+        assert walker.guide(Constraint.regex("")).forced(0) == ()
+
+    def test_no_run_is_longer_than_others_can_wait_for(self, walker: Walker) -> None:
+        guide = walker.guide(Constraint.choice(["x" * 1000]))
+        assert len(guide.forced(0)) == MOST_AHEAD
+        guide.catch_up(2000)
+        assert (guide.taken, guide.over) == (1000, True)
 
 
 def test_one_of_the_choices(walker: Walker) -> None:

@@ -55,23 +55,23 @@ class Walker:
     def walk(self, constraint: Constraint, choose: Choose, most: int = 500, **settings: bool) -> Walk:
         """Until the grammar is over, or `most` tokens are drawn."""
         guide, ids = self.guide(constraint, **settings), list[int]()
-        while guide.ended is None and len(ids) < most:
+        while not guide.over and len(ids) < most:
             allowed = self.allowed(guide)
             assert allowed, "a mask that allows nothing"
             token = choose(allowed)
             guide.take(token)
             assert guide.failure is None, guide.failure
             ids.append(token)
-        return Walk(ids, self.tokenizer.decode(i for i in ids if i not in self.eos), guide.ended is not None)
+        return Walk(ids, self.tokenizer.decode(i for i in ids if i not in self.eos), guide.over)
 
     def accepts(self, constraint: Constraint, text: str) -> bool:
         """Whether an answer can be this text and no more."""
         guide = self.guide(constraint)
         for token in self.tokenizer.encode(text, add_special=False, parse_special=False):
-            if guide.ended is not None or not self.allows(guide, token):
+            if guide.over or not self.allows(guide, token):
                 return False
             guide.take(token)
-        return guide.ended is not None or self.allows(guide, min(self.eos))
+        return guide.over or self.allows(guide, min(self.eos))
 
 
 def at_random(seed: int, ends: frozenset[int]) -> Choose:

@@ -80,7 +80,7 @@ class Reference:
     def __init__(self, model: str | Path, **settings: Any) -> None:
         """`settings` name the numerics: KV format, backend, instruction set."""
         self._llm = LLM(model, max_seqs=1, chunk_tokens=0, prefix_cache=False, execution="eager", threads=1,
-                        overlap=False, window_pages=False, **settings)
+                        overlap=False, window_pages=False, fusion=False, **settings)
         self._known: dict[tuple[Ask, int], list[Completion]] = {}
 
     @property
@@ -123,8 +123,9 @@ def narrowed(answer: Completion, top: int) -> list[dict[int, Any]]:
 def engine(model: str | Path, row: Row, **settings: Any) -> Iterator[LLM]:
     """An LLM as `row` says, watched for corruption; the idle invariant must hold in the end."""
     row_settings = {"chunk_tokens": row["chunk"], "force_preempt": row["preempt"], "overlap": row["overlap"],
-                    "multi_step": row["multi_step"],
-                    **{name: row[name] for name in ("threads", "execution", "isa", "window_pages") if name in row}}
+                    "multi_step": row["multi_step"], "continuous_batching": row.get("continuous", True),
+                    **{name: row[name] for name in ("threads", "execution", "isa", "window_pages", "fusion")
+                       if name in row}}
     with LLM(model, debug_kv=True, **row_settings, **settings) as llm:
         yield llm
         llm.engine.check_idle()

@@ -68,17 +68,21 @@ def sixteen() -> list[tuple[str, SamplingParams]]:
 @pytest.fixture(scope="module")
 def alone(path: Path) -> list[list[Any]]:
     """What each of the sixteen says by itself, the plain way."""
-    with LLM(path, threads=1, overlap=False, execution="eager", max_seqs=1, prefix_cache=False) as llm:
+    with LLM(path, threads=1, overlap=False, execution="eager", max_seqs=1, prefix_cache=False,
+             forced_tokens=False) as llm:
         return [[said(a) for a in llm.generate([prompt], params)] for prompt, params in sixteen()]
 
 
 ROWS = all_pairs({"overlap": (True, False), "execution": ("replay", "eager"), "threads": (1, 2), "chunk": (None, 3),
-                  "preempt": (0.0, 0.2), "multi_step": (1, 16), "prefix": (True, False), "seqs": (5, 32)})
+                  "preempt": (0.0, 0.2), "multi_step": (1, 16), "prefix": (True, False), "seqs": (5, 32),
+                  "forced": (True, False)})
 QUICK: list[Row] = [
     {"overlap": True, "execution": "replay", "threads": 1, "chunk": None, "preempt": 0.0, "multi_step": 16,
-     "prefix": True, "seqs": 32},
+     "prefix": True, "seqs": 32, "forced": True},
     {"overlap": True, "execution": "replay", "threads": 1, "chunk": 3, "preempt": 0.2, "multi_step": 1,
-     "prefix": False, "seqs": 5}]
+     "prefix": False, "seqs": 5, "forced": True},
+    {"overlap": False, "execution": "replay", "threads": 1, "chunk": None, "preempt": 0.0, "multi_step": 1,
+     "prefix": True, "seqs": 32, "forced": True}]
 
 
 @pytest.mark.parametrize("row", [*QUICK, *(pytest.param(row, marks=pytest.mark.slow) for row in ROWS)], ids=str)
@@ -86,7 +90,7 @@ def test_company_and_schedule_change_no_bit(path: Path, alone: list[list[Any]], 
     asks = sixteen()
     with LLM(path, threads=row["threads"], overlap=row["overlap"], execution=row["execution"],
              chunk_tokens=row["chunk"], force_preempt=row["preempt"], multi_step=row["multi_step"],
-             prefix_cache=row["prefix"], max_seqs=row["seqs"], debug_kv=True) as llm:
+             prefix_cache=row["prefix"], max_seqs=row["seqs"], forced_tokens=row["forced"], debug_kv=True) as llm:
         got = iter(llm.generate([prompt for prompt, _ in asks], [params for _, params in asks]))
         for wanted in alone:
             assert [said(next(got)) for _ in wanted] == wanted

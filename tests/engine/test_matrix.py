@@ -25,11 +25,13 @@ COMMON = {
     "preempt": (0.0, 0.3),
     "overlap": (False, True),
     "multi_step": (1, 3, 16),
+    "continuous": (True, False),
     "logprobs": (False, True),
     "n": (1, 3),
     "temperature": (0.0, 1.0),
 }
-NATIVE = COMMON | {"threads": (1, 2, 3, 8), "execution": ("eager", "replay"), "isa": tuple(ISAS)}
+NATIVE = COMMON | {"threads": (1, 2, 3, 8), "execution": ("eager", "replay"), "isa": tuple(ISAS),
+                   "fusion": (True, False)}
 NUMPY = COMMON | {"batch": (1, 16), "chunk": (1, 100, 0)}
 
 # Name: checkpoint, format of matrices and embedding in a GGUF file (None: a directory of fp32), KV format.

@@ -72,12 +72,12 @@ def test_enough_is_enough_for_the_longest_sequence() -> None:
     """The split never makes a window the reason that a text is too long."""
     for seqs in (1, 8, 128):
         full, window = pool_pages([FULL, WINDOW], STEP, 1 << 20, config(1e5, [FULL, WINDOW], seqs))
-        narrow = make_groups([FULL, WINDOW], STEP)[1]
+        narrow = make_groups([0, WINDOW.window], STEP)[1]
         assert narrow.room(window) > full * 16
 
 
 def test_groups_know_their_windows() -> None:
-    full, window = make_groups([FULL, WINDOW], 64)
+    full, window = make_groups([0, WINDOW.window], 64)
     assert isinstance(full, FullGroup)
     assert window == WindowGroup(512, 64)
     assert window.most(100) == pages_for(100)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import pytest
 
-from drut.engine.pacer import LEAST, PLAIN_EVERY, STALL, Pacer
+from drut.engine.pacer import FLOAT_MAC, LEAST, PLAIN_EVERY, STALL, Pacer, attention_depth
+from drut.formats.encoding import encoding
+from drut.kernels.kv import KvLayout
+from drut.kernels.ops import Attention, Buffer, Project
+from drut.kernels.plan import Plan, Recorder
 
 
 def test_before_anything_is_known_none_then_a_few() -> None:
@@ -90,3 +95,30 @@ def test_a_step_faster_than_decoding_tells_what_decoding_costs() -> None:
     for _ in range(30):
         pacer.learn(8, 10, 0.02)
     assert pacer._plain(8) == pytest.approx(0.02, rel=0.2)
+
+
+@dataclass
+class Kept:
+    """As much of a packed matrix as its cost depends on."""
+
+    n: int
+    k: int
+    nbytes = 0
+    encoding = encoding("Q8_0")
+
+
+def plan_of(*windows: int) -> Plan:
+    """A matrix of 64 by 64 in int8, and attention of 2 heads of 16 in a layer for each window."""
+    q, x, recorder = Buffer("q", 32), Buffer("x", 64), Recorder()
+    recorder.add(Project(0, x, Kept(64, 64), x))
+    for layer, window in enumerate(windows):
+        recorder.add(Attention(layer, q, q, 2, KvLayout("bf16", 1, 1, 16), 1.0, window))
+    return recorder.finish()
+
+
+def test_the_depth_of_attention_is_that_of_layers_without_a_window() -> None:
+    matrices, position = 64 * 64, FLOAT_MAC * 2 * 2 * 16
+    assert attention_depth(plan_of(0)) == matrices / position
+    assert attention_depth(plan_of(0, 0)) == matrices / (2 * position)
+    assert attention_depth(plan_of(0, 100)) == (matrices + 100 * position) / position
+    assert attention_depth(plan_of(100)) == math.inf

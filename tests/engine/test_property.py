@@ -64,9 +64,11 @@ def random_settings(dice: random.Random, model: Model) -> dict[str, object]:
         "max_seqs": dice.choice([1, 3, 8, 40]), "chunk_tokens": dice.choice([None, 0, 1, 7, 40]),
         "policy": dice.choice(["fcfs", "priority", "aging", "least-served", "longest-prefix"]),
         "reserve_quantile": dice.choice([0.0, 0.0, 0.5, 1.0]), "prefix_cache": dice.random() < 0.8,
+        "continuous_batching": dice.random() < 0.7,
         "overlap": dice.random() < 0.5, "multi_step": dice.choice([1, 3, 16]),
         "force_preempt": dice.choice([0.0, 0.0, 0.3]), "isa": dice.choice(ISAS),
         "threads": dice.choice([1, 1, 2, 3]), "execution": dice.choice(["eager", "replay"]),
+        "fusion": dice.random() < 0.7,
         "debug_kv": dice.random() < 0.5}
 
 

@@ -45,6 +45,43 @@ def test_first_come_is_first_served() -> None:
     assert first_tokens(engine, requests) == requests
 
 
+@pytest.mark.parametrize("continuous", [True, False])
+def test_without_continuous_batching_nobody_joins_a_batch(continuous: bool) -> None:
+    engine = make_engine(seqs=2, continuous=continuous, burst=4)
+    long, short, later = (submit(engine, text(i, 5), max_tokens=n) for i, n in enumerate((20, 2, 2)))
+    while short.finish_reason is None:
+        engine.step()
+    assert long.finish_reason is None
+    engine.step()
+    assert (later in engine.scheduler.running) == continuous
+    finish_all(engine)
+    for request in (long, short, later):
+        check_answer(engine, request)
+    assert (later.finished_at < long.finished_at) == continuous  # type: ignore[operator]
+    check_idle(engine)
+
+
+def test_a_preempted_request_comes_back_to_its_batch() -> None:
+    engine = make_engine(seqs=4, pages=5, continuous=False)
+    first, second = (submit(engine, text(i, P), max_tokens=2 * P) for i in range(2))
+    engine.step()
+    later = submit(engine, text(9, P), max_tokens=1)
+    finish_all(engine)
+    assert second.why.preemptions
+    assert later.finished_at > first.finished_at  # type: ignore[operator]
+    for request in (first, second, later):
+        check_answer(engine, request)
+
+
+def test_a_batch_begins_with_those_who_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(seqs=1, continuous=False)
+    monkeypatch.setattr(engine.scheduler.policy, "order", lambda waiting, cache: list(waiting)[::-1])
+    choices = engine.submit(text(0, 2 * P), SamplingParams(max_tokens=2, n=3, seed=1, ignore_eos=True))
+    finish_all(engine)
+    for choice in choices:
+        check_answer(engine, choice)
+
+
 def test_priority_goes_by_number_and_then_by_arrival() -> None:
     engine = make_engine(seqs=1, policy="priority")
     a, b, c, d = (submit(engine, text(i, 5), priority=p) for i, p in enumerate((2, 1, 2, 1)))

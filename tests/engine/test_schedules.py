@@ -22,6 +22,7 @@ CHOICES = {
     "tokens": [1, 3, 16, 64],
     "chunk": [None, 0, 1, 5, 16],
     "policy": ["fcfs", "priority", "aging", "least-served", "longest-prefix"],
+    "continuous": [True, True, False],
     "reserve_quantile": [0.0, 0.0, 0.5, 1.0],
     "overlap": [False, True],
     "burst": [1, 1, 4, 20],

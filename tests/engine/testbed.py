@@ -237,7 +237,7 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
                 overlap: bool = False, burst: int = 1, prefix_cache: bool = True, force_preempt: float = 0.0,
                 canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS,
                 reserve_quantile: float = 0.0, aging_s: float = 10.0, windows: Sequence[int] = (0,),
-                window_pages: int = 64) -> Engine:
+                window_pages: int = 64, continuous: bool = True) -> Engine:
     """`windows`: of the KV groups, 0 for the whole context, else at least 2, as a slot depends on the one before;
     `pages`: of the first, `window_pages`: of the others."""
     memory = [np.zeros((window_pages if i else pages, PAGE_TOKENS * 8), np.uint8) for i in range(len(windows))]
@@ -249,7 +249,7 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     runner = Runner(FakeBackend(windows), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
                     canaries=watch)
     scheduler = Scheduler(cache, limits, make_policy(policy, aging_s=aging_s), Pacer(),
-                          reserve=Reserve(reserve_quantile), force_preempt=force_preempt)
+                          reserve=Reserve(reserve_quantile), continuous=continuous, force_preempt=force_preempt)
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
 
 

@@ -17,11 +17,11 @@ ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3"
                  "gemma3_text": "gemma3", "phi3": "phi3", "olmo2": "olmo2", "olmo3": "olmo2", "granite": "granite",
                  "smollm3": "smollm3", "glm4": "glm4", "starcoder2": "starcoder2", "cohere2": "cohere2",
                  "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "glm4_moe": "glm4moe",
-                 "gpt_oss": "gpt-oss"}
+                 "gpt_oss": "gpt-oss", "ministral3": "mistral3"}
 # No keys tell of what these are.
-UNTOLD = ("gemma2_scaled", "ministral_mix", "ministral3", "qwen2_window", "starcoder2_erf")
+UNTOLD = ("gemma2_scaled", "ministral_mix", "qwen2_window", "starcoder2_erf", "gpt_oss_mxfp4")
 GGUF_NAMES = tuple(name for name in NAMES if name not in UNTOLD)
-PAIRED = ("llama", "granite", "smollm3")  # whose rows of q and k are laid pair by pair
+PAIRED = ("llama", "granite", "smollm3", "mistral3")  # whose rows of q and k are laid pair by pair
 PARTS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
@@ -97,6 +97,10 @@ def _rope(cfg: dict[str, Any]) -> dict[str, object]:
         own |= {"rope.scaling.type": _kind(rope), "rope.scaling.factor": float(rope["factor"])}
     if _kind(rope) == "yarn":
         own["rope.scaling.original_context_length"] = rope["original_max_position_embeddings"]
+    if "mscale_all_dim" in rope:
+        own["rope.scaling.yarn_log_multiplier"] = rope["mscale_all_dim"]
+    if "llama_4_scaling_beta" in rope:
+        own["attention.temperature_scale"] = rope["llama_4_scaling_beta"]
     if _kind(rope) == "longrope":
         original = cfg["original_max_position_embeddings"]
         factor = cfg["max_position_embeddings"] / original

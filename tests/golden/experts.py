@@ -27,10 +27,14 @@ def shapes(cfg: dict[str, Any]) -> Shapes:
     count = next(cfg[key] for key in COUNTS if key in cfg)
     width = cfg.get("moe_intermediate_size") or cfg["intermediate_size"]
     if kind == "gpt_oss":
-        yield from (("mlp.router.weight", (count, hidden)), ("mlp.router.bias", (count,)),
-                    ("mlp.experts.gate_up_proj", (count, hidden, 2 * width)),
-                    ("mlp.experts.gate_up_proj_bias", (count, 2 * width)),
-                    ("mlp.experts.down_proj", (count, width, hidden)), ("mlp.experts.down_proj_bias", (count, hidden)))
+        yield from (("mlp.router.weight", (count, hidden)), ("mlp.router.bias", (count,)))
+        for name, n, k in (("gate_up_proj", 2 * width, hidden), ("down_proj", hidden, width)):
+            if "quantization_config" in cfg:  # MXFP4, whose rows are outputs
+                yield f"mlp.experts.{name}_blocks", (count, n, k // 32, 16)
+                yield f"mlp.experts.{name}_scales", (count, n, k // 32)
+            else:
+                yield f"mlp.experts.{name}", (count, k, n)
+            yield f"mlp.experts.{name}_bias", (count, n)
         return
     block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if kind == "mixtral" else ("mlp", GATED)
     yield f"{block}.gate.weight", (count, hidden)

@@ -1,7 +1,7 @@
 """Golden logits of the tiny checkpoints, computed by `transformers` in fp32.
 
-    python tests/golden/make.py --write   write NAME.npz beside this file
-    python tests/golden/make.py --check   recompute and compare with the committed; exit code 1 if they differ
+    python tests/golden/make.py --write [NAME ...]   write NAME.npz beside this file, of all or of these
+    python tests/golden/make.py --check [NAME ...]   recompute and compare; exit code 1 if they differ
 
 Needs torch and transformers; what it writes is read without either.
 """
@@ -108,11 +108,12 @@ def main() -> int:
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--write", action="store_true", help="write the golden files")
     mode.add_argument("--check", action="store_true", help="compare with the committed ones")
+    parser.add_argument("names", nargs="*", default=NAMES, help="checkpoints (default: all)")
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     failed = False
-    for name in NAMES:
+    for name in args.names:
         entry, path = golden(name), HERE / f"{name}.npz"
         if args.write:
             np.savez_compressed(path, **entry)

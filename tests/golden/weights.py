@@ -128,13 +128,17 @@ def _mlp(cfg: dict[str, Any]) -> Shapes:
             yield f"mlp.{name}.bias", shape[:1]
 
 
-def tensors(name: str) -> Iterator[tuple[str, F32]]:
-    """The checkpoint's tensors, fp32, the same bits wherever this runs."""
+def tensors(name: str) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The checkpoint's tensors, fp32 but for MXFP4's bytes, the same bits wherever this runs."""
     cfg = config(name)
     for tensor, shape in shapes(cfg):
         # NumPy promises the raw stream of a bit generator for ever, but not what distributions make of
         # it: a uniform from 24 bits is exact in fp32, a normal is not.
         raw = raw_stream(name, tensor).random_raw(math.prod(shape)) >> np.uint64(40)
+        if tensor.endswith(("_blocks", "_scales")):  # any codes; 2^-5 and 2^-4
+            codes = raw >> np.uint64(16) if tensor.endswith("_blocks") else 122 + (raw >> np.uint64(23))
+            yield tensor, codes.astype(np.uint8).reshape(shape)
+            continue
         uniform = (raw.astype(np.float32) * np.float32(2.0**-23) - np.float32(1)).reshape(shape)
         part = tensor.split(".")[-2]
         if tensor.endswith(".bias"):
@@ -153,12 +157,13 @@ def tensors(name: str) -> Iterator[tuple[str, F32]]:
         yield tensor, uniform * np.float32(std * math.sqrt(3))
 
 
-def write_safetensors(path: Path, items: Iterable[tuple[str, F32]]) -> None:
-    """A safetensors file of fp32 tensors, all held in memory."""
-    held = [(name, np.ascontiguousarray(array, np.float32)) for name, array in items]
+def write_safetensors(path: Path, items: Iterable[tuple[str, NDArray[Any]]]) -> None:
+    """A safetensors file of tensors of fp32 or bytes, all held in memory."""
+    held = [(name, np.ascontiguousarray(array)) for name, array in items]
     header, end = {}, 0
     for name, array in held:
-        header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
+        dtype = {"float32": "F32", "uint8": "U8"}[array.dtype.name]
+        header[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
         end += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

@@ -11,6 +11,7 @@ from drut.kernels.backend import Backend
 from drut.kernels.kv import KvLayout
 from drut.kernels.ops import Attention, Buffer, Embed, GateUp, Head, Norm, Project, Qkv, RopeTable, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
+from drut.kernels.unfused import unfused
 from tests.kernels.conftest import Native
 from tests.kernels.rig import F32, FLOATS, QUANTS, Draw, Ran, assert_same_bits, oracle, random_matrix, usable_isas
 
@@ -55,10 +56,11 @@ def layer(backend: Backend, name: str, kv: KvLayout) -> Plan:
     return r.finish()
 
 
-def answer(backend: Backend, name: str, dtype: str) -> tuple[F32, list[int]]:
+def answer(backend: Backend, name: str, dtype: str, fused: bool = True) -> tuple[F32, list[int]]:
     """Logits and drawn tokens of 120 positions of one sequence and 30 of another, in one step; 150 samples."""
     kv = KvLayout(dtype, 1, 2, 16)
-    ran = Ran(backend, layer(backend, name, kv), rows=150, samples=150, kv=kv, pages=12)
+    plan = layer(backend, name, kv)
+    ran = Ran(backend, plan if fused else unfused(plan), rows=150, samples=150, kv=kv, pages=12)
     ran.step.clear()
     ran.step.add_sequence(TOKENS[:120], 0, [3, 1, 4, 0, 5, 9, 2, 6], 0)
     ran.step.add_sequence(TOKENS[120:], 0, [8, 7], 1)
@@ -88,6 +90,16 @@ def test_the_same_bits_however_it_runs(native: Native, name: str, dtype: str) ->
         again, same = answer(native(*way), name, dtype)
         assert_same_bits(again, logits, str(way))
         assert same == tokens, way
+
+
+@pytest.mark.parametrize(("name", "dtype"), FORMATS)
+def test_without_fusion_the_bits_are_the_same(native: Native, name: str, dtype: str) -> None:
+    assert len(unfused(layer(oracle(), name, KvLayout(dtype, 1, 2, 16))).ops) == 18
+    for backend in (native("auto", 2), oracle()):
+        logits, tokens = answer(backend, name, dtype)
+        apart, same = answer(backend, name, dtype, fused=False)
+        assert_same_bits(apart, logits, backend.describe())
+        assert same == tokens
 
 
 @pytest.mark.parametrize(("name", "dtype"), FORMATS)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from drut import LLM
+from drut.engine.meter import stats
 from drut.errors import DrutError, ModelFileError, UnsupportedError
 from drut.formats.encoding import encoding
 from drut.model.families.table import StoredExperts
@@ -78,6 +79,13 @@ def test_biases_are_split_as_the_rows_are() -> None:
     assert np.array_equal(expert_biases(Arrays(b=woven), form, (COUNT, N)), woven[:, 1::2])
 
 
+def test_reordered_columns_are_refused() -> None:
+    source = Arrays(all=np.zeros((COUNT, N, K), np.float32))
+    source.columns = lambda name: np.arange(K, dtype=np.int32)[::-1]
+    with pytest.raises(UnsupportedError, match=r"tensor 'all': experts with their columns in .*act-order"):
+        check_experts(source, StoredExperts("all"), (COUNT, N, K), "m")
+
+
 def write_fused(directory: Path) -> Path:
     """The checkpoint with one tensor for all experts of a layer, gate and up fused."""
     directory.mkdir()
@@ -101,7 +109,10 @@ def test_a_fused_checkpoint_has_the_same_logits(tmp_path: Path) -> None:
     for path in (write_checkpoint(NAME, tmp_path / "plain"), write_fused(tmp_path / "fused")):
         with LLM(path, kv_dtype="fp32", backend="numpy") as llm:
             logits.append(llm.logits(ids))
-            assert sum(counts.sum() for counts in llm.expert_loads().values()) == 2 * 4 * len(ids)
+            loads = llm.expert_loads()
+            assert [counts.sum() for counts in loads.values()] == 2 * [4 * len(ids)]
+            assert stats(llm.engine).expert_tokens == {
+                layer: (counts.sum(), counts.max()) for layer, counts in loads.items()}
     assert np.array_equal(*logits)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from drut.model.packs import PackCache
 from drut.model.packs import file as pack_file
-from drut.model.packs.file import DATA_AT, Form, PackError, read_pack, write_pack
+from drut.model.packs.file import DATA_AT, Form, PackError, map_pack, write_pack
 
 KEY = "k" * 64
 FORMS = [Form("embed", "Q8_0", 33, 64, 1000), Form("layers.0.q", "F32", 2, 32, 64), Form("head", "Q4_0", 1, 32, 4096)]
@@ -25,14 +25,6 @@ WHOLE = DATA_AT + 1024 + 64 + 4096
 def data(seed: int = 0) -> list[pack_file.Bytes]:
     rng = np.random.default_rng(seed)
     return [rng.integers(0, 256, form.nbytes, np.uint8) for form in FORMS]
-
-
-def room(nbytes: int) -> pack_file.Bytes:
-    return np.zeros(nbytes, np.uint8)
-
-
-def no_room(nbytes: int) -> pack_file.Bytes:
-    raise AssertionError("weights were read though the head tells that they are of no use")
 
 
 def written(folder: Path) -> Path:
@@ -69,11 +61,12 @@ def no_warnings():
 @pytest.fixture(params=[pack_file.BLOCK, 300])
 def block(request, monkeypatch) -> None:
     monkeypatch.setattr(pack_file, "BLOCK", request.param)
+    monkeypatch.setattr(pack_file, "HUGE", 7 * request.param // 4)
 
 
 @pytest.mark.usefixtures("block")
 def test_what_was_written_is_read(tmp_path):
-    found = read_pack(written(tmp_path), KEY, FORMS, room)
+    found = map_pack(written(tmp_path), KEY, FORMS)
     assert same(found)
     assert (tmp_path / f"{KEY}.pack").read_bytes()[DATA_AT:][:1000] == data()[0].tobytes()
 
@@ -83,18 +76,19 @@ def test_a_file_cut_short(tmp_path, size):
     path = written(tmp_path)
     os.truncate(path, size if size >= 0 else path.stat().st_size - 1)
     with pytest.raises(PackError):
-        read_pack(path, KEY, FORMS, no_room)
+        map_pack(path, KEY, FORMS)
 
 
 def test_a_write_that_was_cut_off_has_no_head(tmp_path, monkeypatch):
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(pack_file, "HUGE", 4096)
     monkeypatch.setattr(pack_file, "_Table", broken)
     with pytest.raises(KeyboardInterrupt):
         written(tmp_path)
     with pytest.raises(PackError, match="not of this format"):
-        read_pack(tmp_path / f"{KEY}.pack", KEY, FORMS, no_room)
+        map_pack(tmp_path / f"{KEY}.pack", KEY, FORMS)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +105,14 @@ def test_a_write_that_was_cut_off_has_no_head(tmp_path, monkeypatch):
 def test_a_damaged_head(tmp_path, at, words):
     path = flipped(written(tmp_path), at)
     with pytest.raises(PackError, match=words):
-        read_pack(path, KEY, FORMS, no_room)
+        map_pack(path, KEY, FORMS)
 
 
 @pytest.mark.usefixtures("block")
 @pytest.mark.parametrize("at", [DATA_AT, DATA_AT + 999, DATA_AT + 1024, WHOLE - 1])
 def test_damaged_weights(tmp_path, at):
     with pytest.raises(PackError, match="the checksum of bytes"):
-        read_pack(flipped(written(tmp_path), at), KEY, FORMS, room)
+        map_pack(flipped(written(tmp_path), at), KEY, FORMS)
 
 
 def flipped(path: Path, at: int) -> Path:
@@ -132,14 +126,14 @@ def flipped(path: Path, at: int) -> Path:
 def test_another_kind_of_file(tmp_path, raw):
     (tmp_path / "x.pack").write_bytes(raw)
     with pytest.raises(PackError):
-        read_pack(tmp_path / "x.pack", KEY, FORMS, no_room)
+        map_pack(tmp_path / "x.pack", KEY, FORMS)
 
 
 def test_other_weights(tmp_path):
     path = written(tmp_path)
     for key, forms in [("x", FORMS), (KEY, FORMS[:2]), (KEY, [FORMS[0]._replace(n=34), *FORMS[1:]])]:
         with pytest.raises(PackError, match="other weights"):
-            read_pack(path, key, forms, no_room)
+            map_pack(path, key, forms)
 
 
 @pytest.mark.parametrize("nbytes", [-64, 1 << 40, 1 << 62, WHOLE])
@@ -155,14 +149,14 @@ def test_a_table_that_points_elsewhere(tmp_path, nbytes):
         patch.setattr(pack_file, "_Entry", lying)
         write_pack(tmp_path / "x.pack", KEY, "m", [(FORMS[0], data()[0])])
     with pytest.raises(PackError, match="its table"):
-        read_pack(tmp_path / "x.pack", KEY, forms, no_room)
+        map_pack(tmp_path / "x.pack", KEY, forms)
 
 
 def test_the_cache_keeps(tmp_path):
     packs = cache(tmp_path / "home" / "packs")
-    assert packs.get(KEY, FORMS, no_room) is None
+    assert packs.get(KEY, FORMS) is None
     put(packs)
-    assert same(cache(packs.folder).get(KEY, FORMS, room))
+    assert same(cache(packs.folder).get(KEY, FORMS))
     assert names(packs.folder) == [f"{KEY}.pack"]
 
 
@@ -172,9 +166,9 @@ def test_a_damaged_pack_is_made_again(tmp_path, at):
     put(packs)
     flipped(tmp_path / f"{KEY}.pack", at)
     with pytest.warns(UserWarning, match=r"kkk\.pack: .*; the weights are packed again"):
-        assert packs.get(KEY, FORMS, room) is None
+        assert packs.get(KEY, FORMS) is None
     put(packs)
-    assert same(packs.get(KEY, FORMS, room))
+    assert same(packs.get(KEY, FORMS))
 
 
 def test_the_least_recently_used_go_first(tmp_path):
@@ -182,7 +176,7 @@ def test_the_least_recently_used_go_first(tmp_path):
     for i, key in enumerate("ab"):
         put(packs, key, i)
         os.utime(tmp_path / f"{key}.pack", (i, i))
-    assert same(packs.get("a", FORMS, room), 0)
+    assert same(packs.get("a", FORMS), 0)
     put(packs, "c", 2)
     assert names(tmp_path) == ["a.pack", "c.pack"]
 
@@ -222,7 +216,7 @@ def repeat(folder: Path) -> None:
     packs = cache(folder, 15_000)  # room for one
     for i in range(60):
         key, seed = ("a", 1) if i % 2 else ("b", 2)
-        found = packs.get(key, FORMS, room)
+        found = packs.get(key, FORMS)
         assert found is None or same(found, seed)
         if found is None:
             put(packs, key, seed)

@@ -1,5 +1,7 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ ALPHABET = BYTES + [chr(0x100 + i) for i in range(256 - len(BYTES))]
 N = len(ALPHABET) + 1
 ADDED = [(N, "<s>", True), (N + 1, "</s>", True), (N + 2, "<eot>", True), (N + 3, "<tool>", False)]
 BOS, EOS, EOT, TOOL = (i for i, _, _ in ADDED)
+LETTERS = str.maketrans("0123456789", "cdefghijkl")
 TEMPLATE = {
     "type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
@@ -265,3 +268,17 @@ def test_a_failure_inside_the_library_ends_the_call_only(directory):
     directory.tokenizer["pre_tokenizer"] = pattern("(a+)+$")
     with pytest.raises(ModelFileError, match="name: the tokenizer cannot encode"):
         encode(directory.reference(), "a" * 30 + "!", "name")
+
+
+def test_words_are_remembered_within_a_bound(directory):
+    tokenizer = directory.load()
+    process = psutil.Process()
+
+    def growth_mb():
+        before = process.memory_info().rss
+        for i in range(10_000):
+            tokenizer.encode(f"{i:05}".translate(LETTERS) * 40)
+        return (process.memory_info().rss - before) / 1e6
+
+    with ThreadPoolExecutor(1) as fresh:  # what is remembered is a thread's own
+        assert fresh.submit(growth_mb).result() < 40  # 67 with the bound of the library

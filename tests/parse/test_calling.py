@@ -10,7 +10,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from drut.errors import RequestError
 from drut.parse import Message, MessageParser
-from drut.parse.calling import MOST_CALLS, Tool, closed, constraint
+from drut.parse.calling import MOST_CALLS, Tool, constraint
 from drut.parse.calls import Offer
 from drut.parse.formats import FORMATS, Format
 from drut.parse.tools import CallParser
@@ -112,15 +112,3 @@ def test_arguments_are_an_object_whatever_the_schema_leaves_open(spelled: Spelle
         assert '"type":"object"' in made.source
     with pytest.raises(RequestError, match=r"tools\[0\]\.function\.parameters: type: arguments are an object"):
         constraint(FORMATS["json"], [Tool("f", {"type": "integer"})], "required", spelled)  # type: ignore[arg-type]
-
-
-def test_no_properties_are_invented() -> None:
-    inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
-    schema = {"type": "object", "properties": {"a": {"type": "array", "items": inner}, "c": {"type": "object"}}}
-    made = closed(schema)
-    assert made["additionalProperties"] is False  # type: ignore[index]
-    assert made["properties"]["a"]["items"]["additionalProperties"] is False  # type: ignore[index]
-    assert made["properties"]["c"] == {"type": "object"}  # type: ignore[index]
-    for said in ({"additionalProperties": True}, {"anyOf": [inner]}, {"patternProperties": {"^x": {}}}):
-        assert closed(schema | said) == schema | said | {"properties": made["properties"]}  # type: ignore[index]
-    assert closed(True) is True

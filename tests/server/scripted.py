@@ -12,6 +12,7 @@ from typing import Any
 
 from drut.config import EngineConfig
 from drut.engine.output import Chunk, Completion
+from drut.parse.narrowing import Bounds
 from drut.server.admission import Ask
 from drut.server.config import ServerConfig
 from drut.server.serve import Server
@@ -77,7 +78,8 @@ class ScriptedServer(Server):
     async def _run_engine(self) -> int:
         config = self.service.config
         texts = Texts.open(self._path, self.room, 10_000, tool_parser=config.tool_parser,
-                           reasoning_parser=config.reasoning_parser)
+                           reasoning_parser=config.reasoning_parser,
+                           tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         self.service.loaded = Loaded(texts, self.admission, "drut-scripted", 0)  # type: ignore[arg-type]
         over = asyncio.Event()
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)

@@ -21,7 +21,7 @@ from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
 STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, {"pages": 5, "policy": 2}, 340, 100, 60, 16, 9, 30, 400, 1, 0.5,
-              [0.1, 1.0], [10, 15, 5], 12.5, 5.0, [Pages(20, 5, 12, 1)])
+              [0.1, 1.0], [10, 15, 5], 12.5, 5.0, [Pages(20, 5, 12, 1)], {0: (80, 30), 2: (80, 11)})
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -149,6 +149,8 @@ def test_the_engines_counts_and_its_death() -> None:
             ("drut_preemptions_total", (("reason", "policy"),)): 2, ("drut_expected_tokens", ()): 340,
             ("vllm:prefix_cache_queries_total", ()): 100, ("vllm:prefix_cache_hits_total", ()): 60,
             ("drut_prefix_cache_evicted_misses_total", ()): 16, ("drut_evicted_pages_total", ()): 9,
+            ("drut_expert_tokens_total", (("layer", "0"),)): 80,
+            ("drut_busiest_expert_tokens_total", (("layer", "2"),)): 11,
             ("drut_steps_total", ()): 30, ("drut_step_rows_total", ()): 400, ("drut_failed_steps_total", ()): 1,
             ("drut_last_step_age_seconds", ()): 0.5, ("drut_engine_up", ()): 1,
             ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -262,3 +263,23 @@ def test_a_form_nobody_knows_is_refused(tmp_path: Path) -> None:
         assert running.chat("hi", tools=[LOOK], tool_choice="none").status == 200
     with scripted(path, script, tool_parser="hermes") as (running, _):
         assert running.chat("hi", tools=[LOOK]).status == 200
+
+
+def test_texts_and_lists_of_arguments_get_the_maximum_that_is_set(tmp_path: Path) -> None:
+    """In the grammar of calls, and only where the schema has none."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(tiny.model(tokenizer__chat_template="{{ messages[-1].content }}"))
+    schema = {"type": "object", "properties": {"open": {"type": "string"}, "list": {"type": "array"},
+                                               "short": {"type": "string", "maxLength": 3}}}
+    tool = {"type": "function", "function": {"name": "note", "parameters": schema}}
+
+    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+        yield ended("")
+
+    for settings, said_to in (({}, []), ({"tool_string_chars": 50, "tool_array_items": 7}, [50, 7])):
+        with scripted(path, script, **settings) as (running, admission):
+            assert running.chat("hi", tools=[tool], tool_choice="required").status == 200
+            constraint = admission.asks[-1].params.constraint
+            assert constraint is not None
+            bounds = [int(n) for n in re.findall(r'"max(?:Length|Items)":\s*(\d+)', constraint.source)]
+            assert sorted(bounds) == sorted([3, *said_to])

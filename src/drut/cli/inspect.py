@@ -60,6 +60,7 @@ def _rows(d: Description) -> Iterator[tuple[str, str]]:
     yield "context", f"{d.context:,} tokens"
     each = (f"{count:,} bytes a token in {dtype}" for dtype, count in d.kv_bytes_per_token.items())
     yield "KV cache", ", ".join(each)
+    yield from _kv_groups(d)
     yield "vocabulary", f"{d.vocabulary:,}"
     yield "tokenizer", "none" if d.tokenizer is None else _tokenizer(d.tokenizer)
     yield from _template(d.chat_template)
@@ -69,6 +70,17 @@ def _rows(d: Description) -> Iterator[tuple[str, str]]:
         yield "not supported", f"the encodings of {names}"
     for problem in d.problems:
         yield "cannot run", problem
+
+
+def _kv_groups(d: Description) -> Iterator[tuple[str, str]]:
+    """By group, where layers differ in how long they keep a token; what a whole sequence takes."""
+    for group in d.kv_groups if len(d.kv_groups) > 1 else ():
+        kept = f"the last {group.window:,} tokens" if group.window else "all tokens"
+        each = (f"{count:,} bytes in {dtype}" for dtype, count in group.bytes_per_token.items())
+        yield "", f"{group.layers} layers keep {kept}: {', '.join(each)} a token"
+    whole = {dtype: sum(group.bytes_per_sequence[dtype] for group in d.kv_groups) for dtype in d.kv_bytes_per_token}
+    sizes = ", ".join(f"{_size(count)} in {dtype}" for dtype, count in whole.items())
+    yield "", f"a sequence of {d.context:,} tokens: {sizes}"
 
 
 def _tokenizer(use: TokenizerUse) -> str:

@@ -15,7 +15,6 @@ from drut.constrain.constraint import Constraint
 from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
 from drut.errors import RequestError
-from drut.kernels.descriptor import mask_words
 from drut.model.tokenizer import Tokenizer
 
 # Of the library. States of a lexer take 1 to 2 KB each; fuel is worked off at about 50,000 a millisecond when a grammar
@@ -59,8 +58,7 @@ class Grammars:
     def guide(self, constraint: Constraint, thought: ThoughtWatch | None = None, *, ignore_eos: bool = False) -> Guide:
         """For one sequence, of which `thought` comes before what is constrained."""
         _, vocab, eos_ids = self._source
-        words = mask_words(vocab + (not eos_ids))
-        return Guide(self.compile(constraint), thought, eos_ids, words, ignore_eos=ignore_eos)
+        return Guide(self.compile(constraint), thought, eos_ids, vocab, ignore_eos=ignore_eos)
 
     def check(self, constraint: Constraint) -> None:
         """RequestError where the constraint does not compile."""

@@ -22,6 +22,7 @@ from drut.home import home
 from drut.kernels.backend import Backend
 from drut.kernels.kv import KvLayout
 from drut.kernels.native import library
+from drut.kernels.unfused import unfused
 from drut.machine import usable_cpus
 from drut.model import decoder
 from drut.model.model import ModelFiles
@@ -70,18 +71,21 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=True)] if config.debug_kv else []
     laps.lap("kv pages")
     pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
-    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=make_groups(layouts, limits.tokens))
+    groups = make_groups([kv.window for kv in layouts], limits.tokens)
+    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=groups)
     plan = decoder.record(spec, weights, layouts)
+    plan = plan if config.fusion else unfused(plan)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
                     canaries=canaries)
     pacer = Pacer(attention_depth(plan))
     scheduler = Scheduler(cache, limits, make_policy(config.policy, aging_s=config.aging_s), pacer,
-                          reserve=Reserve(config.reserve_quantile), force_preempt=config.force_preempt)
+                          reserve=Reserve(config.reserve_quantile), continuous=config.continuous_batching,
+                          force_preempt=config.force_preempt)
     laps.lap("plan")
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
     grammars = make_grammars(tokenizer, spec.vocab, config) if tokenizer is not None else None
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
-                  grammars=grammars)
+                  forced_tokens=config.forced_tokens, grammars=grammars)
 
 
 def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Grammars:

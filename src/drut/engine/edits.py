@@ -23,6 +23,7 @@ class EditTable:
         self._ends = tuple(ends) if params.min_tokens > 0 else ()
         self._seen = dict.fromkeys(prompt, 0) if self._penal else {}
         self._kept: Edits | None = None
+        self._holds = False  # whether what is kept holds the ends back
 
     @property
     def follows_output(self) -> bool:
@@ -38,8 +39,8 @@ class EditTable:
     def edits(self, outputs: int) -> Edits | None:
         """What to change for the output token number `outputs` (0 for the first); None if nothing."""
         held = self._ends if outputs < self._params.min_tokens else ()
-        if self._kept is None or outputs == self._params.min_tokens:
-            self._kept = self._build(held)
+        if self._kept is None or self._holds != bool(held):
+            self._kept, self._holds = self._build(held), bool(held)
         return self._kept if len(self._kept.ids) else None
 
     def _build(self, held: tuple[int, ...]) -> Edits:

@@ -18,6 +18,7 @@ from drut.engine.ahead import unwind
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
 from drut.engine.floor import StepFloor
+from drut.engine.forced import forced_run
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
 from drut.engine.recovery import break_off, take_back
@@ -68,10 +69,10 @@ class Engine:
     """
 
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
-                 overlap: bool = False, grammars: Grammars | None = None) -> None:
-        """`grammars`: None where no constraint can be served."""
+                 overlap: bool = False, forced_tokens: bool = True, grammars: Grammars | None = None) -> None:
+        """`forced_tokens`: whether those are taken at once; `grammars`: None where no constraint can be served."""
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
-        self.vocab, self.context, self.overlap = vocab, context, overlap
+        self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
         # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
         self.grammars = grammars
@@ -159,6 +160,8 @@ class Engine:
                 return attempt.updates
         attempt.work[:] = ()
         self._open_guides()
+        if self.forced_tokens:
+            self._take_forced()
         work = self.scheduler.schedule()
         attempt.work[:] = work
         flight = self.runner.launch(work) if work else None
@@ -228,6 +231,7 @@ class Engine:
             self.scheduler.confirm(work, step)
             if request.finish_reason is None:
                 self._attempt.updates.append(self._read(work, out, at, now))
+                self._keep_promises(request, now)
             at += work.scores + work.sample
 
     def _read(self, work: Work, out: StepOutput, at: int, now: float) -> Update:
@@ -245,6 +249,23 @@ class Engine:
         scored = _scored(out, at, request.params.logprobs) if request.params.logprobs is not None else None
         self._accept(request, token, now)
         return Update(request, token, scored, scores)
+
+    def _keep_promises(self, request: Request, now: float) -> None:
+        """Its next tokens were known before the one that has just come."""
+        while request.finish_reason is None and (token := request.next_promised()) is not None:
+            request.inflight -= 1
+            self._accept(request, token, now)
+            self._attempt.updates.append(Update(request, token))
+
+    def _take_forced(self) -> None:
+        """What is forced need not be drawn: it is taken at once, or behind what is on its way."""
+        now = time.monotonic()
+        for request in list(self.scheduler.running):
+            if run := forced_run(request):
+                waits = request.inflight > 0
+                request.promise(run)
+                if not waits:
+                    self._keep_promises(request, now)
 
     def _accept(self, request: Request, token: int, now: float) -> None:
         request.tokens.append(token)

@@ -20,9 +20,9 @@ PREFIXES = 16  # ends of answers whose windows are kept even while as many seque
 FREE_SHARE = 0.5  # of the free memory, for a cache sized by default
 
 
-def make_groups(layouts: Sequence[KvLayout], step: int) -> list[Group]:
-    """What the cache must know of each; `step`: rows of the largest step."""
-    return [WindowGroup(kv.window, step) if kv.window else FullGroup() for kv in layouts]
+def make_groups(windows: Sequence[int], step: int) -> list[Group]:
+    """What the cache must know of groups whose rows see so many positions, 0: all; `step`: rows of the largest step."""
+    return [WindowGroup(window, step) if window else FullGroup() for window in windows]
 
 
 def pool_pages(layouts: Sequence[KvLayout], step: int, context: int, config: EngineConfig) -> list[int]:

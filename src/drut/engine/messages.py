@@ -114,6 +114,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     step_seconds: float  # of all steps together
     floor_seconds: float | None = None  # of the steps since the roof is known
     window_pages: list[Pages] = []  # of the other groups, those with a window
+    expert_tokens: dict[int, tuple[int, int]] = {}  # by layer with experts: rows of all of them, and of the busiest
 
 
 ToEngine = Submit | Abort | Inspect | Roof | Stop

@@ -54,4 +54,6 @@ def stats(engine: Engine) -> Stats:
         found.evicted_miss, found.evictions,
         meter.steps, meter.rows, meter.failed, time.monotonic() - meter.last_at, meter.seconds.bounds,
         list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds,
-        [Pages(pool.total, pool.free, pool.cached, cache.evictable(i)) for i, pool in enumerate(cache.pools) if i])
+        [Pages(pool.total, pool.free, pool.cached, cache.evictable(i)) for i, pool in enumerate(cache.pools) if i],
+        {layer: (int(loads.sum()), int(loads.max()))
+         for layer, loads in engine.runner.executable.expert_loads().items()})

@@ -1,8 +1,9 @@
 """How much of the prompts may ride along with decoding streams, so that none of them stalls.
 
 What a prompt token costs grows with the positions it attends to, so prompts are counted in *effort*: the cost of a
-token at position 0 is 1, that at position `depth` is 2. `depth` follows from the model's operation counts; seconds per
-unit of effort, and those of a step without prompts, are learned from the steps that ran.
+token at position 0 is 1, that at position `depth` is 2 (where layers have windows, of tokens whose windows are full).
+`depth` follows from the model's operation counts; seconds per unit of effort, and those of a step without prompts, are
+learned from the steps that ran.
 """
 
 from __future__ import annotations
@@ -16,14 +17,20 @@ STALL = 1.7  # a step with prompt tokens may take this many times a step without
 LEAST = 4.0  # effort that always may
 PLAIN_EVERY = 16  # steps with prompts between two without, which tell what decoding costs now
 WEIGHT = 0.2  # of a new measurement in the running means
+FAR = 1 << 24  # positions, past any window
 FLOAT_MAC = 5.0  # the cost of a float multiply-add of attention in integer ones of the matrices, at few rows
 
 
 def attention_depth(plan: Plan) -> float:
-    """The position at which attending costs a prompt token as much as all its matrices."""
-    token, reading = plan.cost(StepShape(1, 0, 0, 0)), plan.cost(StepShape(0, 0, 0, 1))
-    matrices = token.macs - token.float_macs + FLOAT_MAC * token.float_macs
-    return matrices / (FLOAT_MAC * reading.float_macs) if reading.float_macs else math.inf
+    """The position at which attending to the whole context costs a prompt token as much as all else.
+
+    That is its matrices and, in layers with a window, attending to a whole one.
+    """
+    near, far = (plan.cost(StepShape(1, 0, n, n, ((1, n),))) for n in (FAR, 2 * FAR))
+    reading = (far.float_macs - near.float_macs) / FAR
+    always = near.float_macs - FAR * reading
+    fixed = near.macs - near.float_macs + FLOAT_MAC * always
+    return fixed / (FLOAT_MAC * reading) if reading else math.inf
 
 
 class Pacer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drut.cache.cache import BlockTable
@@ -30,7 +31,8 @@ class Request:
     """`computed` chases `known`: prompt chunks, decoding, prefix hits and resumption are all that same difference.
 
     `done` <= `computed` <= `known`. What steps in flight will have computed is in `computed` already; `done` is what
-    finished steps have. `inflight` counts the sampled tokens that are on their way and not in `tokens` yet.
+    finished steps have. `inflight` counts the tokens that are on their way and not in `tokens` yet: sampled
+    ones, and among them those that are known already, since a grammar forces them (`promised`).
     """
 
     id: str
@@ -52,6 +54,7 @@ class Request:
     computed: int = 0
     done: int = 0
     inflight: int = 0
+    promised: dict[int, int] = field(default_factory=dict)  # by their number in the answer
     epoch: int = 0  # raised by preemption: results of steps launched before it do not count
     slot: int = -1  # of the relay, while running
     waits_since: float = 0.0  # seconds, monotonic: when it came or was preempted last
@@ -73,8 +76,9 @@ class Request:
 
     @property
     def pending(self) -> int:
-        """Tokens whose rows are still to be computed; 0 where the last token allowed is already on its way."""
-        return 0 if self.known >= self.limit else self.known - self.computed
+        """Tokens whose rows are still to be computed; 0 where the answer's last token is already on its way."""
+        over = self.known >= self.limit or (self.guide is not None and self.guide.ended_by(self.outputs))
+        return 0 if over else self.known - self.computed
 
     @property
     def decoding(self) -> bool:
@@ -108,18 +112,31 @@ class Request:
         """The id that the next token must be; None where it is drawn."""
         return self.thought.forced(self.outputs) if self.thought is not None else None
 
+    def promise(self, run: Sequence[int]) -> None:
+        """After those on their way come these, and nobody need wait for them."""
+        self.promised.update(enumerate(run, self.outputs))
+        self.inflight += len(run)
+
+    def next_promised(self) -> int | None:
+        """Takes the next token, if it was promised."""
+        return self.promised.pop(len(self.tokens) - self.prompt_tokens, None) if self.promised else None
+
     def next_tokens(self, start: int, count: int) -> list[int]:
-        """Tokens from position `start` on; RELAY for one that is on its way, unless it was forced."""
+        """Tokens from position `start` on; RELAY for one that is on its way, unless it is known."""
         tokens = self.tokens[start : start + count]
         for position in range(start + len(tokens), start + count):
-            forced = self.thought.forced(position - self.prompt_tokens) if self.thought is not None else None
-            tokens.append(RELAY if forced is None else forced)
+            known = self._known_ahead(position - self.prompt_tokens)
+            tokens.append(RELAY if known is None else known)
         return tokens
+
+    def _known_ahead(self, output: int) -> int | None:
+        known = self.promised.get(output)
+        return self.thought.forced(output) if known is None and self.thought is not None else known
 
     @property
     def steps_alone(self) -> int:
         """Decoding steps that need nothing of the host in between: up to its limit or to where its edits change."""
-        if self.needs_last_token or self.forced is not None or self.guide is not None:
+        if self.needs_last_token or self.forced is not None:
             return 1
         outputs, held = self.outputs, self.params.min_tokens
         free = self.limit if self.thought is None else int(min(self.thought.free_until - outputs, self.limit))

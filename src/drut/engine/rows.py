@@ -41,5 +41,6 @@ def _chunk(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> in
     if math.isinf(budget.effort):
         return budget.tokens
     alone = budget.effort > 0 and all(work.decodes for work in budget.work.values())
-    least = 1 if alone or not budget.work else 0  # the first prompt gets on however much a token costs
+    # The first prompt gets on however much a token costs, and so does an answer that goes on by tokens already known.
+    least = 1 if alone or not budget.work or request.decoding else 0
     return max(pacer.tokens(request.computed, budget.effort), least)

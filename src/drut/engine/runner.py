@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from drut.cache.groups import pages_for
 from drut.cache.pool import Canary, Changes
-from drut.constrain.guide import Guide
 from drut.engine.flight import Flight, Result
-from drut.engine.masks import MaskMaker
+from drut.engine.masks import Guided, MaskMaker
 from drut.engine.params import SamplingParams
 from drut.engine.work import Limits, Work
 from drut.kernels import backend as kernels
@@ -70,25 +69,30 @@ class Runner:
         step, rows, guided = self._fill(work)
         changes = [canary.collect() for canary in self._canaries]
         ahead = work[0].ahead
-        burst = self.executable.burst(1 + ahead, [sorted(w.request.ends) for w in work]) if ahead else None
+        burst = self._burst(1 + ahead, [sorted(w.request.ends) for w in work], bool(guided)) if ahead else None
         if self._thread is not None:
             return Flight(work, self._thread.submit(self._run, step, burst, rows, changes, guided), burst)
         done: Result = Future()
         done.set_result(self._run(step, burst, rows, changes, guided))
         return Flight(work, done, burst)
 
+    def _burst(self, steps: int, ends: Sequence[Sequence[int]], guided: bool) -> Burst:
+        """Where somebody is guided the host comes in at every step, and no native call can hold several."""
+        return Burst(steps, ends) if guided else self.executable.burst(steps, ends)
+
     def _run(self, step: StepDescriptor, burst: Burst | None, rows: Sequence[Rows],
-             changes: Sequence[Changes], guided: Mapping[int, Guide]) -> tuple[StepOutput | None, float]:
+             changes: Sequence[Changes], guided: Mapping[int, Guided]) -> tuple[StepOutput | None, float]:
         try:
             for group, canary in enumerate(self._canaries):
                 self._watch(canary, group, rows, changes[group])
             started, out, steps = time.perf_counter(), None, 1
-            if guided:
-                out = self._mask_maker.run(self.executable, step, guided)
-            elif burst is None:
-                out = self.executable.run(step)
+            if burst is None:
+                out = self._mask_maker.run(self.executable, step, guided) if guided else self.executable.run(step)
+            elif guided:
+                self._mask_maker.run_burst(self.executable, step, burst, guided)
             else:
                 self.executable.run_burst(step, burst)
+            if burst is not None:
                 steps = burst.progress.done
             seconds = (time.perf_counter() - started) / steps
             self._last, self.last_seconds = step, seconds
@@ -105,7 +109,7 @@ class Runner:
             canary.verify(r.maps[group], r.before)
             canary.write(r.maps[group], r.tokens, len(r.before))
 
-    def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guide]]:
+    def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guided]]:
         """The step, what the canary is told of it, and who guides which of its samples."""
         edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
         step = self._next_descriptor(self._groups * sum(pages_for(w.start + w.rows + w.ahead) for w in work),
@@ -126,7 +130,7 @@ class Runner:
                 sample = step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit,
                                          mask=mask, target=-1 if forced is None else forced)
                 if guide is not None:
-                    guided[sample] = guide
+                    guided[sample] = Guided(guide, w.start + w.rows - request.prompt_tokens)
             if self._canaries:
                 before = request.tokens[: w.start]
                 rows.append(Rows([list(m) for m in request.table.maps], before + [RELAY] * (w.start - len(before)),

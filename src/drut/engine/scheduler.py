@@ -29,14 +29,16 @@ class Scheduler:
     """Owns the waiting and the running requests and their block tables."""
 
     def __init__(self, cache: KvCache, limits: Limits, policy: Policy, pacer: Pacer, *,
-                 reserve: Reserve | None = None, force_preempt: float = 0.0) -> None:
-        """`force_preempt`: the chance that a running request is preempted at a step, for tests."""
+                 reserve: Reserve | None = None, continuous: bool = True, force_preempt: float = 0.0) -> None:
+        """Without `continuous` a batch is whoever waits when nothing runs, and nobody joins until all of it are done.
+        `force_preempt`: the chance that a running request is preempted at a step, for tests."""
         self.cache, self.limits, self.policy, self.pacer = cache, limits, policy, pacer
         self.reserve = reserve or Reserve()
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.preemptions = dict.fromkeys(PREEMPTIONS, 0)
         self._slots = list(range(limits.seqs - 1, -1, -1))
+        self._batch: set[Request] | None = None if continuous else set()
         self._force = force_preempt
         self._dice = random.Random(0)
 
@@ -68,7 +70,8 @@ class Scheduler:
 
     def _ahead(self, budget: Budget) -> int:
         """How many steps may follow by themselves: none where anybody waits or does not take part."""
-        if self.limits.burst == 1 or self._force or self.waiting or len(budget.work) < len(self.running):
+        waits = any(self._may_join(r) for r in self.waiting)
+        if self.limits.burst == 1 or self._force or waits or len(budget.work) < len(self.running):
             return 0
         return steps_ahead(budget.work.values(), self.cache, self.limits.burst - 1)
 
@@ -142,8 +145,14 @@ class Scheduler:
             budget.effort += self.pacer.effort(work.start, work.rows)
         return work
 
+    def _may_join(self, request: Request) -> bool:
+        return self._batch is None or request in self._batch
+
     def _admit(self, budget: Budget) -> None:
-        for request in self.policy.order(self.waiting, self.cache):
+        order = self.policy.order(self.waiting, self.cache)
+        if self._batch is not None and not self.running:  # first those who can begin, so that one does
+            self._batch = set(sorted(order, key=lambda r: self._must_wait(r) is not None)[: self.limits.seqs])
+        for request in filter(self._may_join, order):
             attempt = self._try_admit(request, budget)
             if isinstance(attempt, Refused) and attempt.waits_on in PLACES and self._displace(request, budget):
                 attempt = self._try_admit(request, budget)
@@ -154,7 +163,8 @@ class Scheduler:
             if not attempt.passable:
                 return
 
-    def _try_admit(self, request: Request, budget: Budget) -> Work | Refused:
+    def _must_wait(self, request: Request) -> Refused | None:
+        """For something else than room."""
         if request.inflight:
             return Refused("token", "its last token is on its way", passable=True)
         if request.guide is not None and not request.guide.ready:
@@ -162,6 +172,11 @@ class Scheduler:
         first = request.first_choice
         if first is not None and self.cache.prefix_cache and not first.may_share:
             return Refused("choice", "the first choice computes their prompt", passable=True)
+        return None
+
+    def _try_admit(self, request: Request, budget: Budget) -> Work | Refused:
+        if refused := self._must_wait(request):
+            return refused
         if not self._slots:
             return Refused("sequences", f"all {self.limits.seqs} sequences are taken")
         hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)

@@ -1,6 +1,6 @@
 """Float32 to stored codes, each element rounded to the nearest on its own: what ggml's reference quantizers compute.
 
-Bit for bit theirs, as tests against `gguf` check, where numbers are finite.
+Bit for bit theirs, as tests against `gguf` check, where numbers are finite; but for K-quants (`encode_k.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.errors import UnsupportedError
+from drut.formats.encode_k import q4_k, q5_k, q6_k
 from drut.formats.encoding import Encoding
 from drut.formats.planes import F32, U8
 
@@ -105,4 +106,5 @@ def _q8_0(x: F32) -> U8:
 ENCODERS: dict[str, Callable[[F32], U8]] = {
     "F32": _bytes, "F16": _half, "BF16": _bf16,
     "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0,
+    "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k,
 }

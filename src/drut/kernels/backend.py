@@ -44,8 +44,10 @@ class Executable(ABC):
     def run_burst(self, step: StepDescriptor, burst: Burst) -> None:
         """Runs `step`, whose rows are sequences that decode, and the steps after it. It writes over `step`."""
         while True:
-            burst.put(self.run(step))
-            if burst.progress.over:
+            out = self.run(step).copy()
+            over = burst.last(out)
+            burst.put(out, over=over)
+            if over:
                 return
             step.advance()
 
@@ -119,10 +121,6 @@ class PackingBackend(Backend):
     @abstractmethod
     def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
         """How many they are."""
-
-    @abstractmethod
-    def room(self, nbytes: int) -> NDArray[np.uint8]:
-        """Memory for packed bytes as good as that which `matrix` takes, zero."""
 
     @abstractmethod
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None,

@@ -47,12 +47,15 @@ class Burst:
         with self._changed:
             self._changed.wait_for(lambda: self._progress.done > seen or self._progress.over, PATIENCE_S)
 
-    def put(self, output: StepOutput) -> None:
-        """Takes a step's output."""
+    def last(self, output: StepOutput) -> bool:
+        """Whether no step is to follow the one that brought this, the next to be `put`."""
         ended = any(int(token) in ends for token, ends in zip(output.tokens, self.ends, strict=True))
-        self._outputs.append(output.copy())
-        done = len(self._outputs)
-        self._tell(done, done >= self.steps or self._stopped or ended or not output.finite.all())
+        return len(self._outputs) + 1 >= self.steps or self._stopped or ended or not output.finite.all()
+
+    def put(self, output: StepOutput, *, over: bool) -> None:
+        """Takes a step's output, which stays as it is; `over`: what `last` said of it."""
+        self._outputs.append(output)
+        self._tell(len(self._outputs), over)
 
     def abandon(self) -> None:
         """No step follows, whatever was planned: what ran it is done with it, or has failed."""

@@ -157,6 +157,39 @@ class Qkv:
 
 
 @dataclass(frozen=True)
+class Normalize:
+    """out = norm(x)."""
+
+    layer: int
+    x: Buffer
+    norm: Norm
+    out: Buffer
+
+    def cost(self, s: StepShape) -> Cost:
+        return Cost(0, 0)
+
+
+@dataclass(frozen=True)
+class StoreQkv:
+    """What `Qkv` does after its projections, with q, k and v as these left them."""
+
+    layer: int
+    rope: Buffer | None
+    q: Buffer
+    k: Buffer
+    v: Buffer
+    heads: int
+    kv: KvLayout
+    q_norm: Norm | None = None
+    k_norm: Norm | None = None
+    wide_norm: bool = False
+    growth: tuple[float, int] | None = None
+
+    def cost(self, s: StepShape) -> Cost:
+        return Cost(s.rows * self.kv.layer_bytes // PAGE_TOKENS, 0)
+
+
+@dataclass(frozen=True)
 class Attention:
     """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages.
 
@@ -204,7 +237,7 @@ class Add:
 
     layer: int
     source: Buffer
-    norm: Norm
+    norm: Norm | None
     x: Buffer
     scale: float = 1.0
 
@@ -229,6 +262,20 @@ class GateUp:
 
     def cost(self, s: StepShape) -> Cost:
         return _matmul(s.rows, *([self.gate] if self.gate else []), self.up)
+
+
+@dataclass(frozen=True)
+class Activate:
+    """out = activation(gate) * up; without a gate activation(up)."""
+
+    layer: int
+    gate: Buffer | None
+    up: Buffer
+    out: Buffer
+    activation: str = "silu"
+
+    def cost(self, s: StepShape) -> Cost:
+        return Cost(0, 0)
 
 
 @dataclass(frozen=True)
@@ -324,5 +371,6 @@ class Sample:
         return Cost(0, 0)
 
 
-Op = Embed | RopeTable | Qkv | Attention | Project | Add | GateUp | Route | ExpertsGateUp | ExpertsDown | Head | Sample
+Op = (Embed | RopeTable | Qkv | Normalize | StoreQkv | Attention | Project | Add | GateUp | Activate | Route
+      | ExpertsGateUp | ExpertsDown | Head | Sample)
 F32 = NDArray[np.float32]

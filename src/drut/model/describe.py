@@ -11,9 +11,10 @@ from pathlib import Path
 
 from drut.errors import UnsupportedError
 from drut.formats.encoding import find_encoding
-from drut.kernels.kv import KV_DTYPES
+from drut.kernels.kv import KV_DTYPES, PAGE_TOKENS
 from drut.model.decoder import kv_layouts
 from drut.model.model import ModelFiles
+from drut.model.spec import ModelSpec
 from drut.model.tokenizer import Tokenizer
 from drut.model.weights.gguf_split import part_paths
 from drut.model.weights.json_file import read_json
@@ -62,6 +63,19 @@ class SpecialToken:
 
 
 @dataclass(frozen=True)
+class KvUse:
+    """Layers that keep keys and values for as long: all of them (`window` 0), or as far back as a row sees.
+
+    Bytes by format: of a token, and of what a sequence as long as the context holds when it decodes.
+    """
+
+    layers: int
+    window: int
+    bytes_per_token: dict[str, int]
+    bytes_per_sequence: dict[str, int]
+
+
+@dataclass(frozen=True)
 class TokenizerUse:
     """`kind` and `pre` as the file names them; the rest is only there if the tokenizer is supported."""
 
@@ -97,6 +111,7 @@ class Description:
     vocabulary: int
     context: int
     kv_bytes_per_token: dict[str, int]
+    kv_groups: tuple[KvUse, ...]
     tokenizer: TokenizerUse | None
     chat_template: str | None
     problems: tuple[str, ...]  # why it cannot run here, a line each
@@ -132,10 +147,22 @@ def describe(files: ModelFiles) -> Description:
         vocabulary=spec.vocab,
         context=spec.context,
         kv_bytes_per_token={dtype: sum(kv.token_bytes for kv in kv_layouts(spec, dtype)) for dtype in KV_DTYPES},
+        kv_groups=_kv_groups(spec),
         tokenizer=_tokenizer(files, tokenizer),
         chat_template=tokenizer.chat_template if tokenizer else _text(files, "tokenizer.chat_template", ""),
         problems=problems,
     )
+
+
+def _kv_groups(spec: ModelSpec) -> tuple[KvUse, ...]:
+    by_dtype = {dtype: kv_layouts(spec, dtype) for dtype in KV_DTYPES}
+    uses = []
+    for i, kv in enumerate(by_dtype[KV_DTYPES[0]]):
+        gone = max(0, spec.context - kv.window) // PAGE_TOKENS if kv.window else 0
+        pages = -(-spec.context // PAGE_TOKENS) - gone
+        uses.append(KvUse(kv.layers, kv.window, {dtype: each[i].token_bytes for dtype, each in by_dtype.items()},
+                          {dtype: pages * each[i].page_bytes for dtype, each in by_dtype.items()}))
+    return tuple(uses)
 
 
 def _usable(files: ModelFiles) -> tuple[Tokenizer | None, tuple[str, ...]]:

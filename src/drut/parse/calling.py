@@ -11,10 +11,9 @@ from drut.constrain import Constraint
 from drut.errors import RequestError
 from drut.model.tokenizer import Tokenizer
 from drut.parse.formats import Format
+from drut.parse.narrowing import FREE, Bounds, bounded, closed
 
 MOST_CALLS = 16  # of a constrained answer
-OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
-                  "$ref"))
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
@@ -29,12 +28,12 @@ class Tool:
 
 
 def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "required"], tokenizer: Tokenizer, *,
-               parallel: bool = True) -> Constraint | None:
+               parallel: bool = True, bounds: Bounds = FREE) -> Constraint | None:
     """Calls of `tools` and nothing else, one or, with `parallel`, several; for `auto` free text in which calls keep to
     the format, or None where no tool is strict. RequestError names the tool whose schema is no good."""
     if choice == "auto" and not any(tool.strict for tool in tools):
         return None
-    rules = [_rule(i, tool, form, choice, tokenizer) for i, tool in enumerate(tools)]
+    rules = [_rule(i, tool, form, choice, tokenizer, bounds) for i, tool in enumerate(tools)]
     rules.append(f"inside: {' | '.join(f'call_{i}' for i in range(len(tools)))}")
     between = json.dumps(form.between or "\n")
     mark = _literal(form.opens, form, tokenizer) if _marked(form) else ""
@@ -55,7 +54,7 @@ def _start(form: Format, mark: str, more: str, *, free: bool, special: bool) -> 
     return [f"start: TEXT | open inside {more}", f"open[lazy]: TEXT {mark}", r"TEXT: /(.|\n)*/"]
 
 
-def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenizer) -> str:
+def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenizer, bounds: Bounds) -> str:
     """One call, from behind its mark on."""
     schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
     try:
@@ -65,7 +64,8 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
         raise RequestError(f"tools[{index}].function.parameters: {error}") from None
     before, after = form.tag(tool.name)
     before = before.removeprefix(form.opens) if _marked(form) else before
-    parts = [_literal(before, form, tokenizer), f"%json {json.dumps(closed(schema))}", _literal(after, form, tokenizer)]
+    fitting = json.dumps(bounded(closed(schema), bounds))
+    parts = [_literal(before, form, tokenizer), f"%json {fitting}", _literal(after, form, tokenizer)]
     return f"call_{index}: {' '.join(filter(None, parts))}"
 
 
@@ -75,23 +75,6 @@ def _of_object(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise RequestError("type: arguments are an object")
     return {**schema, "type": "object"}
-
-
-def closed(schema: object) -> object:
-    """The schema without room for properties that it does not name, unless it says something about them.
-
-    What fits it fits the schema too; a model that is left to invent properties may never come to an end.
-    """
-    if not isinstance(schema, Mapping):
-        return schema
-    made = dict(schema)
-    if isinstance(properties := made.get("properties"), Mapping):
-        made["properties"] = {name: closed(value) for name, value in properties.items()}
-        if not made.keys() & OPEN:
-            made["additionalProperties"] = False
-    if isinstance(made.get("items"), Mapping):
-        made["items"] = closed(made["items"])
-    return made
 
 
 def _marked(form: Format) -> bool:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drut.cache.cache import BlockTable, KvCache
+from drut.cache.cache import KvCache
 from drut.cache.pool import PagePool
 from drut.engine.ahead import unwind
 from drut.engine.edits import EditTable
+from drut.engine.memory import make_groups
 from drut.engine.pacer import Pacer
 from drut.engine.params import SamplingParams
 from drut.engine.policy import make_policy
@@ -23,7 +24,6 @@ from drut.engine.reserve import Reserve
 from drut.engine.scheduler import Scheduler
 from drut.engine.work import Limits, Work
 from drut.errors import RequestError
-from drut.kernels.kv import PAGE_TOKENS
 from drut.plan.step_cost import StepCost, StepFacts
 
 
@@ -39,15 +39,19 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Setup:
-    """What runs: pages of the KV cache, limits of a step, and the policy with its settings."""
+    """What runs: pages of the KV cache by group, limits of a step, and the policy with its settings.
 
-    pages: int
+    `windows`: positions a row sees in each group, 0 for all; none but the first sees all.
+    """
+
+    pages: tuple[int, ...]
     limits: Limits
     context: int
     policy: str = "fcfs"
     aging_s: float = 10.0
     reserve_quantile: float = 0.0
     attention_depth: float = float("inf")  # of the pacer
+    windows: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,11 @@ class Simulation:
         self.now = 0.0
         self._setup, self._cost, self._limit = setup, cost, limit
         clock: Callable[[], float] = lambda: self.now  # noqa: E731
-        cache = KvCache(PagePool(np.empty((setup.pages, 1), np.uint8)))
+        pools = [PagePool(np.empty((pages, 1), np.uint8)) for pages in setup.pages]
+        cache = KvCache(*pools, groups=make_groups(setup.windows, setup.limits.tokens))
         self.scheduler = Scheduler(cache, setup.limits, make_policy(setup.policy, clock, setup.aging_s),
                                    Pacer(setup.attention_depth), reserve=Reserve(setup.reserve_quantile))
-        self._room = min(setup.context, setup.pages * PAGE_TOKENS)
+        self._room = cache.room(setup.context)
         self._answers: dict[Request, int] = {}
         self._steps = self._rows = 0
 
@@ -118,7 +123,7 @@ class Simulation:
         prompt = [number] * arrival.prompt
         request = Request(str(number), arrival.prompt, prompt, params, 0, 0,
                           min(arrival.prompt + self._limit, self._room), arrival.at, number, EditTable(params, (), ()),
-                          priority=arrival.priority, table=BlockTable(str(number)))
+                          priority=arrival.priority, table=self.scheduler.cache.table(str(number)))
         self._answers[request] = arrival.answer
         self.scheduler.add(request)
         return request

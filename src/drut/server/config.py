@@ -30,6 +30,10 @@ class ServerConfig(Settings):
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"))
     tool_parser: str = setting("auto", "how the model writes calls of tools (auto: as its template does)",
                                choices=("auto", *FORMATS))
+    tool_string_chars: int = setting(
+        0, "most characters of a string in a call that must fit its schema, where that has no maximum; 0: as many as "
+           "the model likes", type=int, least=0, most=1 << 14)
+    tool_array_items: int = setting(0, "most items of an array, likewise", type=int, least=0, most=1 << 14)
     reasoning_parser: str = setting("auto", f"what its thoughts stand between: {', '.join(FAMILIES)}, tag:NAME for "
                                             "<NAME> and </NAME>, or none (auto: what its template looks for)")
     max_queue: int = setting(256, "most requests that wait for the engine", type=int, least=1, most=1 << 20)

@@ -10,6 +10,7 @@ from drut.engine.memory import make_groups, pool_pages
 from drut.kernels.kv import PAGE_TOKENS
 from drut.model.model import open_model
 from drut.model.store import find
+from drut.parse.narrowing import Bounds
 from drut.server.auth import Keys, check_exposure
 from drut.server.config import ServerConfig
 from drut.server.protocol.errors import ApiError
@@ -47,10 +48,11 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         context = context_of(files.spec, engine)
         layouts, step = kv_layouts(files.spec, context, engine), step_limits(engine, context).tokens
         pages = pool_pages(layouts, step, context, engine)
-        groups = make_groups(layouts, step)
+        groups = make_groups([kv.window for kv in layouts], step)
         room = int(min(context, *(group.room(n) for group, n in zip(groups, pages, strict=True))))
         texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars,
-                      tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)
+                      tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
+                      tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
         yield f"template    {'good' if texts.template is not None else texts.why_no_chat}"
         if texts.template is not None:

@@ -69,6 +69,12 @@ METRICS = {
     "vllm:prefix_cache_hits": Described("counter", "prompt tokens found there"),
     "drut_prefix_cache_evicted_misses": Described("counter", "prompt tokens not found that were there once"),
     "drut_evicted_pages": Described("counter", "cached pages freed for others"),
+    "drut_expert_tokens": Described(
+        "counter", "of models with experts: tokens that a layer's experts computed, each as often as it chose one",
+        ("layer",)),
+    "drut_busiest_expert_tokens": Described(
+        "counter", "of those, the ones of the layer's expert with the most; evenly used, it has one of as many shares",
+        ("layer",)),
     "drut_steps": Described("counter", "steps of the engine"),
     "drut_step_rows": Described("counter", "tokens the steps computed"),
     "drut_failed_steps": Described("counter", "steps that ended in an exception"),
@@ -219,9 +225,12 @@ def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str,
     steps.counts, steps.total = list(stats.step_counts), stats.step_seconds
     first = Pages(stats.pages, stats.free_pages, stats.cached_pages, stats.evictable_pages)
     windows = sum((Counter(pages.by_state) for pages in stats.window_pages), Counter[str]())
+    layers = stats.expert_tokens.items()
+    experts = {"drut_expert_tokens": {str(layer): tokens for layer, (tokens, _) in layers},
+               "drut_busiest_expert_tokens": {str(layer): most for layer, (_, most) in layers}} if layers else {}
     floor = {} if stats.floor_seconds is None else {"drut_step_floor_seconds": stats.floor_seconds}
     return {
-        **floor,
+        **floor, **experts,
         "vllm:num_requests_running": stats.running,
         "vllm:num_requests_waiting": queued + sum(stats.waiting.values()),
         "drut_requests_waiting": {"queue": queued, **stats.waiting},

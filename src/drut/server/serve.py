@@ -17,6 +17,7 @@ from drut.config import EngineConfig
 from drut.engine.async_engine import AsyncEngine
 from drut.errors import RequestError
 from drut.machine import usable_cpus
+from drut.parse.narrowing import Bounds
 from drut.server.admission import Admission, AdmissionLimits, Observer, Several
 from drut.server.app import App
 from drut.server.auth import check_exposure, is_address
@@ -131,7 +132,8 @@ class Server:
             ready = engine.ready
             self._startup.engine(ready)
             texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars, self._engine,
-                                            tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser)
+                                            tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
+                                            tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
                                      max_wait_s=config.max_wait_s)
             admission = Admission(engine, limits, observer=self._observer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from drut.config import EngineConfig
 from drut.constrain import Constraint
@@ -15,6 +16,7 @@ from drut.model.template import ChatTemplate
 from drut.model.tokenizer import Tokenizer
 from drut.parse import choose
 from drut.parse.formats import Format
+from drut.parse.narrowing import FREE, Bounds
 from drut.parse.reading import Reading
 from drut.server.job import PreparedPrompt
 from drut.server.protocol.errors import ApiError, too_long
@@ -25,7 +27,7 @@ class Texts:
 
     def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int,
                  grammars: Grammars | None = None, *, tool_parser: str = choose.AUTO,
-                 reasoning_parser: str = choose.AUTO) -> None:
+                 reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE) -> None:
         """`grammars`: None where constraints are not checked before the engine does."""
         self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
         self._grammars = grammars
@@ -37,19 +39,19 @@ class Texts:
             except DrutError as error:
                 self._no_template = UnsupportedError(f"this model's chat template is no good: {error}")
         self.marks = choose.marks(reasoning_parser, self.template)  # of thoughts; None where it does not think
-        self._tool_parser = tool_parser
+        self._tool_parser, self.tool_bounds = tool_parser, tool_bounds
         # No text of more characters can become so few tokens.
         self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
     @classmethod
     def open(cls, path: str | Path, room: int, most_chars: int,
-             config: EngineConfig | None = None, **parsers: str) -> Texts:
-        """`config`: of the engine, whose limits on grammars count here too; `parsers` as in the server's settings."""
+             config: EngineConfig | None = None, **replies: Any) -> Texts:
+        """`config`: of the engine, whose limits on grammars count here too; `replies`: how they are read and bound."""
         files = open_model(path)
         try:
             tokenizer, vocab = files.tokenizer(), files.spec.vocab
             grammars = make_grammars(tokenizer, vocab, config or EngineConfig()) if tokenizer is not None else None
-            return cls(tokenizer, vocab, room, most_chars, grammars, **parsers)
+            return cls(tokenizer, vocab, room, most_chars, grammars, **replies)
         finally:
             files.close()
 

@@ -86,7 +86,7 @@ def test_what_makes_a_run_void(records: list[Record], more: dict[str, Any], word
         return
     assert not r.validity.valid
     assert any(words in reason for reason in r.validity.reasons), r.validity.reasons
-    assert markdown(r).index("**Void.**") < markdown(r).index("Steady state")
+    assert markdown(r).index("**Void. ") < markdown(r).index("Steady state")
 
 
 def test_a_late_client_may_be_two_in_a_hundred_of_a_long_wait() -> None:

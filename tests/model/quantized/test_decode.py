@@ -102,8 +102,8 @@ def test_experts_of_gpt_oss(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     blocks, scales = rng.integers(0, 256, (3, 4, 2, 16), np.uint8), rng.integers(110, 130, (3, 4, 2), np.uint8)
     source = opened(tmp_path, {"x_blocks": blocks, "x_scales": scales}, {"quant_method": "mxfp4"})
-    assert source.tensors["x"].shape == (3, 4, 64)
+    assert source.tensors["x.weight"].shape == (3, 4, 64)
     e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
     elements = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(3, 4, 2, 32)
     expected = e2m1[elements] * np.exp2(scales.astype(np.float32) - 127)[..., None]
-    assert (values(source, "x") == expected.reshape(3, 4, 64)).all()
+    assert (values(source, "x.weight") == expected.reshape(3, 4, 64)).all()

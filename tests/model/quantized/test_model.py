@@ -44,11 +44,15 @@ def quantize(folder: Path, kind: str, reorder: str = "by layer") -> Path:
 
 
 @pytest.mark.parametrize("backend", ["native", "numpy"])
-@pytest.mark.parametrize("kind", ["awq", "gptq", "bias"])
+@pytest.mark.parametrize("kind", ["awq", "gptq", "bias", "mxfp4"])
 def test_logits(tmp_path: Path, kind: str, backend: str) -> None:
+    folder = tmp_path / "m"
+    check_logits(write_checkpoint("gpt_oss_mxfp4", folder) if kind == "mxfp4" else quantize(folder, kind), backend)
+
+
+def check_logits(folder: Path, backend: str) -> None:
     if backend == "native" and library.load() is None:
         pytest.skip("the native kernels are not built")
-    folder = quantize(tmp_path / "m", kind)
     with (LLM(folder, backend=backend, kv_dtype="fp32", threads=2) as quantized,
           LLM(folder, backend=backend, kv_dtype="fp32", threads=2, decoded=True) as plain):
         ours, reference = quantized.logits(IDS), plain.logits(IDS)

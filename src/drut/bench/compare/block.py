@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -30,10 +31,12 @@ SAMPLES = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 @dataclass(frozen=True)
 class Work:
-    """A cell with what is known of its requests: whether their answers are to have just the tokens asked for."""
+    """A cell with what is known of its requests: whether their answers are to have just the tokens asked for, and what
+    goes into each beside that."""
 
     cell: Cell
     exact: bool
+    body: dict[str, Any] = field(default_factory=dict)
 
 
 def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Block:
@@ -42,7 +45,7 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     def look(progress: Progress) -> None:
         candidate.check()
 
-    result, halted = measure(_run(turn, candidate, work.cell, settings, tokenizer), look)
+    result, halted = measure(_run(turn, candidate, work, settings, tokenizer), look)
     if halted == INTERRUPTED:
         raise KeyboardInterrupt
     candidate.check()
@@ -58,13 +61,13 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
         result.series.output_tokens, str(result.environment["started"]))
 
 
-def _run(turn: Turn, candidate: Candidate, cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Run:
-    launch, running = candidate.launch, candidate.running
+def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Run:
+    cell, launch, running = work.cell, candidate.launch, candidate.running
     assert launch is not None
     assert running is not None
     seed = seed_of(settings.seed, turn.round, cell.name)
-    target = Target(launch.url, launch.model, body={"temperature": 0, **launch.body}, exact=launch.exact,
-                    timeout_s=settings.timeout)
+    body = {"temperature": 0, **launch.body, **work.body}
+    target = Target(launch.url, launch.model, body=body, exact=launch.exact, timeout_s=settings.timeout)
     loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(Rate.steady(cell.rate), seed=seed)) if cell.rate is not None else
                                    ClosedLoop(cell.concurrency or 1))
     window = Window(settings.warmup, settings.warmup + settings.duration, settings.grace)

@@ -59,9 +59,7 @@ class Running:
 
     def alive(self) -> bool:
         """The engine's first process runs, or is held; of a server that ran already: it answers."""
-        if self._guard is None:
-            return serves(self.launch, PROBE_S)
-        return _runs(self._main)
+        return _runs(self._main) if self.launch.argv else serves(self.launch, PROBE_S)
 
     def how_it_ended(self) -> str:
         """For people, with the last lines of its log; call it where `alive` is False."""

@@ -38,7 +38,7 @@ def write(result: Result, folder: Path) -> None:
     problems = []
     for name, fill in fills.items():
         try:
-            _write(folder / name, fill)
+            write_file(folder / name, fill)
         except DrutError as error:
             problems.append(str(error))
     if problems:
@@ -72,7 +72,8 @@ def _csv(result: Result, file: TextIO) -> None:
         rows.writerow(["" if (value := getattr(request, name)) is None else value for name in names])
 
 
-def _write(path: Path, fill: Callable[[TextIO], object]) -> None:
+def write_file(path: Path, fill: Callable[[TextIO], object]) -> None:
+    """It takes its name only when it is whole. Raises DrutError."""
     partial = path.with_name(path.name + ".partial")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:

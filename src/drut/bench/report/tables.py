@@ -26,10 +26,15 @@ def cell(value: Figure) -> str:
 
 
 def plain(text: str) -> str:
-    """A server's words must not become markup, or steer a terminal."""
-    return printable(text).replace("|", "\\|").replace("`", "'")
+    """A server's words must not become markup (a link, an image that is fetched, HTML), or steer a terminal."""
+    return printable(text).replace("|", "\\|").replace("`", "'").replace("<", "&lt;").replace("](", "]\\(")
 
 
 def printable(text: str) -> str:
     """With a space for each character that would steer a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def share(value: float | None) -> str:
+    """Of a whole, in percent."""
+    return "n/a" if value is None else f"{value:.1%}"

@@ -8,12 +8,19 @@ import msgspec
 
 SCHEMA = "drut.search/1"
 
+Phase = Literal["curve", "bracket", "bisect", "saturate", "verify"]
+
 
 class Point(msgspec.Struct, frozen=True):
     """One run of the search. One of `rate` (sessions a second) and `concurrency` is given. `good_share`: requests that
-    held the limits, of those offered, with its 95 % Wilson interval. `figures` are of `drut.bench.compare.figures`."""
+    held the limits, of those offered, with its 95 % Wilson interval. `figures` are of `drut.bench.compare.figures`.
 
-    phase: Literal["curve", "bracket", "bisect", "saturate", "verify"]
+    `holds` is the verdict on this rate after this run, by all runs at it. `effective` is how many independent requests
+    those of this run are worth, by which the interval is as wide as it is. `served_per_s`: requests worked off in a
+    second, each counted with the share of its time that lay in the window.
+    """
+
+    phase: Phase
     rate: float | None
     concurrency: int | None
     offered: int
@@ -25,6 +32,12 @@ class Point(msgspec.Struct, frozen=True):
     valid: bool
     reasons: list[str]
     figures: dict[str, float | Literal["inf"] | None]
+    effective: float | None = None
+    served_per_s: float | None = None
+    e2e_ms_mean: float | None = None
+    steady: str = ""
+    warmup_s: float = 0.0
+    window_s: float = 0.0
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -38,7 +51,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 class Search(msgspec.Struct, frozen=True):
     """The whole file. `saturation`: requests a second that the server ends with work waiting. `knee`: the rate from
-    which latency grows faster than throughput. `slo_rate`: the highest rate at which the limits are held."""
+    which latency grows faster than throughput. `slo_rate`: the highest rate at which the limits are held: `value` by
+    all runs, `low` the highest that held by its lower bound, `high` the lowest that did not by its upper one."""
 
     schema: str
     settings: dict[str, Any]
@@ -49,3 +63,5 @@ class Search(msgspec.Struct, frozen=True):
     knee: Answer
     slo_rate: Answer
     notes: list[str] = []
+    saturation_tokens_per_s: float | None = None
+    ended: str = ""  # why, where it was before its time; "running" until it is over

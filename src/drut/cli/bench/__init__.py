@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from drut.cli.bench import compare, mock, serve, workloads
+from drut.cli.bench import ablate, compare, diff, mock, report, search, serve, workloads
 
-HELP = """Measure any OpenAI-compatible server under load (serve), or engines side by side (compare); say what may be
-sent to them (workloads), or be a server whose service times follow a script (mock)."""
+HELP = """Measure any OpenAI-compatible server under load (serve), engines side by side (compare), what load one takes
+(search) and what each technique of this engine buys (ablate); show what was measured (report) and what changed (diff);
+say what may be sent (workloads), or be a server whose times follow a script (mock)."""
 
-COMMANDS = {"serve": serve, "compare": compare, "workloads": workloads, "mock": mock}
+COMMANDS = {
+    "serve": serve, "compare": compare, "search": search, "ablate": ablate,
+    "report": report, "diff": diff, "workloads": workloads, "mock": mock,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

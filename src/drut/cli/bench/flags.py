@@ -33,19 +33,13 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 def add_load(parser: argparse.ArgumentParser) -> None:
     """What is sent, and when."""
     group = parser.add_argument_group("the load")
-    group.add_argument("--workload", required=True, metavar="W", help="what is sent: NAME or NAME:KEY=VALUE,...; "
-                       "`drut bench workloads` names them all")
-    group.add_argument("--api", choices=("chat", "completions"), default="chat", help="where requests go (default: "
-                       "chat)")
-    group.add_argument("--token-ids", action="store_true", help="prompts of completions are token ids")
+    add_work(group)
     how = group.add_mutually_exclusive_group()
     how.add_argument("--rate", type=float, metavar="R", help="open loop: sessions that arrive in a second")
     how.add_argument("--concurrency", type=int, metavar="C", help="closed loop: users who each begin a session when "
                      "the last one is over")
-    group.add_argument("--arrivals", choices=("constant", "poisson", "gamma", "trace"), help="of an open loop "
-                       "(default: poisson; trace: when the workload's trace says, without --rate)")
-    group.add_argument("--cv", type=float, metavar="X", help="coefficient of variation of gamma gaps: 1 is Poisson, "
-                       "more is burstier")
+    add_arrivals(group, "constant", "poisson", "gamma", "trace", more="; trace: when the workload's trace says, "
+                 "without --rate")
     group.add_argument("--ramp-to", type=float, metavar="R", help="the rate goes straight from --rate to this over "
                        "the measured window")
     group.add_argument("--warmup", type=float, default=5.0, metavar="S", help="seconds of the same load before the "
@@ -53,9 +47,28 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--duration", type=float, required=True, metavar="S", help="seconds that are measured")
     group.add_argument("--grace", type=float, default=60.0, metavar="S", help="most seconds that measured requests "
                        "are waited for after the window; then they have failed (default: 60)")
+
+
+Group = argparse._ArgumentGroup
+
+
+def add_work(group: Group) -> None:
+    """What is sent, whenever that is."""
+    group.add_argument("--workload", required=True, metavar="W", help="what is sent: NAME or NAME:KEY=VALUE,...; "
+                       "`drut bench workloads` names them all")
+    group.add_argument("--api", choices=("chat", "completions"), default="chat", help="where requests go (default: "
+                       "chat)")
+    group.add_argument("--token-ids", action="store_true", help="prompts of completions are token ids")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="of the schedule and the workload (default: 0)")
     group.add_argument("--workers", default="auto", metavar="N", help="client processes (default: auto, by the load "
                        "and the CPUs)")
+
+
+def add_arrivals(group: Group, *kinds: str, more: str = "") -> None:
+    """How sessions arrive in an open loop."""
+    group.add_argument("--arrivals", choices=kinds, help=f"of an open loop (default: poisson{more})")
+    group.add_argument("--cv", type=float, metavar="X", help="coefficient of variation of gamma gaps: 1 is Poisson, "
+                       "more is burstier")
 
 
 def add_judgement(parser: argparse.ArgumentParser) -> None:
@@ -90,17 +103,14 @@ def slo_of(args: argparse.Namespace) -> Any:
 
 def load_plan(args: argparse.Namespace) -> Any:
     """The `LoadPlan` that the flags ask for."""
-    from drut.bench.load.client import Target
-    from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, workers_for
+    from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop
     from drut.bench.load.wire import Window
 
     for name, least in (("duration", 1e-3), ("warmup", 0.0), ("grace", 0.0)):
         if not least <= getattr(args, name) < 1e7:
             raise RequestError(f"--{name} must be a number of seconds from {least:g} on, not {getattr(args, name)}")
     window = Window(args.warmup, args.warmup + args.duration, args.grace)
-    target = Target(url=args.url, model=args.model, headers=_headers(args), body=_body(args.body),
-                    stream=not args.no_stream, continuous_usage=args.continuous_usage, timeout_s=args.timeout,
-                    verify_tls=not args.insecure, ca_file=args.ca)
+    target = target_of(args)
     if args.concurrency is not None:
         for name in ("arrivals", "cv", "ramp_to"):
             if getattr(args, name) is not None:
@@ -108,12 +118,27 @@ def load_plan(args: argparse.Namespace) -> Any:
         loop: OpenLoop | ClosedLoop = ClosedLoop(args.concurrency)
     else:
         loop = OpenLoop(_schedule(args))
+    return LoadPlan(target, window, loop, workers_of(args, loop))
+
+
+def target_of(args: argparse.Namespace) -> Any:
+    """The `Target` that the flags ask for."""
+    from drut.bench.load.client import Target
+
+    return Target(url=args.url, model=args.model, headers=_headers(args), body=_body(args.body),
+                  stream=not args.no_stream, continuous_usage=args.continuous_usage, timeout_s=args.timeout,
+                  verify_tls=not args.insecure, ca_file=args.ca)
+
+
+def workers_of(args: argparse.Namespace, loop: Any) -> int:
+    """Client processes for a loop, by --workers; no more than there are users. Raises RequestError."""
+    from drut.bench.load.fleet import ClosedLoop, workers_for
+
     if args.workers == "auto":
-        return LoadPlan(target, window, loop, workers_for(loop))
+        return workers_for(loop)
     if not (args.workers.isascii() and args.workers.isdigit() and 1 <= int(args.workers) <= 256):
         raise RequestError(f"--workers must be auto or a number from 1 to 256, not {args.workers!r}")
-    most = args.concurrency if args.concurrency is not None else int(args.workers)
-    return LoadPlan(target, window, loop, min(int(args.workers), most))
+    return min(int(args.workers), loop.concurrency if isinstance(loop, ClosedLoop) else 256)
 
 
 def billing_of(args: argparse.Namespace) -> Any:

@@ -7,14 +7,14 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14, "IQ4_XS": 15, "int4": 16, "int8": 17,
          "nvfp4": 18, "fp8": 19}
 SCALES = {"f16": 0, "bf16": 1, "f32": 2}
 (EMBED, ROPE_TABLE, QKV, ATTENTION, PROJECT, GATE_UP, HEAD, SAMPLE, NOP, ADD, ROUTE, EXPERTS_GATE_UP,
- EXPERTS_DOWN) = range(13)
+ EXPERTS_DOWN, NORMALIZE, STORE_QKV, ACTIVATE) = range(16)
 ACTIVATIONS = {"silu": 0, "gelu_tanh": 1, "gelu_erf": 2, "clamped_swiglu": 3}
 INT8_FORM, FLOAT_FORM, BRAIN_FORM = 1, 2, 4  # of rows that one operation hands to the next
 KV_DTYPES = {"bf16": 0, "fp32": 1, "int8": 2}
@@ -61,6 +61,16 @@ class Project(Structure):
     _fields_ = [("op", Op), *[(name, c_void_p) for name in ("source", "weight", "x", "row_scale")],
                 *[(name, c_int32) for name in ("in_stride", "stride", "in_form", "add")], ("scale", c_float),
                 ("reserved", c_int32)]
+
+
+class Normalize(Structure):
+    _fields_ = [("op", Op), ("x", c_void_p), ("norm", Norm), ("out", c_void_p),
+                *[(name, c_int32) for name in ("width", "stride", "out_stride", "reserved")]]
+
+
+class Activate(Structure):
+    _fields_ = [("op", Op), *[(name, c_void_p) for name in ("gate", "up", "out")], ("stride", c_int32),
+                ("activation", c_int32)]
 
 
 class Add(Structure):
@@ -131,7 +141,7 @@ class StepHeader(Structure):
 
 
 STRUCTS = (Matrix, Embed, RopeTable, Qkv, Attention, Project, GateUp, Head, Sample, Context, Burst,
-           StepHeader, Pages, Add, Routes, Route, ExpertsGateUp, ExpertsDown)
+           StepHeader, Pages, Add, Routes, Route, ExpertsGateUp, ExpertsDown, Normalize, Activate)
 
 
 def declare(library: ctypes.CDLL) -> None:

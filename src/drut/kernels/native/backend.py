@@ -186,9 +186,6 @@ class NativeBackend(PackingBackend):
         struct = _struct(enc, n, k)
         return int(self.library.drut_packed_bytes(ctypes.byref(struct)))
 
-    def room(self, nbytes: int) -> NDArray[np.uint8]:
-        return reserve(nbytes, huge=True)
-
     def vector(self, values: F32) -> NativeVector:
         return NativeVector(values.size, _padded(values, padded(values.size)))
 

@@ -157,7 +157,21 @@ class NativeExecutable(Executable):
                 rope, _ = self._rope(op.rope)
                 return abi.RopeTable(abi.Op(abi.ROPE_TABLE, 0), freq.ctypes.data, rope, len(freq), op.scale)
             case ops.Qkv():
-                return self._compile_qkv(op)
+                x, stride = self._buffer(op.x)
+                return self._compile_qkv(abi.QKV, op, op.norm, (op.q_proj, op.k_proj, op.v_proj), x, op.x.width, stride)
+            case ops.StoreQkv():
+                return self._compile_qkv(abi.STORE_QKV, op, None, (None, None, None), None, 0, 0)
+            case ops.Normalize():
+                x, stride = self._buffer(op.x)
+                out, out_stride = self._buffer(op.out)
+                return abi.Normalize(abi.Op(abi.NORMALIZE, op.layer), x, _norm(op.norm), out, op.x.width, stride,
+                                     out_stride, 0)
+            case ops.Activate():
+                gate = self._buffer(op.gate)[0] if op.gate else None
+                up, stride = self._buffer(op.up)
+                out, _ = self._buffer(op.out)
+                return abi.Activate(abi.Op(abi.ACTIVATE, op.layer), gate, up, out, stride,
+                                    abi.ACTIVATIONS[op.activation])
             case ops.Attention():
                 q, q_stride = self._buffer(op.q)
                 out, out_stride = self._buffer(op.out)
@@ -202,17 +216,17 @@ class NativeExecutable(Executable):
             case ops.Sample():
                 return abi.Sample(abi.Op(abi.SAMPLE, 0), self._logits.ctypes.data, self._logits.shape[1], op.vocab)
 
-    def _compile_qkv(self, op: ops.Qkv) -> ctypes.Structure:
-        x, stride = self._buffer(op.x)
+    def _compile_qkv(self, code: int, op: ops.Qkv | ops.StoreQkv, norm: ops.Norm | None, projections: Sequence[Any],
+                     x: int | None, width: int, stride: int) -> ctypes.Structure:
         q, q_stride = self._buffer(op.q)
         k, kv_stride = self._buffer(op.k)
         v, _ = self._buffer(op.v)
         rope, half = self._rope(op.rope) if op.rope else (None, 0)
         growth, span = op.growth or (0.0, 0)
-        return abi.Qkv(abi.Op(abi.QKV, op.layer), x, _norm(op.norm), _norm(op.q_norm), _norm(op.k_norm),
-                       _address(op.q_proj), _address(op.k_proj), _address(op.v_proj), rope, q, k, v, op.x.width, stride,
-                       q_stride, kv_stride, op.heads, op.kv.kv_heads, op.kv.head_dim, half, abi.KV_DTYPES[op.kv.dtype],
-                       op.wide_norm, span, growth, op.kv.group, 0, op.kv.offset(op.layer))
+        return abi.Qkv(abi.Op(code, op.layer), x, _norm(norm), _norm(op.q_norm), _norm(op.k_norm),
+                       *map(_address, projections), rope, q, k, v, width, stride, q_stride, kv_stride,
+                       op.heads, op.kv.kv_heads, op.kv.head_dim, half, abi.KV_DTYPES[op.kv.dtype], op.wide_norm,
+                       span, growth, op.kv.group, 0, op.kv.offset(op.layer))
 
     def _compile_route(self, op: ops.Route) -> ctypes.Structure:
         x, stride = self._buffer(op.x)

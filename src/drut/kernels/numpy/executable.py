@@ -61,7 +61,14 @@ class NumpyExecutable(Executable):
                 table = np.concatenate([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
                 self._set(op.rope, table * np.float32(op.scale))
             case ops.Qkv():
-                self._qkv(op, step)
+                y = _normalized(op.norm, self._get(op.x))
+                for buffer, weight in ((op.q, op.q_proj), (op.k, op.k_proj), (op.v, op.v_proj)):
+                    self._set(buffer, _multiply(weight, y))
+                self._store_qkv(op, step)
+            case ops.Normalize():
+                self._set(op.out, _normalized(op.norm, self._get(op.x)))
+            case ops.StoreQkv():
+                self._store_qkv(op, step)
             case ops.Attention():
                 self._attention(op, step)
             case ops.Project():
@@ -76,6 +83,9 @@ class NumpyExecutable(Executable):
                 y, activate = _normalized(op.norm, self._get(op.x)), ACTIVATIONS[op.activation]
                 up = _multiply(op.up, y)
                 self._set(op.out, activate(up) if op.gate is None else activate(_multiply(op.gate, y)) * up)
+            case ops.Activate():
+                up, activate = self._get(op.up), ACTIVATIONS[op.activation]
+                self._set(op.out, activate(up) if op.gate is None else activate(self._get(op.gate)) * up)
             case ops.Route():
                 self._route(op)
             case ops.ExpertsGateUp():
@@ -96,10 +106,9 @@ class NumpyExecutable(Executable):
         token, seq = step["token"][: step.rows], step["seq"][: step.rows]
         return np.where(token == RELAY, self._relay[step["relay_slot"][seq]], token).astype(np.int32)
 
-    def _qkv(self, op: ops.Qkv, step: StepDescriptor) -> None:
+    def _store_qkv(self, op: ops.Qkv | ops.StoreQkv, step: StepDescriptor) -> None:
         kv, rows = op.kv, step.rows
-        y = _normalized(op.norm, self._get(op.x))
-        q, k, v = (_multiply(weight, y) for weight in (op.q_proj, op.k_proj, op.v_proj))
+        q, k, v = (self._get(buffer) for buffer in (op.q, op.k, op.v))
         if op.wide_norm:
             q, k = _normalized(op.q_norm, q), _normalized(op.k_norm, k)
         q = q.reshape(rows, op.heads, kv.head_dim)

@@ -105,7 +105,9 @@ def rope(keys: Keys, sizes: Sizes, source: TensorSource, *, theta: float = 10000
             slow = keys.get("rope.scaling.yarn_beta_slow", float, 1.0)
             if not fast > slow > 0:
                 raise ModelFileError(f"{path}: yarn_beta_fast {fast} is not above yarn_beta_slow {slow}")
-            rope = Rope(ropes.yarn(base, f, factor, original, fast, slow, truncate), ropes.yarn_scale(factor) * scale)
+            under = ropes.yarn_scale(factor, keys.get("rope.scaling.yarn_log_multiplier", float, 0.0))
+            rope = Rope(ropes.yarn(base, f, factor, original, fast, slow, truncate),
+                        ropes.yarn_scale(factor) / under * scale)
         case "none" | "llama3" | "longrope":
             pass
         case _:

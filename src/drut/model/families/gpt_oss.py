@@ -59,10 +59,12 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint: rows are inputs, and gate and up take turns."""
+    """Role -> tensor of a safetensors checkpoint: gate and up take turns, and rows are inputs unless quantized."""
     def part(name: str, part: int, parts: int) -> dict[str, StoredExperts]:
         stored = StoredExperts(f"mlp.experts.{name}", part=part, parts=parts, alternating=True)
-        return {"": replace(stored, transposed=True), "_bias": replace(stored, name=f"mlp.experts.{name}_bias")}
+        quantized = replace(stored, name=f"mlp.experts.{name}.weight")
+        return {"": replace(stored, transposed=True, otherwise=quantized),
+                "_bias": replace(stored, name=f"mlp.experts.{name}_bias")}
 
     parts = {"gate": part("gate_up_proj", 0, 2), "up": part("gate_up_proj", 1, 2), "down": part("down_proj", 0, 1)}
     experts = {f"{role}_experts{kind}": stored for role, kinds in parts.items() for kind, stored in kinds.items()}

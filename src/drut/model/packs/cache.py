@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from drut.model.packs.file import Bytes, Form, PackError, Room, pack_bytes, read_pack, write_pack
+from drut.model.packs.file import Bytes, Form, PackError, map_pack, pack_bytes, write_pack
 from drut.model.store.files import publish
 
 SUFFIX, PARTIAL = ".pack", ".partial"
@@ -32,11 +32,11 @@ class PackCache:
             return False
         return True
 
-    def get(self, key: str, forms: Sequence[Form], room: Room) -> list[Bytes] | None:
-        """What is kept under `key` of each of `forms`, in memory from `room`; None if nothing, or it is damaged."""
+    def get(self, key: str, forms: Sequence[Form]) -> list[Bytes] | None:
+        """What is kept under `key` of each of `forms`, read only; None if nothing, or it is damaged."""
         path = self._path(key)
         try:
-            found = read_pack(path, key, forms, room)
+            found = map_pack(path, key, forms)
         except FileNotFoundError:
             return None
         except (PackError, OSError) as error:

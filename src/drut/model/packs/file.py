@@ -1,4 +1,5 @@
-"""A file of packed weights: a head, the bytes of each matrix, and a table that says where they are.
+"""A file of packed weights: a head, the bytes of each matrix, and a table that says where they are. It is mapped, not
+read, so that processes share its memory and none has to be had anew.
 
     0      magic, version, 0, offset and bytes of the table, SHA-256 of all these and of the table
     4096   the matrices, each at a multiple of 64 bytes, as they lie in memory
@@ -9,28 +10,32 @@ The table has a CRC-32 for every `BLOCK` of a matrix; each is checked as it is r
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.machine import usable_cpus
+
 MAGIC, VERSION = b"DRUTPACK", 1
 ALIGN, DATA_AT, BLOCK = 64, 4096, 4 << 20
 TABLE_MOST = 256 << 20
-READERS = 2  # threads; with more it is no quicker
+HUGE = 2 << 20  # what is written in whole such pieces the system keeps, and maps, in huge pages where it can
+CHECKERS = 8  # threads at most
 _FIELDS = struct.Struct("<8sIIQQ")
 _SUM = 32
 
 Bytes = NDArray[np.uint8]
-Room = Callable[[int], Bytes]  # so many bytes of memory, zero
 
 
 class PackError(Exception):
@@ -73,26 +78,54 @@ def pack_bytes(forms: Iterable[Form]) -> int:
 def write_pack(path: Path, key: str, model: str, matrices: Iterable[tuple[Form, Bytes]]) -> None:
     """Writes the file at `path` in place. The head comes last: a file that was cut short has none. OSError."""
     entries: list[_Entry] = []
-    with path.open("wb") as file, ThreadPoolExecutor(1) as beside:
-        at = DATA_AT
+    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(1) as beside:
+        out = _Pieces(file)
+        out.write(bytes(DATA_AT))
         for form, data in matrices:
             sums = beside.submit(_sums, data)
-            file.seek(at)
-            file.write(data.data)
+            at = out.at
+            out.write(data.data)
+            out.write(bytes(_aligned(out.at) - out.at))
             entries.append(_Entry(form, at, sums.result()))
-            at += _aligned(form.nbytes)
-        table = msgspec.json.encode(_Table(key, model, entries))
-        file.seek(at)
-        file.write(table)
+        table, at = msgspec.json.encode(_Table(key, model, entries)), out.at
+        out.write(table)
+        out.finish()
         fields = _FIELDS.pack(MAGIC, VERSION, 0, at, len(table))
         file.seek(0)
         file.write(fields + hashlib.sha256(fields + table).digest())
 
 
-def read_pack(path: Path, key: str, forms: Sequence[Form], room: Room) -> list[Bytes]:
-    """The packed bytes of each of `forms`, read into one piece of `room`, all of them checked.
+class _Pieces:
+    """Writes a file from its start in whole pieces of HUGE bytes, whatever it is given them in. `at`: bytes so far."""
 
-    PackError where the file is damaged, cut short, or of other weights; OSError where it cannot be read.
+    def __init__(self, file: BinaryIO) -> None:
+        self.at = 0
+        self._file, self._piece = file, memoryview(bytearray(HUGE))
+
+    def write(self, data: bytes | memoryview) -> None:
+        left = memoryview(data).cast("B")
+        while left:
+            begin = self.at % HUGE
+            count = min(HUGE - begin, len(left))
+            self._piece[begin : begin + count] = left[:count]
+            self.at, left = self.at + count, left[count:]
+            if self.at % HUGE == 0:
+                self._put(self._piece)
+
+    def finish(self) -> None:
+        """Writes what is left."""
+        self._put(self._piece[: self.at % HUGE])
+
+    def _put(self, data: memoryview) -> None:
+        while data:
+            data = data[self._file.write(data) :]
+
+
+def map_pack(path: Path, key: str, forms: Sequence[Form]) -> list[Bytes]:
+    """The packed bytes of each of `forms` in a mapping of the file, read only, all of them checked.
+
+    PackError where the file is damaged, cut short, or of other weights; OSError where it cannot be read. It must not be
+    written to as long as the mapping lives.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -100,14 +133,18 @@ def read_pack(path: Path, key: str, forms: Sequence[Form], room: Room) -> list[B
         if table.key != key or [entry.form for entry in table.matrices] != list(forms):
             raise PackError("it holds other weights")
         _check(table.matrices, end)
-        memory = room(end - DATA_AT)
-        blocks = [block for entry in table.matrices for block in _blocks(entry)]
-        with ThreadPoolExecutor(READERS) as readers:
-            for _ in readers.map(lambda block: _read_block(fd, memory, block), blocks):
-                pass  # the first error of any is raised here
+        mapping = mmap.mmap(fd, end, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
     finally:
         os.close(fd)
-    return [memory[e.offset - DATA_AT :][: e.form.nbytes] for e in table.matrices]
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a file system that has none
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(mapping, np.uint8)
+    blocks = [block for entry in table.matrices for block in _blocks(entry)]
+    with ThreadPoolExecutor(min(CHECKERS, len(usable_cpus()))) as checkers:
+        for _ in checkers.map(lambda block: _check_block(memory, block), blocks):
+            pass  # the first error of any is raised here
+    return [memory[e.offset :][: e.form.nbytes] for e in table.matrices]
 
 
 def _table(fd: int) -> tuple[_Table, int]:
@@ -145,15 +182,8 @@ def _blocks(entry: _Entry) -> Iterator[_Block]:
         yield _Block(start, min(start + BLOCK, end), crc)
 
 
-def _read_block(fd: int, memory: Bytes, block: _Block) -> None:
-    view = memory.data[block.start - DATA_AT : block.end - DATA_AT]
-    done = 0
-    while done < len(view):
-        count = os.preadv(fd, [view[done:]], block.start + done)
-        if count == 0:
-            raise PackError("it became shorter while it was read")
-        done += count
-    if zlib.crc32(view) != block.sum:
+def _check_block(memory: Bytes, block: _Block) -> None:
+    if zlib.crc32(memory.data[block.start : block.end]) != block.sum:
         raise PackError(f"the checksum of bytes {block.start} to {block.end} is wrong")
 
 

@@ -35,7 +35,7 @@ def load_through(cache: PackCache, spec: ModelSpec, source: TensorSource, table:
     if sum(form.nbytes for form in forms) < LEAST_BYTES or not cache.ready():
         return load_weights(spec, source, table, backend, path.name)
     key = pack_key(forms, table, backend, path)
-    found = cache.get(key, forms, backend.room)
+    found = cache.get(key, forms)
     if found is not None:
         kept = {form.role: data for form, data in zip(forms, found, strict=True)}
         return load_weights(spec, source, table, backend, path.name, kept=kept)

@@ -14,6 +14,8 @@ from drut.errors import ModelFileError, RequestError
 from drut.model.tokenizer.detokenize import Detokenizer
 from drut.model.tokenizer.pieces import Pieces
 
+_WORDS_KEPT = 1000  # a thread: 7 MB, where a client sends long new words; the 10,000 of the library would be 67
+
 
 @dataclass(frozen=True)
 class TextRules:
@@ -46,6 +48,7 @@ class Tokenizer:
         name: str,
     ) -> None:
         added = list(added)
+        _bound_words(backend)
         self.name = name
         self.rules = rules
         self.special_ids = frozenset(i for i, token in added if token.special)
@@ -160,6 +163,12 @@ def library(what: str) -> Iterator[None]:
             reason = " ".join(str(error).split())[:120]
             raise ModelFileError(f"{what}: {reason}") from None
         raise
+
+
+def _bound_words(backend: tokenizers.Tokenizer) -> None:
+    """The library remembers words it has split, in each thread anew."""
+    if hasattr(backend.model, "_resize_cache"):  # of the kinds that remember any
+        backend.model._resize_cache(_WORDS_KEPT)
 
 
 def _check_text(text: str) -> None:

@@ -35,9 +35,11 @@ def expert_rows(source: TensorSource, stored: StoredExperts, count: int, n: int,
                 enc: Encoding) -> Iterator[NDArray[np.uint8]]:
     """The rows of each expert's matrix as `enc` stores them, (n, row bytes). What was read is let go after each."""
     names = stored.names(count)
+    raw = np.empty(0, np.uint8)
     for i in range(count):
         name = names[i if stored.each else 0]
-        raw = source.raw(name)
+        if stored.each or i == 0:  # a quantized tensor is put together anew whenever it is asked for
+            raw = source.raw(name)
         one = raw if stored.each else raw[i * (raw.nbytes // count) : (i + 1) * (raw.nbytes // count)]
         if stored.transposed:
             elements = one.view(f"V{enc.block_bytes}").reshape(-1, n * stored.parts)

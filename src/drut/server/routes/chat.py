@@ -89,7 +89,7 @@ def _with_calls(params: SamplingParams, request: ChatRequest, texts: Texts, read
     tools = [as_tool(choice)] if isinstance(choice, Function) else [as_tool(function) for function in offered]
     try:
         made = constraint(reading.form, tools, "auto" if choice == "auto" else "required", texts.encoder(),
-                          parallel=reading.offer.most is None)
+                          parallel=reading.offer.most is None, bounds=texts.tool_bounds)
     except RequestError as error:
         raise ApiError(400, str(error), param="tools") from None
     if made is None:

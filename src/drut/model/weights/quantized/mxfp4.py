@@ -1,4 +1,7 @@
-"""MXFP4 as gpt-oss has it: experts `X` as `X_blocks` and `X_scales`, (experts, outputs, inputs)."""
+"""MXFP4 as gpt-oss has it: experts `X.weight`, (experts, outputs, inputs), as `X_blocks` and `X_scales`.
+
+Where a checkpoint of floats has a tensor `X`, its rows are inputs.
+"""
 
 from __future__ import annotations
 
@@ -11,4 +14,4 @@ from drut.model.weights.quantized.recipe import Parts, Recipe
 def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
     """A recipe for each `X_blocks`."""
     for name in dict.fromkeys(parts.names("_blocks") + parts.names("_scales")):
-        yield mxfp4(parts, name, f"{name}_blocks", f"{name}_scales")
+        yield mxfp4(parts, f"{name}.weight", f"{name}_blocks", f"{name}_scales")

@@ -1,26 +1,28 @@
-"""What was watched beside the requests, for people."""
+"""What was watched beside the requests."""
 
 from __future__ import annotations
 
-from drut.bench.report.tables import cell, plain, table
+from drut.bench.report.sections.section import Note, Table
+from drut.bench.report.tables import cell
 from drut.bench.resources import Resources
 from drut.bench.server_side import Distribution
 from drut.bench.watch import Watched
 
 
-def server_side(watched: Watched | None) -> str:
+def server_side(watched: Watched | None) -> Table | Note | None:
     """The server's own metrics; why there are none, where it has none."""
     server = watched.server if watched is not None else None
     if server is None:
-        return ""
+        return None
     if not (server.distributions or server.totals or server.levels):
-        return "The server's own metrics: none" + "".join(f"; {plain(problem)}" for problem in server.problems) + "."
+        return Note("The server's own metrics: none" + "".join(f"; {problem}" for problem in server.problems) + ".")
     rows = [[name, _bounds(d), f"mean {cell(d.mean_ms)} ms, {d.count} counted"]
             for name, d in server.distributions.items()]
     rows += [[name, f"{cell(t.per_s)} /s", f"{cell(t.total)} in all"] for name, t in server.totals.items()]
     rows += [[name, f"mean {cell(level.mean)}", f"at most {cell(level.max)}"] for name, level in server.levels.items()]
-    notes = "".join(f"\n- {name}: {note}" for name, note in server.notes.items())
-    return table([f"by {server.engine}'s own metrics, {server.seconds:.0f} s", "", ""], rows) + "\n" + notes
+    notes = " ".join(f"{name}: {note}." for name, note in server.notes.items())
+    return Table("The server's own metrics", [f"by {server.engine}'s own metrics, {server.seconds:.0f} s", "", ""],
+                 rows, notes)
 
 
 def _bounds(d: Distribution) -> str:
@@ -28,10 +30,10 @@ def _bounds(d: Distribution) -> str:
     return f"p50 in {cell(low)} .. {'more' if high is None else cell(high)} ms"
 
 
-def resources(watched: Watched | None) -> str:
+def resources(watched: Watched | None) -> Table | None:
     """CPUs, memory, GPUs and energy over the run."""
     if watched is None:
-        return ""
+        return None
     r: Resources = watched.resources
     rows = [["machine", f"{r.machine.busy_share:.0%} of {r.machine.cpus} CPUs busy"
              + ("" if r.machine.steal_share is None else f", {r.machine.steal_share:.1%} stolen by its host"), ""]]
@@ -44,4 +46,4 @@ def resources(watched: Watched | None) -> str:
                      f"{gpu.peak_used_bytes / 1e9:.1f} GB at most"])
     for energy in r.energy or ():
         rows.append([energy.domain, f"{energy.watts:.1f} W", f"{energy.joules:.0f} J"])
-    return table([f"resources, {r.seconds:.0f} s", "", ""], rows)
+    return Table("Resources", [f"resources, {r.seconds:.0f} s", "", ""], rows)

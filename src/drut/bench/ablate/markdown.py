@@ -1,0 +1,72 @@
+"""An ablation as Markdown: one table, and a paragraph for each technique."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from drut.bench.ablate.schema import Ablation, Effect, Technique
+from drut.bench.ablate.words import interval
+from drut.bench.compare.figures import FIGURES
+from drut.bench.report.tables import cell, plain, table
+
+NOTHING = "Nothing is measured yet."
+
+
+def summary(ablation: Ablation) -> str:
+    """summary.md."""
+    return "\n\n".join([f"# What each technique buys: {plain(ablation.model)}", _how(ablation), *body(ablation)])
+
+
+def document(ablation: Ablation, command: str) -> str:
+    """A page of the documentation; `command` made it."""
+    made = f"Made by `{command}`; do not edit. [How it is measured](bench.md#each-technique-off-and-on)."
+    return "\n\n".join(["# What each technique buys", made, _how(ablation), _machine(ablation), *body(ablation)]) + "\n"
+
+
+def body(ablation: Ablation) -> list[str]:
+    """The table, the techniques, and what went wrong."""
+    rows = [row for technique in ablation.techniques for row in _rows(technique, ablation.effects)]
+    head = ["technique", "work", "figure", "off", "on", "on / off", "expected", "found"]
+    parts = [table(head, rows) if rows else NOTHING, *map(_section, ablation.techniques), _cells(ablation)]
+    lost = [f"- {c.name}: {c.outcome}. {plain(c.why)}" for c in ablation.contestants if c.outcome != "measured"]
+    lost += [f"- {plain(note)}" for note in ablation.notes]
+    return [*parts, *(["## What went wrong", "\n".join(lost)] if lost else [])]
+
+
+def _how(ablation: Ablation) -> str:
+    settings = ablation.settings
+    return (f"Two servers for each technique, one with it and one without, take turns at the same requests in blocks "
+            f"of {settings.get('duration_s', 0):g} s each (on and off, then off and on), while the other is held. "
+            "`off` and `on` are medians over the rounds; `on / off` is the geometric mean of the rounds' ratios with "
+            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1.")
+
+
+def _machine(ablation: Ablation) -> str:
+    e = ablation.environment
+    if not e:
+        return f"**Machine.** {NOTHING}"
+    return (f"**Machine.** {e.get('cpu')}, {e.get('cpus')} CPUs; {e.get('system')}; Python {e.get('python')}; "
+            f"drut {e.get('drut')}. Begun {e.get('started')}. Model: {plain(ablation.model)}.")
+
+
+def _rows(technique: Technique, effects: Sequence[Effect]) -> list[list[str]]:
+    return [[technique.name, e.cell, _title(e.figure), cell(e.off), cell(e.on), interval(e), e.expected,
+             "no effect" if e.verdict == "none" else e.verdict] for e in effects if e.technique == technique.name]
+
+
+def _title(figure: str) -> str:
+    kind = FIGURES[figure]
+    return f"{kind.title}, {kind.unit}"
+
+
+def _section(technique: Technique) -> str:
+    off, on = (shlex.join(flags) or "as it is" for flags in (technique.off, technique.on))
+    return (f"## {technique.title}\n\n{technique.about} *Off:* `{off}`. *On:* `{on}`.\n\n"
+            f"**{technique.shows or 'Not measured.'}**")
+
+
+def _cells(ablation: Ablation) -> str:
+    rows = [[c.name, f"`{c.workload}`", f"{c.concurrency} at a time" if c.rate is None else f"{c.rate:g} a second"]
+            for c in ablation.cells]
+    return "## The work\n\n" + table(["work", "workload", "load"], rows) if rows else ""

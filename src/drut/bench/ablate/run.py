@@ -1,0 +1,168 @@
+"""Runs an ablation: technique by technique, two servers that take turns, everything kept after each block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from drut.bench.ablate.book import Book, contestants
+from drut.bench.ablate.recipe import Recipe, Side, Trial
+from drut.bench.ablate.schema import Effect
+from drut.bench.ablate.words import interval
+from drut.bench.compare.block import Work, take
+from drut.bench.compare.candidate import Candidate
+from drut.bench.compare.entries import Entry
+from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.order import Turn
+from drut.bench.compare.schema import Block
+from drut.bench.compare.settings import Settings
+from drut.bench.engines.engine import Engine, EngineFailedError, Launch, ModelFiles, Options
+from drut.bench.report.tables import cell as shown
+from drut.bench.tokens import open_tokenizer
+from drut.errors import DrutError
+
+START_S, AROUND_S = 4.0, 1.5  # a server's start; what a block takes beside its warm-up and its window
+CONTEXT, SEQUENCES = 4096, 16
+
+Tell = Callable[[str], None]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is to be measured. `warmup_s` is the least; a trial may need more."""
+
+    recipes: Sequence[Recipe]
+    rounds: int
+    duration_s: float
+    warmup_s: float
+    seed: int
+    threads: int
+
+    def settings(self) -> dict[str, Any]:
+        """What all blocks of one folder must have in common."""
+        return {"duration_s": self.duration_s, "warmup_s": self.warmup_s, "seed": self.seed, "threads": self.threads}
+
+    def manner(self, trial: Trial) -> Settings:
+        """How each turn at a trial's cell is measured, as a comparison of engines has it."""
+        return Settings(engines=["drut"], cells=[trial.cell.name], api="chat" if trial.chat else "completions",
+                        duration=self.duration_s, warmup=max(self.warmup_s, trial.warmup_s), seed=self.seed)
+
+    def seconds(self, recipe: Recipe, todo: Sequence[Turn]) -> float:
+        """About how long these turns of a technique take."""
+        trials = {trial.cell.name: trial for trial in recipe.trials}
+        each = [self.manner(trials[turn.cell]).warmup + self.duration_s + AROUND_S for turn in todo]
+        return sum(each) + (2 * START_S if todo else 0.0)
+
+
+def seconds(plan: Plan, book: Book) -> float:
+    """About how long the rest takes."""
+    return sum(plan.seconds(recipe, book.missing(recipe, plan.rounds)) for recipe in plan.recipes)
+
+
+def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book: Book, tell: Tell) -> None:
+    """Measures what `book` lacks. `files` gives the model with its matrices in an encoding; empty: as they are.
+
+    A server that does not start or dies ends its technique, and the others go on. KeyboardInterrupt leaves whole
+    blocks in `book`. Raises RequestError for what cannot be asked, DrutError where files cannot be written.
+    """
+    for number, recipe in enumerate(plan.recipes):
+        book.add(recipe)
+        todo = book.missing(recipe, plan.rounds)
+        left = sum(plan.seconds(later, book.missing(later, plan.rounds)) for later in plan.recipes[number:])
+        tell(f"{recipe.title} ({number + 1} of {len(plan.recipes)}): "
+             + (f"{len(todo)} blocks, about {minutes(left)} left" if todo else "measured before"))
+        if todo:
+            _Pair(plan, engine, files, recipe, book, tell).run(todo)
+
+
+def minutes(s: float) -> str:
+    """For people."""
+    return f"{s / 60:.0f} min" if s >= 90 else f"{s:.0f} s"
+
+
+class _Pair:
+    """The two servers of one technique."""
+
+    def __init__(self, plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], recipe: Recipe, book: Book,
+                 tell: Tell) -> None:
+        self.plan, self.engine, self.files, self.recipe, self.book, self.tell = plan, engine, files, recipe, book, tell
+        self.trials = {trial.cell.name: trial for trial in recipe.trials}
+        whose = files("").tokenizer
+        self.tokenizer = open_tokenizer(whose, model="") if whose else None
+
+    def run(self, todo: Sequence[Turn]) -> None:
+        """All turns, or those up to where one of the servers is no more."""
+        with ExitStack() as ends:
+            candidates: dict[str, Candidate] = {}
+            for name, side in contestants(self.recipe).items():
+                candidate = candidates[name] = self._candidate(name, side)
+                ends.callback(candidate.stop)
+                if not self._try(candidate, candidate.serve):
+                    return
+                candidate.rest(False)
+            for turn in todo:
+                candidate = candidates[turn.contestant]
+                if not self._try(candidate, partial(self._turn, turn, candidate)):
+                    return
+                candidate.rest(False)
+            for candidate in candidates.values():
+                self.book.told(candidate.contestant())
+
+    def _candidate(self, name: str, side: Side) -> Candidate:
+        options = Options(self.plan.threads, CONTEXT, SEQUENCES, side.flags)
+        log = self.book.folder / "logs" / f"{name.replace('/', '-')}.log"
+        engine = _Lazy(self.engine, self.files, side)
+        return Candidate(Entry(name, self.engine.name), engine, self.files(""), options, log)
+
+    def _try(self, candidate: Candidate, act: Callable[[], object]) -> bool:
+        """Whether it went well; what did not is told, and ends the candidate."""
+        try:
+            act()
+        except DrutError as error:
+            candidate.fail(_why(candidate, error))
+            self.tell(f"  {candidate.name}: {candidate.outcome}: {candidate.why}")
+        self.book.told(candidate.contestant())
+        return candidate.ready
+
+    def _turn(self, turn: Turn, candidate: Candidate) -> None:
+        trial, began = self.trials[turn.cell], time.monotonic()
+        candidate.serve()
+        work = Work(trial.cell, not trial.chat, trial.body)
+        block = take(turn, candidate, work, self.plan.manner(trial), self.tokenizer)
+        effects = self.book.block(self.recipe, block)
+        self.tell(_progress(block, trial, effects, time.monotonic() - began))
+
+
+class _Lazy:
+    """An engine on a model's weights in one encoding, which are made when it is started."""
+
+    def __init__(self, engine: Engine, files: Callable[[str], ModelFiles], side: Side) -> None:
+        self.name, self.title, self.verified = engine.name, engine.title, engine.verified
+        self._engine, self._files, self._side = engine, files, side
+
+    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+        """Of the side's files, whatever `files` are."""
+        return self._engine.launch(self._files(self._side.weights), options, port)
+
+
+def _why(candidate: Candidate, error: DrutError) -> DrutError:
+    """How an engine that does not answer ended, where it did."""
+    try:
+        candidate.check()
+    except EngineFailedError as ended:
+        return ended
+    return error
+
+
+def _progress(block: Block, trial: Trial, effects: Sequence[Effect], took: float) -> str:
+    figure = next(iter(trial.judged))
+    value = shown(block.figures.get(figure))
+    told = f"  round {block.round + 1}, {block.cell}, {block.contestant}: {FIGURES[figure].title} {value} " \
+           f"{FIGURES[figure].unit}" if block.valid else \
+           f"  round {block.round + 1}, {block.cell}, {block.contestant}: void, {block.reasons[0]}"
+    ratios = [interval(e) for e in effects if (e.cell, e.figure) == (block.cell, figure)]
+    return told + (f"; on / off {ratios[0]}" if ratios else "") + f" ({took:.1f} s)"

@@ -1,0 +1,37 @@
+"""A model's file with its matrices in another encoding, made where it is not there yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from drut.bench.engines.engine import CannotRunError, ModelFiles
+
+MAKING_S = 600.0
+
+
+def model_files(name: str, path: Path, folder: Path, weights: str) -> ModelFiles:
+    """`path` itself for empty `weights`, else a GGUF file in `folder`, written by `drut convert` once. Raises
+    CannotRunError."""
+    if weights:
+        path = _converted(path, folder / f"{name.replace('/', '-')}-{weights}.gguf", weights)
+    if path.is_dir():
+        return ModelFiles(name, str(path), hf=path, label=weights)
+    return ModelFiles(name, str(path), gguf=path, label=weights)
+
+
+def _converted(path: Path, made: Path, weights: str) -> Path:
+    if made.exists():
+        return made
+    made.parent.mkdir(parents=True, exist_ok=True)
+    partial = made.with_name(f"partial-{made.name}")
+    argv = [sys.executable, "-m", "drut", "convert", str(path), str(partial), "--encoding", weights]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=MAKING_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise CannotRunError(f"converting {path.name} to {weights} took more than {MAKING_S:g} s") from None
+    if done.returncode:
+        raise CannotRunError(f"converting {path.name} to {weights}: {(done.stderr.strip() or 'it failed')[-300:]}")
+    partial.replace(made)
+    return made

@@ -1,0 +1,61 @@
+"""What the figures of a technique say, in words that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drut.bench.ablate.schema import Effect
+from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.schema import Block
+from drut.bench.report.tables import cell
+
+JUDGED = {
+    ("helps", "helps"): "it helps, as it should",
+    ("helps", "none"): "no gain can be told, though there should be one",
+    ("helps", "costs"): "it costs, where it should help",
+    ("no effect", "helps"): "it helps even where nothing was expected",
+    ("no effect", "none"): "no effect can be told, and none was expected",
+    ("no effect", "costs"): "it costs, where nothing was expected",
+    ("costs", "helps"): "it helps, where it should cost",
+    ("costs", "none"): "the cost that was expected cannot be told",
+    ("costs", "costs"): "that is its price, as expected",
+}
+
+
+def shows(effects: Sequence[Effect], blocks: Sequence[Block]) -> str:
+    """One paragraph: each judged figure with both sides, their ratio and its interval, and what that makes of what was
+    expected; then the blocks that do not count. `effects` and `blocks` are one technique's."""
+    if not effects:
+        return _not_measured(blocks)
+    sentences = [_sentence(effect) for effect in effects]
+    void = [block for block in blocks if not block.valid]
+    if void:
+        sentences.append(f"{len(void)} of {len(blocks)} blocks are void and do not count ({void[0].reasons[0]}).")
+    return " ".join(sentences)
+
+
+def interval(effect: Effect) -> str:
+    """On over off with its 95 % interval, as it stands in tables."""
+    return f"{effect.ratio:.2f} ({effect.low:.2f} .. {effect.high:.2f})"
+
+
+def _sentence(effect: Effect) -> str:
+    kind = FIGURES[effect.figure]
+    unit = "" if kind.unit == "share" else f" {kind.unit}"
+    told = (f"With {effect.cell}, {_small(kind.title)} is {cell(effect.on)}{unit} on and {cell(effect.off)} off, "
+            f"{effect.ratio:.2f} times ({effect.low:.2f} to {effect.high:.2f}, {effect.rounds} rounds)")
+    return f"{told}: {JUDGED[effect.expected, effect.verdict]}."
+
+
+def _small(title: str) -> str:
+    """A title within a sentence: `the p99 of ITL`, `output`."""
+    what, comma, which = title.partition(", ")
+    return f"the {which} of {what}" if comma else what[0].lower() + what[1:]
+
+
+def _not_measured(blocks: Sequence[Block]) -> str:
+    if not blocks:
+        return "Not measured."
+    void = [block for block in blocks if not block.valid]
+    lost = f", and {len(void)} of {len(blocks)} blocks are void ({void[0].reasons[0]})" if void else ""
+    return f"Nothing can be said: two rounds of both sides are needed{lost}."

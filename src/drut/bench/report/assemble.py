@@ -1,0 +1,37 @@
+"""From files to the sections of one report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drut.bench.ablate.schema import Ablation
+from drut.bench.compare.schema import Comparison
+from drut.bench.report.documents import Document, Source, kind
+from drut.bench.report.markdown import report
+from drut.bench.report.schema import Result
+from drut.bench.report.sections import ablation, comparison, result, search
+from drut.bench.report.sections.section import Section
+
+
+def sections(sources: Sequence[Source]) -> list[Section]:
+    """One a file, in their order; before the first of several runs, these beside each other."""
+    results = [(s.label, s.document) for s in sources if isinstance(s.document, Result)]
+    kinds = [kind(s.document) for s in sources]
+    found = [section_of(s.document, s.label if kinds.count(kind(s.document)) > 1 else "") for s in sources]
+    if len(results) > 1:
+        found.insert(kinds.index("result"), result.beside(results))
+    return found
+
+
+def section_of(document: Document, label: str = "") -> Section:
+    """Of any file."""
+    if isinstance(document, Comparison):
+        return comparison.section(document, label)
+    if isinstance(document, Ablation):
+        return ablation.section(document, label)
+    return result.section(document, label) if isinstance(document, Result) else search.section(document, label)
+
+
+def summary(document: Document) -> str:
+    """The summary.md of a comparison, search or ablation."""
+    return report([section_of(document)])

@@ -1,0 +1,82 @@
+"""The files that commands of `drut bench` leave, read by what they say they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from drut.bench.ablate import schema as ablate
+from drut.bench.compare import schema as compare
+from drut.bench.report import schema as single
+from drut.bench.search import schema as search
+from drut.errors import DrutError
+
+Document: TypeAlias = single.Result | compare.Comparison | search.Search | ablate.Ablation
+
+MOST_BYTES = 1 << 30
+_TYPES: dict[str, type[Document]] = {single.SCHEMA: single.Result, compare.SCHEMA: compare.Comparison,
+                                     search.SCHEMA: search.Search, ablate.SCHEMA: ablate.Ablation}
+NAMES = ("comparison.json", "search.json", "ablation.json", "result.json")
+_WORDS: dict[type[Document], str] = {single.Result: "result", compare.Comparison: "comparison",
+                                     search.Search: "search", ablate.Ablation: "ablation"}
+
+
+class Source(NamedTuple):
+    """A document and where it came from. `label` is unique in a report."""
+
+    label: str
+    path: Path
+    document: Document
+
+
+def kind(document: Document) -> str:
+    """What it is, in a word."""
+    return _WORDS[type(document)]
+
+
+def read_document(path: Path) -> Document:
+    """Any of the four files. Raises DrutError where it is missing, too large, damaged or of an unknown schema."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise DrutError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
+        data = path.read_bytes()
+    except OSError as error:
+        raise DrutError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        schema = msgspec.json.decode(data, type=_Schema).schema
+        if schema not in _TYPES:
+            raise DrutError(f"{path} is of the schema {schema!r}, not one of {', '.join(_TYPES)}")
+        return msgspec.json.decode(data, type=_TYPES[schema])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise DrutError(f"{path} is no file of drut bench: {error}") from error
+
+
+def find(places: list[Path]) -> list[Source]:
+    """The documents of files and folders (each of NAMES that lies in one). Raises DrutError where there is none."""
+    paths: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            found = [place / name for name in NAMES if (place / name).is_file()]
+            if not found:
+                raise DrutError(f"{place} has none of {', '.join(NAMES)}")
+            paths += found
+        else:
+            paths.append(place)
+    paths = list(dict.fromkeys(path.resolve() for path in paths))
+    return [Source(label, path, read_document(path)) for label, path in zip(_labels(paths), paths, strict=True)]
+
+
+def _labels(paths: list[Path]) -> list[str]:
+    """The folder's name where it tells them apart, else as much of the path as does."""
+    for depth in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        labels = ["/".join(path.parent.parts[-depth:]) for path in paths]
+        if len(set(labels)) == len({path.parent for path in paths}):
+            break
+    twice = {label for label in labels if labels.count(label) > 1}
+    return [f"{label}/{path.name}" if label in twice else label for label, path in zip(labels, paths, strict=True)]
+
+
+class _Schema(msgspec.Struct):
+    schema: str

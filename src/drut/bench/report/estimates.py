@@ -1,0 +1,138 @@
+"""Every figure of a file, with its interval: what tables, the CSV and `drut bench diff` are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import NormalDist
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from drut.bench.ablate.schema import Ablation
+from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.schema import Block, Comparison
+from drut.bench.metrics.distribution import Figure
+from drut.bench.report.documents import Document
+from drut.bench.report.schema import Result
+from drut.bench.search.schema import Search
+from drut.bench.stats.paired import CONFIDENCE, LEAST_ROUNDS, t_quantile
+
+_MOST = 1e100  # a file may hold more, and sums of it be infinite
+ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """One figure. `cell` and `who` are empty where a file has but one. `of` "ratio": over a base or over off.
+
+    `low` and `high` bound it at 95 % confidence, None where nothing can be said; `draws` is the number of rounds or
+    blocks behind them, 0 for bounds that are none of chance (a bracket of a search).
+    """
+
+    cell: str
+    who: str
+    figure: str
+    of: Literal["value", "ratio", "answer"]
+    unit: str
+    better: Literal["more", "less"]
+    value: Figure
+    low: Figure = None
+    high: Figure = None
+    draws: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What is the same in another file."""
+        return self.of, self.cell, self.who, self.figure
+
+
+def estimates(document: Document) -> list[Estimate]:
+    """Of any file."""
+    if isinstance(document, Result):
+        return _of_result(document)
+    if isinstance(document, Search):
+        return _of_search(document)
+    names = [c.name for c in document.contestants]
+    found = of_blocks(document.blocks, [c.name for c in document.cells], names)
+    return [*found, *(_ratios(document) if isinstance(document, Comparison) else _effects(document))]
+
+
+def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequence[str]) -> list[Estimate]:
+    """Over the rounds of each contestant in each cell; void blocks are left out."""
+    by: dict[tuple[str, str], list[Block]] = {}
+    for block in blocks:
+        if block.valid:
+            by.setdefault((block.cell, block.contestant), []).append(block)
+    found = []
+    for cell in cells:
+        for who in contestants:
+            for name, kind in FIGURES.items():
+                values = [b.figures.get(name) for b in by.get((cell, who), ())]
+                known = [v for v in values if v is not None]
+                if known:
+                    value, low, high = over_rounds(known, logarithmic=kind.unit != "share")
+                    found.append(Estimate(cell, who, name, "value", kind.unit, kind.better, value, low, high,
+                                          len(known)))
+    return found
+
+
+def over_rounds(values: Sequence[float | Literal["inf"]], *, logarithmic: bool) -> tuple[Figure, Figure, Figure]:
+    """The mean of rounds, geometric where `logarithmic`, with Student's 95 % interval; none under three rounds, nor
+    where a round has no finite value."""
+    numbers = [math.inf if v == "inf" or v > _MOST else float(v) for v in values]
+    if math.inf in numbers:
+        return ("inf" if sum(map(math.isinf, numbers)) * 2 > len(numbers) else float(np.median(numbers))), None, None
+    logarithmic = logarithmic and min(numbers) > 0
+    x = np.log(numbers) if logarithmic else np.asarray(numbers)
+    back = math.exp if logarithmic else float
+    middle, n = float(x.mean()), len(numbers)
+    if n < LEAST_ROUNDS:
+        return back(middle), None, None
+    half = t_quantile((1 + CONFIDENCE) / 2, n - 1) * float(x.std(ddof=1)) / n**0.5
+    return back(middle), back(middle - half), back(middle + half)
+
+
+def _of_result(result: Result) -> list[Estimate]:
+    found = []
+    for name, kind in FIGURES.items():
+        value, interval = kind.of(result), result.intervals.figures.get(name)
+        if value is not None:
+            low, high, draws = (interval.low, interval.high, result.intervals.blocks) if interval else (None, None, 0)
+            if name == "error_rate":
+                errors = result.summary.errors
+                low, high, draws = *_wilson(errors.failed, errors.offered), errors.offered
+            found.append(Estimate("", "", name, "value", kind.unit, kind.better, value, low, high, draws))
+    return found
+
+
+def _wilson(hits: int, n: int) -> tuple[float, float]:
+    """The score interval of a share (Wilson, 1927)."""
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    p, spread = hits / n, z * z / n
+    middle, half = p + spread / 2, z * (p * (1 - p) / n + spread / (4 * n)) ** 0.5
+    return max((middle - half) / (1 + spread), 0.0), min((middle + half) / (1 + spread), 1.0)
+
+
+def _of_search(search: Search) -> list[Estimate]:
+    found = []
+    for name in ANSWERS:
+        answer = getattr(search, name)
+        if answer.value is not None:
+            found.append(Estimate("", "", name, "answer", "1/s", "more", answer.value, answer.low, answer.high))
+    for point in search.points:
+        if point.phase in ("curve", "saturate") and point.valid:
+            cell = f"rate {point.rate:g}" if point.rate is not None else f"concurrency {point.concurrency}"
+            found += [Estimate(cell, "", name, "value", kind.unit, kind.better, point.figures[name])
+                      for name, kind in FIGURES.items() if point.figures.get(name) is not None]
+    return found
+
+
+def _ratios(comparison: Comparison) -> list[Estimate]:
+    return [Estimate(r.cell, f"{r.contestant} / {r.base}", r.figure, "ratio", "", FIGURES[r.figure].better, r.value,
+                     r.low, r.high, r.rounds) for r in comparison.ratios if r.figure in FIGURES]
+
+
+def _effects(ablation: Ablation) -> list[Estimate]:
+    return [Estimate(e.cell, f"{e.technique}: on / off", e.figure, "ratio", "", FIGURES[e.figure].better, e.ratio,
+                     e.low, e.high, e.rounds) for e in ablation.effects if e.figure in FIGURES]

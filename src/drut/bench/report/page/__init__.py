@@ -1,0 +1,1 @@
+"""One HTML file that holds all of a report: no script, nothing fetched, every word of others escaped."""

@@ -1,0 +1,65 @@
+"""Values with intervals below each other, as SVG."""
+
+from __future__ import annotations
+
+from drut.bench.report.page.html import Html, el, shorten
+from drut.bench.report.page.marks import Palette, mark
+from drut.bench.report.page.scale import Scale, label, linear, logarithmic
+from drut.bench.report.sections.section import Forest, Row
+
+WIDTH = 400
+_SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 24
+_HEADING = 24
+_WIDEST = 100.0  # of a ratio; what lies beyond is drawn at the end
+
+
+def forest(f: Forest, palette: Palette) -> Html:
+    """Each row has its name and value above its interval, so that long names fit a narrow screen."""
+    heading, tops, top = "", [], _TOP
+    for row in f.rows:
+        top += _HEADING if row.heading != heading else 0
+        heading = row.heading
+        tops.append(top)
+        top += _ROW
+    height = top + _BOTTOM
+    ends = [v for row in f.rows for v in (row.low, row.value, row.high)]
+    if f.log:
+        ends = [min(max(v, 1 / _WIDEST), _WIDEST) for v in [*ends, f.reference or 1.0]]
+        x = logarithmic(ends, _SIDE, WIDTH - _SIDE, room=0.08)
+    else:
+        x = linear(ends, _SIDE, WIDTH - _SIDE)
+    bottom = height - _BOTTOM
+    parts = []
+    for value in x.ticks(6):
+        parts += [el("line", class_="grid", x1=x(value), x2=x(value), y1=_TOP, y2=bottom),
+                  el("text", label(value), class_="tick", x=x(value), y=bottom + 15, text_anchor=_anchor(x(value)))]
+    if f.reference is not None:
+        parts.append(el("line", class_="reference", x1=x(f.reference), x2=x(f.reference), y1=_TOP, y2=bottom))
+    if f.left:
+        parts.append(el("text", f"← {f.left}", class_="title", x=_SIDE, y=13))
+    if f.right:
+        parts.append(el("text", f"{f.right} →", class_="title", x=WIDTH - _SIDE, y=13, text_anchor="end"))
+    heading = ""
+    for row, top in zip(f.rows, tops, strict=True):
+        if row.heading != heading:
+            heading = row.heading
+            parts.append(el("text", shorten(heading, 56), class_="heading", x=_SIDE, y=top - 6))
+        parts.append(_row(row, top, x, palette))
+    said = "; ".join(f"{row.heading} {row.name} {row.said} {row.verdict}".strip() for row in f.rows)
+    return el("svg", *parts, class_="plot", viewbox=f"0 0 {WIDTH} {height}", role="img",
+              aria_label=f"{f.caption}: {said}.")
+
+
+def _anchor(at: float) -> str:
+    return "start" if at < _SIDE + 12 else "end" if at > WIDTH - _SIDE - 12 else "middle"
+
+
+def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
+    y = top + 29
+    said = row.said + (f", {row.verdict}" if row.verdict else "")
+    return el("g", el("title", f"{row.name}: {said}"),
+              el("line", class_="grid", x1=0, x2=WIDTH, y1=top, y2=top),
+              el("text", shorten(row.name, max(56 - len(said), 10)), class_="name", x=_SIDE, y=top + 17),
+              el("text", said, class_="said", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
+              el("line", class_="bar", x1=x(row.low), x2=x(row.high), y1=y, y2=y),
+              mark(palette.shape(row.who), x(row.value), y), class_=palette.css_class(row.who))

@@ -1,0 +1,116 @@
+"""Sections to one HTML file."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files
+
+from drut import __version__
+from drut.bench.report.page.forest import forest
+from drut.bench.report.page.html import Html, el, shorten
+from drut.bench.report.page.marks import COLOURS, Palette, key
+from drut.bench.report.page.plot import plot
+from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Section, Table
+
+_NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|MB|GB))?( \[.*\]| \(.*%\)| \.\. .*)?|[\d., ]+|n/a|failed|")
+
+
+def page(sections: Sequence[Section]) -> str:
+    """The whole file. Its policy lets it fetch nothing and run nothing; of styles only its own one."""
+    style = _style()
+    policy = (f"default-src 'none'; style-src 'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'; "
+              "img-src data:; base-uri 'none'; form-action 'none'")
+    palette = Palette(sections)
+    title = shorten(sections[0].title, 80) if len(sections) == 1 else f"{len(sections)} measurements"
+    head = el("head", el("meta", charset="utf-8"), el("meta", http_equiv="Content-Security-Policy", content=policy),
+              el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+              el("meta", name="color-scheme", content="light dark"), el("meta", name="referrer", content="no-referrer"),
+              el("link", rel="icon", href="data:,"), el("title", f"{title} · drut bench"), el("style", Html(style)))
+    body = el("body", el("a", "Skip to the figures", class_="skip", href="#main"),
+              el("header", el("p", "drut bench", class_="brand"), _theme()),
+              _contents(sections),
+              el("main", *(_section(section, i, palette) for i, section in enumerate(sections)), id="main"),
+              el("footer", el("p", f"Made by drut {__version__}. This file is whole: it fetches nothing and runs no "
+                              "script.")))
+    return "<!DOCTYPE html>\n" + el("html", head, body, lang="en") + "\n"
+
+
+def _style() -> str:
+    colours = "\n".join(f".c{i} {{ --colour: light-dark({light}, {dark}); }}"
+                        for i, (light, dark) in enumerate(COLOURS))
+    return files("drut.bench.report.page").joinpath("style.css").read_text(encoding="utf-8") + colours + "\n"
+
+
+def _theme() -> Html:
+    """Radio buttons that the style sheet looks at; no script is needed."""
+    choices = [el("label", el("input", type="radio", name="theme", id=f"theme-{name}", checked=name == "auto"),
+                  el("span", name)) for name in ("auto", "light", "dark")]
+    return el("fieldset", el("legend", "Colours"), *choices, class_="theme")
+
+
+def _contents(sections: Sequence[Section]) -> Html | None:
+    if len(sections) < 2:
+        return None
+    links = (el("li", el("a", shorten(s.title, 80), href=f"#s{i}")) for i, s in enumerate(sections))
+    return el("nav", el("ul", *links), aria_label="Contents")
+
+
+def _section(section: Section, number: int, palette: Palette) -> Html:
+    heading = "h1" if number == 0 else "h2"
+    return el("section", el("p", section.kind, class_="kind"), el(heading, section.title, id=f"h{number}"),
+              *(_part(part, palette) for part in section.parts), id=f"s{number}", aria_labelledby=f"h{number}")
+
+
+def _part(part: Part, palette: Palette) -> Html:
+    if isinstance(part, Note):
+        listed = el("ul", *(el("li", point) for point in part.points)) if part.points else None
+        return el("div", el("p", part.text), listed, class_="note warning" if part.warning else "note")
+    return _group(part, palette) if isinstance(part, Group) else _table(part)
+
+
+def _group(group: Group, palette: Palette) -> Html:
+    figures = []
+    for p in group.plots:
+        drawn = forest(p, palette) if isinstance(p, Forest) else plot(p, palette)
+        twin = el("details", el("summary", "Table"), _scroll(p.twin))
+        figures.append(el("figure", el("figcaption", p.caption), drawn, twin))
+    return el("section", el("h3", group.title), el("p", group.text, class_="text") if group.text else None,
+              _legend(group, palette), el("div", *figures, class_="panels"), class_="group")
+
+
+def _legend(group: Group, palette: Palette) -> Html | None:
+    """Of the lines of plots that have several, and of the places that plots point at. Rows name themselves."""
+    entries: dict[object, Html] = {}
+    for p in group.plots:
+        lines = [line for line in p.lines if not line.faint] if isinstance(p, Plot) else []
+        for line in lines if len(lines) > 1 else ():
+            entries.setdefault((line.name, line.who, line.dash), el("li", key(
+                palette.shape(line.who), palette.css_class(line.who), dash=line.dash), el("span", line.name)))
+        for i, m in enumerate(p.marks if isinstance(p, Plot) else ()):
+            entries.setdefault(m, el("li", el("span", str(i + 1), class_="place"), el("span", m.name)))
+    return el("ul", *entries.values(), class_="legend") if entries else None
+
+
+def _table(t: Table) -> Html:
+    note = el("p", t.note, class_="text") if t.note else None
+    if t.folded:
+        return el("details", el("summary", t.caption), note, _scroll(t), class_="fold")
+    return el("section", el("h3", t.caption), note, _scroll(t), class_="group")
+
+
+def _scroll(t: Table) -> Html:
+    """A wide table scrolls in itself, by keys too; the page never does."""
+    numeric = [all(_NUMBER.fullmatch(row[i]) for row in t.rows) and i > 0 for i in range(len(t.head))]
+    classes = ["number" if is_number else None for is_number in numeric]
+    def classes_of(value: str, fixed: str | None) -> str | None:
+        return fixed or ("short" if len(value) <= 22 else "long" if len(value) > 60 else "some")
+
+    head = el("tr", *(el("th", name, scope="col", class_=c) for name, c in zip(t.head, classes, strict=True)))
+    rows = [el("tr", el("th", row[0], scope="row", class_=classes_of(row[0], None)),
+                     *(el("td", value, class_=classes_of(value, c)) for value, c in zip(
+        row[1:], classes[1:], strict=True))) for row in t.rows]
+    table = el("table", el("caption", t.caption), el("thead", head), el("tbody", *rows))
+    return el("div", table, class_="scroll", tabindex=0, role="region", aria_label=t.caption)

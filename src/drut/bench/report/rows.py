@@ -1,0 +1,44 @@
+"""A report as CSV: a row a figure, of every kind of file alike."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from drut.bench.ablate.schema import Ablation
+from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.schema import Comparison
+from drut.bench.report.documents import Document, Source, kind
+from drut.bench.report.estimates import estimates
+
+HEAD = ("source", "kind", "of", "cell", "who", "round", "figure", "unit", "better", "value", "low", "high", "draws",
+        "valid")
+
+
+def write_csv(sources: Sequence[Source], file: TextIO) -> None:
+    """`of` says what a row is: a value (over rounds, where there are some), a ratio, an answer of a search, or a block
+    as it was measured."""
+    rows = csv.writer(file)
+    rows.writerow(HEAD)
+    for source in sources:
+        for row in _rows(source.document):
+            rows.writerow([_safe(source.label), kind(source.document), *map(_safe, row)])
+
+
+def _rows(document: Document) -> Iterator[tuple[object, ...]]:
+    for e in estimates(document):
+        yield e.of, e.cell, e.who, "", e.figure, e.unit, e.better, e.value, e.low, e.high, e.draws or "", ""
+    if isinstance(document, Comparison | Ablation):
+        for b in document.blocks:
+            for name, value in b.figures.items():
+                if name in FIGURES:
+                    unit, better = FIGURES[name].unit, FIGURES[name].better
+                    yield "block", b.cell, b.contestant, b.round, name, unit, better, value, "", "", "", b.valid
+
+
+def _safe(value: object) -> object:
+    """A spreadsheet takes text that begins so for a formula."""
+    if value is None:
+        return ""
+    return "'" + value if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

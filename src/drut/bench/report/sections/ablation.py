@@ -1,0 +1,95 @@
+"""An ablation: what each technique buys where it should help, and where it should not."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from drut.bench.ablate.schema import Ablation, Effect, Technique
+from drut.bench.compare.figures import FIGURES
+from drut.bench.report.estimates import of_blocks
+from drut.bench.report.sections.common import (
+    OUTCOMES,
+    blocks_table,
+    commands_table,
+    contestants_table,
+    facts,
+    figure_text,
+    figures_tables,
+    void_points,
+)
+from drut.bench.report.sections.comparison import ratio_forest
+from drut.bench.report.sections.section import Group, Note, Part, Row, Section, Table
+
+_AS_EXPECTED = {"helps": "helps", "no effect": "none", "costs": "costs"}
+
+
+def section(a: Ablation, label: str = "") -> Section:
+    """The whole of it. `label` tells several apart."""
+    cells = [x.name for x in a.cells]
+    found = of_blocks(a.blocks, cells, [x.name for x in a.contestants])
+    measured = [t for t in a.techniques if any(e.technique == t.name for e in a.effects)]
+    parts: list[Part | None] = [*_notes(a, measured), _effects(a, a.effects),
+                                *(_technique(a, t) for t in a.techniques), contestants_table(a.contestants),
+                                *figures_tables(found, cells, folded=True), _switches(a),
+                                commands_table(a.contestants), blocks_table(a.blocks),
+                                facts("Machine", a.environment), facts("Settings", a.settings)]
+    return Section("ablation", f"{a.model}: what each technique buys" + (f" ({label})" if label else ""),
+                   [part for part in parts if part is not None])
+
+
+def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
+    notes = [Note(f"{len(measured)} of {len(a.techniques)} techniques measured. Ratios are on over off, each with a "
+                  "95 % interval over rounds; one that holds 1 shows no effect.")]
+    if void := void_points(a.blocks):
+        notes.append(Note(f"{len(void)} of {len(a.blocks)} blocks are void and in no figure:", void, warning=True))
+    if lost := [f"{c.name}: {OUTCOMES[c.outcome]}, {c.why}" for c in a.contestants if c.outcome != "measured"]:
+        notes.append(Note("Not measured:", lost, warning=True))
+    if a.notes:
+        notes.append(Note("Notes:", a.notes))
+    return notes
+
+
+def _effects(a: Ablation, effects: Sequence[Effect]) -> Table | None:
+    titles = {t.name: t.title for t in a.techniques}
+    rows = [[titles.get(e.technique, e.technique), e.cell, _title(e.figure), _value(e, e.off), _value(e, e.on),
+             f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]", str(e.rounds), e.expected, _said(e),
+             "as expected" if _AS_EXPECTED[e.expected] == e.verdict else "not as expected"] for e in effects]
+    head = ["technique", "work", "figure", "off", "on", "on / off", "rounds", "expected", "found", ""]
+    return Table("All effects", head, rows) if rows else None
+
+
+def _technique(a: Ablation, t: Technique) -> Group | None:
+    plots = []
+    for figure in FIGURES:
+        mine = [e for e in a.effects if e.technique == t.name and e.figure == figure]
+        if mine:
+            rows = [Row(e.cell, "on / off", e.ratio, e.low, e.high, f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]",
+                        _found(e)) for e in mine]
+            twin = Table(f"{t.title}: {FIGURES[figure].title}", ["work", "off", "on", "on / off", "found"],
+                         [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", e.verdict] for e in mine])
+            plots.append(ratio_forest(figure, rows, twin))
+    text = " ".join(part for part in (t.about, t.shows) if part)
+    return Group(t.title, plots, text) if plots or text else None
+
+
+def _said(e: Effect) -> str:
+    return "no effect" if e.verdict == "none" else e.verdict
+
+
+def _found(e: Effect) -> str:
+    said = _said(e)
+    return said if _AS_EXPECTED[e.expected] == e.verdict else f"{said}, expected: {e.expected}"
+
+
+def _switches(a: Ablation) -> Table | None:
+    rows = [[t.title, shlex.join(t.on) or "as it is", shlex.join(t.off) or "as it is"] for t in a.techniques]
+    return Table("What was switched", ["technique", "on", "off"], rows, folded=True) if rows else None
+
+
+def _title(figure: str) -> str:
+    return FIGURES[figure].title if figure in FIGURES else figure
+
+
+def _value(e: Effect, value: float) -> str:
+    return figure_text(e.figure, value) if e.figure in FIGURES else f"{value:.4g}"

@@ -1,0 +1,182 @@
+"""Plots and tables that several kinds of file share."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.schema import Block, Contestant
+from drut.bench.metrics.distribution import Figure
+from drut.bench.report.estimates import Estimate
+from drut.bench.report.sections.section import Axis, Line, Plot, Table
+from drut.bench.report.tables import cell, share
+
+LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
+_TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
+_MOST_POINTS, _MOST_SECONDS, _MOST = 120, 240, 1e15
+LEAST_MS = 1e-3
+OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "not through the gate"}
+
+
+def title_of(figure: str) -> str:
+    """With its unit."""
+    kind = FIGURES[figure]
+    return kind.title if kind.unit in ("", "share") else f"{kind.title}, {kind.unit}"
+
+
+def figure_text(figure: str, value: Figure) -> str:
+    """A value of FIGURES as it is shown."""
+    if FIGURES[figure].unit == "share" and isinstance(value, (int, float)):
+        return share(float(value))
+    return cell(value)
+
+
+def with_interval(e: Estimate | None) -> str:
+    """`value [low, high]`, or the value alone."""
+    if e is None:
+        return "n/a"
+    value = figure_text(e.figure, e.value)
+    return value if e.low is None else f"{value} [{figure_text(e.figure, e.low)}, {figure_text(e.figure, e.high)}]"
+
+
+def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
+               failed: Mapping[str, int] | None = None) -> Plot | None:
+    """The share of requests that took no longer than so long; failed ones never did, so their line ends below 1.
+    `samples` in milliseconds, in any order; None where there are none."""
+    lines, rows = [], []
+    for who, values in samples.items():
+        if not len(values):
+            continue
+        ascending = np.maximum(np.sort(np.asarray(values, np.float64)), LEAST_MS)
+        lost = (failed or {}).get(who, 0)
+        n = len(ascending) + lost
+        at = np.unique(np.linspace(0, len(ascending) - 1, min(len(ascending), _MOST_POINTS)).astype(int))
+        lines.append(Line(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at], marks="middle"))
+        ranks = [max(-(-p * n // 100), 1) - 1 for p in _TWIN_PERCENTS]
+        rows.append([who, str(n), *(cell(float(ascending[r])) if r < len(ascending) else "failed" for r in ranks)])
+    if not lines:
+        return None
+    head = ["", "n", *(f"p{p}" if p < 100 else "most" for p in _TWIN_PERCENTS)]
+    return Plot(caption, Axis(title, log=True), Axis("share of requests", at_most=1.0), lines,
+                Table(f"{caption}: percentiles, ms", head, rows))
+
+
+def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float]]]) -> Plot | None:
+    """By second: each run faint where there are several, and their mean."""
+    lines, columns = [], []
+    for who, series in runs.items():
+        bounded = [np.clip(s, 0, _MOST) for s in series if s]
+        if not bounded:
+            continue
+        length = min(map(len, bounded))
+        mean = np.mean([s[:length] for s in bounded], axis=0)
+        if len(bounded) > 1:
+            lines += [Line(who, who, _thin(s), faint=True) for s in bounded]
+        lines.append(Line(who, who, _thin(mean), marks="middle"))
+        columns.append((who, dict(_thin(mean, 60))))
+    if not lines:
+        return None
+    seconds = sorted({s for _, column in columns for s in column})
+    rows = [[f"{s:g}", *(cell(column.get(s)) for _, column in columns)] for s in seconds]
+    return Plot(caption, Axis("s"), Axis(unit), lines, Table(f"{caption}, {unit}", ["s", *(w for w, _ in columns)],
+                                                            rows))
+
+
+def _thin(values: np.ndarray, most: int = _MOST_SECONDS) -> list[tuple[float, float]]:
+    """Points in the middle of their seconds; neighbours are averaged where there are more than `most`."""
+    step = max(math.ceil(len(values) / most), 1)
+    return [(i + min(step, len(values) - i) / 2, float(np.mean(values[i:i + step])))
+            for i in range(0, len(values), step)]
+
+
+def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Figure]]]) -> Plot | None:
+    """The machine's tokens a second against a user's (1 over the median TPOT). `by` contestant: what loaded it, the
+    median TPOT in ms, and output tokens/s."""
+    lines, rows = [], []
+    for who, points in by.items():
+        known = [(name, 1e3 / tpot, float(rate)) for name, tpot, rate in points
+                 if isinstance(tpot, (int, float)) and isinstance(rate, (int, float)) and tpot > LEAST_MS]
+        if known:
+            lines.append(Line(who, who, [(x, y) for _, x, y in known], marks="all", names=[n for n, _, _ in known]))
+            rows += [[who, name, cell(x), cell(y)] for name, x, y in known]
+    if not lines:
+        return None
+    head = ["", "load", "tokens/s of a user", "tokens/s of the machine"]
+    return Plot(caption, Axis("tokens/s of a user"), Axis("output tokens/s of the machine"), lines,
+                Table(caption, head, rows))
+
+
+def facts(caption: str, values: Mapping[str, Any], *, folded: bool = True) -> Table | None:
+    """Names and values; what is no text is shown as JSON."""
+    rows = [[str(name), value if isinstance(value, str) else msgspec.json.encode(value).decode()]
+            for name, value in values.items() if value is not None]
+    return Table(caption, ["", ""], rows, folded=folded) if rows else None
+
+
+def contestants_table(contestants: Sequence[Contestant]) -> Table:
+    """What took part, and what became of it."""
+    rows = []
+    for c in contestants:
+        why = "; ".join([c.why] * bool(c.why) + list(c.remarks))
+        rows.append([c.name, c.title, OUTCOMES[c.outcome], c.weights, "yes" if c.verified else "not verified",
+                     cell(c.ready_s), cell(c.ready_mb), cell(c.peak_mb), why])
+    return Table("Who took part", ["", "engine", "outcome", "weights", "verified", "start, s", "memory when ready, MB",
+                                   "memory at most, MB", "why, remarks"], rows,
+                 "Verified: seen to run, not only its launch against a recorded process.")
+
+
+def commands_table(contestants: Sequence[Contestant]) -> Table | None:
+    """How each was started."""
+    rows = [[c.name, ", ".join(f"{k} {v}" for k, v in c.versions.items()), shlex.join(c.command)]
+            for c in contestants if c.versions or c.command]
+    return Table("Versions and commands", ["", "versions", "command"], rows, folded=True) if rows else None
+
+
+def gate_table(contestants: Sequence[Contestant]) -> Table | None:
+    """What each had to show before its speed counts."""
+    rows = []
+    for c in contestants:
+        if (g := c.gate) is not None:
+            parts = [share(v) + (f" of {g.asked[name]}" if name in g.asked else "") if v is not None else "not asked"
+                     for name in ("agreement", "gsm8k", "schema_valid", "lengths_exact")
+                     for v in [getattr(g, name)]]
+            rows.append([c.name, "passed" if g.passed else "not passed", *parts, "; ".join(g.reasons)])
+    head = ["", "gate", "greedy agreement", "GSM8K", "valid by schema", "exact lengths", "reasons"]
+    return Table("Quality gate", head, rows) if rows else None
+
+
+def figures_tables(found: Sequence[Estimate], cells: Sequence[str], *, folded: bool = False) -> list[Table]:
+    """One table a cell: contestants by figures, mean over rounds with interval."""
+    tables = []
+    for name in cells:
+        mine = [e for e in found if e.cell == name and e.of == "value"]
+        whos, figures = list(dict.fromkeys(e.who for e in mine)), [f for f in FIGURES if any(e.figure == f
+                                                                                             for e in mine)]
+        by = {(e.who, e.figure): e for e in mine}
+        rows = [[title_of(f), *(with_interval(by.get((who, f))) for who in whos)] for f in figures]
+        if rows:
+            tables.append(Table(f"{name}: all figures", ["", *whos], rows, "Mean over rounds (geometric, but for "
+                                "shares) with Student's 95 % interval, from three rounds on.", folded))
+    return tables
+
+
+def blocks_table(blocks: Sequence[Block]) -> Table | None:
+    """Every block as it was measured, in the order of time."""
+    if not blocks:
+        return None
+    names = [f for f in FIGURES if any(b.figures.get(f) is not None for b in blocks)]
+    rows = [[str(b.round), str(b.turn), b.cell, b.contestant, "valid" if b.valid else "void: " + "; ".join(b.reasons),
+             *(figure_text(f, b.figures.get(f)) for f in names), b.started] for b in blocks]
+    return Table("All blocks", ["round", "turn", "cell", "", "", *map(title_of, names), "started"], rows, folded=True)
+
+
+def void_points(blocks: Sequence[Block]) -> list[str]:
+    """A line for each void block."""
+    return [f"round {b.round}, {b.cell}, {b.contestant}: {'; '.join(b.reasons) or 'no reason given'}"
+            for b in blocks if not b.valid]

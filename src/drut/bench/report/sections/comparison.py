@@ -1,0 +1,170 @@
+"""A comparison: who took part, who is ahead in what, and every figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.ranking import places
+from drut.bench.compare.schema import Cell, Comparison, Ratio
+from drut.bench.cost import amount
+from drut.bench.report.estimates import Estimate, of_blocks
+from drut.bench.report.sections.common import (
+    LATENCIES,
+    OUTCOMES,
+    blocks_table,
+    commands_table,
+    contestants_table,
+    cumulative,
+    facts,
+    figures_tables,
+    gate_table,
+    interactivity,
+    timeline,
+    title_of,
+    void_points,
+)
+from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Row, Section, Table
+from drut.bench.report.tables import cell
+
+
+def section(c: Comparison, label: str = "") -> Section:
+    """The whole of it. `label` tells several apart."""
+    names = [x.name for x in c.contestants]
+    cells = [x.name for x in c.cells]
+    found = of_blocks(c.blocks, cells, names)
+    parts: list[Part | None] = [*_notes(c), contestants_table(c.contestants), gate_table(c.contestants), _rankings(c),
+                                _ratios(c),
+                                _interactivity(c, found), _distributions(c, names), _cost(c, found),
+                                *figures_tables(found, cells), _timelines(c, names), _cells(c.cells),
+                                commands_table(c.contestants), blocks_table(c.blocks),
+                                facts("Machine", c.environment), facts("Settings", c.settings)]
+    return Section("comparison", f"{c.model}: engines side by side" + (f" ({label})" if label else ""),
+                   [part for part in parts if part is not None], sorted(names, key=lambda name: name != c.base))
+
+
+def _notes(c: Comparison) -> list[Note]:
+    notes = []
+    rounds = max((b.round for b in c.blocks), default=-1) + 1 - min((b.round for b in c.blocks), default=0)
+    measured = [x.name for x in c.contestants if x.outcome == "measured"]
+    notes.append(Note(f"{len(measured)} of {len(c.contestants)} engines measured on {len(c.cells)} kinds of work, "
+                      f"{rounds} rounds, in interleaved blocks. Ratios are to {c.base}; an interval that holds 1, or "
+                      "too few rounds, is not ranked."))
+    if not c.finished:
+        notes.append(Note("Not finished: turns are missing.", warning=True))
+    outside = [f"{x.name}: {OUTCOMES[x.outcome]}, {x.why or '; '.join(x.gate.reasons if x.gate else ())}"
+               for x in c.contestants if x.outcome != "measured"]
+    if outside:
+        notes.append(Note("Not ranked:", outside, warning=True))
+    if void := void_points(c.blocks):
+        notes.append(Note(f"{len(void)} of {len(c.blocks)} blocks are void and in no figure:", void, warning=True))
+    if c.notes:
+        notes.append(Note("Notes:", c.notes))
+    return notes
+
+
+def _ratios(c: Comparison) -> Group | None:
+    plots = []
+    for figure in FIGURES:
+        mine = [r for r in c.ratios if r.figure == figure]
+        if mine:
+            plots.append(ratio_forest(figure, [_row(r) for r in mine], _ratio_table(figure, mine)))
+    return Group(f"Ratios to {c.base}", plots, "With 95 % intervals over rounds. Level: not to be told apart.") \
+        if plots else None
+
+
+def _rankings(c: Comparison) -> Table | None:
+    """Places; those who share one cannot be told apart."""
+    said: dict[tuple[str, str], str] = {}
+    for r in c.rankings:
+        place = places(r.groups)
+        said[r.figure, r.cell] = "; ".join(f"{place[group[0]]}: {', '.join(group)}" for group in r.groups if group)
+    cells = [x.name for x in c.cells if any(cell == x.name for _, cell in said)]
+    rows = [[title_of(figure), *(said.get((figure, cell), "") for cell in cells)]
+            for figure in FIGURES if any(figure == of for of, _ in said)]
+    return Table("Ranking", ["places by", *cells], rows, "Those who share a place cannot be told apart.") \
+        if rows else None
+
+
+def _row(r: Ratio) -> Row:
+    return Row(r.contestant, r.contestant, r.value, r.low, r.high,
+               f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", r.verdict, r.cell)
+
+
+def ratio_forest(figure: str, rows: Sequence[Row], twin: Table) -> Forest:
+    """Ratios of one figure, with the side named that is better."""
+    more = FIGURES[figure].better == "more"
+    return Forest(FIGURES[figure].title, rows, twin, reference=1.0, left="" if more else "better",
+                  right="better" if more else "")
+
+
+def _ratio_table(figure: str, ratios: Sequence[Ratio]) -> Table:
+    rows = [[r.cell, r.contestant, f"{r.value:.3f}", f"{r.low:.3f}", f"{r.high:.3f}", str(r.rounds), r.verdict]
+            for r in ratios]
+    return Table(f"Ratios, {FIGURES[figure].title}", ["cell", "", "ratio", "low", "high", "rounds", "verdict"], rows)
+
+
+def _load(x: Cell) -> str:
+    return f"concurrency {x.concurrency}" if x.concurrency is not None else f"{x.rate:g} /s" if x.rate else "as traced"
+
+
+def _interactivity(c: Comparison, found: Sequence[Estimate]) -> Group | None:
+    value = {(e.cell, e.who, e.figure): e.value for e in found}
+    plots = []
+    for work in dict.fromkeys(x.workload for x in c.cells):
+        mine = sorted((x for x in c.cells if x.workload == work), key=lambda x: (x.concurrency or 0, x.rate or 0.0))
+        by = {y.name: [(_load(x), value.get((x.name, y.name, "tpot_ms_p50")),
+                        value.get((x.name, y.name, "output_tokens_per_s"))) for x in mine] for y in c.contestants}
+        plots.append(interactivity(work, by))
+    return _group("Throughput against interactivity", plots, "Up and to the right is better; a point for each load.")
+
+
+def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:
+    plots = []
+    for x in c.cells:
+        blocks = [b for b in c.blocks if b.cell == x.name and b.valid]
+        for key, title in LATENCIES.items():
+            by = {who: [v for b in blocks if b.contestant == who
+                        for v in b.samples.get(f"{key}_ms", ())] for who in names}
+            plots.append(cumulative(f"{title}, {x.name}", f"{title}, ms", by))
+    return _group("Distributions", plots, "Share of the requests of all valid blocks that took no longer.")
+
+
+def _timelines(c: Comparison, names: Sequence[str]) -> Group | None:
+    plots = []
+    for x in c.cells:
+        runs = {who: [b.timeline for b in c.blocks if b.cell == x.name and b.contestant == who and b.valid]
+                for who in names}
+        plots.append(timeline(x.name, "output tokens/s", runs))
+    return _group("Timeline of a block", plots, "Output tokens in each second: blocks faint, their mean above them.")
+
+
+def _cost(c: Comparison, found: Sequence[Estimate]) -> Group | None:
+    if c.cost_per_hour is None:
+        return None
+    plots: list[Plot | Forest | None] = []
+    for x in c.cells:
+        rows, lines = [], []
+        for e in found:
+            if e.cell == x.name and e.figure == "output_tokens_per_s" and isinstance(e.value, float) and e.value > 0:
+                per = c.cost_per_hour / 3600 * 1e6
+                low, high = (per / float(v) if isinstance(v, float) and v > 0 else per / e.value
+                             for v in (e.high, e.low))
+                said = f"{amount(per / e.value)} {c.currency}"
+                rows.append(Row(e.who, e.who, per / e.value, low, high, said))
+                lines.append([e.who, amount(per / e.value), amount(low), amount(high)])
+        if rows:
+            twin = Table(f"Cost, {x.name}: {c.currency} per million output tokens", ["", "", "low", "high"], lines)
+            plots.append(Forest(x.name, rows, twin, log=False, left="cheaper"))
+    return _group("Cost", plots, f"{c.currency} per million output tokens, prompts and idle time included, at "
+                  f"{cell(c.cost_per_hour)} {c.currency} an hour.")
+
+
+def _cells(cells: Sequence[Cell]) -> Table:
+    return Table("Kinds of work", ["", "workload", "load"], [[x.name, x.workload, _load(x)] for x in cells],
+                 folded=True)
+
+
+def _group(title: str, plots: Sequence[Plot | Forest | None], text: str) -> Group | None:
+    there = [plot for plot in plots if plot is not None]
+    return Group(title, there, text) if there else None

@@ -1,0 +1,178 @@
+"""One measured run: latencies, rates, how sure they are, and what was watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drut.bench.compare.figures import FIGURES
+from drut.bench.cost import Cost, amount
+from drut.bench.metrics.distribution import PERCENTS, Distribution
+from drut.bench.report.estimates import estimates
+from drut.bench.report.schema import Result
+from drut.bench.report.sections.common import (
+    LATENCIES,
+    cumulative,
+    facts,
+    figure_text,
+    interactivity,
+    timeline,
+    title_of,
+)
+from drut.bench.report.sections.section import Group, Note, Part, Section, Table
+from drut.bench.report.sections.watched import resources, server_side
+from drut.bench.report.tables import cell, share
+
+_LATENCIES = (("TTFT", "ttft_ms"), ("TTFT from sending", "ttft_sent_ms"), ("ITL", "itl_ms"), ("TPOT", "tpot_ms"),
+              ("E2E", "e2e_ms"), ("queue, by the server", "queue_ms"))
+_PLOTTED = ("ttft", "tpot", "e2e")
+
+
+def section(r: Result, label: str = "") -> Section:
+    """The whole of it. `label` is its name in plots, and tells several apart."""
+    who = label or str(r.settings.get("model", ""))
+    parts: list[Part | None] = [*verdicts(r), latencies(r), rates(r), _distributions({who: r}),
+                                _timelines(r, who), *errors(r), *certainty(r), costs(r.cost), server_side(r.watched),
+                                resources(r.watched), client(r), facts("Machine of the client", r.environment),
+                                facts("Settings", r.settings)]
+    title = f"{r.settings.get('model', '')} at {r.settings.get('url', '')}" + (f" ({label})" if label else "")
+    return Section("result", title, [part for part in parts if part is not None])
+
+
+def beside(results: Sequence[tuple[str, Result]]) -> Section:
+    """Several runs in one table and in the same plots."""
+    by = {label: {e.figure: e for e in estimates(r)} for label, r in results}
+    rows = [[title_of(f), *(figure_text(f, found[f].value) if f in found else "n/a" for found in by.values())]
+            for f in FIGURES if any(f in found for found in by.values())]
+    void = [f"{label}: {'; '.join(r.validity.reasons)}" for label, r in results if not r.validity.valid]
+    parts: list[Part | None] = [
+        Note("Runs beside each other, as they were given. They were not interleaved: what changed on the machine "
+             "between them is in the differences too (drut bench compare keeps it out)."),
+        Note("Void, so that none of their figures may be quoted:", void, warning=True) if void else None,
+        Table("All runs", ["", *by], rows),
+        _distributions(dict(results)),
+        _interactivity(results)]
+    return Section("results", "Runs beside each other", [part for part in parts if part is not None])
+
+
+def verdicts(r: Result) -> list[Note]:
+    """Whether it may be quoted, and whether it was steady."""
+    notes = []
+    if not r.validity.valid:
+        notes.append(Note("Void. None of these figures may be quoted:", r.validity.reasons, warning=True))
+    steady = r.steady
+    notes.append(Note(f"Steady state: {steady.verdict}{': ' if steady.reasons else ''}{'; '.join(steady.reasons)}."))
+    return notes
+
+
+def latencies(r: Result) -> Table | Note:
+    """Percentiles of each latency."""
+    rows = []
+    for name, field in _LATENCIES:
+        d: Distribution = getattr(r.summary, field)
+        if d.n:
+            rows.append([name, str(d.n), str(d.failed), *(cell(getattr(d, f"p{p}")) for p in PERCENTS), cell(d.mean)])
+    if not rows:
+        return Note("No request finished.")
+    return Table("Latencies", ["ms", "n", "failed", *(f"p{p}" for p in PERCENTS), "mean"], rows)
+
+
+def rates(r: Result) -> Table:
+    """What was served in a second."""
+    s = r.summary
+    rows = [["output tokens/s", cell(s.output_tokens_per_s)], ["input tokens/s", cell(s.input_tokens_per_s)],
+            ["requests/s", cell(s.requests_per_s)]]
+    if s.goodput_per_s is not None:
+        rows += [["good requests/s", cell(s.goodput_per_s)], ["good, of those offered", share(s.good_share)]]
+    if s.cached_tokens is not None:
+        rows += [["cached prompt tokens", f"{s.cached_tokens} ({share(s.cached_share)})"]]
+    rows += [["in flight, mean and most", f"{s.concurrency_mean:.2f}, {s.concurrency_max}"]]
+    return Table("Rates", [f"over {s.window_s:.1f} s", ""], rows)
+
+
+def errors(r: Result) -> list[Note]:
+    """How many failed and of what, each kind with an example."""
+    told = r.summary.errors
+    if not told.failed:
+        return [Note(f"{told.offered} requests measured, none failed.")]
+    examples: dict[str, str] = {}
+    for request in r.requests:
+        if request.measured and request.failure is not None:
+            examples.setdefault(request.failure, request.detail)
+    return [Note(f"{told.failed} of {told.offered} measured requests failed:",
+                 [f"{kind}: {count}, such as: {examples.get(kind, '')}" for kind, count in told.kinds.items()])]
+
+
+def certainty(r: Result) -> list[Part]:
+    """What the run can claim, and how far its figures may be off."""
+    parts: list[Part] = []
+    few = [f"{name.removesuffix('_ms').upper()} p{claim.percent} (has {claim.n}, needs {claim.needed})"
+           for name, claims in r.claims.items() for claim in claims if not claim.may]
+    if few:
+        parts.append(Note("Too few samples to claim, at 95 % confidence: " + ", ".join(few) + "."))
+    if not r.intervals.figures:
+        return [*parts, Note("The window is too short for intervals, which need 10 blocks of a second.")]
+    rows = [[_short(name), cell(i.value), f"{cell(i.low)} .. {cell(i.high)}", share(i.noise_floor)]
+            for name, i in r.intervals.figures.items()]
+    parts.append(Table("Intervals", ["figure", "value", "95 % interval", "noise floor"], rows))
+    parts.append(Note("Two such runs that differ by less than the noise floor cannot be told apart. It holds within a "
+                      "run; what changes from one start of a server to the next is not in it."))
+    return parts
+
+
+def _short(name: str) -> str:
+    latency, _, percent = name.partition("_ms_p")
+    return f"{LATENCIES.get(latency, latency)} p{percent}, ms" if percent else title_of(name)
+
+
+def costs(c: Cost | None) -> Table | None:
+    """With the price, its date and source."""
+    if c is None:
+        return None
+    rows = [["per request", amount(c.per_request)], ["per million output tokens, prompts included",
+                                                      amount(c.per_million_output_alone)]]
+    if c.input_busy_share is not None:
+        rows += [["per million input tokens", amount(c.per_million_uncached_input)],
+                 ["per million cached input tokens", amount(c.per_million_cached_input)],
+                 ["per million output tokens", amount(c.per_million_output)],
+                 ["prompts are charged with, of the time", share(c.input_busy_share)]]
+    rows += [["an hour", amount(c.per_hour)], ["this run", amount(c.run)], ["price of", f"{c.date} ({c.source})"]]
+    return Table("Cost", ["", c.currency], rows, "Idle time is included.")
+
+
+def client(r: Result) -> Note:
+    """What the load took of its own machine, since a busy client measures itself."""
+    use = ", ".join(f"{share:.0%}" for share in r.client.cpu)
+    return Note(f"Client processes: {r.client.workers}, each using {use or 'nothing'} of a CPU; p99 of sent - "
+                f"scheduled {cell(r.summary.lag_ms.p99)} ms.")
+
+
+def _interactivity(results: Sequence[tuple[str, Result]]) -> Group | None:
+    plot = interactivity("All runs", {
+        label: [(_load(r.settings), r.summary.tpot_ms.p50, r.summary.output_tokens_per_s)] for label, r in results})
+    return Group("Throughput against interactivity", [plot], "Up and to the right is better.") if plot else None
+
+
+def _load(settings: dict[str, Any]) -> str:
+    if settings.get("concurrency") is not None:
+        return f"concurrency {settings['concurrency']}"
+    return f"{settings['rate']} /s" if settings.get("rate") is not None else ""
+
+
+def _distributions(results: dict[str, Result]) -> Group | None:
+    plots = []
+    for key in _PLOTTED:
+        by = {label: [v for q in r.requests if q.measured and (v := getattr(q, f"{key}_ms")) is not None]
+              for label, r in results.items()}
+        failed = {label: r.summary.errors.failed for label, r in results.items()}
+        plots.append(cumulative(LATENCIES[key], f"{LATENCIES[key]}, ms", by, failed))
+    there = [plot for plot in plots if plot is not None]
+    return Group("Distributions", there, "Share of measured requests that took no longer; failed ones never end.") \
+        if there else None
+
+
+def _timelines(r: Result, who: str) -> Group | None:
+    plots = [timeline("Output tokens", "tokens/s", {who: [r.series.output_tokens]}),
+             timeline("Requests in flight", "requests", {who: [r.series.in_flight]})]
+    there = [plot for plot in plots if plot is not None]
+    return Group("Timeline", there, "By second of the measured window.") if there else None

@@ -1,0 +1,61 @@
+"""search.json, search.csv and summary.md."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from drut.bench.compare.figures import FIGURES
+from drut.bench.report.files import write_file
+from drut.bench.search.markdown import markdown
+from drut.bench.search.schema import SCHEMA, Point, Search
+from drut.errors import DrutError
+
+_LISTS = ("reasons", "figures")
+
+
+def save(search: Search, folder: Path) -> None:
+    """All three, each whole or as it was before. Raises DrutError when it has tried them all."""
+    problems = []
+    for name, fill in {"search.json": _json, "search.csv": _csv, "summary.md": _summary}.items():
+        try:
+            write_file(folder / name, lambda file, fill=fill: fill(search, file))  # type: ignore[misc]
+        except DrutError as error:
+            problems.append(str(error))
+    if problems:
+        raise DrutError("; ".join(problems))
+
+
+def read(path: Path) -> Search:
+    """A search.json. Raises DrutError where it is missing, damaged or of another schema."""
+    try:
+        search = msgspec.json.decode(path.read_bytes(), type=Search)
+    except OSError as error:
+        raise DrutError(f"cannot read {path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise DrutError(f"{path} is not a search: {error}") from error
+    if search.schema != SCHEMA:
+        raise DrutError(f"{path} is of the schema {search.schema!r}, not {SCHEMA!r}")
+    return search
+
+
+def _json(search: Search, file: TextIO) -> None:
+    file.write(msgspec.json.format(msgspec.json.encode(search)).decode())
+
+
+def _csv(search: Search, file: TextIO) -> None:
+    """A row a run."""
+    names = [name for name in Point.__struct_fields__ if name not in _LISTS]
+    rows = csv.writer(file)
+    rows.writerow([*names, *FIGURES, "reasons"])
+    for point in search.points:
+        values = [*(getattr(point, name) for name in names), *(point.figures.get(name) for name in FIGURES),
+                  "; ".join(point.reasons)]
+        rows.writerow(["" if value is None else value for value in values])
+
+
+def _summary(search: Search, file: TextIO) -> None:
+    print(markdown(search), file=file)

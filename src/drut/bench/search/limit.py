@@ -1,0 +1,245 @@
+"""The highest rate that holds the limits.
+
+A rate is looked at three times at most, each look with all its runs until then, and each at a confidence that keeps the
+chance of any wrong verdict on it below 5 % (Bonferroni). So a run that plainly holds or fails is short, and one that
+does not is lengthened. The intervals are Wilson's, of as many requests as the runs are worth when those that come after
+one another resemble each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drut.bench.search.pace import Pace
+from drut.bench.search.schema import Answer
+from drut.bench.search.trial import Ask, Trial
+from drut.bench.stats.intervals import normal
+from drut.bench.stats.proportion import wilson
+from drut.bench.stats.samples import least_samples
+
+LOOKS = 3
+LENGTHS = (1.0, 2.0, 6.0)  # of the looks, one beside the other
+Z = normal(1 - 0.05 / 2 / LOOKS)
+STEP, MOST_STEPS = 2.0, 8
+QUICK_SHARE = 1 / 20  # of the time for all, the length of a run that brackets
+RECENTRES = 4
+FURTHEST = 0.5
+NEARBY = 1.5  # times the crossing: rates further off say nothing of the curve's slope there
+
+
+@dataclass(frozen=True)
+class Level:
+    """A rate, by all its valid runs. `worth`: as many independent requests."""
+
+    rate: float
+    share: float
+    worth: float
+    looks: int
+    settled: bool
+    window_s: float
+
+    def bounds(self, z: float = Z) -> tuple[float, float]:
+        """Of the share that holds the limits."""
+        return wilson(self.share, max(self.worth, 1e-9), z)
+
+    def verdict(self, attain: float) -> bool | None:
+        """Whether it holds; None: not known yet, or a server that did not settle, whose share would go on falling."""
+        low, high = self.bounds()
+        if high < attain:
+            return False
+        return True if low >= attain and self.settled else None
+
+
+def levels(trials: Sequence[Trial]) -> list[Level]:
+    """By rate, ascending."""
+    at: dict[float, list[Trial]] = {}
+    for trial in trials:
+        if trial.ask.rate is not None and trial.valid and trial.good is not None and len(trial.good):
+            at.setdefault(trial.ask.rate, []).append(trial)
+    result = []
+    for rate, runs in sorted(at.items()):
+        good = np.concatenate([t.good for t in runs if t.good is not None])
+        result.append(Level(rate, float(good.mean()), sum(t.effective for t in runs), len(runs),
+                            runs[-1].steady != "not steady", sum(t.ask.window_s for t in runs)))
+    return result
+
+
+def least_requests(attain: float) -> int:
+    """The fewest requests that, none of them a miss, let a look say that a rate holds."""
+    return max(math.ceil(Z * Z * attain / (1 - attain)) + 1, least_samples(round(100 * attain)))
+
+
+def hunt(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, most: float | None,
+         begin: float) -> Generator[Ask, Trial, None]:
+    """Brackets the rate by doubling and halving, bisects, and then takes most of the time for a rate just below and one
+    just above. `most`: sessions a second that are served at most; None: not known. `begin`: a rate to begin at."""
+    quick, least = QUICK_SHARE * pace.left(), least_requests(attain)
+    if not levels(trials):
+        yield pace.open("bracket", begin, quick, least)
+    for _ in range(MOST_STEPS):
+        below, above = _bracket(trials, attain)
+        if below is None and above is not None:
+            yield pace.open("bracket", above / STEP, quick, least)
+        elif above is None and below is not None and not _capped(below, most, tolerance):
+            rate = STEP * below if most is None else min(STEP * below, math.sqrt(below * most))
+            yield pace.open("bracket", rate, quick, least)
+        else:
+            break
+    for _ in range(MOST_STEPS):
+        below, above = _bracket(trials, attain)
+        if below is None or above is None or above / below <= (1 + tolerance) ** 2:
+            break
+        yield pace.open("bisect", math.sqrt(below * above), quick, least)
+    yield from _again(trials, pace, attain, quick, least)
+    yield from _verify(trials, pace, attain, tolerance, most)
+
+
+def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, tolerance: float) -> Answer:
+    """`value` is where the curve through all runs crosses `attain`, within `low`, the highest rate whose lower bound is
+    at or above it, and `high`, the lowest whose upper bound is below or that is past saturation."""
+    known = levels(trials)
+    if not known:
+        return Answer(None, why="no valid run at a rate")
+    failed = [level.rate for level in known if level.verdict(attain) is False]
+    ends = [end for end in (min(failed, default=None), most) if end is not None]
+    high = min(ends, default=None)
+    low = max((level.rate for level in known if level.verdict(attain) and (high is None or level.rate < high)),
+              default=None)
+    below, above = _bracket(trials, attain)
+    if below is None:
+        first = known[0]
+        return Answer(None, high=high, why=f"the lowest rate with a valid run is {first.rate:.4g}/s, where "
+                                           f"{first.share:.1%} of requests held the limits")
+    if above is None:
+        if most is None:
+            return Answer(None, low=low, why=f"held at every rate that was run, up to {below:.4g}/s")
+        value = math.sqrt(below * most) if below < most else below
+    else:
+        value = crossing(known, attain, below, above)[0]
+    value = min(max(value, low or 0.0), high or math.inf)
+    return Answer(value, low, high, _unsure(low, high, tolerance))
+
+
+def crossing(known: Sequence[Level], attain: float, below: float, above: float) -> tuple[float, float, float]:
+    """The rate at which the share is `attain`; the intercept and the slope of the logit of the share over the logarithm
+    of the rate, by maximum likelihood with half a request added to both sides, of rates nearby."""
+    middle = math.sqrt(below * above)
+    near = [level for level in known if below <= level.rate <= above or 1 / NEARBY < level.rate / middle < NEARBY]
+    x = np.log([level.rate / middle for level in near])
+    n = np.array([level.worth for level in near]) + 1
+    hits = np.array([level.share * level.worth for level in near]) + 0.5
+    design = np.column_stack((np.ones_like(x), x))
+    beta = np.array([math.log(attain / (1 - attain)), -1.0])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-np.clip(design @ beta, -30, 30)))
+        weight = n * p * (1 - p) + 1e-9
+        step = np.linalg.lstsq(design.T @ (design * weight[:, None]), design.T @ (hits - n * p), rcond=None)[0]
+        beta += np.clip(step, -3, 3)
+        if np.abs(step).max() < 1e-9:
+            break
+    a, b = float(beta[0]), float(beta[1])
+    if b >= -1e-3:  # noise alone: there is no slope to tell from
+        return middle, math.log(attain / (1 - attain)), -1.0
+    at = (math.log(attain / (1 - attain)) - a) / b
+    return middle * math.exp(min(max(at, math.log(below / middle)), math.log(above / middle))), a - b * math.log(
+        middle), b
+
+
+def monotone(known: Sequence[Level]) -> list[float]:
+    """The shares, made to fall with the rate: neighbours that do not are pooled (isotonic regression)."""
+    pools: list[list[float]] = []  # share, worth, levels
+    for level in known:
+        pools.append([level.share, max(level.worth, 1e-9), 1])
+        while len(pools) > 1 and pools[-2][0] < pools[-1][0]:
+            (s, w, k), (t, v, j) = pools[-2:]
+            pools[-2:] = [[(s * w + t * v) / (w + v), w + v, k + j]]
+    return [share for share, _, count in pools for _ in range(int(count))]
+
+
+def _bracket(trials: Sequence[Trial], attain: float) -> tuple[float | None, float | None]:
+    """The highest rate that seems to hold, and the lowest that seems not to."""
+    known = levels(trials)
+    shares = monotone(known)
+    below = max((level.rate for level, share in zip(known, shares, strict=True) if share >= attain), default=None)
+    above = min((level.rate for level, share in zip(known, shares, strict=True) if share < attain), default=None)
+    return below, above
+
+
+def _again(trials: Sequence[Trial], pace: Pace, attain: float, quick: float, least: int,
+           ) -> Generator[Ask, Trial, None]:
+    """A rate that failed below one that held is looked at again."""
+    known = levels(trials)
+    held = max((level.rate for level in known if level.verdict(attain)), default=0.0)
+    for level in known:
+        if level.rate < held and level.verdict(attain) is False and level.looks < LOOKS:
+            yield pace.open("verify", level.rate, 2 * quick, least)
+
+
+def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, most: float | None,
+            ) -> Generator[Ask, Trial, None]:
+    sides: tuple[float, float] | None = None
+    center, recentred = 0.0, 0
+    while True:
+        below, above = _bracket(trials, attain)
+        if below is None:
+            return
+        if above is None:
+            if most is None:
+                return
+            now, sides = math.sqrt(below * most), sides or (below, most)
+        else:
+            known = levels(trials)
+            now, intercept, slope = crossing(known, attain, below, above)
+            if sides is None or (abs(now / center - 1) > tolerance / 2 and recentred < RECENTRES):
+                reach = _reach(known, pace, attain, tolerance, now, intercept, slope)
+                sides = (_tidy(now / (1 + reach)), _tidy(min(now * (1 + tolerance), most or math.inf)))
+                center, recentred = now, recentred + 1
+        at = {level.rate: level for level in levels(trials)}
+        open_sides = []
+        for rate, wanted in zip(sides, (True, False), strict=True):
+            level = at.get(rate)
+            looks = level.looks if level else 0
+            sure = level is not None and level.verdict(attain) is not None
+            past = not wanted and most is not None and rate >= most
+            if looks < LOOKS and not sure and not past:
+                open_sides.append((looks, rate))
+        if not open_sides:
+            return
+        looks, rate = min(open_sides)
+        whole = sum(sum(LENGTHS[k:]) for k, _ in open_sides)
+        yield pace.open("verify", rate, pace.left() * LENGTHS[looks] / whole, 1)
+
+
+def _tidy(rate: float) -> float:
+    return float(f"{rate:.5g}")
+
+
+def _reach(known: Sequence[Level], pace: Pace, attain: float, tolerance: float, at: float, intercept: float,
+           slope: float) -> float:
+    """How far below the crossing a rate must be for the time that is left to show that it holds; at least the
+    tolerance."""
+    near = min(known, key=lambda level: abs(math.log(level.rate / at)))
+    worth = max(near.worth / near.window_s * pace.left() / 2, 1.0)
+    for reach in np.arange(tolerance, FURTHEST, tolerance / 4):
+        share = 1 / (1 + math.exp(-min(intercept + slope * math.log(at / (1 + reach)), 30.0)))
+        if share - (Z + 1) * (share * (1 - share) / worth) ** 0.5 >= attain:
+            return float(reach)
+    return FURTHEST
+
+
+def _capped(below: float, most: float | None, tolerance: float) -> bool:
+    return most is not None and below * (1 + tolerance) >= most
+
+
+def _unsure(low: float | None, high: float | None, tolerance: float) -> str:
+    if low is None:
+        return "no rate was run long enough to say that it holds"
+    if high is None:
+        return "no rate was shown not to hold"
+    if high / low > (1 + tolerance) ** 2 * 1.001:
+        return f"known to {high / low - 1:.0%} only: a longer --budget tells it better"
+    return ""

@@ -1,0 +1,74 @@
+"""Measures a server that runs: each run of a search is one of `drut.bench.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from drut.bench.compare.figures import FIGURES
+from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, Progress
+from drut.bench.load.halt import INTERRUPTED
+from drut.bench.load.schedule import Arrivals, Rate, Schedule
+from drut.bench.load.wire import Window
+from drut.bench.report.schema import Request, Result
+from drut.bench.run import Run, measure
+from drut.bench.search.trial import Ask, Trial, worked_off
+
+SEED_STEP = 7919  # apart, so that no run sends what another sent and a prefix cache would hold
+
+
+@dataclass
+class Live:
+    """A `Measure`. `run` is a template, whose plan is replaced; `workers` says how many client processes a loop gets.
+    `progress` hears of each run as it goes."""
+
+    run: Run
+    workers: Callable[[OpenLoop | ClosedLoop], int]
+    arrivals: Arrivals = "poisson"
+    cv: float = 1.0
+    progress: Callable[[Ask, Progress], None] | None = None
+    runs: int = 0
+
+    def __call__(self, ask: Ask) -> Trial:
+        """Raises DrutError where the server cannot be reached, KeyboardInterrupt where a user ended the run."""
+        seed = self.run.seed + SEED_STEP * self.runs
+        self.runs += 1
+        window = Window(ask.warmup_s, ask.warmup_s + ask.window_s, ask.grace_s)
+        loop: OpenLoop | ClosedLoop
+        if ask.concurrency is not None:
+            loop = ClosedLoop(ask.concurrency)
+        else:
+            loop = OpenLoop(Schedule(Rate.steady(ask.rate or 0.0), self.arrivals, self.cv, seed))
+        plan = LoadPlan(self.run.plan.target, window, loop, self.workers(loop))
+        # Failures are of the server, and what a search is about: they do not make a run void here.
+        run = replace(self.run, plan=plan, seed=seed, most_errors=1.0, arrivals=False)
+        tell = self.progress
+        result, halted = measure(run, None if tell is None else lambda progress: tell(ask, progress))
+        if halted == INTERRUPTED:
+            raise KeyboardInterrupt
+        return trial(ask, result, halted)
+
+
+def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
+    """What a search keeps of a result. A run that was ended because all failed says so of the server."""
+    counted = [r for r in result.requests if r.measured]
+    failed = result.summary.errors.failed == len(counted)
+    excused = {halted, "no request finished"} if failed else set()
+    well = [r for r in result.requests if r.failure is None and r.ended_ms is not None]
+    begun = np.array([r.scheduled_ms + (r.sent_ms or 0.0) for r in well]) / 1e3
+    ended = np.array([r.scheduled_ms + (r.ended_ms or 0.0) for r in well]) / 1e3
+    first = sum(r.turn == 0 for r in counted)
+    known = all(r.good is not None for r in counted)
+    return Trial(
+        ask, np.array([_e2e(r) for r in counted]), np.array([float(bool(r.good)) for r in counted]) if known else None,
+        worked_off(begun, ended, (ask.warmup_s, ask.warmup_s + ask.window_s)),
+        valid=bool(counted) and all(reason in excused for reason in result.validity.reasons),
+        reasons=result.validity.reasons, turns=len(counted) / first if first else 1.0, steady=result.steady.verdict,
+        unsettled="; ".join(result.steady.reasons) if result.steady.verdict == "not steady" else "",
+        figures={name: kind.of(result) for name, kind in FIGURES.items()})
+
+
+def _e2e(request: Request) -> float:
+    return float("inf") if request.e2e_ms is None else request.e2e_ms / 1e3

@@ -1,0 +1,211 @@
+"""A search from its first run to its last: whatever ends it, what is known by then is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from drut.bench.metrics.request import Slo
+from drut.bench.search import curve, limit, saturation
+from drut.bench.search.pace import Pace, SpentError
+from drut.bench.search.schema import SCHEMA, Answer, Point, Search
+from drut.bench.search.trial import Ask, Measure, Trial
+from drut.bench.stats.intervals import normal
+from drut.bench.stats.proportion import wilson
+from drut.errors import DrutError, RequestError
+
+LEAST_BUDGET_S = 20.0
+CLIMB_SHARE, CURVE_SHARE = 0.25, 0.2  # of the budget; the rest is for the limits
+CURVE_ALONE_SHARE = 0.65  # where there are no limits
+SUSPECT = 0.02  # share of failures after which the server is asked whether it is still there
+RETRIES = 1  # of a run that is void by the client's fault
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is sought. `users`: the steps of the concurrency curve, doubled from there where throughput still grows.
+    Raises RequestError."""
+
+    budget_s: float
+    slo: Slo | None = None
+    attain: float = 0.95
+    tolerance: float = 0.05
+    users: tuple[int, ...] = (1, 2, 4, 8)
+
+    def __post_init__(self) -> None:
+        if not LEAST_BUDGET_S <= self.budget_s <= 1e6:
+            raise RequestError(f"--budget must be from {LEAST_BUDGET_S:g} s on, not {self.budget_s:g} s")
+        if not 0.5 <= self.attain <= 0.999:
+            raise RequestError(f"--attain must be from 0.5 to 0.999, not {self.attain}")
+        if not 0.01 <= self.tolerance <= 0.5:
+            raise RequestError(f"--tolerance must be from 0.01 to 0.5, not {self.tolerance}")
+        if not self.users or any(n < 1 for n in self.users) or list(self.users) != sorted(set(self.users)):
+            raise RequestError("--concurrency-curve must be ascending numbers from 1 on, such as 1,2,4,8")
+
+
+@dataclass(frozen=True)
+class About:
+    """What the file says of the search."""
+
+    target: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+
+
+class LostError(Exception):
+    """The server is gone. Inside a search alone."""
+
+
+class Searcher:
+    """Runs a search. `save` gets the whole file after each run, `tell` a line about each before it begins."""
+
+    def __init__(self, measure: Measure, wanted: Wanted, about: About, clock: Callable[[], float],
+                 save: Callable[[Search], None], tell: Callable[[str], None]) -> None:
+        self._measure, self._wanted, self._about, self._save, self._tell = measure, wanted, about, save, tell
+        self._pace = Pace(clock, clock() + wanted.budget_s, wanted.slo)
+        self._trials: list[Trial] = []
+        self._points: list[Point] = []
+
+    def run(self) -> Search:
+        """Until all is found or the budget is spent. Raises DrutError where nothing could be measured at all;
+        KeyboardInterrupt ends the search in order once something was."""
+        wanted = self._wanted
+        self._tell(f"at most {wanted.budget_s / 60:.3g} min: saturation and the concurrency curve, then the rate curve"
+                   + (", then the highest rate that holds the limits" if wanted.slo else ""))
+        ended = ""
+        try:
+            self._pilot()
+            self._all()
+        except LostError as error:
+            ended = f"the server was lost: {error}"
+        except KeyboardInterrupt:
+            if not self._trials:
+                raise
+            ended = "interrupted"
+        if not self._trials:
+            raise DrutError(ended or "the budget holds not one run")
+        result = self._result(ended)
+        self._save(result)
+        return result
+
+    def _all(self) -> None:
+        wanted, pace, trials = self._wanted, self._pace, self._trials
+        self._drive(saturation.climb(trials, pace, wanted.users, CLIMB_SHARE * pace.left()))
+        served = self._most() or saturation.served_most(trials) / self._turns()
+        if served:
+            share = (CURVE_SHARE if wanted.slo else CURVE_ALONE_SHARE) * wanted.budget_s
+            self._drive(curve.rates(pace, served, min(share, pace.left())))
+        if wanted.slo is not None:
+            begin = served / 2 or 1 / pace.alone_s / 2
+            self._drive(limit.hunt(trials, pace, wanted.attain, wanted.tolerance, self._most(), begin))
+
+    def _pilot(self) -> None:
+        """Sets the scale of time. No point of the search: the first requests may find a server that is cold."""
+        self._tell("a pilot, one at a time")
+        trial = self._measure(self._pace.pilot())
+        if trial.latency is None:
+            raise DrutError(f"the pilot failed: {'; '.join(trial.reasons) or 'a request did not finish'}")
+        self._pace.saw_pilot(trial)
+
+    def _drive(self, asks: Generator[Ask, Trial, None]) -> None:
+        """Runs what a part of the search asks for, until it has what it wants or the budget is spent."""
+        try:
+            ask = next(asks)
+            while True:
+                ask = asks.send(self._try(ask))
+        except (StopIteration, SpentError):
+            return
+
+    def _try(self, ask: Ask) -> Trial:
+        """Measures, and once more where the client was at fault. Saves after each."""
+        for again in range(RETRIES + 1):
+            if again and ask.most_s > self._pace.left():
+                break
+            self._tell(f"{ask.phase}: {ask}, {ask.window_s:.0f} s{' once more' if again else ''} "
+                       f"({max(self._pace.left(), 0):.0f} s left)")
+            trial = self._once(ask)
+            self._trials.append(trial)
+            self._points.append(_point(self._trials, self._wanted.attain))
+            self._save(self._result("running"))
+            if trial.valid:
+                break
+        return self._trials[-1]
+
+    def _once(self, ask: Ask) -> Trial:
+        before = self._pace.clock()
+        try:
+            trial = self._measure(ask)
+        except DrutError as error:
+            if not self._trials:
+                raise
+            raise LostError(str(error)) from error
+        beside = self._pace.clock() - before - ask.warmup_s - ask.window_s - self._pace.slow_s
+        self._pace.start_s = min(max(0.8 * self._pace.start_s + 0.2 * beside, 0.1), 5.0)
+        if trial.valid and trial.failed > SUSPECT:
+            self._still_there(ask)
+        return trial
+
+    def _still_there(self, ask: Ask) -> None:
+        """A server that is gone has not failed to hold a rate."""
+        why = f"requests failed at {ask}"
+        try:
+            probe = self._measure(self._pace.pilot())
+        except DrutError as error:
+            raise LostError(f"{why}, and then: {error}") from error
+        if not np.isfinite(probe.e2e).any():
+            raise LostError(f"{why}, and then one at a time too")
+
+    def _turns(self) -> float:
+        """Requests of a session."""
+        return float(np.mean([t.turns for t in self._trials if t.valid] or [1.0]))
+
+    def _most(self) -> float | None:
+        """Sessions a second that the server ends at most."""
+        most = saturation.ceiling(self._trials)
+        return None if most is None else most / self._turns()
+
+    def _result(self, ended: str) -> Search:
+        wanted, trials = self._wanted, self._trials
+        most = self._most()
+        slo = Answer(None, why="no limits were given (--slo)")
+        if wanted.slo is not None:
+            slo = limit.slo_rate(trials, wanted.attain, most, wanted.tolerance)
+        return Search(SCHEMA, self._about.settings, self._about.environment, self._about.target, list(self._points),
+                      saturation.saturation(trials), curve.knee(trials, most), slo, self._told(most),
+                      saturation.tokens_at_saturation(trials), ended)
+
+    def _told(self, most: float | None) -> list[str]:
+        notes = [f"at {t.ask} the server did not settle: {t.unsettled}" for t in self._trials
+                 if t.valid and t.steady == "not steady" and (
+                     t.ask.rate is None or most is None or t.ask.rate < most)]
+        void = sum(not t.valid for t in self._trials)
+        if void:
+            notes.append(f"{void} of {len(self._trials)} runs are void by the client's fault and tell nothing")
+        if (turns := self._turns()) > 1.01:
+            notes.append(f"a session has {turns:.1f} requests: the knee and the rate that holds the limits are "
+                         "sessions a second, the saturation is requests a second")
+        if self._wanted.slo is not None:
+            known = limit.levels(self._trials)
+            failed = [level.rate for level in known if level.verdict(self._wanted.attain) is False]
+            held = [level.rate for level in known if level.verdict(self._wanted.attain)]
+            if failed and held and min(failed) < max(held):
+                notes.append(f"{max(held):.4g}/s held the limits and {min(failed):.4g}/s, which is less, did not: of "
+                             "such a server the lower is told")
+        return notes
+
+
+def _point(until: Sequence[Trial], attain: float) -> Point:
+    trial = until[-1]
+    good = share = low = high = worth = holds = None
+    if trial.good is not None and len(trial.good):
+        good, share, worth = int(trial.good.sum()), float(trial.good.mean()), trial.effective
+        low, high = wilson(share, worth, normal(0.975))
+        if trial.ask.rate is not None and trial.valid:
+            holds = next(level.verdict(attain) for level in limit.levels(until) if level.rate == trial.ask.rate)
+    latency = trial.latency
+    return Point(trial.ask.phase, trial.ask.rate, trial.ask.concurrency, len(trial.e2e), good, share, low, high, holds,
+                 trial.valid and not trial.reasons, trial.reasons, trial.figures, worth, trial.served_per_s,
+                 None if latency is None else latency[0] * 1e3, trial.steady, trial.ask.warmup_s, trial.ask.window_s)

@@ -1,0 +1,123 @@
+"""`drut bench ablate`: what each technique buys."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drut.cli.terminal import note
+from drut.errors import RequestError
+
+if TYPE_CHECKING:
+    from drut.bench.ablate.book import Book
+    from drut.bench.ablate.run import Plan
+    from drut.bench.engines.engine import ModelFiles
+
+SUMMARY = "switch each technique off and on, and say what it buys"
+DESCRIPTION = (
+    "Starts this system's server twice for each technique, with it and without, lets the two take turns at work where "
+    "it should help and at work where it should not, and writes what it bought: DIR/ablation.json, ablation.csv and "
+    "summary.md, after each block. Exits 3 where a server failed.")
+FAILED_EXIT, INTERRUPT_EXIT = 3, 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, what is measured, and where it goes."""
+    parser.add_argument("--model", default="smollm2-135m-instruct", metavar="M", help="known name, GGUF file or "
+                        "folder; the work is sized for the default (default: smollm2-135m-instruct)")
+    parser.add_argument("--techniques", metavar="NAMES", help="with commas between (default: all; --dry-run "
+                        "names them)")
+    parser.add_argument("--rounds", type=int, default=4, metavar="N", help="of each technique; 3 are needed for a "
+                        "verdict (default: 4)")
+    parser.add_argument("--duration", type=float, default=5.0, metavar="S", help="measured seconds of a block "
+                        "(default: 5)")
+    parser.add_argument("--warmup", type=float, default=1.0, metavar="S", help="least seconds of load before them "
+                        "(default: 1)")
+    parser.add_argument("--threads", type=int, metavar="N", help="kernel threads of the servers (default: the CPUs)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the requests (default: 0)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of a run before are "
+                        "replaced, unless --resume")
+    parser.add_argument("--resume", action="store_true", help="go on with what DIR holds: blocks that are missing or "
+                        "void, further techniques or rounds")
+    parser.add_argument("--document", metavar="FILE", help="also write the result as a page of documentation")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be measured and how long it takes "
+                        "(and write --document without figures where there are none)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or 3 where a server failed, or 130 where it was interrupted; what was measured is kept in all cases."""
+    from drut.bench.ablate.book import JSON, Book, empty
+    from drut.bench.ablate.markdown import document
+    from drut.bench.ablate.run import Plan
+    from drut.bench.ablate.techniques import chosen
+    from drut.bench.report.files import make_folder, write_file
+    from drut.machine import usable_cpus
+
+    _check(args)
+    plan = Plan(chosen(args.techniques), args.rounds, args.duration, args.warmup, args.seed,
+                args.threads or len(usable_cpus()))
+    folder = Path(args.out)
+    make_folder(folder)
+    kept = args.resume or (args.dry_run and (folder / JSON).exists())
+    book = Book.resumed(folder, args.model, plan.settings()) if kept else \
+        Book(folder, empty(args.model, plan.settings()))
+    code = _foresee(plan, book) if args.dry_run else _measure(args, plan, book)
+    if args.document:
+        write_file(Path(args.document), lambda file: file.write(document(book.ablation, _command(args))))
+    return code
+
+
+def _foresee(plan: Plan, book: Book) -> int:
+    from drut.bench.ablate.run import minutes, seconds
+
+    for recipe in plan.recipes:
+        book.place(recipe)
+        print(f"{recipe.name}: {recipe.title}, {len(book.missing(recipe, plan.rounds))} blocks")
+    print(f"It would take about {minutes(seconds(plan, book))}.")
+    return 0
+
+
+def _measure(args: argparse.Namespace, plan: Plan, book: Book) -> int:
+    from drut.bench.ablate.run import ablate, minutes, seconds
+    from drut.bench.ablate.weights import model_files
+    from drut.bench.engines.registry import find
+    from drut.model.store import resolve
+
+    def tell(line: str) -> None:
+        if not args.quiet:
+            note(line)
+
+    def files(weights: str) -> ModelFiles:
+        return model_files(args.model, path, book.folder / "models", weights)
+
+    path = resolve(args.model)
+    tell(f"{len(plan.recipes)} techniques, {plan.rounds} rounds: about {minutes(seconds(plan, book))}")
+    interrupted = False
+    try:
+        ablate(plan, find("drut"), files, book, tell)
+    except KeyboardInterrupt:
+        note("interrupted; --resume goes on from here")
+        interrupted = True
+    print((book.folder / "summary.md").read_text(), end="")
+    failed = any(contestant.outcome != "measured" for contestant in book.ablation.contestants)
+    return INTERRUPT_EXIT if interrupted else FAILED_EXIT if failed else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    for name, least, most in (("rounds", 1, 1000), ("duration", 0.5, 3600), ("warmup", 0, 3600), ("threads", 1, 1024)):
+        value = getattr(args, name)
+        if value is not None and not least <= value <= most:
+            raise RequestError(f"--{name} must be from {least} to {most}, not {value}")
+
+
+def _command(args: argparse.Namespace) -> str:
+    """As it would be given again: what was not left at its default, but for where the files lie."""
+    words = ["drut bench ablate"]
+    for name in ("model", "techniques", "rounds", "duration", "warmup", "threads", "seed"):
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        if getattr(args, name) != parser.get_default(name):
+            words.append(f"--{name} {getattr(args, name)}")
+    return " ".join([*words, "--out DIR", f"--document {args.document}"])

@@ -1,0 +1,82 @@
+"""`drut bench diff`: what became better or worse between two measurements."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from drut.errors import RequestError
+
+SUMMARY = "two measurements of the same work: what became better or worse"
+DESCRIPTION = (
+    "Compares two results, comparisons, searches or ablations figure by figure, by the intervals that they hold. Exits "
+    "0 where nothing is worse, 1 where something is by more than chance and --least, 2 where they cannot be compared.")
+WORSE_EXIT, INCOMPARABLE_EXIT = 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The two, and what counts."""
+    parser.add_argument("a", metavar="A", help="the earlier one: a file, or a folder that has one")
+    parser.add_argument("b", metavar="B", help="the later one")
+    parser.add_argument("--figures", metavar="NAMES", help="figures to compare, with commas between, or all; without "
+                        "this the usual ones that have intervals (docs/report.md)")
+    parser.add_argument("--least", type=float, default=0.05, metavar="X", help="relative change that matters (default: "
+                        "0.05)")
+    parser.add_argument("--force", action="store_true", help="compare other work or another machine all the same")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code says it all to a CI."""
+    import msgspec
+
+    from drut.bench.diff.comparable import differences
+    from drut.bench.diff.judge import USUAL, changes, worse
+    from drut.bench.diff.tell import tell
+    from drut.bench.report.tables import printable
+
+    if not 0 <= args.least < 100:
+        raise RequestError(f"--least must be from 0 to 100, not {args.least}")
+    a, b = _same_kind(Path(args.a), Path(args.b))
+    known = differences(a, b)
+    figures = USUAL if args.figures is None else _figures(args.figures)
+    refused = bool(known.reasons) and not args.force
+    found = [] if refused else changes(a, b, figures, args.least)
+    if not refused and all(change.verdict == "unknown" for change in found):
+        known.reasons.append("no figure is in both with an interval (a window of 10 s, three rounds, or --figures)")
+        refused = True
+    if args.json:
+        print(msgspec.json.encode({"comparable": not refused, "reasons": known.reasons, "notes": known.notes,
+                                   "least": args.least, "changes": found}).decode())
+    elif refused:
+        print("drut: cannot be compared (--force does it all the same):", *(f"- {printable(reason)}" for reason in
+                                                                           known.reasons), sep="\n", file=sys.stderr)
+    else:
+        print(tell(found, known, args.least))
+    return INCOMPARABLE_EXIT if refused else WORSE_EXIT if worse(found) else 0
+
+
+def _figures(text: str) -> set[str]:
+    from drut.bench.diff.judge import JUDGED
+
+    known = set(JUDGED)
+    names = known if text == "all" else {name.strip() for name in text.split(",")}
+    if unknown := sorted(names - known):
+        raise RequestError(f"--figures: there is no {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    return names
+
+
+def _same_kind(a: Path, b: Path) -> tuple[Any, Any]:
+    """The documents; of folders that have several, those of the one kind that both have."""
+    from drut.bench.report.documents import find, kind
+
+    ones, others = ({kind(s.document): s.document for s in find([place])} for place in (a, b))
+    both = ones.keys() & others.keys()
+    if len(both) > 1:
+        raise RequestError(f"{a} and {b} both have {' and '.join(f'{name}.json' for name in sorted(both))}; name one")
+    if len(both) == 1:
+        name = both.pop()
+        return ones[name], others[name]
+    return next(iter(ones.values())), next(iter(others.values()))

@@ -1,0 +1,38 @@
+"""`drut bench report`: what was measured, as one page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from drut.errors import RequestError
+
+SUMMARY = "one HTML page, Markdown and CSV of what was measured"
+DESCRIPTION = (
+    "Makes one HTML file with plots and tables of any result.json, comparison.json, search.json and ablation.json, "
+    "and beside it the same as Markdown and CSV. The page needs no network and has no script.")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is read, and where it goes."""
+    parser.add_argument("places", nargs="+", metavar="DIR|FILE", help="a file, or a folder that has some")
+    parser.add_argument("--out", metavar="FILE", help="the page; .md and .csv lie beside it (default: report.html "
+                        "beside the first file)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tells the paths it wrote."""
+    from drut.bench.report.documents import find
+    from drut.bench.report.files import make_folder
+    from drut.bench.report.write import write_report
+
+    out = None if args.out is None else Path(args.out)
+    if out is not None and out.suffix != ".html":
+        raise RequestError(f"--out must end in .html, not be {args.out!r}")
+    sources = find([Path(place) for place in args.places])
+    if out is None:
+        out = sources[0].path.with_name("report.html")
+    make_folder(out.parent)
+    for path in write_report(sources, out):
+        print(path)
+    return 0

@@ -1,0 +1,154 @@
+"""`drut bench search`: how much load a server takes."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from drut.cli.bench.flags import add_arrivals, add_target, add_work, settings_of, slo_of, target_of, workers_of
+from drut.errors import RequestError
+
+SUMMARY = "find how much load a server takes"
+DESCRIPTION = (
+    "Finds the requests a second that a server ends with work always waiting, the knee of its latency, and the highest "
+    "rate that holds limits (--slo), within a budget of time: DIR/search.json, search.csv and summary.md, written anew "
+    "after each run.")
+INTERRUPT_EXIT, ENDED_EXIT = 130, 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The server, the load, what is sought, and where files go."""
+    add_target(parser)
+    load = parser.add_argument_group("the load")
+    add_work(load)
+    add_arrivals(load, "constant", "poisson", "gamma")
+    group = parser.add_argument_group("the search")
+    group.add_argument("--slo", metavar="LIMITS", help="ttft=500,tpot=50,e2e=10s, each optional, in milliseconds where "
+                       "no unit stands; without it no rate is sought that holds them")
+    group.add_argument("--attain", type=float, default=0.95, metavar="X", help="share of requests that must hold the "
+                       "limits (default: 0.95)")
+    group.add_argument("--tolerance", type=float, default=0.05, metavar="X", help="how near the rate is to be told, "
+                       "as a share of it (default: 0.05)")
+    group.add_argument("--concurrency-curve", default="1,2,4,8", metavar="LIST", help="users of the closed loop, "
+                       "doubled from there while throughput grows (default: 1,2,4,8)")
+    group.add_argument("--budget", default="10m", metavar="T", help="the most time for all, such as 90s, 10m or 1h "
+                       "(default: 10m)")
+    group.add_argument("--metrics-url", metavar="U", help="where the server's own metrics are (default: beside --url)")
+    group.add_argument("--no-metrics", action="store_true", help="leave the server's own metrics alone")
+    group.add_argument("--server-pid", type=int, metavar="PID", help="a server here, whose CPUs and memory are watched")
+    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of a search before are "
+                       "replaced")
+    group.add_argument("--json", action="store_true", help="print the answers as one JSON object instead of the text")
+    group.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """3 where the search ended before its time, 130 where it was interrupted; what is known is written all the same."""
+    from drut.bench.report.build import environment
+    from drut.bench.report.files import make_folder
+    from drut.bench.search.files import save
+    from drut.bench.search.markdown import markdown
+    from drut.bench.search.search import About, Searcher, Wanted
+
+    wanted = Wanted(_seconds(args.budget), slo_of(args), args.attain, args.tolerance, _users(args.concurrency_curve))
+    live = _live(args)
+    folder = Path(args.out)
+    make_folder(folder)
+    about = About(f"{args.model} at {args.url}", settings_of(args, 0), environment(time.time()))
+    with _Line(args.quiet) as line, _terminated():
+        live.progress = line.progress
+        searcher = Searcher(live, wanted, about, time.monotonic, lambda found: save(found, folder), line.tell)
+        found = searcher.run()
+    print(_short(found) if args.json else markdown(found))
+    if found.ended == "interrupted":
+        return INTERRUPT_EXIT
+    return ENDED_EXIT if found.ended else 0
+
+
+def _live(args: argparse.Namespace) -> Any:
+    from drut.bench.load.fleet import ClosedLoop, LoadPlan
+    from drut.bench.load.schedule import Rate, Schedule
+    from drut.bench.load.wire import Window
+    from drut.bench.run import Run
+    from drut.bench.search.live import Live
+
+    if args.cv is not None and args.arrivals != "gamma":
+        raise RequestError("--cv is of --arrivals gamma")
+    cv = 1.0 if args.cv is None else args.cv
+    Schedule(Rate.steady(1.0), args.arrivals or "poisson", cv)  # refuses what makes no sense before anything is sent
+    workers_of(args, ClosedLoop(1))
+    template = Run(LoadPlan(target_of(args), Window(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload,
+                   tokenizer=args.tokenizer, chat=args.api == "chat", ids=args.token_ids, seed=args.seed,
+                   slo=slo_of(args), metrics_url=None if args.no_metrics else args.metrics_url or args.url,
+                   server_pid=args.server_pid)
+    return Live(template, lambda loop: workers_of(args, loop), args.arrivals or "poisson", cv)
+
+
+def _users(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        raise RequestError(f"--concurrency-curve must be numbers such as 1,2,4,8, not {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h)", text)
+    if found is None:
+        raise RequestError(f"--budget must be a time such as 90s, 10m or 1h, not {text!r}")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """SIGTERM between two runs ends the search as Ctrl-C does."""
+    def hear(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Line:
+    """Progress on standard error: a line a run, and on a terminal one that moves below."""
+
+    def __init__(self, quiet: bool) -> None:
+        from rich.console import Console
+
+        self._console, self._quiet = Console(stderr=True, highlight=False), quiet
+        self._status = self._console.status("") if self._console.is_terminal and not quiet else None
+
+    def __enter__(self) -> _Line:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def tell(self, line: str) -> None:
+        """A run begins."""
+        if not self._quiet:
+            self._console.print(line, markup=False, soft_wrap=True)
+
+    def progress(self, ask: Any, now: Any) -> None:
+        """How the run stands."""
+        if self._status is not None:
+            self._status.update(f"{max(now.elapsed_s, 0):.0f} of {ask.warmup_s + ask.window_s:.0f} s: {now.in_flight} "
+                                f"in flight, {now.done} done, {now.failed} failed")
+
+
+def _short(found: Any) -> str:
+    import msgspec
+
+    names = ("saturation", "knee", "slo_rate", "saturation_tokens_per_s", "notes", "ended")
+    return msgspec.json.encode({name: getattr(found, name) for name in names}).decode()

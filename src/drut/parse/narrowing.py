@@ -1,0 +1,85 @@
+"""Narrower schemas, for arguments that come to an end: what fits one of them fits the tool's own schema too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
+                  "$ref"))
+SAID = frozenset(("enum", "const", "pattern", "format"))  # they say themselves how long a string may be
+MINIMA = ("minLength",), ("minItems", "prefixItems", "items")
+ONE, MANY = ("additionalProperties", "items"), ("prefixItems", "items", "anyOf", "allOf")
+NAMED = ("properties", "patternProperties", "$defs", "definitions")  # of schemas
+
+
+class Bounds(NamedTuple):
+    """Of strings and arrays of arguments whose schema has no maximum; 0: as long as the model likes."""
+
+    chars: int = 0
+    items: int = 0
+
+
+FREE = Bounds()
+
+
+def closed(schema: object) -> object:
+    """The schema without room for properties that it does not name, unless it says something about them.
+
+    A model that is left to invent properties may never come to an end.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    made = dict(schema)
+    if isinstance(properties := made.get("properties"), Mapping):
+        made["properties"] = {name: closed(value) for name, value in properties.items()}
+        if not made.keys() & OPEN:
+            made["additionalProperties"] = False
+    if isinstance(made.get("items"), Mapping):
+        made["items"] = closed(made["items"])
+    return made
+
+
+def bounded(schema: object, bounds: Bounds) -> object:
+    """The schema with `bounds` where it has none, or with the largest minimum in it where that is more.
+
+    Members of `oneOf` stay as they are: exactly one of them fits a value, and of narrower ones another might.
+    """
+    chars, items = (bound and max(bound, _most(schema, keys)) for bound, keys in zip(bounds, MINIMA, strict=True))
+    return schema if bounds == FREE else _bounded(schema, Bounds(chars, items))
+
+
+def _bounded(schema: object, bounds: Bounds) -> object:
+    if not isinstance(schema, Mapping):
+        return schema
+    made = _inside(dict(schema), bounds)
+    kinds = made.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if not made.keys() & SAID and bounds.chars and "string" in kinds:
+        made.setdefault("maxLength", bounds.chars)
+    if bounds.items and "array" in kinds:
+        made.setdefault("maxItems", bounds.items)
+    return made
+
+
+def _inside(schema: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """With bounds for the schemas that are written in it."""
+    for key, value in schema.items():
+        if key in NAMED and isinstance(value, Mapping):
+            schema[key] = {name: _bounded(member, bounds) for name, member in value.items()}
+        elif key in MANY and isinstance(value, list):
+            schema[key] = [_bounded(member, bounds) for member in value]
+        elif key in ONE:
+            schema[key] = _bounded(value, bounds)
+    return schema
+
+
+def _most(value: object, keys: Collection[str]) -> int:
+    """The largest number, or length of a list, that any of `keys` says in a schema or those in it."""
+    if isinstance(value, list):
+        return max((_most(member, keys) for member in value), default=0)
+    if not isinstance(value, Mapping):
+        return 0
+    said = [value[key] for key in keys if key in value]
+    sizes = [len(s) if isinstance(s, list) else int(s) if isinstance(s, int | float) else 0 for s in said]
+    return max([*sizes, *(_most(member, keys) for member in value.values())], default=0)

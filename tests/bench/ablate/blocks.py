@@ -1,0 +1,21 @@
+"""Recipes and blocks to try the arithmetic on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drut.bench.ablate.recipe import Recipe, Side, Trial
+from drut.bench.compare.schema import Block, Cell
+
+FAST, SLOW = Cell("fast", "gsm8k", concurrency=1), Cell("slow", "gsm8k", concurrency=2)
+
+
+def recipe(name: str = "cache", on: tuple[str, ...] = ("--cache",), off: tuple[str, ...] = ("--no-cache",)) -> Recipe:
+    """Judged by output on `fast`, where it should help, and by TPOT on `slow`, where it should not."""
+    return Recipe(name, "A cache", "It keeps.", "It should help.", Side(on), Side(off),
+                  (Trial(FAST, {"output_tokens_per_s": "helps"}), Trial(SLOW, {"tpot_ms_p50": "no effect"})))
+
+
+def block(number: int, side: str, cell: str = "fast", *, valid: bool = True, name: str = "cache",
+          **figures: Any) -> Block:
+    return Block(number, 0, f"{name}/{side}", cell, valid, [] if valid else ["the client sent late"], figures, {})

@@ -1,0 +1,195 @@
+"""Against scripted servers, so that the effects are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drut.bench.ablate import run
+from drut.bench.ablate.book import Book, empty, read
+from drut.bench.ablate.recipe import Recipe, Side, Trial
+from drut.bench.ablate.run import Plan, ablate, seconds
+from drut.bench.compare import candidate
+from drut.bench.compare.block import Work
+from drut.bench.compare.order import Turn
+from drut.bench.compare.schema import Block, Cell
+from drut.bench.compare.settings import Settings
+from drut.bench.engines.engine import EngineFailedError, Launch, ModelFiles, Options
+from drut.bench.engines.mock import Mock
+from drut.errors import DrutError
+
+DECODING, WAITING = Cell("decoding", "gsm8k:max_tokens=20", concurrency=4), Cell("one", "gsm8k:max_tokens=2",
+                                                                               concurrency=1)
+
+
+def files(weights: str) -> ModelFiles:
+    return ModelFiles("mock", None)  # type: ignore[arg-type]  # the server's own
+
+
+def script(folder: Path, name: str, **fields: Any) -> tuple[str, str]:
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(fields))
+    return "--script", str(path)
+
+
+def constant(ms: float) -> dict[str, Any]:
+    return {"kind": "constant", "ms": ms}
+
+
+def technique(folder: Path, name: str = "batching", **off: Any) -> Recipe:
+    """On, tokens come 10 ms apart and the first after 100; off is the same but for `off`."""
+    on = {"ttft": constant(100), "itl": constant(10)}
+    return Recipe(name, "Batching", "It joins.", "It should help.",
+                  Side(script(folder, f"{name}-on", **on)), Side(script(folder, f"{name}-off", **{**on, **off})),
+                  (Trial(DECODING, {"tpot_ms_p50": "helps"}, chat=True), Trial(WAITING, {"ttft_ms_p50": "no effect"},
+                                                                               chat=True)))
+
+
+def plan(*recipes: Recipe, rounds: int = 3) -> Plan:
+    return Plan(recipes, rounds, duration_s=0.6, warmup_s=0.1, seed=0, threads=1)
+
+
+@pytest.mark.slow
+def test_the_effect_of_a_script_is_found_with_its_size_and_nothing_where_there_is_none(tmp_path: Path) -> None:
+    """Off, tokens come 15 ms apart: TPOT must be 0.67 times. A machine that stalls a block makes it void."""
+    asked = plan(technique(tmp_path, itl=constant(15)))
+    book = Book(tmp_path, empty("mock", asked.settings()))
+    told: list[str] = []
+    ablate(asked, Mock(), files, book, told.append)
+    for _ in range(3):  # void blocks, if the machine stalled the client
+        ablate(asked, Mock(), files, book, told.append)
+    found = {effect.cell: effect for effect in read(tmp_path / "ablation.json").effects}
+    gain = found["decoding"]
+    assert gain.ratio == pytest.approx(10 / 15, rel=0.08), told
+    assert (gain.expected, gain.verdict, gain.rounds) == ("helps", "helps", 3)
+    assert found["one"].ratio == pytest.approx(1, rel=0.05), told
+    assert [c.outcome for c in book.ablation.contestants] == ["measured", "measured"]
+    assert seconds(asked, book) == 0
+    order = [(b.round, b.contestant) for b in book.ablation.blocks if b.cell == "decoding"]
+    assert sorted(order) == [(r, f"batching/{side}") for r in range(3) for side in ("off", "on")]
+
+
+class Stage:
+    """Servers that only note who runs, and turns that take no time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, dies: str = "", refused: str = "",
+                 stopped_at: int = 99) -> None:
+        self.running: set[str] = set()
+        self.started: list[str] = []
+        self.turns: list[tuple[int, str, str]] = []
+        self.dies, self.refused, self.stopped_at = dies, refused, stopped_at
+        monkeypatch.setattr(candidate, "start", lambda launch, log: Held(self, launch))
+        monkeypatch.setattr(run, "take", self.take)
+
+    def take(self, turn: Turn, who: candidate.Candidate, work: Work, settings: Settings, tokenizer: object) -> Block:
+        assert self.running == {turn.contestant}, "the others are held"
+        self.turns.append((turn.round, turn.cell, turn.contestant))
+        if len(self.turns) == self.stopped_at:
+            raise KeyboardInterrupt
+        if turn.contestant == self.dies and turn.round == 1:
+            raise DrutError("the connection was refused")
+        return Block(turn.round, turn.place, turn.contestant, turn.cell, True, [], {"tpot_ms_p50": 1.0}, {})
+
+
+class Held:
+    pid = 1
+
+    def __init__(self, stage: Stage, launch: Launch) -> None:
+        if launch.model == stage.refused:
+            raise EngineFailedError("the end of its log")
+        self.stage, self.launch, self.ready_s = stage, launch, 0.1
+        stage.started.append(launch.model)
+        self.resume()
+
+    def stop(self) -> None:
+        self.suspend()
+
+    def resume(self) -> None:
+        self.stage.running.add(self.launch.model)
+
+    def suspend(self) -> None:
+        self.stage.running.discard(self.launch.model)
+
+    def alive(self) -> bool:
+        return self.launch.model != self.stage.dies
+
+    def memory(self) -> None:
+        return None
+
+    def how_it_ended(self) -> str:
+        return "it ended by SIGKILL"
+
+
+class Engine:
+    name, title, verified = "stage", "Stage", True
+
+    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+        return Launch("http://127.0.0.1:1", options.flags[0])
+
+
+def staged(name: str) -> Recipe:
+    return Recipe(name, name, "It is.", "It should.", Side((f"{name}/on",)), Side((f"{name}/off",)),
+                  (Trial(DECODING, {"tpot_ms_p50": "helps"}), Trial(WAITING, {"tpot_ms_p50": "no effect"})))
+
+
+def play(folder: Path, *names: str) -> Book:
+    asked = plan(*map(staged, names), rounds=2)
+    book = Book.resumed(folder, "m", asked.settings())
+    ablate(asked, Engine(), files, book, lambda line: None)
+    return book
+
+
+def test_two_servers_take_turns_and_one_runs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    play(tmp_path, "a")
+    assert [(r, c, side.removeprefix("a/")) for r, c, side in stage.turns] == [
+        (0, "decoding", "on"), (0, "decoding", "off"), (0, "one", "on"), (0, "one", "off"),
+        (1, "decoding", "off"), (1, "decoding", "on"), (1, "one", "off"), (1, "one", "on")]
+    assert stage.running == set()
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    play(tmp_path, "a")
+    play(tmp_path, "a", "b")
+    assert stage.started == ["a/on", "a/off", "b/on", "b/off"]
+    assert len(stage.turns) == len(read(tmp_path / "ablation.json").blocks) == 16
+
+
+def test_a_server_that_dies_ends_its_technique_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, dies="a/on")
+    book = play(tmp_path, "a", "b")
+    assert {c.name: (c.outcome, c.why) for c in book.ablation.contestants if c.why} == {
+        "a/on": ("failed", "it ended by SIGKILL")}
+    assert len([b for b in book.ablation.blocks if b.contestant.startswith("a/")]) == 5
+    assert len([b for b in book.ablation.blocks if b.contestant.startswith("b/")]) == 8
+    assert stage.running == set()
+
+
+def test_a_server_that_does_not_start_ends_its_technique_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, refused="a/off")
+    book = play(tmp_path, "a", "b")
+    assert {c.name: c.outcome for c in book.ablation.contestants} == {
+        "a/on": "measured", "a/off": "failed", "b/on": "measured", "b/off": "measured"}
+    assert {turn[2][0] for turn in stage.turns} == {"b"}
+    assert stage.running == set()
+
+
+def test_an_interrupted_run_keeps_its_blocks_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, stopped_at=4)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path, "a")
+    assert len(read(tmp_path / "ablation.json").blocks) == 3
+    assert stage.running == set()
+    book = play(tmp_path, "a")
+    assert len(stage.turns) == 4 + 6  # the pair that was cut short is measured again as a whole
+    assert len(book.ablation.blocks) == 8
+
+
+def test_what_it_takes_is_told_beforehand(tmp_path: Path) -> None:
+    one, two = plan(technique(tmp_path), rounds=1), plan(technique(tmp_path), rounds=2)
+    book = Book(tmp_path, empty("mock", one.settings()))
+    assert 0 < seconds(one, book) < seconds(two, book) < 2 * seconds(one, book)
