@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         raise RequestError(f"--out: {folder} holds a comparison already; --resume goes on with it")
     code = 0
     try:
-        with _ended_by_sigterm():
+        with _ended_by_signals():
             comparing.run(tell)
     except KeyboardInterrupt:
         tell("interrupted")
@@ -91,16 +91,18 @@ def _plan(comparing: Any, tell: Any) -> None:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM as Ctrl-C: engines must not outlive the comparison."""
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM as Ctrl-C, and both also where a shell has this run in the background, which ignores Ctrl-C: engines must
+    not outlive the comparison."""
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say(text: str) -> None:
