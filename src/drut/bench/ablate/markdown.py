@@ -41,7 +41,8 @@ def _how(ablation: Ablation) -> str:
     return (f"Two servers for each technique, one with it and one without, take turns at the same requests in blocks "
             f"of {least:g} s or more (on and off, then off and on), while the other is held. "
             "`off` and `on` are medians over the rounds; `on / off` is the geometric mean of the rounds' ratios with "
-            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1." + chance)
+            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1."
+            + chance)
 
 
 def _machine(ablation: Ablation) -> str:
