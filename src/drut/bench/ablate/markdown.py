@@ -35,11 +35,14 @@ def body(ablation: Ablation) -> list[str]:
 
 
 def _how(ablation: Ablation) -> str:
-    settings = ablation.settings
+    settings, count = ablation.settings, len(ablation.effects)
+    chance = f" Of {count} ratios about {count / 20:.1f} would leave it out by chance." if count else ""
+    least = settings.get("duration_s", 0)
     return (f"Two servers for each technique, one with it and one without, take turns at the same requests in blocks "
-            f"of {settings.get('duration_s', 0):g} s each (on and off, then off and on), while the other is held. "
+            f"of {least:g} s or more (on and off, then off and on), while the other is held. "
             "`off` and `on` are medians over the rounds; `on / off` is the geometric mean of the rounds' ratios with "
-            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1.")
+            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1."
+            + chance)
 
 
 def _machine(ablation: Ablation) -> str:

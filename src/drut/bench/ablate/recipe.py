@@ -21,13 +21,14 @@ class Side(msgspec.Struct, frozen=True):
 
 class Trial(msgspec.Struct, frozen=True):
     """A cell that a technique is tried on. `judged`: by figure, what theory expects of it there. `body` goes into every
-    request; `warmup_s` is what the cell needs at least. `chat`: through the chat template, where answers end by
-    themselves; else prompts are completed, and answers have just the tokens that are asked for."""
+    request; `warmup_s` and `duration_s` are what the cell needs at least. `chat`: through the chat template, where
+    answers end by themselves; else prompts are completed, and answers have just the tokens that are asked for."""
 
     cell: Cell
     judged: dict[str, Expected]
     body: dict[str, Any] = {}
     warmup_s: float = 0.0
+    duration_s: float = 0.0
     chat: bool = False
 
 

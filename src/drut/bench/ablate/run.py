@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be measured. `warmup_s` is the least; a trial may need more."""
+    """What is to be measured. `warmup_s` and `duration_s` are the least; a trial may need more."""
 
     recipes: Sequence[Recipe]
     rounds: int
@@ -49,13 +49,14 @@ class Plan(msgspec.Struct, frozen=True):
     def manner(self, trial: Trial) -> Settings:
         """How each turn at a trial's cell is measured, as a comparison of engines has it."""
         return Settings(engines=["drut"], cells=[trial.cell.name], api="chat" if trial.chat else "completions",
-                        duration=self.duration_s, warmup=max(self.warmup_s, trial.warmup_s), seed=self.seed)
+                        duration=max(self.duration_s, trial.duration_s),
+                        warmup=max(self.warmup_s, trial.warmup_s), seed=self.seed)
 
     def seconds(self, recipe: Recipe, todo: Sequence[Turn]) -> float:
         """About how long these turns of a technique take."""
         trials = {trial.cell.name: trial for trial in recipe.trials}
-        each = [self.manner(trials[turn.cell]).warmup + self.duration_s + AROUND_S for turn in todo]
-        return sum(each) + (2 * START_S if todo else 0.0)
+        manners = [self.manner(trials[turn.cell]) for turn in todo]
+        return sum(m.warmup + m.duration + AROUND_S for m in manners) + (2 * START_S if todo else 0.0)
 
 
 def seconds(plan: Plan, book: Book) -> float:

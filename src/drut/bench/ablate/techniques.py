@@ -9,14 +9,14 @@ from drut.bench.ablate.recipe import Recipe, Side, Trial
 from drut.bench.compare.schema import Cell
 from drut.errors import RequestError
 
-ONE_STREAM = Cell("one stream", "synthetic:input=16,output=96", concurrency=1)
+ONE_STREAM = Cell("one stream", "synthetic:input=16,output=48", concurrency=1)
 EIGHT_STREAMS = Cell("eight streams", "synthetic:input=16,output=96", concurrency=8)
 PROMPTS = Cell("prompts alone", "synthetic:input=512,output=1", concurrency=1)
 LONG_CONTEXT = Cell("a long context", "synthetic:input=2000,output=96", concurrency=1)
 SHORT_ANSWERS = Cell("short answers", "synthetic:input=64,output=8", concurrency=4)
 EQUAL_LENGTHS = Cell("equal lengths", "synthetic:input=32,output=48", concurrency=4)
 MIXED_LENGTHS = Cell("answers of 8 to 160 tokens", "synthetic:input=32,output=uniform:8:160", concurrency=8)
-MIXED_PROMPTS = Cell("prompts of 32 to 1500 tokens", "synthetic:input=uniform:32:1500,output=48", concurrency=4)
+MIXED_PROMPTS = Cell("prompts of 32 to 1000 tokens", "synthetic:input=uniform:32:1000,output=48", concurrency=4)
 SHARED_PREFIX = Cell("a shared prefix", "shared-prefix:groups=2,prefix=768,suffix=32,output=16", concurrency=2)
 UNRELATED = Cell("unrelated prompts", "synthetic:input=800,output=16", concurrency=2)
 FREE_ANSWERS = Cell("answers far below their limit", "gsm8k:max_tokens=512", concurrency=12)
@@ -41,7 +41,7 @@ _ALL = (
         "and waiting falls, while each stream shares its steps with more others. Where all fits, nothing changes.",
         Side((*SMALL_CACHE, "--reserve-quantile", "0")), Side((*SMALL_CACHE, "--reserve-quantile", "1")),
         (Trial(FREE_ANSWERS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
-               body={"temperature": 0.2, "top_p": 0.9, "seed": 1}, warmup_s=5.0, chat=True),
+               body={"temperature": 0.2, "top_p": 0.9, "seed": 1}, warmup_s=5.0, duration_s=8.0, chat=True),
          Trial(EQUAL_LENGTHS, {"output_tokens_per_s": "no effect"}))),
     Recipe(
         "prefix-cache", "Prefix cache",
@@ -58,7 +58,7 @@ _ALL = (
         "The longest gaps of running streams should shrink from a whole prompt's time to a piece's, paid for by the "
         "prompt itself, whose first token comes later. Where all prompts are short there is nothing to cut.",
         Side(), Side(("--chunk-tokens", "0")),
-        (Trial(MIXED_PROMPTS, {"itl_ms_p99": "helps", "ttft_ms_p50": "costs"}, warmup_s=3.0),
+        (Trial(MIXED_PROMPTS, {"itl_ms_p99": "helps", "ttft_ms_p50": "costs"}, warmup_s=3.0, duration_s=8.0),
          Trial(EQUAL_LENGTHS, {"itl_ms_p99": "no effect"}))),
     Recipe(
         "continuous-batching", "Continuous batching",
