@@ -1,12 +1,13 @@
 """docs/formats.md: what each format takes, how fast it decodes beside the roof, what it costs in quality.
 
-    python -m benchmarks.formats [--measure [speed] [quality]] [--windows N] [--tokens N] [--rounds N]
+    python -m benchmarks.formats [--measure [speed] [quality]] [--only NAME ...] [--windows N] [--tokens N]
+                                 [--rounds N]
 
-Without --measure the page is written anew from the figures of last time (benchmarks/data/formats.json).
+Without --measure the page is written anew from the figures of last time (benchmarks/data/formats.json); with --only
+the speed of these encodings is measured and others keep theirs.
 
-Speed: a matrix-vector product of a 1B model's two feed-forward shapes over a model's worth of them, on one thread, as
-a share of the roof measured in the same minutes; the best of the rounds. On a busy machine the roof comes out too low
-and shares past 1: such figures are worth nothing. Quality: the default model's weights in float32, rounded
+Speed: a matrix-vector product of a 1B model's two feed-forward shapes over 256 MB of them, on one thread, beside
+reading as much memory right before; the median round. Quality: the default model's weights in float32, rounded
 element by element to the format, beside themselves: the mean KL divergence over windows of Shakespeare.
 """
 
@@ -18,30 +19,34 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
-import numpy as np
 from benchmarks.compare.machine_roof import MachineRoof
-from benchmarks.micro_kernels import Kernels
+from benchmarks.micro_kernels import WORKING_SET, Kernels
 from benchmarks.rounded import ROUNDED, round_to
 
 from drut import LLM
 from drut.bench.workloads.packed import read_text
 from drut.formats.encoding import encoding
 from drut.kernels.native.backend import NativeBackend
-from drut.machine import cpu_model
+from drut.kernels.native.library import load
+from drut.kernels.native.memory import reserve
+from drut.machine import cpu_model, usable_cpus
 from drut.model.convert import convert
 from drut.model.model import open_model
 from drut.model.store import resolve
+from drut.observe.ledger import Bandwidth
+from drut.plan.probe import NativeProbe
 from drut.quality.likelihood import cut, measure, summary
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "benchmarks" / "data" / "formats.json", ROOT / "docs" / "formats.md"
 SHAPES = ((8192, 2048), (2048, 8192))
 SIDE = 4096  # of the matrix whose bytes are told
-SECONDS = 0.3  # of each shape in each round
+SECONDS = 0.2  # of each shape in each round, in which the best of about eight passes counts, as of reading
 BY_GGUF, BY_PACKAGE, BY_DEFINITION = "`gguf`, bit for bit", "`compressed-tensors`, bit for bit", "definition"
 
 
@@ -94,7 +99,7 @@ TAIL = """
 - **GGUF**: the encodings above, mixed as a file likes; models in parts (`NAME-00001-of-0000N.gguf`, give the first).
 - **AWQ**: 4 bits, `gemm` layout, with zero points; groups of any multiple of 32, or a row.
 - **GPTQ**: 4 and 8 bits, `gptq` (zero points stored less one) and `gptq_v2`, symmetric or not; reordered columns
-  (`desc_act`), where all layers that read the same activations are reordered alike.
+  (`desc_act`), where all layers that read the same activations are reordered alike, and not in experts.
 - **compressed-tensors**: `pack-quantized` (4 and 8 bits, symmetric or not, groups or rows), `int-quantized`,
   `float-quantized`, `naive-quantized`, `nvfp4-pack-quantized`, `mxfp4-pack-quantized`.
 - **FP8**: E4M3, a scale for the tensor, each row, or each block; `fp8`, `fbgemm_fp8` and ModelOpt's `FP8`.
@@ -120,30 +125,43 @@ differs in the last bits since compressed-tensors divides by a float whose recip
 """
 
 
-def speed(rounds: int) -> dict[str, Any]:
-    """By encoding: its share of the roof at one row on one thread, for both shapes together.
+def speed(rounds: int, only: Sequence[str], known: dict[str, float]) -> dict[str, Any]:
+    """By encoding: its share of the roof at one row on one thread, the median round of both shapes; `known` before.
 
-    The best operation of a run counts, which on a shared machine is one that nobody broke into.
+    Memory is read right before each, since other tenants of a machine change its speed by the second.
     """
-    kernels, roof = Kernels(of=np.min), MachineRoof(1)
+    kernels, roof = Kernels(), MachineRoof(1)
     isa = kernels.load(1, "auto")["isa"]
-    names = list(dict.fromkeys(row.encoding for row in ROWS))
-    times: dict[str, list[list[float]]] = {name: [] for name in names}
-    costs: dict[str, list[Any]] = {}
-    for number in range(rounds):
-        roof.measure()
-        for name in names:
-            found = [kernels.gemm(name, n, k, 1, SECONDS) for n, k in SHAPES]
-            times[name].append([f["seconds"] for f in found])
-            costs[name] = found
-            print(f"round {number + 1} of {rounds}: {name}", file=sys.stderr)
-    best, shares = roof.peaks(False), {}
+    roof.measure()
+    best, memory = roof.peaks(False), _Memory()
+    names = [name for name in dict.fromkeys(row.encoding for row in ROWS) if not only or name in only]
+    shares: dict[str, list[float]] = {name: [] for name in names}
     for name in names:
-        floors = [best.floor_s(*(int(f[key]) for key in ("bytes", "macs", "float_macs", "working_set")))
-                  for f in costs[name]]
-        shares[name] = sum(floors) / sum(min(each) for each in zip(*times[name], strict=True))
-    return {"machine": cpu_model(), "isa": isa, "rounds": rounds, "shares": shares,
-            "roof": roof.to_json()}
+        for n, k in SHAPES:
+            kernels.prepare(name, n, k)
+            for _ in range(rounds):
+                now = replace(best, bandwidth=memory.read())
+                found = kernels.gemm(name, n, k, 1, SECONDS)
+                sizes = (int(found[key]) for key in ("bytes", "macs", "float_macs", "working_set"))
+                shares[name].append(now.floor_s(*sizes) / found["seconds"])
+        print(f"{name} {statistics.median(shares[name]):.2f}", file=sys.stderr)
+    return {"machine": cpu_model(), "isa": isa, "rounds": rounds,
+            "shares": known | {name: statistics.median(each) for name, each in shares.items()}}
+
+
+class _Memory:
+    """How fast one thread reads as much memory as the kernels' weights take."""
+
+    def __init__(self) -> None:
+        library = load()
+        assert library is not None, "the roof asked for it before"
+        self._probe, self._buffer = NativeProbe(library, usable_cpus()[:1]), reserve(WORKING_SET, huge=True)
+        self._probe.touch(self._buffer)
+
+    def read(self) -> Bandwidth:
+        """Bytes a second, whatever the working set: the best of eight passes."""
+        rate = 1e9 * self._probe.read(self._buffer, 1, 0)
+        return lambda working_set: rate
 
 
 def quality(windows: int, tokens: int) -> dict[str, Any]:
@@ -208,8 +226,8 @@ def _notes(figures: dict[str, Any]) -> list[str]:
     if "speed" in figures:
         s = figures["speed"]
         text.append(f"Of the roof: one row against a 1B model's feed-forward matrices on one thread, {s['machine']}, "
-                    f"{s['isa']}, best of {s['rounds']} rounds, beside the bytes of the file over the bandwidth "
-                    "measured in the same minutes.")
+                    f"{s['isa']}, median of {s['rounds']} rounds, over 256 MB of them; beside it reading as much "
+                    "memory right before, and the bytes that the file has. A few percent past 100 are noise.")
     if "quality" in figures:
         q = figures["quality"]
         widths = [(f["high"] - f["low"]) / 2 / f["divergence"] for f in q["formats"].values() if f["low"] is not None]
@@ -225,13 +243,15 @@ def _notes(figures: dict[str, Any]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", nargs="*", choices=("speed", "quality"), default=[])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="encodings whose speed is measured")
     parser.add_argument("--windows", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9, help="of the speed of each shape (default: 9)")
     args = parser.parse_args(argv)
     figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     if "speed" in args.measure:
-        figures["speed"] = speed(args.rounds)
+        known = figures.get("speed", {}).get("shares", {}) if args.only else {}
+        figures["speed"] = speed(args.rounds, args.only, known)
     if "quality" in args.measure:
         figures["quality"] = quality(args.windows, args.tokens)
     if args.measure:

@@ -30,7 +30,7 @@ from drut.kernels.native.executable import NativeExecutable
 from drut.kernels.ops import Attention, Buffer, Embed, Head, Norm, Op, Project
 from drut.kernels.plan import Recorder
 
-WORKING_SET = 96 << 20  # bytes of weights, or of keys and values
+WORKING_SET = 256 << 20  # bytes of weights, or of keys and values: where the roof is measured past all caches
 LAYERS = 16  # most of them for attention
 MOST_MACS = 6 * 10**9  # of one run; large operations are repeated less
 MOST_COPIES = 64
@@ -50,6 +50,10 @@ class Kernels:
         self._backend = NativeBackend(threads, isa)
         self._matrices: tuple[tuple[str, int, int], list[NativeMatrix]] | None = None
         return {"isa": self._backend.isa, "source": drut.__file__}
+
+    def prepare(self, kind: str, n: int, k: int) -> None:
+        """Makes the matrices that `gemm` is about to multiply with."""
+        self._weights(kind, n, k)
 
     def gemm(self, kind: str, n: int, k: int, rows: int, seconds: float) -> Answer:
         """x += source . weight, of `rows` rows."""
