@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from llguidance import LLMatcher
 from numpy.typing import NDArray
 
 from drut.constrain.compiling import Compiling
 from drut.constrain.thought import State, ThoughtWatch
 from drut.errors import RequestError
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
 
 ALL = np.int32(-1)
 Mask = NDArray[np.int32]

@@ -37,7 +37,7 @@ class MaskMaker:
         finally:
             _settle(made)  # nobody fills the masks of a step that failed
         for i, guide in guided.items():
-            if out.finite[i]:
+            if out.drawn[i]:
                 guide.take(int(out.tokens[i]))
         return out
 

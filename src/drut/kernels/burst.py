@@ -52,7 +52,7 @@ class Burst:
         ended = any(int(token) in ends for token, ends in zip(output.tokens, self.ends, strict=True))
         self._outputs.append(output.copy())
         done = len(self._outputs)
-        self._tell(done, done >= self.steps or self._stopped or ended or not output.finite.all())
+        self._tell(done, done >= self.steps or self._stopped or ended or not output.drawn.all())
 
     def abandon(self) -> None:
         """No step follows, whatever was planned: what ran it is done with it, or has failed."""
