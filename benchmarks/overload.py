@@ -3,10 +3,13 @@
     python -m benchmarks.overload [MODEL] [--duration S] [--max-seqs N] [--max-wait-s S] [--json]
 
 Capacity is the rate at which a closed loop, of more users than the server computes and lets wait, gets its answers.
-Then requests arrive by a Poisson process at 0.5 to 3 times that. Good is a request with its first token within
+Then requests arrive by a Poisson process at 0.75 to 3 times that. Good is a request with its first token within
 `--max-wait-s` and half as much again: a request that was accepted waits about so long for its turn at most, and then
 for its own prompt. Passes (exit code 0) when at 3 times capacity the goodput is at least 90 % of the highest at any
 rate, all that failed got 429, and the 99th percentile of the TTFT of what was accepted is within that bound.
+
+It says beforehand how long it takes at most, and each rate's figures as they come, on stderr. What is measured begins
+once the queue has had time to fill.
 """
 
 from __future__ import annotations
@@ -22,8 +25,11 @@ from benchmarks.serving import Server, bench, served
 
 from drut.bench.report.schema import Result
 
-FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+FACTORS = (0.75, 1.0, 1.5, 3.0)
 SHARE, SLACK = 0.9, 1.5  # of the highest goodput; of the wait that is let
+FILL_S = 8.0  # until the first of a closed loop, whose prompts come all at once, have their answers
+ANSWER_S = 10.0  # an answer takes no longer from its first token on
+CLIENT_S = 3.0  # to start the load client
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,29 @@ class Level:
 def run(server: Server, args, *flags: str) -> Result:
     """A run with those flags for its load."""
     return bench(server, "--api", "completions", "--tokenizer", args.model, "--workload", args.workload, "--duration",
-                 str(args.duration), "--slo", f"ttft={SLACK * args.max_wait_s:g}s", "--no-arrivals", "--no-metrics",
-                 *flags)
+                 str(args.duration), "--grace", f"{grace_s(args):g}", "--slo", f"ttft={SLACK * args.max_wait_s:g}s",
+                 "--no-arrivals", "--no-metrics", *flags)
+
+
+def grace_s(args) -> float:
+    """Seconds that the last answers of a run may take."""
+    return SLACK * args.max_wait_s + ANSWER_S
+
+
+def most_s(args) -> float:
+    """Seconds that all runs together take at most."""
+    each = args.duration + grace_s(args) + CLIENT_S
+    return FILL_S + each + len(FACTORS) * (2 * args.max_wait_s + each)
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def capacity(server: Server, args) -> float:
     """Requests a second."""
     users = args.max_seqs + 8
-    rate = run(server, args, "--concurrency", str(users), "--warmup", "10").summary.requests_per_s
+    rate = run(server, args, "--concurrency", str(users), "--warmup", f"{FILL_S:g}").summary.requests_per_s
     if not rate:
         raise SystemExit("no request was finished while capacity was measured")
     return rate
@@ -66,23 +87,28 @@ def level(server: Server, args, factor: float, rate: float) -> Level:
     failed = Counter(r.failure for r in own if r.failure is not None and r.status != 429)
     ttft = np.array([r.ttft_ms / 1e3 for r in own if r.ttft_ms is not None])
     p50, p99 = (float(np.quantile(ttft, q, method="inverted_cdf")) for q in (0.5, 0.99))
-    return Level(factor, len(own) / args.duration, result.summary.requests_per_s, result.summary.goodput_per_s or 0.0,
+    made = Level(factor, len(own) / args.duration, result.summary.requests_per_s, result.summary.goodput_per_s or 0.0,
                  refused / len(own), {str(kind): n for kind, n in failed.items()}, p50, p99,
                  result.summary.output_tokens_per_s or 0.0, load.cpus())
+    tell(f"{factor:g} x capacity: {made.goodput:.1f} good/s of {made.offered:.1f}, {made.refused_share:.0%} refused, "
+         f"TTFT p99 {p99:.2f} s")
+    return made
 
 
 def main() -> int:
     parser = arguments(__doc__ or "", rounds=1)
-    parser.add_argument("--duration", type=float, default=30.0, help="seconds of each rate (default: 30)")
-    parser.add_argument("--max-seqs", type=int, default=32, help="of the server (default: 32)")
-    parser.add_argument("--max-wait-s", type=float, default=4.0, help="of the server (default: 4)")
+    parser.add_argument("--duration", type=float, default=10.0, help="seconds of each rate (default: 10)")
+    parser.add_argument("--max-seqs", type=int, default=8, help="of the server (default: 8)")
+    parser.add_argument("--max-wait-s", type=float, default=2.0, help="of the server (default: 2)")
     parser.add_argument("--workload", default="synthetic:input=uniform:50:150,output=uniform:16:48")
     parser.add_argument("--step-ms", type=float, default=0.0, help="lengthens the engine's steps by so much: with a "
                         "tiny model one of known speed, whatever else the machine does (default: 0)")
     args = parser.parse_args()
     flags = ["--threads", str(args.threads), "--max-seqs", str(args.max_seqs), "--max-wait-s", str(args.max_wait_s)]
     with served(args.model, *flags, step_s=args.step_ms / 1e3) as server:
+        tell(f"{most_s(args):.0f} s at most")
         most = capacity(server, args)
+        tell(f"capacity: {most:.1f} requests/s")
         levels = [level(server, args, factor, factor * most) for factor in FACTORS]
     best, last = max(one.goodput for one in levels), levels[-1]
     passed = (last.goodput >= SHARE * best and not any(one.other_failures for one in levels)

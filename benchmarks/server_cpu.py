@@ -1,17 +1,17 @@
 """What the HTTP side costs beside the engine: CPU seconds of both processes for each token, while streams run.
 
-    python -m benchmarks.server_cpu smollm2-135m-instruct --streams 16 --tokens 128
+    python -m benchmarks.server_cpu [MODEL] [--streams 16] [--tokens 128] [--rounds 3]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
 import time
 
-from benchmarks.serving import cpu_s, served
+from benchmarks.report import Spread, arguments, to_json
+from benchmarks.serving import Server, cpu_s, served
 
 MOST = 0.1  # of the engine's CPU
 
@@ -33,25 +33,35 @@ async def load(port: int, streams: int, tokens: int, extra: dict[str, object]) -
     return sum(events for events, _ in await asyncio.gather(*(read_stream("127.0.0.1", port, b) for b in bodies)))
 
 
+def measured(server: Server, streams: int, tokens: int, extra: dict[str, object]) -> tuple[float, float]:
+    """CPU microseconds a token of the HTTP side and of the engine, in one round."""
+    port = int(server.url.rpartition(":")[2])
+    before, begun = (cpu_s(server.pid), cpu_s(server.engine)), time.monotonic()
+    events = asyncio.run(load(port, streams, tokens, extra))
+    count = streams * tokens
+    http, engine = (1e6 * (cpu_s(pid) - b) / count for pid, b in zip((server.pid, server.engine), before, strict=True))
+    print(f"{count} tokens in {events} events and {time.monotonic() - begun:.1f} s: HTTP side {http:.0f} us, engine "
+          f"{engine:.0f} us of CPU a token, {http / engine:.1%}", flush=True)
+    return http, engine
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
+    parser = arguments(__doc__ or "", rounds=3)
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--extra", default="{}", help="further fields of the request, as JSON")
     parser.add_argument("--flags", default="", help="further flags of drut serve")
     args = parser.parse_args()
-    with served(args.model, "--engine", "process", *args.flags.split()) as server:
-        engine, port = server.engine, int(server.url.rpartition(":")[2])
-        asyncio.run(load(port, args.streams, 8, json.loads(args.extra)))
-        before, begun = (cpu_s(server.pid), cpu_s(engine)), time.monotonic()
-        events = asyncio.run(load(port, args.streams, args.tokens, json.loads(args.extra)))
-        http, computing = cpu_s(server.pid) - before[0], cpu_s(engine) - before[1]
-        seconds, tokens = time.monotonic() - begun, args.streams * args.tokens
-    print(f"{tokens} tokens in {events} events and {seconds:.1f} s")
-    print(f"HTTP side {1e6 * http / tokens:.0f} us, engine {1e6 * computing / tokens:.0f} us of CPU a token: "
-          f"{100 * http / computing:.1f} %")
-    return int(http > MOST * computing)
+    extra = json.loads(args.extra)
+    with served(args.model, "--engine", "process", "--threads", str(args.threads), *args.flags.split()) as server:
+        asyncio.run(load(int(server.url.rpartition(":")[2]), args.streams, 8, extra))
+        rounds = [measured(server, args.streams, args.tokens, extra) for _ in range(args.rounds)]
+    share = Spread.of([http / engine for http, engine in rounds])
+    if args.json:
+        print(to_json(rounds=rounds, share=share))
+    else:
+        print(f"HTTP side over engine: {share.text(1, 100)} %")
+    return int(share.median > MOST)
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ struct DrutContext {
   uint8_t* scratch;        // one block of scratch_bytes a worker
   int64_t scratch_bytes;
   int32_t* tokens;         // sampled ids, by sample
-  int32_t* status;         // 0, or 1 where the row's logits are not finite or edits and grammar leave no id
+  int32_t* status;         // by sample: 0, 1 where the logits are not finite, 2 where edits and grammar leave no id
   float* logprobs;         // of the token, by sample
   int32_t* ranks;          // of the token, from 1; 0 where not asked for
   int32_t* top_ids;        // (samples, kMaxTop): the likeliest, then -1

@@ -44,11 +44,11 @@ void sample(const DrutSample& o, const DrutContext& c, Worker& w) {
     bool finite, given = s.target[i] >= 0;
     float top = scan(logits, o.vocab, room.maxima, &finite);
     int token = given ? s.target[i] : 0;
-    if (finite && !given) finite = choose(logits, o.vocab, top, s, i, room, &token);
-    c.status[i] = !finite;
+    bool left = !finite || given || choose(logits, o.vocab, top, s, i, room, &token);
+    c.status[i] = !finite ? 1 : left ? 0 : 2;
     c.tokens[i] = token;
     if (!given) c.relay[s.relay_slot[s.seq[s.sample_row[i]]]] = token;
-    report(logits, o.vocab, top, token, finite ? s.top_logprobs[i] : -1, room,
+    report(logits, o.vocab, top, token, c.status[i] ? -1 : s.top_logprobs[i], room,
            {c.logprobs + i, c.ranks + i, c.top_ids + i * kMaxTop, c.top_logprobs + i * kMaxTop});
   });
   w.sync();

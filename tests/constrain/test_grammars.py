@@ -144,3 +144,11 @@ def test_bombs_end_soon(walker: Walker, constraint: Constraint) -> None:
     except RequestError:
         pass
     assert time.process_time() - started < 5
+
+
+def test_the_library_is_loaded_by_the_first_constraint() -> None:
+    """It takes a moment, and most starts need none of it."""
+    program = ("import sys\nimport drut.engine.process, drut.engine.llm, drut.server.serve\n"
+               "assert 'llguidance' not in sys.modules")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -14,7 +14,7 @@ from drut import LLM, AnswerError, Constraint, SamplingParams
 from drut.constrain import Thought
 from drut.constrain.guide import Guide
 from drut.errors import RequestError
-from tests.engine.models import said, write_bytes_model
+from tests.engine.models import said, write_bytes_model, write_poisoned_model
 from tests.engine.pairwise import Row, all_pairs
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99},
@@ -225,6 +225,13 @@ def test_a_guide_that_fails_ends_its_request_only(llm: LLM, monkeypatch: pytest.
 def test_where_nothing_may_be_drawn_the_request_ends_with_its_reason(llm: LLM) -> None:
     with pytest.raises(AnswerError, match="min_tokens"):
         ask(llm, constraint=Constraint.regex(""), min_tokens=2)
+
+
+def test_logits_that_are_not_finite_are_the_models_fault(tmp_path: Path) -> None:
+    with LLM(write_poisoned_model(tmp_path, token=ord("!")), threads=1) as poisoned:
+        with pytest.raises(AnswerError, match="not finite"):
+            ask(poisoned, "!", constraint=DATE)
+        assert ask(poisoned, constraint=DATE).finish_reason == "stop"
 
 
 def test_a_step_that_fails_takes_guides_back(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -59,6 +60,20 @@ def test_an_answer_may_begin_without_a_thought(answer: bytes) -> None:
     watch = follow(answer, list(range(1, len(answer))), MARKS)
     assert (watch.state, watch.tokens) == (State.OVER, 0)
     assert all(watch.forced(i) is None for i in range(30))
+
+
+@pytest.mark.parametrize(("settings", "state"), [
+    ({}, State.OPEN), ({"shown_special_ids": (257,)}, State.OPEN), ({"shown_special_ids": (256,)}, State.OVER),
+    ({"skip_special_tokens": False}, State.OVER)])
+def test_tokens_that_the_text_leaves_out_do_not_begin_the_answer(alone: LLM, settings: dict[str, Any],
+                                                                 state: State) -> None:
+    answer = alone.submit("hello", SamplingParams(thought=MARKS, **settings))[0]
+    watch = answer.request.thought
+    assert watch is not None
+    for token in (256, *b"<t>"):  # <bos>
+        watch.push(token)
+    assert watch.state is state
+    alone.engine.abort(answer.request)
 
 
 def test_a_thought_must_be_one() -> None:

@@ -145,7 +145,7 @@ class FakeExecutable(Executable):
         self.slots = [m.view(np.uint64).reshape(-1) for m in memory]  # one word a slot
         self.windows = windows
         tops = (samples, MAX_TOP_LOGPROBS)
-        self.out = StepOutput(np.zeros(samples, np.int32), np.ones(samples, np.bool_), np.zeros(samples, np.float32),
+        self.out = StepOutput(np.zeros(samples, np.int32), np.zeros(samples, np.int32), np.zeros(samples, np.float32),
                               np.zeros(samples, np.int32), np.zeros(tops, np.int32), np.zeros(tops, np.float32))
         self.relay = np.zeros(1 << 12, np.int32)
         self.steps = self.rows = 0

@@ -230,7 +230,7 @@ class Sampler:
 
     def ids(self, draws: Sequence[Draw]) -> list[int]:
         out = self.draw(draws)
-        assert out.finite.all()
+        assert out.drawn.all()
         return out.tokens.tolist()
 
     def logits(self, count: int) -> F32:

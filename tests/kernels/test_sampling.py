@@ -173,7 +173,7 @@ def test_logits_that_are_not_finite_are_told(backend: Backend, bad: float) -> No
     for vocab, at in [(1, 0), (15, 14), (16, 0), (17, 16), (33, 5), (33, 31)]:
         logits = np.zeros((1, vocab), np.float32)
         sampler = Sampler(backend, logits, 2)
-        assert sampler.draw([Draw(), Draw(temperature=1.0)]).finite.tolist() == [True, True]
+        assert sampler.draw([Draw(), Draw(temperature=1.0)]).drawn.tolist() == [True, True]
         logits[0, at] = bad
         tokens, finite, *_ = Sampler(backend, logits, 2).draw([Draw(), Draw(temperature=1.0)])
         assert finite.tolist() == [False, False]

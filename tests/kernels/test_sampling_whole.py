@@ -14,6 +14,7 @@ from drut.kernels.backend import Backend, Limits, StepOutput
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor, mask_words
 from drut.kernels.native.executable import NativeExecutable
 from drut.kernels.ops import Buffer, Embed, GateUp, Head, Norm, Project, Sample
+from drut.kernels.output import Status
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
 from tests.kernels.conftest import Native
 from tests.kernels.rig import F32, NO_KV, Draw, assert_same_bits, floats, oracle, usable_isas
@@ -118,7 +119,7 @@ def test_every_instruction_set_reports_what_the_oracle_does(native: Native, voca
     first: StepOutput | None = None
     for isa in usable_isas():
         out = Given(native(isa), logits, 60).run(asks)
-        for name in ("tokens", "finite", "ranks", "top_ids"):
+        for name in ("tokens", "status", "ranks", "top_ids"):
             assert getattr(out, name).tolist() == getattr(expected, name).tolist(), (isa, name)
         np.testing.assert_allclose(out.logprobs, expected.logprobs, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(out.top_logprobs, expected.top_logprobs, rtol=1e-5, atol=1e-5)
@@ -139,7 +140,7 @@ def test_only_what_a_mask_allows_is_drawn(backend: Backend, vocab: int) -> None:
         draw = Draw(i % 8, i % 3, [0, 1, 40][i // 3 % 3], [1, 0.5][i % 2], [0, 0.5][i // 2 % 2], i, top_logprobs=0)
         asks.append(Ask(draw, allowed=allowed))
     masked = Given(backend, logits, 48).run(asks)
-    assert masked.finite.all()
+    assert masked.drawn.all()
     assert all(int(token) in (ask.allowed or ()) for token, ask in zip(masked.tokens, asks, strict=True))
     given = [Ask(ask.draw, target=int(token)) for ask, token in zip(asks, masked.tokens, strict=True)]
     scored = Given(backend, logits, 48).run(given)
@@ -161,7 +162,7 @@ def test_where_edits_and_mask_leave_no_id_there_is_no_token(backend: Backend) ->
     held = edits((3, -np.inf, 0, 0), (4, -np.inf, 0, 0))
     asks = [Ask(edits=held, allowed=(3, 4)), Ask(edits=held, allowed=(3, 4, 5)), Ask(allowed=())]
     out = Given(backend, logits, 3).run(asks)
-    assert out.finite.tolist() == [False, True, False]
+    assert out.status.tolist() == [Status.NONE_LEFT, Status.DRAWN, Status.NONE_LEFT]
     assert out.tokens[1] == 5
 
 
@@ -254,7 +255,7 @@ def test_edits_that_leave_no_id_are_told(backend: Backend) -> None:
     asks = [Ask(Draw(t, t)) for t in (0, 1)] + [
         Ask(Draw(temperature=t, top_logprobs=2), edits=nothing) for t in (0.0, 1.0)] + [Ask(Draw(1), edits=beyond)]
     out = Given(backend, logits, 5).run(asks)
-    assert out.finite.tolist() == [True, True, False, False, False]
+    assert out.status.tolist() == [Status.DRAWN] * 2 + [Status.NONE_LEFT] * 3
     assert out.tokens[2:].tolist() == [0, 0, 0]
     assert out.ranks.tolist() == [0] * 5
 
@@ -269,7 +270,7 @@ def test_a_target_is_scored_and_not_drawn(backend: Backend) -> None:
     np.testing.assert_allclose(np.exp(out.logprobs).sum(), 1, rtol=1e-6)
     given.logits = logits * np.nan
     out = given.run([Ask(Draw(top_logprobs=3), 2)])
-    assert (out.tokens[0], out.finite[0], out.ranks[0], out.top_ids[0, 0]) == (2, False, 0, -1)
+    assert (out.tokens[0], out.status[0], out.ranks[0], out.top_ids[0, 0]) == (2, Status.NOT_FINITE, 0, -1)
 
 
 def test_a_target_is_not_relayed(backend: Backend) -> None:

@@ -144,6 +144,8 @@ HOSTILE = {
     "five dimensions": (gguf({}, [Tensor("t", (1,) * 5, F32, bytes(4))]), ["'t' has 5 dimensions"]),
     "2^32-1 dimensions": (gguf({}, [Tensor("t", (1,), F32, bytes(4), n_dims=2**32 - 1)]), ["dimensions"]),
     "dimension 0": (gguf({}, [Tensor("t", (4, 0), F32, b"")]), ["'t' has the impossible shape (0, 4)"]),
+    "llama.cpp#26946: a zero dimension alone": (
+        gguf({}, [Tensor("t.weight", (4, 0), F32, b"")]), ["'t.weight' has the impossible shape"]),
     "dimensions that wrap": (gguf({}, [Tensor("t", (2**32, 2**32), F32, b"")]), ["impossible shape"]),
     "not whole blocks": (gguf({}, [Tensor("t", (33,), Q4_0, bytes(36))]), ["'t' has rows of 33", "Q4_0"]),
     "offset not aligned": (gguf({}, [Tensor("t", (4,), F32, bytes(32), offset=4)]), ["'t' lies at offset 4"]),
@@ -152,6 +154,8 @@ HOSTILE = {
                 ["'s' and 't' overlap"]),
     "same place": (gguf({}, [A, Tensor("t", (4, 2), F32, b"", offset=0)]), ["overlap"]),
     "cut in the last tensor": (gguf({}, [A, Q])[:-33], ["'q' ends at byte", "truncated"]),
+    "CVE-2026-7482: 4 bytes past the end": (
+        gguf({}, [Tensor("t", (8,), F32, bytes(32))])[:-4], ["'t' ends at byte", "truncated"]),
 }  # fmt: skip
 
 
@@ -162,6 +166,7 @@ def test_hostile_files_are_one_line_errors(tmp_path, case):
 
 
 def test_every_cut_is_noticed(tmp_path):
+    """CVE-2026-7482: declared sizes were trusted, and memory behind the file leaked into the weights."""
     whole = gguf({"words": ["a", "b"], "n": 1}, [A])
     assert len(opened(tmp_path, whole).tensors) == 1
     with memory_file() as path:

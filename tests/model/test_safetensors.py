@@ -68,6 +68,8 @@ HOSTILE = {
     "short": (b"abc", "too short"),
     "no header": (packed(b""), "not a JSON object"),
     "header length 2^63": (packed({}, length=1 << 63), "bytes is past"),
+    "CVE-2026-7482: header length 2^62": (packed({}, length=1 << 62), "bytes is past"),
+    "CVE-2026-7482: offsets past the end": (packed({"t": entry(span=[24, 48])}, F32), "'t' starts at byte"),
     "header past the end": (packed({}, length=99), "99 bytes in a file of 10"),
     "a list": (packed(b"[1]"), "not a JSON object"),
     "not JSON": (packed(b"{'a'}"), "not valid JSON"),

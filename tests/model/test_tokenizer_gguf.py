@@ -6,10 +6,14 @@ from hypothesis import given, settings
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from drut.errors import ModelFileError, RequestError, UnsupportedError
+from drut.model.model import open_model
 from drut.model.tokenizer import from_gguf
+from tests.cli import tiny
+from tests.model.gguf_writer import ARRAY, Typed
 from tests.model.tokenizer_reference import PRE_TOKENIZERS, TEXTS, random_texts, reference
 
 CONTROL, USER_DEFINED = 3, 4
+U8, I32, GGUF_F32 = 0, 5, 6  # of elements
 
 
 @dataclass
@@ -71,6 +75,13 @@ def test_ids_of_random_texts_equal_those_of_the_published_layout(family):
         assert tokenizer.encode(text) == family.reference.encode(text).ids
 
     check()
+
+
+def test_text_beside_an_added_token_is_cut_as_the_published_layout_cuts_it(family):
+    """llama.cpp#7049: it was not."""
+    tokenizer = from_gguf(family.metadata, "tiny")
+    for text in ("<|im_start|>user", "user", "<|im_start|>", " user", "<|im_end|>\nuser", "<|im_start|> user"):
+        assert tokenizer.encode(text) == family.reference.encode(text).ids, text
 
 
 def test_decoding_returns_the_text(family):
@@ -231,6 +242,22 @@ def test_a_damaged_value_is_one_error_that_names_its_key(metadata, key, value):
     assert f"tokenizer.ggml.{key}" in message
     assert "\n" not in message
     assert len(message) < 300
+
+
+def test_arrays_are_read_as_the_type_they_declare(tmp_path):
+    """llama.cpp#24888: elements were read as another type, past the end of the array."""
+    def loaded(item, kinds):
+        path = tmp_path / "m.gguf"
+        path.write_bytes(tiny.model(tokenizer__ggml__token_type=Typed(ARRAY, kinds, item=item)))
+        return open_model(path).tokenizer()
+
+    kinds = [1] * 256 + [CONTROL] * 2
+    for item in (U8, I32):
+        assert loaded(item, kinds).special_ids == {256, 257}
+        with pytest.raises(ModelFileError, match=r"tokenizer\.ggml\.token_type"):
+            loaded(item, kinds[:-1])
+    with pytest.raises(ModelFileError, match=r"tokenizer\.ggml\.token_type"):
+        loaded(GGUF_F32, kinds)
 
 
 @pytest.mark.parametrize("change", [(0, 7), (0, -1), (-1, 99)])

@@ -32,6 +32,7 @@ def test_a_whole_answer(server: Running) -> None:
 
 
 def test_a_stream_says_role_text_end_and_usage(server: Running) -> None:
+    """litellm#28735: usage is known by its empty choices, and comes once, before [DONE]."""
     whole = server.chat("hi", max_tokens=6, temperature=0).json
     reply = server.chat("hi", max_tokens=6, temperature=0, stream=True, stream_options={"include_usage": True})
     assert reply.headers["content-type"].startswith("text/event-stream")
@@ -58,7 +59,10 @@ def test_usage_in_every_chunk(server: Running) -> None:
 
 
 def test_choices_end_once_each(server: Running) -> None:
-    events = server.chat(stream=True, n=3, temperature=1, seed=7, max_tokens=6).events[:-1]
+    """sglang#8417: the end was told twice, or of the last choice only."""
+    *events, done = server.chat(stream=True, n=3, temperature=1, seed=7, max_tokens=6).events
+    assert done == "[DONE]"
+    assert len({(e["id"], e["created"], e["model"]) for e in events}) == 1
     for index in range(3):
         own = [c for e in events for c in e["choices"] if c["index"] == index]
         assert [c["finish_reason"] is not None for c in own] == [False] * (len(own) - 1) + [True]
@@ -86,6 +90,7 @@ def test_prompt_logprobs(server: Running) -> None:
 
 
 def test_roles_and_parts(server: Running) -> None:
+    """mlx-openai-server#267: a developer's message was an unexpected role."""
     talk = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
     assert prompt_of(server, talk) == "[s]Be brief.\n[u]Hi\n[a]"
     parts = [{"role": "user", "content": [{"type": "text", "text": "Weather"}, {"type": "text", "text": " in Oslo?"}]}]

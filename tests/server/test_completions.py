@@ -72,6 +72,7 @@ def test_echo_puts_the_prompt_first(server: Running) -> None:
 
 
 def test_echo_with_logprobs_scores_the_prompt(server: Running) -> None:
+    """llama.cpp#27174: only what was generated was scored."""
     body = server.complete("The fox", echo=True, logprobs=2, max_tokens=3, temperature=0).json
     scores = body["choices"][0]["logprobs"]
     assert scores["token_logprobs"][0] is None

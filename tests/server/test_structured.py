@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from tests.server.rig import Reply, Running
+from tests.engine.models import write_poisoned_model
+from tests.server.rig import Reply, Running, serving
 
 POINT = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99},
                                           "b": {"type": "boolean"}},
@@ -103,6 +105,18 @@ def test_no_run_of_white_space(server: Running) -> None:
         text = content(server.chat(**FREE, seed=seed, logit_bias=spaces, **of_schema(POINT)))
         assert set(json.loads(text)) == {"a", "b"}
         assert not re.search(r"\s\s|[\t\r\n]", text)
+
+
+def test_a_model_that_breaks_down_is_not_the_requests_fault(server: Running, tmp_path: Path) -> None:
+    asked = of_schema(POINT)
+    with serving(write_poisoned_model(tmp_path, token=ord("!"))) as running:
+        for fields in ({}, asked):
+            reply = running.complete("!", **fields)
+            assert (reply.status, reply.error["code"]) == (500, "internal_error")
+        assert running.complete("a", **asked).status == 200
+    reply = server.complete("!", min_tokens=2, structured_outputs={"regex": ""})
+    assert reply.status == 400
+    assert "leave no token" in reply.error["message"]
 
 
 def test_a_refusal_names_field_and_keyword(server: Running) -> None:

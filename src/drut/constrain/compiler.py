@@ -6,25 +6,18 @@ import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
-
-from drut.constrain import vocabulary
 from drut.constrain.compiling import Compiling
 from drut.constrain.constraint import Constraint
 from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
-from drut.errors import RequestError
 from drut.model.tokenizer import Tokenizer
 
-# Of the library. States of a lexer take 1 to 2 KB each; fuel is worked off at about 50,000 a millisecond when a grammar
-# is compiled and 14,000 when a mask is made, items of a row at 20,000.
-LEXER_STATES = 50_000
-PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_000, step_lexer_fuel=200_000,
-                               step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
-                               verbose_errors=False)
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
 STACK_BYTES = 128 << 20  # room, not memory; a schema within another takes 5 to 10 KB of it, a rule 3
-MOST_REASON = 300  # characters of the library's message
 BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # what a compiled grammar is charged, by its source (docs/measurements.md)
 
 
@@ -75,13 +68,12 @@ class Grammars:
 
     def build(self, constraint: Constraint) -> LLMatcher:
         """Compiles it on the calling thread, known or not. RequestError with the library's reason."""
+        from drut.constrain import building, vocabulary  # the library: no part of a start without constraints
+
         if self._tokenizer is None:
             self._tokenizer = vocabulary.read(*self._source)
         self.compiled += 1
-        matcher = LLMatcher(self._tokenizer, _grammar(constraint), limits=PARSER_LIMITS, log_level=0)
-        if matcher.is_error():
-            raise RequestError(f"{constraint.kind}: {_reason(matcher.get_error())}")
-        return matcher
+        return building.build(self._tokenizer, constraint)
 
 
 def _roomy_thread(name: str) -> ThreadPoolExecutor:
@@ -93,24 +85,6 @@ def _roomy_thread(name: str) -> ThreadPoolExecutor:
     finally:
         threading.stack_size(before)
     return thread
-
-
-def _grammar(constraint: Constraint) -> str:
-    match constraint.kind:
-        case "json_schema":
-            return LLMatcher.grammar_from_json_schema(constraint.source)
-        case "regex":
-            return LLMatcher.grammar_from_regex(constraint.source)
-        case _:
-            return LLMatcher.grammar_from_lark(constraint.source)
-
-
-def _reason(message: str) -> str:
-    """The library's message in one short line."""
-    if "oneOf constraints are not supported" in message:
-        return "oneOf: its alternatives cannot be told apart from the start; use anyOf"
-    line = " ".join(message.split())
-    return line if len(line) <= MOST_REASON else line[: MOST_REASON - 3] + "..."
 
 
 def _charge(key: tuple[str, str]) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as StillRunningError
-from typing import NamedTuple
-
-from llguidance import LLMatcher
+from typing import TYPE_CHECKING, NamedTuple
 
 from drut.errors import RequestError
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
 
 
 class Compiling(NamedTuple):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from llguidance import LLMatcher
 from numpy.typing import NDArray
 
 from drut.constrain.compiling import Compiling
 from drut.constrain.thought import State, ThoughtWatch
 from drut.errors import RequestError
 from drut.kernels.descriptor import mask_words
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
 
 ALL = np.int32(-1)
 Mask = NDArray[np.int32]

@@ -65,13 +65,15 @@ class ThoughtWatch:
             self._open()
 
     @classmethod
-    def of(cls, thought: Thought, tokenizer: Tokenizer) -> ThoughtWatch:
-        """RequestError where the vocabulary cannot spell `closing`."""
+    def of(cls, thought: Thought, tokenizer: Tokenizer, hidden: frozenset[int] = frozenset()) -> ThoughtWatch:
+        """`hidden`: tokens that the answer's text leaves out; they are no part of it here either, unless they spell a
+        mark. RequestError where the vocabulary cannot spell `closing`."""
         opening, closing = (tokenizer.encode(text, add_special=False) for text in (thought.opens, thought.closing))
         for text, mark, ids in (("opens", thought.opens, opening), ("closing", thought.closes, closing)):
             if ids and mark.encode() not in b"".join(map(tokenizer.token_bytes, ids)):
                 raise RequestError(f"thought.{text}: {tokenizer.name} has no tokens for {mark!r}")
-        return cls(thought, opening, closing, tokenizer.token_bytes)
+        unseen = hidden.difference(opening, closing, map(tokenizer.id_of, (thought.opens, thought.closes)))
+        return cls(thought, opening, closing, lambda i: b"" if i in unseen else tokenizer.token_bytes(i))
 
     def twin(self) -> ThoughtWatch:
         """A new one for another answer."""

@@ -28,12 +28,12 @@ from drut.engine.scheduler import Scheduler
 from drut.engine.work import Work
 from drut.errors import RequestError
 from drut.kernels.ops import F32
-from drut.kernels.output import StepOutput
+from drut.kernels.output import Status, StepOutput
 from drut.observe.ledger import Peaks
 
 MASK64 = 0xFFFFFFFFFFFFFFFF
 PATIENCE_S = 0.05  # for a grammar that is all there is to wait for; messages are looked at so often
-NOTHING_ALLOWED = "min_tokens, logit_bias and the constraint together leave no token"
+NOTHING_ALLOWED = "min_tokens, stop_token_ids, logit_bias and the constraint together leave no token"
 
 
 class Scored(NamedTuple):
@@ -240,8 +240,8 @@ class Engine:
         at += work.scores
         if not work.sample:
             return Update(request, None, None, scores)
-        if not out.finite[at]:
-            if request.guide is not None:
+        if not out.drawn[at]:
+            if out.status[at] == Status.NONE_LEFT:
                 request.failure = RequestError(NOTHING_ALLOWED)
             self.finish(request, "error")
             return Update(request, None)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.config import EngineConfig
-from drut.constrain.thought import ThoughtWatch
+from drut.constrain.thought import Thought, ThoughtWatch
 from drut.engine.answer import Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output import AnswerError, Chunk, Completion
@@ -168,10 +168,15 @@ class LLM:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
-        thought = ThoughtWatch.of(params.thought, self._tokenizer()) if params.thought is not None else None
+        thought = self._watch(params.thought, params) if params.thought is not None else None
         requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id,
                                       thought=thought)
         return [Answer(request, self.tokenizer, stops, self.load_s, thought and thought.twin()) for request in requests]
+
+    def _watch(self, thought: Thought, params: SamplingParams) -> ThoughtWatch:
+        tokenizer = self._tokenizer()
+        special = tokenizer.special_ids if params.skip_special_tokens else frozenset[int]()
+        return ThoughtWatch.of(thought, tokenizer, special.difference(params.shown_special_ids))
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         if params.constraint is not None and self.engine.grammars is not None:

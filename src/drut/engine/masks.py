@@ -58,7 +58,7 @@ class MaskMaker:
         finally:
             _settle(made)  # nobody fills the masks of a step that failed
         for i, who in guided.items():
-            if out.finite[i]:
+            if out.drawn[i]:
                 who.guide.take(int(out.tokens[i]))
         return out
 

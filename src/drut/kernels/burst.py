@@ -50,7 +50,7 @@ class Burst:
     def last(self, output: StepOutput) -> bool:
         """Whether no step is to follow the one that brought this, the next to be `put`."""
         ended = any(int(token) in ends for token, ends in zip(output.tokens, self.ends, strict=True))
-        return len(self._outputs) + 1 >= self.steps or self._stopped or ended or not output.finite.all()
+        return len(self._outputs) + 1 >= self.steps or self._stopped or ended or not output.drawn.all()
 
     def put(self, output: StepOutput, *, over: bool) -> None:
         """Takes a step's output, which stays as it is; `over`: what `last` said of it."""

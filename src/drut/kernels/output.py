@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -11,15 +12,28 @@ from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 from drut.kernels.ops import F32
 
 
+class Status(IntEnum):
+    """What became of a sample."""
+
+    DRAWN = 0
+    NOT_FINITE = 1  # a logit is NaN or infinite
+    NONE_LEFT = 2  # edits and mask leave no id
+
+
 class StepOutput(NamedTuple):
     """Of the last step, by sample. Logprobs are of the raw logits; 0, rank 0 and ids -1 where none were asked for."""
 
     tokens: NDArray[np.int32]
-    finite: NDArray[np.bool_]  # False: a logit is NaN or infinite, or edits and mask leave none; no token then
+    status: NDArray[np.int32]  # a Status; a token only where it is DRAWN
     logprobs: F32  # of the token
     ranks: NDArray[np.int32]  # of the token, 1 the likeliest
     top_ids: NDArray[np.int32]  # (samples, MAX_TOP_LOGPROBS): the likeliest first, then -1
     top_logprobs: F32  # (samples, MAX_TOP_LOGPROBS)
+
+    @property
+    def drawn(self) -> NDArray[np.bool_]:
+        """Whether there is a token."""
+        return np.equal(self.status, Status.DRAWN)
 
     def copy(self) -> StepOutput:
         """One that no later step writes over."""
@@ -29,5 +43,5 @@ class StepOutput(NamedTuple):
     def zeros(*shape: int) -> StepOutput:
         """Of (samples), or of (steps, samples)."""
         tops = (*shape, MAX_TOP_LOGPROBS)
-        return StepOutput(np.zeros(shape, np.int32), np.zeros(shape, np.bool_), np.zeros(shape, np.float32),
+        return StepOutput(np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.float32),
                           np.zeros(shape, np.int32), np.full(tops, -1, np.int32), np.zeros(tops, np.float32))

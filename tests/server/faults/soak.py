@@ -32,7 +32,7 @@ ABORTS, AGAIN = 0.2, 0.2  # share of requests
 MARKER = re.compile(r"<M\d{8}>")
 KNOWN = 256  # answers that may be asked for again
 WARM_UP = 2000  # requests, or as long again as the run: caches and pools fill
-LEAST_S = 600.0  # a shorter run says nothing of growth: it slows down for minutes (docs/measurements.md)
+LEAST_S = 100.0  # a shorter run says nothing of growth, nor does one whose warm-up had fewer requests
 MOST_MB_PER_MIN = 1.0
 FLAGS = ("--kv-cache-gb", "0.001", "--max-queue", "64")  # 7,800 tokens, so that prefixes are evicted
 
@@ -50,6 +50,7 @@ class Soak:
         self._prefixes = ["".join(self._dice.choices("abcdef ghij", k=length)) for length in lengths]
         self._numbers, self._known = count(), deque[tuple[dict[str, Any], Any]](maxlen=KNOWN)
         self._lock, self._over = threading.Lock(), threading.Event()
+        self._warm = False  # whether the warm-up had all its requests
 
     def run(self, seconds: float) -> None:
         """Asks for so long after the warm-up, then waits until the server is idle and looks what it still holds."""
@@ -65,8 +66,12 @@ class Soak:
         held = {state: self.server.metric("drut_kv_pages", state=state) for state in ("free", "cached", "own")}
         if held["own"] or held["free"] + held["cached"] != pages:
             self.findings.append(f"of {pages:.0f} pages {held} are left")
-        if seconds >= LEAST_S and not self.slope < MOST_MB_PER_MIN:
+        if self.judges_growth(seconds) and not self.slope < MOST_MB_PER_MIN:
             self.findings.append(f"memory grows by {self.slope:.2f} MB a minute")
+
+    def judges_growth(self, seconds: float) -> bool:
+        """Whether a run of so many seconds tells what the server keeps from what it fills once."""
+        return seconds >= LEAST_S and self._warm
 
     @property
     def slope(self) -> float:
@@ -90,6 +95,7 @@ class Soak:
         begun = time.monotonic()
         while sum(self.counts.values()) < WARM_UP and time.monotonic() - begun < seconds:
             self._over.wait(0.5)
+        self._warm = sum(self.counts.values()) >= WARM_UP
         begun = time.monotonic()
         while (at := time.monotonic() - begun) < seconds or not self.samples:
             if self.server.ended:

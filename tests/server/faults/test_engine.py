@@ -60,6 +60,7 @@ def running(server: ServerProcess, count: int) -> None:
 
 @pytest.mark.slow
 def test_a_killed_engine_ends_all_and_the_server(path: Path) -> None:
+    """vllm#39863: nobody noticed, and requests waited for ever."""
     with ServerProcess(path) as server:
         asking = Asking(server)
         running(server, 4)

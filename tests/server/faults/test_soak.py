@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.server.faults.soak import Soak, soak
+from tests.server.faults.soak import LEAST_S, Soak, soak
 from tests.server.rig import Reply
 
 SECONDS = float(os.environ.get("DRUT_SOAK_SECONDS", "8"))
@@ -34,6 +34,15 @@ def test_growth_is_seen_and_a_step_is_not() -> None:
     assert mix.slope == pytest.approx(2)
     mix.samples = [(t, 100 + (t > 30) * 5 + t % 6 * 0.1) for t in range(0, 300, 2)]
     assert abs(mix.slope) < 0.5
+
+
+def test_growth_is_judged_where_it_can_be() -> None:
+    mix = made()
+    assert not mix.judges_growth(1800)
+    mix._warm = True
+    assert mix.judges_growth(1800)
+    assert mix.judges_growth(LEAST_S)
+    assert not mix.judges_growth(LEAST_S - 1)
 
 
 @pytest.mark.parametrize(("marker", "prompt_tokens", "finding"), [

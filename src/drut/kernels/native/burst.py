@@ -22,11 +22,10 @@ class NativeBurst(Burst):
         self._library = library
         self._first = np.array([0, *accumulate(len(e) for e in ends)], np.int32)
         self._ids = np.array([i for e in ends for i in e], np.int32)
-        self._status = np.zeros((steps, len(ends)), np.int32)
         self._strip = out = StepOutput.zeros(steps, len(ends))
         self._struct = abi.Burst(steps, 0, 0, 0, self._first.ctypes.data, self._ids.ctypes.data)
         self.context = abi.Context.from_buffer_copy(context)
-        self.context.tokens, self.context.status = out.tokens.ctypes.data, self._status.ctypes.data
+        self.context.tokens, self.context.status = out.tokens.ctypes.data, out.status.ctypes.data
         self.context.logprobs, self.context.ranks = out.logprobs.ctypes.data, out.ranks.ctypes.data
         self.context.top_ids, self.context.top_logprobs = out.top_ids.ctypes.data, out.top_logprobs.ctypes.data
 
@@ -43,8 +42,7 @@ class NativeBurst(Burst):
         self._struct.stop = 1
 
     def output(self, step: int) -> StepOutput:
-        tokens, _, *others = (array[step] for array in self._strip)
-        return StepOutput(tokens, self._status[step] == 0, *others)
+        return StepOutput(*(array[step] for array in self._strip))
 
     def wait(self, seen: int) -> None:
         self._library.drut_burst_wait(self.address, seen, int(PATIENCE_S * 1e9))

@@ -46,7 +46,6 @@ class NativeExecutable(Executable):
         head, widest = _measure(plan)
         self._vocab = head.weight.n
         self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)
-        self._status = np.zeros(limits.samples, np.int32)
         self._out = StepOutput.zeros(limits.samples)
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._context = self._make_context(widest)
@@ -81,7 +80,7 @@ class NativeExecutable(Executable):
         pages = (abi.Pages * len(self._pools))(*(abi.Pages(p.ctypes.data, p.shape[1]) for p in self._pools))
         self._keep.append(pages)
         return abi.Context(None, ctypes.addressof(pages), acts.ctypes.data, acts.nbytes,
-                           scratch.ctypes.data, scratch_bytes, out.tokens.ctypes.data, self._status.ctypes.data,
+                           scratch.ctypes.data, scratch_bytes, out.tokens.ctypes.data, out.status.ctypes.data,
                            out.logprobs.ctypes.data, out.ranks.ctypes.data, out.top_ids.ctypes.data,
                            out.top_logprobs.ctypes.data, self._relay.ctypes.data, None)
 
@@ -99,7 +98,7 @@ class NativeExecutable(Executable):
                 if stop is not None:
                     host(stop)
         n, out = step.samples, self._out
-        return StepOutput(out.tokens[:n], self._status[:n] == 0, out.logprobs[:n], out.ranks[:n], out.top_ids[:n],
+        return StepOutput(out.tokens[:n], out.status[:n], out.logprobs[:n], out.ranks[:n], out.top_ids[:n],
                           out.top_logprobs[:n])
 
     def burst(self, steps: int, ends: Sequence[Sequence[int]]) -> Burst:

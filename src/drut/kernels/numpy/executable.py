@@ -15,7 +15,7 @@ from drut.kernels.numpy import experts, sampling
 from drut.kernels.numpy.attention import Pages, attend
 from drut.kernels.numpy.numbers import ACTIVATIONS, capped, layer_norm, rms_norm, rotate, round_bf16
 from drut.kernels.ops import F32, Buffer
-from drut.kernels.output import StepOutput
+from drut.kernels.output import Status, StepOutput
 from drut.kernels.plan import Plan
 
 
@@ -148,16 +148,16 @@ class NumpyExecutable(Executable):
         self._out = StepOutput.zeros(step.samples)
         for i, logits in enumerate(self._logits):
             row, target = int(step["sample_row"][i]), int(step["target"][i])
-            finite = bool(np.isfinite(logits).all())
+            status = Status.DRAWN if np.isfinite(logits).all() else Status.NOT_FINITE
             token = max(target, 0)
-            if finite and target < 0:
+            if status is Status.DRAWN and target < 0:
                 z = _allowed(_edited(logits, step, i), step, i)
-                finite = bool(np.isfinite(z.max()))
-                token = _draw(z, step, i) if finite else 0
+                status = Status.DRAWN if np.isfinite(z.max()) else Status.NONE_LEFT
+                token = _draw(z, step, i) if status is Status.DRAWN else 0
             if target < 0:
                 self._relay[step["relay_slot"][step["seq"][row]]] = token
-            self._out.tokens[i], self._out.finite[i] = token, finite
-            if finite and step["top_logprobs"][i] >= 0:
+            self._out.tokens[i], self._out.status[i] = token, status
+            if status is Status.DRAWN and step["top_logprobs"][i] >= 0:
                 self._report(i, logits, token, int(step["top_logprobs"][i]))
 
     def _report(self, i: int, logits: F32, token: int, wanted: int) -> None:

@@ -1,0 +1,42 @@
+"""What the grammar library makes of a constraint."""
+
+from __future__ import annotations
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from drut.constrain.constraint import Constraint
+from drut.errors import RequestError
+
+# Of the library. States of a lexer take 1 to 2 KB each; fuel is worked off at about 50,000 a millisecond when a grammar
+# is compiled and 14,000 when a mask is made, items of a row at 20,000.
+LEXER_STATES = 50_000
+PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_000, step_lexer_fuel=200_000,
+                               step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
+                               verbose_errors=False)
+MOST_REASON = 300  # characters of the library's message
+
+
+def build(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
+    """RequestError with the library's reason where it does not compile."""
+    matcher = LLMatcher(tokenizer, _grammar(constraint), limits=PARSER_LIMITS, log_level=0)
+    if matcher.is_error():
+        raise RequestError(f"{constraint.kind}: {_reason(matcher.get_error())}")
+    return matcher
+
+
+def _grammar(constraint: Constraint) -> str:
+    match constraint.kind:
+        case "json_schema":
+            return LLMatcher.grammar_from_json_schema(constraint.source)
+        case "regex":
+            return LLMatcher.grammar_from_regex(constraint.source)
+        case _:
+            return LLMatcher.grammar_from_lark(constraint.source)
+
+
+def _reason(message: str) -> str:
+    """The library's message in one short line."""
+    if "oneOf constraints are not supported" in message:
+        return "oneOf: its alternatives cannot be told apart from the start; use anyOf"
+    line = " ".join(message.split())
+    return line if len(line) <= MOST_REASON else line[: MOST_REASON - 3] + "..."
