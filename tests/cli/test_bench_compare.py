@@ -74,7 +74,8 @@ def test_a_file_of_settings_is_as_strict_as_flags_and_gives_way_to_them(tmp_path
 def test_files_are_there_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main(command(tmp_path, "--rounds", "1", "--out", str(out), "--price", "1/h@2026-11-01")) == 0
-    assert {p.name for p in out.iterdir()} >= {"comparison.json", "blocks.csv", "summary.md", "reference.json", "logs"}
+    assert {p.name for p in out.iterdir()} >= {"comparison.json", "blocks.csv", "summary.md", "reference.json", "logs",
+                                                "report.html"}
     assert capsys.readouterr().out.rstrip() == (out / "summary.md").read_text().rstrip()
     data = json.loads((out / "comparison.json").read_text())
     assert [c["outcome"] for c in data["contestants"]] == ["measured", "measured"]

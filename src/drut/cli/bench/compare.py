@@ -17,8 +17,8 @@ from drut.errors import RequestError
 SUMMARY = "engines side by side on the same work"
 DESCRIPTION = (
     "Starts engines on one model, asks each whether it answers as it should, and lets them take turns at the same "
-    "work, all others held. Writes DIR/comparison.json, after each turn, then blocks.csv and summary.md. Exits 3 where "
-    "no engine was measured and passed, 130 where it was interrupted; --resume goes on then.")
+    "work, all others held. Writes DIR/comparison.json, after each turn, then blocks.csv, summary.md and report.html. "
+    "Exits 3 where no engine was measured and passed, 130 where it was interrupted; --resume goes on then.")
 NOTHING_EXIT, INTERRUPT_EXIT = 3, 130
 
 
@@ -43,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
     from drut.bench.compare.files import NAME, blocks_csv, load, save, write
     from drut.bench.compare.settings import Settings, settings
     from drut.bench.compare.summary import summary
+    from drut.bench.report.documents import find
     from drut.bench.report.files import make_folder
+    from drut.bench.report.write import write_report
 
     values = given(args, Settings)
     before = None
@@ -74,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
             save(found, folder)
             write(folder / "blocks.csv", blocks_csv(found.blocks))
             write(folder / "summary.md", summary(found).encode() + b"\n")
+            if found.blocks:
+                write_report(find([folder / NAME]), folder / "report.html")
         finally:  # a full disk must not take the figures too
             print(summary(found))
     if code == 0 and not any(c.outcome == "measured" for c in found.contestants):
