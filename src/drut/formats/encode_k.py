@@ -24,7 +24,7 @@ def q5_k(x: F32) -> U8:
     """(blocks, 256) as (blocks, 176): as `q4_k`, the fifth bits before the nibbles, bit g of each byte group g's."""
     head, codes = _with_minima(x, 31)
     fifth = np.packbits(codes >> 4, axis=1, bitorder="little")[:, 0]
-    return np.concatenate([head, fifth, _two_groups(codes & 15)], axis=1)
+    return np.concatenate([head, fifth, _two_groups(codes & np.uint8(15))], axis=1)
 
 
 def q6_k(x: F32) -> U8:
