@@ -7,9 +7,9 @@ walked through at random for up to 60 tokens, twice; milliseconds of CPU time of
 streams decode 48 tokens, free or constrained to a JSON array of strings, of any length or of 30 characters at most, or
 of objects whose keys are long, in turns that take turns at going first; of each also the CPU seconds of the process
 (which say something with `--threads 1`, where no worker waits for another). Fit: `--tries` answers at temperature 1,
-each with a seed of its own, to a request for a user as a JSON object. Exit code 1 where a figure misses its bound: masks
-of 0.1 ms (median) and 1 ms (99 %), 50 ms to compile (99 %), 0.9 of the free streams' tokens a second, or one answer that
-does not fit.
+each with a seed of its own, to a request for a user as a JSON object. Exit code 1 where a figure misses its bound:
+masks of 0.1 ms (median) and 1 ms (99 %), 50 ms to compile (99 %), 0.9 of the free streams' tokens a second, or one
+answer that does not fit.
 """
 
 from __future__ import annotations
