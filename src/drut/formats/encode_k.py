@@ -24,7 +24,7 @@ def q5_k(x: F32) -> U8:
     """(blocks, 256) as (blocks, 176): as `q4_k`, the fifth bits before the nibbles, bit g of each byte group g's."""
     head, codes = _with_minima(x, 31)
     fifth = np.packbits(codes >> 4, axis=1, bitorder="little")[:, 0]
-    return np.concatenate([head, fifth, _two_groups(codes & np.uint8(15))], axis=1)
+    return np.concatenate([head, fifth, _two_groups(codes)], axis=1)
 
 
 def q6_k(x: F32) -> U8:
@@ -70,7 +70,7 @@ def _six_bits(scales: U8, minima: U8) -> U8:
 
 
 def _two_groups(codes: U8) -> U8:
-    """Groups 2i in the low halves of bytes, 2i + 1 in the high ones."""
+    """The low four bits of codes: groups 2i in the low halves of bytes, 2i + 1 in the high ones."""
     return np.asarray((codes[:, ::2] & 15 | codes[:, 1::2] << 4).reshape(-1, 128), np.uint8)
 
 
