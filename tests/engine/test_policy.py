@@ -118,7 +118,7 @@ def test_nobody_is_displaced_more_often_than_stated(asks: list[tuple[int, int]],
     """1 + log2(n / QUANTUM) times for an answer of n tokens, whatever comes; a step takes a second."""
     usual, LeastServed.QUANTUM = LeastServed.QUANTUM, quantum
     try:
-        setup = Setup(800, Limits(seqs, 64, seqs, None), 4096, "least-served")
+        setup = Setup((800,), Limits(seqs, 64, seqs, None), 4096, "least-served")
         work = [Arrival(float(at), 4, answer) for at, answer in asks]
         simulation = Simulation(setup, StepCost(1.0, 0.0, 0.0, 0.0, 0.0), 1000)
         for _ in range(500):
