@@ -9,11 +9,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN    := .venv/bin
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
 
-.PHONY: help run setup test check lint soak fuzz arm peers compare wheel clean
+.PHONY: help run setup test check lint soak fuzz arm peers compare comparison ablation wheel clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 run: setup ## fetch the default model, answer a question, then chat
 	@$(BIN)/drut pull $(MODEL) > /dev/null
@@ -49,6 +49,12 @@ peers: .venv/.created ## build other engines to compare with, each optional (ARG
 
 compare: .venv/.test ## measure beside them, write docs/benchmarks.md (ARGS="--models smollm2-q4_0" chooses)
 	$(BIN)/python -m benchmarks.compare $(ARGS)
+
+comparison: .venv/.test ## serve beside them over HTTP, write docs/comparison.md (ARGS="smollm2" chooses)
+	$(BIN)/python -m benchmarks.comparison $(ARGS)
+
+ablation: .venv/.test ## what each technique buys, one off and on after the other; write docs/ablation.md
+	$(BIN)/drut bench ablate --out build/ablation --document docs/ablation.md $(ARGS)
 
 wheel: .venv/.wheel ## build dist/*.whl for Linux with glibc 2.28 or newer, and check it where there is no compiler
 	@rm -rf build/wheel && mkdir -p build/wheel dist
