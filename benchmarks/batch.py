@@ -23,9 +23,9 @@ from vs_llamacpp import BUILD, llamacpp_python
 from worker import Worker
 
 from drut import LLM
+from drut.kernels.cost import Cost, StepShape
 from drut.kernels.native.library import load
 from drut.kernels.native.memory import reserve
-from drut.kernels.ops import Cost, StepShape
 from drut.machine import usable_cpus
 from drut.plan.probe import NativeProbe
 

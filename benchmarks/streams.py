@@ -13,7 +13,7 @@ from drut import LLM, Constraint, SamplingParams
 from drut.engine.answer import Answer
 from drut.engine.engine import Update
 from drut.engine.request import Request
-from drut.kernels.ops import StepShape
+from drut.kernels.cost import StepShape
 
 
 class Stream:

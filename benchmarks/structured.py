@@ -67,7 +67,7 @@ def tool_schemas(count: int) -> Iterator[Any]:
 
 def measure_grammars(llm: LLM, count: int) -> Record:
     """Milliseconds of CPU time: compiling each schema, and each mask of the walks."""
-    grammars = llm.engine.grammars
+    grammars = llm.engine.guides.grammars
     assert grammars is not None
     grammars.check(Constraint.regex("warm"))
     compiles, masks, refused = list[float](), list[float](), 0

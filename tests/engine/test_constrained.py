@@ -210,8 +210,8 @@ def test_a_guide_that_fails_ends_its_request_only(llm: LLM, monkeypatch: pytest.
         if guide.taken == 3 and guide._compiling is poisoned:
             guide.failure = RequestError("too complex")
 
-    poisoned = llm.engine.grammars.compile(WORDS)  # type: ignore[union-attr]
-    monkeypatch.setattr(llm.engine.grammars, "compile", {DATE: llm.engine.grammars.compile(DATE),  # type: ignore[union-attr]
+    poisoned = llm.engine.guides.grammars.compile(WORDS)  # type: ignore[union-attr]
+    monkeypatch.setattr(llm.engine.guides.grammars, "compile", {DATE: llm.engine.guides.grammars.compile(DATE),  # type: ignore[union-attr]
                                                          WORDS: poisoned}.get)
     params = [SamplingParams(**{**SETTINGS, "seed": 9}, constraint=c) for c in (WORDS, DATE)]
     monkeypatch.setattr(Guide, "fill", failing)

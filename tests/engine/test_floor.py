@@ -15,8 +15,8 @@ from drut import LLM, AsyncEngine, SamplingParams
 from drut.engine.engine import Engine
 from drut.engine.floor import StepFloor, shape_of
 from drut.engine.messages import Roof
+from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
-from drut.kernels.ops import StepShape
 from drut.observe.ledger import Entry, Peaks, account, interpolated
 from tests.engine.models import write_bytes_model
 from tests.engine.testbed import FakeExecutable, finish_all, make_engine, submit, text

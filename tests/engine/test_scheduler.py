@@ -10,9 +10,9 @@ from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.work import Work
 from drut.errors import RequestError
+from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
-from drut.kernels.ops import StepShape
 from tests.engine.testbed import (
     VOCAB,
     Log,

@@ -164,6 +164,6 @@ def test_a_model_of_windows_alone_needs_a_cache_of_one_window(tmp_path: Path) ->
     with LLM(path, threads=1, max_batch_tokens=16, max_seqs=2, kv_cache_gb=7.5 * page_bytes / 1e9) as llm:
         assert (llm.engine.cache.pool.total, llm.engine.room) == (7, 1024)
         (few,) = llm.generate([prompt], params)
-        assert llm.engine.logits(prompt, chunk=16).shape == (500, vocab)
+        assert llm.logits(prompt, chunk=16).shape == (500, vocab)
         llm.engine.check_idle()
     assert (few.token_ids, few.logprobs) == (whole.token_ids, whole.logprobs)

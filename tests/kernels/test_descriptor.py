@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import (
     EDIT_FIELDS,
     FLOAT_FIELDS,
@@ -18,7 +19,7 @@ from drut.kernels.descriptor import (
     VERSION,
     StepDescriptor,
 )
-from drut.kernels.ops import Sample, StepShape
+from drut.kernels.ops import Sample
 from tests.kernels.conftest import Native
 from tests.kernels.rig import Draw, Ran, assert_same_bits, floats, head_plan
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from drut.kernels.cost import Cost, StepShape
 from drut.kernels.kv import KvLayout
-from drut.kernels.ops import Attention, Buffer, Cost, Embed, GateUp, Head, Project, Qkv, RopeTable, Sample, StepShape
+from drut.kernels.ops import Attention, Buffer, Embed, GateUp, Head, Project, Qkv, RopeTable, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Recorder
 from tests.kernels.conftest import Native
 from tests.kernels.rig import Stored, blocks, encoding, floats

@@ -13,7 +13,7 @@ from benchmarks.worker import Answer, serve
 
 import drut
 from drut.engine.answer import Answer as Stream
-from drut.kernels.ops import StepShape
+from drut.kernels.cost import StepShape
 
 KV_GB = 0.6  # 32 sequences of 320 tokens of a 1B model, and some
 

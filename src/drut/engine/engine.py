@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import wait
 from typing import NamedTuple
 
-import numpy as np
-
 from drut.cache.check import check_cache
 from drut.constrain.compiler import Grammars
-from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.ahead import unwind
+from drut.engine.checks import check_ids, check_prompt
 from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
 from drut.engine.floor import StepFloor
 from drut.engine.forced import forced_run
+from drut.engine.guides import Guides
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
 from drut.engine.recovery import break_off, take_back
@@ -27,12 +26,10 @@ from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.work import Work
 from drut.errors import RequestError
-from drut.kernels.ops import F32
 from drut.kernels.output import Status, StepOutput
 from drut.observe.ledger import Peaks
 
 MASK64 = 0xFFFFFFFFFFFFFFFF
-PATIENCE_S = 0.05  # for a grammar that is all there is to wait for; messages are looked at so often
 NOTHING_ALLOWED = "min_tokens, stop_token_ids, logit_bias and the constraint together leave no token"
 
 
@@ -75,12 +72,11 @@ class Engine:
         self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
         # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
-        self.grammars = grammars
+        self.guides = Guides(grammars)
         self.meter = StepMeter()
         self._flight: Flight | None = None
         self._attempt = Attempt([], [], [])
         self._arrivals = 0
-        self._compiling: list[Request] = []  # not running yet, since their grammar is not there
 
     @property
     def room(self) -> int:
@@ -88,7 +84,7 @@ class Engine:
         return self.cache.room(self.context)
 
     @property
-    def _bound(self) -> str:
+    def bound(self) -> str:
         """What `room` is that of."""
         return "context" if self.room == self.context else "KV cache"
 
@@ -106,15 +102,15 @@ class Engine:
         """Queues a prompt, one request a choice; `thought` follows `params.thought`, each choice its own twin of it.
 
         RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
-        self._check(tokens)
-        self._check_ids("logit_bias", params.logit_bias or ())
-        self._check_ids("stop_token_ids", params.stop_token_ids)
+        check_prompt(tokens, self.vocab)
+        check_ids("logit_bias", params.logit_bias or (), self.vocab)
+        check_ids("stop_token_ids", params.stop_token_ids, self.vocab)
         if (thought is None) != (params.thought is None):
             raise ValueError("a thought and its watch go together")
-        self._check_ids("thought.closing", thought.closing if thought is not None else ())
+        check_ids("thought.closing", thought.closing if thought is not None else (), self.vocab)
         if len(tokens) >= self.room:
             raise RequestError(
-                f"the prompt has {len(tokens)} tokens; the {self._bound} of {self.room} leaves no room for an answer")
+                f"the prompt has {len(tokens)} tokens; the {self.bound} of {self.room} leaves no room for an answer")
         seed = secrets.randbits(63) if params.seed is None else params.seed & MASK64
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self.eos_ids)
         requests: list[Request] = []
@@ -125,8 +121,8 @@ class Engine:
                 min(len(tokens) + params.max_tokens, self.room), time.monotonic(), self._arrivals,
                 EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids)), ends, priority,
                 requests[0] if requests else None, self.cache.table(salt), thought and thought.twin(),
-                self._guide(params, thought)))
-        self._compiling += [r for r in requests if r.guide is not None]
+                self.guides.guide(params, thought)))
+        self.guides.add(requests)
         for request in requests:
             self.scheduler.add(request)
         self._stop_burst()
@@ -159,14 +155,16 @@ class Engine:
             if self._flight is not None and self._flight.open_ended:
                 return attempt.updates
         attempt.work[:] = ()
-        self._open_guides()
+        for request in self.guides.open():
+            self.finish(request, "error")
+            attempt.updates.append(Update(request, None))
         if self.forced_tokens:
             self._take_forced()
         work = self.scheduler.schedule()
         attempt.work[:] = work
         flight = self.runner.launch(work) if work else None
-        if flight is None and self._flight is None and self._compiling:
-            self._wait_for_a_grammar()
+        if flight is None and self._flight is None:
+            self.guides.wait()
         if self.overlap:
             flight, self._flight = self._flight, flight
         try:
@@ -293,29 +291,6 @@ class Engine:
         while self._flight:
             self.step()
 
-    def logits(self, tokens: Sequence[int], chunk: int = 64) -> F32:
-        """Raw logits of every position, float32 (len(tokens), vocab), through the ordinary operations.
-
-        RequestError while requests are open: they may be in a step, and sequence slot 0 may be one's of theirs.
-        """
-        self._check(tokens)
-        if self.busy:
-            raise RequestError("logits need the engine for themselves: finish or close the answers under way first")
-        if len(tokens) > self.room:
-            raise RequestError(f"{len(tokens)} tokens do not fit the {self._bound} of {self.room}")
-        table, parts = self.cache.table(), []
-        chunk = max(1, min(chunk, self.runner.limits.samples, self.runner.limits.tokens))
-        try:
-            for start in range(0, len(tokens), chunk):
-                part = tokens[start : start + chunk]
-                if not self.cache.reserve(table, start + len(part)):
-                    raise RequestError(f"{len(tokens)} tokens do not fit the KV cache")
-                parts.append(self.runner.logits(part, start, table.maps))
-                self.cache.slide(table, start + len(part))
-        finally:
-            self.cache.release(table)
-        return np.concatenate(parts)
-
     def check_idle(self) -> None:
         """The idle invariant: nothing runs, and free + cached = total. Raises KvCorruptionError."""
         check_cache(self.cache, [r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
@@ -324,54 +299,7 @@ class Engine:
         for request in (*self.scheduler.running, *self.scheduler.waiting):
             self.abort(request)
         self.runner.close()
-        if self.grammars is not None:
-            self.grammars.close()
-
-    def _guide(self, params: SamplingParams, thought: ThoughtWatch | None) -> Guide | None:
-        if params.constraint is None:
-            return None
-        if self.grammars is None:
-            raise RequestError("constraint: this model has no tokenizer, so there is no text to constrain")
-        return self.grammars.guide(params.constraint, thought, ignore_eos=params.ignore_eos)
-
-    def _wait_for_a_grammar(self) -> None:
-        guide = self._compiling[0].guide
-        if guide is not None:
-            guide.wait(PATIENCE_S)
-
-    def _open_guides(self) -> None:
-        """Whose grammar has been compiled may run; where that failed the request ends."""
-        still = []
-        for request in self._compiling:
-            if request.guide is None or request.finish_reason is not None:
-                continue
-            if not request.guide.ready:
-                still.append(request)
-                continue
-            request.guide.open()
-            if request.guide.failure is not None:
-                request.failure = request.guide.failure
-                self.finish(request, "error")
-                self._attempt.updates.append(Update(request, None))
-        self._compiling = still
-
-    def _check(self, tokens: Sequence[int]) -> None:
-        if not tokens:
-            raise RequestError("the prompt is empty")
-        try:
-            ids = np.asarray(tokens)
-        except ValueError:  # lists of different lengths in it
-            ids = np.empty((0, 0))
-        if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise RequestError("a prompt of token ids must be a list of integers")
-        outside = (ids < 0) | (ids >= self.vocab)
-        if outside.any():
-            raise RequestError(f"token id {ids[outside][0]} is outside the vocabulary of {self.vocab}")
-
-    def _check_ids(self, name: str, ids: Iterable[int]) -> None:
-        for token in ids:
-            if not 0 <= int(token) < self.vocab:
-                raise RequestError(f"{name}: token id {token} is outside the vocabulary of {self.vocab}")
+        self.guides.close()
 
 
 def _scored(out: StepOutput, i: int, top: int | None) -> Scored:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from drut.engine.work import Work
-from drut.kernels.ops import Op, StepShape
+from drut.kernels.cost import StepShape
+from drut.kernels.ops import Op
 from drut.observe.ledger import Peaks
 
 # What tells costs apart, windows by lengths of two rows.

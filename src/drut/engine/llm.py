@@ -15,6 +15,7 @@ from drut.config import EngineConfig
 from drut.constrain.thought import Thought, ThoughtWatch
 from drut.engine.answer import Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
+from drut.engine.logits import logits
 from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
@@ -142,7 +143,7 @@ class LLM:
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
         """Raw logits of every position, float32 of shape (len(token_ids), vocab). No stream may be under way."""
-        return self.engine.logits(list(token_ids), chunk)
+        return logits(self.engine, list(token_ids), chunk)
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -179,8 +180,8 @@ class LLM:
         return ThoughtWatch.of(thought, tokenizer, special.difference(params.shown_special_ids))
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
-        if params.constraint is not None and self.engine.grammars is not None:
-            self.engine.grammars.check(params.constraint)  # at once, where nobody else waits for the engine
+        if params.constraint is not None and self.engine.guides.grammars is not None:
+            self.engine.guides.grammars.check(params.constraint)  # at once, where nobody else waits for the engine
         answers = self.submit(prompt, params, priority=priority)
         self._open.update((a.request, a) for a in answers)
         return answers

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from drut.kernels.ops import StepShape
+from drut.kernels.cost import StepShape
 from drut.kernels.plan import Plan
 
 STALL = 1.7  # a step with prompt tokens may take this many times a step without

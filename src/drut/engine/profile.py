@@ -10,8 +10,8 @@ import numpy as np
 from drut.engine.llm import LLM
 from drut.engine.params import SamplingParams
 from drut.errors import RequestError, UnsupportedError
+from drut.kernels.cost import StepShape
 from drut.kernels.native.executable import NativeExecutable
-from drut.kernels.ops import StepShape
 from drut.observe.ledger import Entry, Peaks, StepLedger, account
 
 

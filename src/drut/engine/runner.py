@@ -19,8 +19,9 @@ from drut.engine.work import Limits, Work
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend
 from drut.kernels.burst import Burst
+from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import RELAY, StepDescriptor, mask_words
-from drut.kernels.ops import F32, StepShape
+from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.kernels.cost import StepShape
 from drut.kernels.kv import PAGE_TOKENS
-from drut.kernels.ops import F32, StepShape
+from drut.kernels.ops import F32
 
 VERSION = 4
 HEADER = 12

@@ -7,69 +7,13 @@ use. Buffers are named; a backend gives each room for the most rows a step may h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.kernels.cost import Cost, StepShape, grouped, matmul
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.weight import Matrix, Stack, Vector
-
-
-class StepShape(NamedTuple):
-    """What of a step its cost depends on."""
-
-    rows: int
-    samples: int
-    kv_tokens: int  # sum over sequences of the length their rows read
-    row_tokens: int  # sum over rows of the length each sees
-    sequences: tuple[tuple[int, int], ...] = ()  # rows and length of each; without them windows hide nothing
-    used_experts: tuple[int, ...] = ()  # by layer, as measured; without them, what rows that choose at random would use
-
-    def seen(self, window: int) -> tuple[int, int]:
-        """`kv_tokens` and `row_tokens` of layers whose rows see `window` positions; 0 for all."""
-        if not window or not self.sequences:
-            return self.kv_tokens, self.row_tokens
-        kv_tokens = row_tokens = 0
-        for rows, length in self.sequences:
-            kv_tokens += min(length, window + rows - 1)
-            full = max(0, min(rows, length - window))  # rows that see a whole window; the others see their prefix
-            row_tokens += full * window + (rows - full) * (2 * (length - full) - (rows - full) + 1) // 2
-        return kv_tokens, row_tokens
-
-    def used(self, layer: int, experts: int, top_k: int) -> int:
-        """How many of a layer's experts have rows."""
-        if self.used_experts:
-            return self.used_experts[layer]
-        return round(experts * (1 - (1 - top_k / experts) ** self.rows))
-
-
-class Cost(NamedTuple):
-    """Bytes read from and written to memory beside the cache-resident activations, and multiply-adds.
-
-    `float_macs` of the `macs` are of floats, the others of 8-bit integers.
-    """
-
-    bytes: int
-    macs: int
-    float_macs: int = 0
-
-    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
-        return Cost(self.bytes + other.bytes, self.macs + other.macs, self.float_macs + other.float_macs)
-
-
-def _matmul(rows: int, *weights: Matrix) -> Cost:
-    macs = [rows * w.n * w.k for w in weights]
-    floats = sum(m for w, m in zip(weights, macs, strict=True) if w.encoding.is_float)
-    return Cost(sum(w.nbytes for w in weights), sum(macs), floats)
-
-
-def _grouped(s: StepShape, layer: int, routes: Routes, *stacks: Stack) -> Cost:
-    """Of a row's top_k experts each; the weights of those that are used are read once."""
-    used, pairs = s.used(layer, routes.experts, routes.top_k), s.rows * routes.top_k
-    macs = [pairs * w.n * w.k for w in stacks]
-    floats = sum(m for w, m in zip(stacks, macs, strict=True) if w.encoding.is_float)
-    return Cost(sum(used * (w.nbytes // w.count) for w in stacks), sum(macs), floats)
 
 
 @dataclass(frozen=True)
@@ -153,7 +97,7 @@ class Qkv:
 
     def cost(self, s: StepShape) -> Cost:
         written = s.rows * self.kv.layer_bytes // PAGE_TOKENS
-        return _matmul(s.rows, self.q_proj, self.k_proj, self.v_proj) + Cost(written, 0)
+        return matmul(s.rows, self.q_proj, self.k_proj, self.v_proj) + Cost(written, 0)
 
 
 @dataclass(frozen=True)
@@ -228,7 +172,7 @@ class Project:
     shared: Routes | None = None
 
     def cost(self, s: StepShape) -> Cost:
-        return _matmul(s.rows, self.weight)
+        return matmul(s.rows, self.weight)
 
 
 @dataclass(frozen=True)
@@ -261,7 +205,7 @@ class GateUp:
     activation: str = "silu"
 
     def cost(self, s: StepShape) -> Cost:
-        return _matmul(s.rows, *([self.gate] if self.gate else []), self.up)
+        return matmul(s.rows, *([self.gate] if self.gate else []), self.up)
 
 
 @dataclass(frozen=True)
@@ -310,7 +254,7 @@ class Route:
     shared_gate: Vector | None = None  # (hidden): the shared expert's weight is sigmoid(norm(x) . shared_gate)
 
     def cost(self, s: StepShape) -> Cost:
-        return _matmul(s.rows, self.weight)
+        return matmul(s.rows, self.weight)
 
 
 @dataclass(frozen=True)
@@ -330,7 +274,7 @@ class ExpertsGateUp:
     activation: str = "silu"
 
     def cost(self, s: StepShape) -> Cost:
-        return _grouped(s, self.layer, self.routes, self.gate, self.up)
+        return grouped(s, self.layer, self.routes.experts, self.routes.top_k, self.gate, self.up)
 
 
 @dataclass(frozen=True)
@@ -344,7 +288,7 @@ class ExpertsDown:
     x: Buffer
 
     def cost(self, s: StepShape) -> Cost:
-        return _grouped(s, self.layer, self.routes, self.down)
+        return grouped(s, self.layer, self.routes.experts, self.routes.top_k, self.down)
 
 
 @dataclass(frozen=True)
@@ -358,7 +302,7 @@ class Head:
     cap: float = 0.0
 
     def cost(self, s: StepShape) -> Cost:
-        return _matmul(s.samples, self.weight)
+        return matmul(s.samples, self.weight)
 
 
 @dataclass(frozen=True)

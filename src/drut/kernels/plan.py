@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from drut.kernels.ops import Cost, Op, StepShape
+from drut.kernels.cost import Cost, StepShape
+from drut.kernels.ops import Op
 
 BEFORE_HEAD = "before_head"
 BEFORE_SAMPLE = "before_sample"
