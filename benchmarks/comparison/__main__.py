@@ -28,7 +28,8 @@ HERE = Path(__file__).parent
 RESULTS = ROOT / "build" / "comparison"
 PAGE = ROOT / "docs" / "comparison.md"
 CONFIGS = {path.stem: path for path in sorted(HERE.glob("*.toml"))}
-TITLES = {"smollm2": "SmolLM2-135M", "llama-1b": "A shape of 1.1 G weights", "slow": "MLX, on SmolLM2-135M"}
+TITLES = {"smollm2": "SmolLM2-135M: the quick ones", "slow": "SmolLM2-135M: the others",
+          "llama-1b": "A shape of 1.1 G weights"}
 
 HEAD = """# Engines beside each other
 

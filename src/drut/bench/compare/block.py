@@ -50,15 +50,25 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
         raise KeyboardInterrupt
     candidate.check()
     candidate.weigh()
-    if result.requests and all(request.failure is not None for request in result.requests):
-        # By all, not by those of the window alone: users of a closed loop who wait since the warm-up send none in it.
-        said = next((request.detail for request in result.requests if request.detail), "")
-        raise EngineFailedError(f"it answered none of {len(result.requests)} requests ({said})")
-    reasons = [*result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else [])]
+    _check_answered(result)
+    slow = ["no answer ended in it: it is too short for this engine"] if not _ended(result) else []
+    reasons = [*slow, *result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else [])]
     return Block(
         turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons,
         {name: kind.of(result) for name, kind in FIGURES.items()}, {name: _samples(result, name) for name in SAMPLES},
         result.series.output_tokens, str(result.environment["started"]))
+
+
+def _check_answered(result: Result) -> None:
+    """Raises EngineFailedError where nothing came, not so much as a token: an engine that is slow is another matter."""
+    # By all, not by those of the window alone: users of a closed loop who wait since the warm-up send none in it.
+    if result.requests and not _ended(result) and all(request.ttft_ms is None for request in result.requests):
+        said = next((request.detail for request in result.requests if request.detail), "")
+        raise EngineFailedError(f"it answered none of {len(result.requests)} requests ({said})")
+
+
+def _ended(result: Result) -> bool:
+    return any(request.failure is None for request in result.requests)
 
 
 def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Run:
