@@ -186,9 +186,9 @@ def test_native_code_reads_it_at_any_capacities(native: Native) -> None:
         ran.step.add_sequence(range(4, 9), 0, [0], 1)
         for d in draws:
             ran.step.add_sample(d.row, d, d.seed, d.choice)
-        tokens, finite, *_ = ran.executable.run(ran.step)
-        assert finite.all()
-        results.append((tokens.tolist(), ran.executable.logits(9).copy()))
+        out = ran.executable.run(ran.step)
+        assert out.drawn.all()
+        results.append((out.tokens.tolist(), ran.executable.logits(9).copy()))
     for tokens, logits in results[1:]:
         assert tokens == results[0][0]
         assert_same_bits(logits, results[0][1])

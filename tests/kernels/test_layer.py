@@ -66,9 +66,9 @@ def answer(backend: Backend, name: str, dtype: str, fused: bool = True) -> tuple
     ran.step.add_sequence(TOKENS[120:], 0, [8, 7], 1)
     for row in range(150):
         ran.step.add_sample(row, Draw(temperature=row % 3 * 0.5, top_p=0.95, seed=row))
-    tokens, finite, *_ = ran.executable.run(ran.step)
-    assert finite.all()
-    return ran.executable.logits(150).copy(), tokens.tolist()
+    out = ran.executable.run(ran.step)
+    assert out.drawn.all()
+    return ran.executable.logits(150).copy(), out.tokens.tolist()
 
 
 @pytest.mark.parametrize(("name", "dtype"), FORMATS)

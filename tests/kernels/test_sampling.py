@@ -175,9 +175,9 @@ def test_logits_that_are_not_finite_are_told(backend: Backend, bad: float) -> No
         sampler = Sampler(backend, logits, 2)
         assert sampler.draw([Draw(), Draw(temperature=1.0)]).drawn.tolist() == [True, True]
         logits[0, at] = bad
-        tokens, finite, *_ = Sampler(backend, logits, 2).draw([Draw(), Draw(temperature=1.0)])
-        assert finite.tolist() == [False, False]
-        assert tokens.tolist() == [0, 0]
+        out = Sampler(backend, logits, 2).draw([Draw(), Draw(temperature=1.0)])
+        assert out.drawn.tolist() == [False, False]
+        assert out.tokens.tolist() == [0, 0]
 
 
 def test_a_row_that_is_not_finite_leaves_the_others_alone(backend: Backend) -> None:
@@ -189,9 +189,9 @@ def test_a_row_that_is_not_finite_leaves_the_others_alone(backend: Backend) -> N
     ran.step.add_sequence(range(3), 0, [0], 0)
     for row in range(3):
         ran.step.add_sample(row, Draw())
-    tokens, finite, *_ = ran.executable.run(ran.step)
-    assert finite.tolist() == [True, False, True]
-    assert tokens.tolist() == [best := int(weight.values().sum(axis=1).argmax()), 0, best]
+    out = ran.executable.run(ran.step)
+    assert out.drawn.tolist() == [True, False, True]
+    assert out.tokens.tolist() == [best := int(weight.values().sum(axis=1).argmax()), 0, best]
 
 
 def test_the_relay_feeds_the_next_step(backend: Backend) -> None:
