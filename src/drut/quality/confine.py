@@ -15,7 +15,7 @@ import signal
 import sys
 from contextlib import suppress
 
-# From linux/sched.h, linux/mount.h, linux/prctl.h and the system call table (the same number on all machines but Alpha).
+# From linux/sched.h, mount.h and prctl.h; the system call's number is the same on all machines but Alpha.
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY, SYS_MOUNT_SETATTR = -100, 0x8000, 1, 442
@@ -60,7 +60,10 @@ def _separate() -> list[str]:
             return []
         raise OSError(ctypes.get_errno(), "the file system cannot be made read-only (Linux 5.12 or newer)")
     if root:
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        try:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+        except OSError:
+            raise OSError("Linux grants no namespaces, and root cannot become another user") from None
     return ["network", "signals", "files"]
 
 

@@ -12,6 +12,7 @@ import msgspec
 from drut.bench.workloads.packed import read_jsonl
 
 _BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_INDENTED = re.compile(r"\n*(?: {4}|\t)\s*[^\s`]")
 # A completion goes on with what the next function would be.
 _NEXT = re.compile(r"^(?:def|class|async def|print|if|assert|#|@|```)(?=\W|$)|^(?:#|@|```)", re.MULTILINE)
 
@@ -37,11 +38,11 @@ def question(problem: Problem) -> str:
 def program(problem: Problem, answer: str) -> str:
     """Prompt, answer and tests, in this order: an assertion fails where the answer is wrong.
 
-    Of an answer its first code block counts, else all of it. Where that defines the function, it stands after the
-    prompt, whose imports and helpers it may use; else it is the function's body and ends at the next statement of the
-    outermost level that a model goes on with: def, class, print and the like.
+    Of an answer its first code block counts; all of it where there is none or it begins with indented code. Where that
+    defines the function, it stands after the prompt, whose imports and helpers it may use. Else it is the function's
+    body, and ends at the next statement of the outermost level that a model goes on with: def, class, print and such.
     """
-    block = _BLOCK.search(answer)
+    block = None if _INDENTED.match(answer) else _BLOCK.search(answer)
     code = block[1] if block else answer
     if not re.search(rf"^(?:async )?def {re.escape(problem.entry_point)}\b", code, re.MULTILINE):
         code = _body(code)
