@@ -122,9 +122,13 @@ def tools(folder):
     return jsonl(rows)
 
 
+def human_eval(path):
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    return jsonl({key: row[key] for key in ("prompt", "entry_point", "test")} for row in rows)
+
+
 def packed(folder):
     """Text by name of the packed file."""
-    human_eval = gzip.decompress((folder / "HumanEval.jsonl.gz").read_bytes()).decode()
     return {
         "azure-code.csv.gz": azure(folder / "azure_llm_2023_code.csv"),
         "azure-conv.csv.gz": azure(folder / "azure_llm_2023_conv.csv"),
@@ -133,7 +137,7 @@ def packed(folder):
         "servegen-r1-lengths.jsonl.gz": servegen(folder / "servegen_deepseek-r1_chunk30_lengths.json"),
         "mt-bench.jsonl.gz": jsonl(r["turns"] for r in read_jsonl(folder / "mt_bench_question.jsonl")),
         "gsm8k.jsonl.gz": jsonl(r["question"] for r in read_jsonl(folder / "gsm8k_test.jsonl")),
-        "humaneval.jsonl.gz": jsonl(json.loads(line)["prompt"] for line in human_eval.splitlines()),
+        "humaneval.jsonl.gz": human_eval(folder / "HumanEval.jsonl.gz"),
         "bfcl.jsonl.gz": tools(folder),
         "tau-bench.jsonl.gz": tau_bench(folder / "tau_bench_retail_fewshot.jsonl"),
         "otel-agents.jsonl.gz": otel(folder),

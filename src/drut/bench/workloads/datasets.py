@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from drut.bench.work import Session, Turn
+from drut.bench.workloads.humaneval import problems, question
 from drut.bench.workloads.packed import read_jsonl
 from drut.bench.workloads.workload import Context, Source, Workload, user
 from drut.config import setting
@@ -59,10 +60,9 @@ class HumanEval(Questions):
     source = Source("HumanEval", "https://github.com/openai/human-eval", "MIT")
 
     def sessions(self, context: Context) -> Iterator[Session]:
-        rows: list[str] = read_jsonl("humaneval")
+        rows = problems()
 
         def turns(row: int) -> list[Turn]:
-            asked = f"Complete this Python function.\n\n```python\n{rows[row]}```" if context.chat else rows[row]
-            return [context.ask(asked, self.max_tokens)]
+            return [context.ask(question(rows[row]) if context.chat else rows[row].prompt, self.max_tokens)]
 
         return self._rows(context, len(rows), turns)
