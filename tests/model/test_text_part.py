@@ -23,7 +23,8 @@ def write(directory: Path, prefix: str) -> Path:
     outer = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "vision_config": {},
              "text_config": {key: inner[key] for key in inner if key != "architectures"}}
     (directory / "config.json").write_text(json.dumps(outer))
-    vision = [("vision_tower.blocks.0.norm.bias", np.zeros(4, np.float32)), ("projector.weight", np.eye(4, dtype=np.float32))]
+    vision = [("vision_tower.blocks.0.norm.bias", np.zeros(4, np.float32)),
+              ("projector.weight", np.eye(4, dtype=np.float32))]
     write_safetensors(directory / "model.safetensors",
                       [(name.replace("model.", prefix, 1), array) for name, array in tensors(NAME)] + vision)
     return directory
