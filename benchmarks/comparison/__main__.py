@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 RESULTS = ROOT / "build" / "comparison"
 PAGE = ROOT / "docs" / "comparison.md"
 CONFIGS = {path.stem: path for path in sorted(HERE.glob("*.toml"))}
-TITLES = {"smollm2": "SmolLM2-135M: the quick ones", "slow": "SmolLM2-135M: the others",
+TITLES = {"smollm2": "SmolLM2-135M", "slow": "SmolLM2-135M: SGLang and MLX",
           "llama-1b": "A shape of 1.1 G weights"}
 
 HEAD = """# Engines beside each other

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from drut.bench.compare.block import _check_answered, _ended
+from drut.bench.compare.block import _ended, _why_slow
 from drut.bench.engines.engine import EngineFailedError
 from drut.bench.report.schema import Request, Result
+from tests.bench.compare.made import FAST, comparing, script
 from tests.bench.report.samples import result
 
 
@@ -15,14 +18,23 @@ def _with(*requests: Request) -> Result:
     return msgspec.structs.replace(result(), requests=list(requests))
 
 
-def _unfinished(ttft_ms: float | None) -> Request:
-    return Request("s", 0, 0.0, False, ttft_ms=ttft_ms, failure="unfinished", detail="still running when the run ended")
+def _failed(how: str) -> Request:
+    return Request("s", 0, 0.0, False, failure=how, detail=f"it was {how}")  # type: ignore[arg-type]
 
 
-def test_an_engine_of_which_nothing_came_has_failed_and_one_that_is_slow_has_not() -> None:
-    with pytest.raises(EngineFailedError, match=r"answered none of 2 requests \(still running"):
-        _check_answered(_with(_unfinished(None), _unfinished(None)))
-    slow = _with(_unfinished(None), _unfinished(9000.0))
-    _check_answered(slow)
-    assert not _ended(slow)
-    assert _ended(_with(_unfinished(None), Request("s", 0, 0.0, True, ttft_ms=3.0)))
+def test_an_engine_that_still_answers_is_slow_and_has_not_failed(tmp_path: Path) -> None:
+    candidate = comparing(tmp_path, [script(tmp_path, "a", FAST)]).candidates[0]
+    candidate.serve()
+    try:
+        assert "too short for this engine" in _why_slow(_with(_failed("unfinished")), candidate, 30.0)
+        with pytest.raises(EngineFailedError, match=r"answered none of 2 requests \(it was unfinished"):
+            _why_slow(_with(_failed("unfinished"), _failed("status")), candidate, 30.0)
+    finally:
+        candidate.stop()
+    with pytest.raises(EngineFailedError, match="answered none of 1"):
+        _why_slow(_with(_failed("unfinished")), candidate, 1.0)
+
+
+def test_an_answer_that_ended_is_enough() -> None:
+    assert not _ended(_with(_failed("unfinished")))
+    assert _ended(_with(_failed("unfinished"), Request("s", 0, 0.0, True, ttft_ms=3.0)))

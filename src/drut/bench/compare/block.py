@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from drut.bench.compare.candidate import Candidate
@@ -15,6 +16,7 @@ from drut.bench.compare.schema import Block, Cell
 from drut.bench.compare.settings import Settings
 from drut.bench.cost import parse_price
 from drut.bench.engines.engine import EngineFailedError
+from drut.bench.engines.ready import serves
 from drut.bench.load.client import Target
 from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, Progress, workers_for
 from drut.bench.load.halt import INTERRUPTED
@@ -50,8 +52,7 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
         raise KeyboardInterrupt
     candidate.check()
     candidate.weigh()
-    _check_answered(result)
-    slow = ["no answer ended in it: it is too short for this engine"] if not _ended(result) else []
+    slow = [] if _ended(result) else [_why_slow(result, candidate, settings.grace)]
     reasons = [*slow, *result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else [])]
     return Block(
         turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons,
@@ -59,12 +60,16 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
         result.series.output_tokens, str(result.environment["started"]))
 
 
-def _check_answered(result: Result) -> None:
-    """Raises EngineFailedError where nothing came, not so much as a token: an engine that is slow is another matter."""
+def _why_slow(result: Result, candidate: Candidate, patience_s: float) -> str:
+    """Of a turn in which no answer ended. Raises EngineFailedError where not even one of a single token comes now."""
     # By all, not by those of the window alone: users of a closed loop who wait since the warm-up send none in it.
-    if result.requests and not _ended(result) and all(request.ttft_ms is None for request in result.requests):
+    assert candidate.launch is not None
+    failures = {request.failure for request in result.requests}
+    if failures - {"unfinished"} or not serves(msgspec.structs.replace(candidate.launch, ready="completion"),
+                                               patience_s):
         said = next((request.detail for request in result.requests if request.detail), "")
         raise EngineFailedError(f"it answered none of {len(result.requests)} requests ({said})")
+    return "no answer ended in it: it is too short for this engine"
 
 
 def _ended(result: Result) -> bool:
