@@ -25,8 +25,9 @@ OPEN_FILES = 64
 ENDS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM}
 
 
-def main(report: int, cpu_s: int, wall_s: int, memory: int, file_bytes: int, program: str) -> None:
+def main(arguments: list[str]) -> None:
     """Does not return."""
+    report, cpu_s, wall_s, memory, file_bytes = map(int, arguments[:-1])
     try:
         lacking = _separate()
         if not lacking:
@@ -38,11 +39,11 @@ def main(report: int, cpu_s: int, wall_s: int, memory: int, file_bytes: int, pro
         os.write(report, f"!{error}\n".encode())
         os._exit(1)
     os.write(report, (",".join(lacking) + "\n").encode())
-    os.execv(sys.executable, [sys.executable, "-I", "-S", "-B", program])
+    os.execv(sys.executable, [sys.executable, "-I", "-S", "-B", arguments[-1]])
 
 
 def _separate() -> list[str]:
-    """No network, no other processes to see or signal, no file system to write, no rights. Names of what fails.
+    """No network, no other process to signal, no file system to write, no rights. Names of what fails.
 
     Root stays the effective user, without rights, for its Python may be readable by root alone; but the kernel limits
     the processes of the real user, and never those of root. Outside a namespace root becomes nobody.
@@ -101,4 +102,4 @@ def _limit(cpu_s: int, memory: int, file_bytes: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:6]), sys.argv[6])
+    main(sys.argv[1:])
