@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -28,6 +27,9 @@ HERE = Path(__file__).parent
 RESULTS = ROOT / "build" / "comparison"
 PAGE = ROOT / "docs" / "comparison.md"
 CONFIGS = {path.stem: path for path in sorted(HERE.glob("*.toml"))}
+REMARKS = {"sglang": "- **SGLang runs its reference path** (`torch_native`): its fast CPU kernels need AMX and a build from "
+                     "source.\n",
+           "mlx": "- **MLX** is made for Apple's GPUs; on this CPU it reads fp32, with OpenBLAS in place of what it brings.\n"}
 TITLES = {"smollm2": "SmolLM2-135M", "slow": "SmolLM2-135M: SGLang and MLX",
           "llama-1b": "A shape of 1.1 G weights"}
 
@@ -38,10 +40,9 @@ not edit. The same as a page with plots: [comparison.html](comparison.html). [Ho
 [how each is started](engines.md). Engines without a server read from memory and prompts alone stand in
 [benchmarks.md](benchmarks.md).
 
-- Every engine runs at the best CPU configuration found for it, on both CPUs, from the same weights: GGUF Q8_0 for Drut
-  and llama.cpp, int8 for OpenVINO, bf16 for `drut-bf16`, vLLM and SGLang, fp32 for MLX, which have no 8-bit weights
-  that are faster on this CPU. So a ratio between different weights is of what one gets, not of the same bytes.
-- **SGLang runs its reference path** (`torch_native`): its fast CPU kernels need AMX and a build from source.
+- Every engine runs at the best CPU configuration found for it, on both CPUs, from the same weights in the format that
+  suits it: 8 bits for Drut (GGUF Q8_0), llama.cpp (the same file) and OpenVINO (int8), bf16 where an engine has nothing
+  quicker for this CPU. So a ratio is of what one gets, not of the same bytes.
 - **OpenVINO GenAI has no server of its own**: an HTTP wrapper of ours stands before it.
 - TensorRT-LLM, LMDeploy and Ollama do not run here; their launchers are unverified ([engines.md](engines.md)).
 """
@@ -63,12 +64,21 @@ def measure(name: str) -> bool:
 
 def document(found: dict[str, Comparison]) -> str:
     """The page: each comparison's summary under a heading of its own."""
-    parts = [HEAD]
+    engines = {c.engine for one in found.values() for c in one.contestants if c.outcome == "measured"}
+    parts = [HEAD + "".join(text for engine, text in REMARKS.items() if engine in engines)]
     for name, one in found.items():
         text = re.sub(r"^#+ ", lambda match: "#" + match[0], summary(one), flags=re.M)
         _, _, rest = text.partition("\n")
         parts.append(f"## {TITLES.get(name, name)}\n{rest}\n")
     return "\n".join(parts)
+
+
+def _without_paths(page: str) -> str:
+    """Commands as they are in a checkout, wherever this one lies."""
+    for folder in ("build/compare", "build/peers", "."):
+        for path in {(ROOT / folder).resolve(), ROOT / folder}:
+            page = page.replace(f"{path}/", "" if folder == "." else f"{folder}/")
+    return page.replace(sys.executable, "python")
 
 
 def _python(*words: str) -> int:
@@ -91,7 +101,7 @@ def main() -> int:
     if found:
         report = RESULTS / "report.html"
         _python("-m", "drut", "bench", "report", *(str(RESULTS / name) for name in found), "--out", str(report))
-        shutil.copyfile(report, PAGE.with_suffix(".html"))
+        PAGE.with_suffix(".html").write_text(_without_paths(report.read_text()))
     print(f"{PAGE.relative_to(ROOT)}: {len(found)} comparisons")
     return int(not all(ended))
 
