@@ -27,9 +27,10 @@ HERE = Path(__file__).parent
 RESULTS = ROOT / "build" / "comparison"
 PAGE = ROOT / "docs" / "comparison.md"
 CONFIGS = {path.stem: path for path in sorted(HERE.glob("*.toml"))}
-REMARKS = {"sglang": "- **SGLang runs its reference path** (`torch_native`): its fast CPU kernels need AMX and a build from "
-                     "source.\n",
-           "mlx": "- **MLX** is made for Apple's GPUs; on this CPU it reads fp32, with OpenBLAS in place of what it brings.\n"}
+REMARKS = {
+    "sglang": "- **SGLang runs its reference path** (`torch_native`): its fast CPU kernels need AMX and a build of "
+              "their own.\n",
+    "mlx": "- **MLX** is made for Apple's GPUs; on this CPU it reads fp32, with OpenBLAS in place of what it brings.\n"}
 TITLES = {"smollm2": "SmolLM2-135M", "slow": "SmolLM2-135M: SGLang and MLX",
           "llama-1b": "A shape of 1.1 G weights"}
 
