@@ -56,7 +56,7 @@ def test_a_comparison_is_not_written_over_and_only_rounds_change_one(tmp_path: P
     assert main(["bench", "compare", "--resume", str(tmp_path), "--seed", "3"]) == 2
     assert "--rounds alone" in capsys.readouterr().err
     assert main(["bench", "compare", "--resume", str(tmp_path / "out")]) == 2
-    assert "is no comparison" in capsys.readouterr().err
+    assert "is not a comparison" in capsys.readouterr().err
 
 
 def test_a_file_of_settings_is_as_strict_as_flags_and_gives_way_to_them(tmp_path: Path) -> None:

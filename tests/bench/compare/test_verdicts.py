@@ -75,7 +75,7 @@ def test_files_go_round_and_a_damaged_one_is_named(tmp_path) -> None:  # type: i
     lines = blocks_csv(comparison().blocks).decode().splitlines()
     assert len(lines) == 1 + len(BLOCKS)
     assert lines[0].startswith("round,turn,contestant,cell,valid,started,output_tokens_per_s")
-    for data, words in ((b"{", "no comparison"), (b'{"schema": "x"}', "no comparison")):
+    for data, words in ((b"{", "not a comparison"), (b'{"schema": "x"}', "of the schema 'x'")):
         (tmp_path / "comparison.json").write_bytes(data)
         with pytest.raises(DrutError, match=words):
             load(tmp_path)

@@ -18,8 +18,8 @@ from drut.bench.ablate.words import shows
 from drut.bench.compare.order import Turn, turns
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.report.build import environment
-from drut.bench.report.files import write_file
-from drut.errors import DrutError, RequestError
+from drut.bench.report.files import read_file, write_file
+from drut.errors import RequestError
 
 JSON = "ablation.json"
 
@@ -31,17 +31,7 @@ def empty(model: str, settings: dict[str, Any]) -> Ablation:
 
 def read(path: Path) -> Ablation:
     """An ablation.json. Raises DrutError where it is missing, damaged or of another schema."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DrutError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        schema = msgspec.json.decode(data, type=_Schema).schema
-        if schema != SCHEMA:
-            raise DrutError(f"{path} is of the schema {schema!r}, not {SCHEMA!r}")
-        return msgspec.json.decode(data, type=Ablation)
-    except msgspec.DecodeError as error:
-        raise DrutError(f"{path} is not an ablation: {error}") from error
+    return read_file(path, Ablation, SCHEMA, "an ablation")
 
 
 def contestants(recipe: Recipe) -> dict[str, Side]:
@@ -127,9 +117,6 @@ class Book:
         self.ablation = msgspec.structs.replace(self.ablation, **fields)
 
 
-class _Schema(msgspec.Struct):
-    schema: str
-
 
 def _technique(recipe: Recipe) -> Technique:
     return Technique(recipe.name, recipe.title, f"{recipe.about} {recipe.theory}", _switched(recipe.on),
@@ -144,5 +131,3 @@ def _csv(effects: Sequence[Effect], file: TextIO) -> None:
     rows = csv.writer(file)
     rows.writerow(Effect.__struct_fields__)
     rows.writerows(msgspec.structs.astuple(effect) for effect in effects)
-
-

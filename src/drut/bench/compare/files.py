@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import SCHEMA, Block, Comparison
-from drut.errors import DrutError
+from drut.bench.report.files import read_file, write_file
 
 NAME = "comparison.json"
 _COLUMNS = ("round", "turn", "contestant", "cell", "valid", "started")
@@ -24,28 +23,12 @@ def save(comparison: Comparison, folder: Path) -> None:
 
 def write(path: Path, data: bytes) -> None:
     """Raises DrutError, the file of before untouched."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise DrutError(f"cannot write {path}: {error.strerror}") from error
+    write_file(path, lambda file: file.write(data.decode()))
 
 
 def load(folder: Path) -> Comparison:
     """Raises DrutError where there is none, or it is damaged or of another schema."""
-    path = folder / NAME
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Comparison)
-    except OSError as error:
-        raise DrutError(f"cannot read {path}: {error.strerror}") from error
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise DrutError(f"{path} is no comparison: {error}") from error
-    if found.schema != SCHEMA:
-        raise DrutError(f"{path} is of the schema {found.schema!r}, not {SCHEMA!r}")
-    return found
+    return read_file(folder / NAME, Comparison, SCHEMA, "a comparison")
 
 
 def blocks_csv(blocks: list[Block]) -> bytes:

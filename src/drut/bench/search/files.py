@@ -9,7 +9,7 @@ from typing import TextIO
 import msgspec
 
 from drut.bench.compare.figures import FIGURES
-from drut.bench.report.files import write_file
+from drut.bench.report.files import read_file, write_file
 from drut.bench.search.markdown import markdown
 from drut.bench.search.schema import SCHEMA, Point, Search
 from drut.errors import DrutError
@@ -31,15 +31,7 @@ def save(search: Search, folder: Path) -> None:
 
 def read(path: Path) -> Search:
     """A search.json. Raises DrutError where it is missing, damaged or of another schema."""
-    try:
-        search = msgspec.json.decode(path.read_bytes(), type=Search)
-    except OSError as error:
-        raise DrutError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise DrutError(f"{path} is not a search: {error}") from error
-    if search.schema != SCHEMA:
-        raise DrutError(f"{path} is of the schema {search.schema!r}, not {SCHEMA!r}")
-    return search
+    return read_file(path, Search, SCHEMA, "a search")
 
 
 def _json(search: Search, file: TextIO) -> None:
