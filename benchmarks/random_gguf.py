@@ -1,9 +1,10 @@
 """GGUF files of random weights in the shapes of known models, written block by block: the speed of a model does not
 depend on what its weights are.
 
-    python -m benchmarks.random_gguf SHAPE FILE.gguf
+    python -m benchmarks.random_gguf SHAPE FILE.gguf [ENCODING]
 
-The tokenizer is a stand-in of words nobody asks for. Norms are ones, matrices have random codes and one scale.
+The tokenizer is a stand-in of words nobody asks for. Norms are ones, matrices have random codes and one scale, or
+random fp16 and bf16 values. ENCODING (a name of GGML's types): of all matrices, where the shape's own is not wanted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,11 +23,15 @@ from numpy.typing import NDArray
 
 STEP = 1 << 18  # blocks written at a time
 F32 = GGMLQuantizationType.F32
+DEVIATION = 0.02  # of all weights, about
+# Where a block has its fp16 scales (byte), and which scale gives that deviation where all its other bits are random.
+SCALES = {"Q4_0": {0: DEVIATION / 4.6}, "Q8_0": {0: DEVIATION / 74}, "Q6_K": {208: DEVIATION / 1370},
+          "Q4_K": {0: DEVIATION / 258, 2: 7.5 * DEVIATION / 258}}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a model. `experts` 0: dense. `matrices` and `expert_matrices` are GGML types."""
+    """Of a model. `experts` 0: dense; `matrices`, `expert_matrices`: GGML types; `tied`: the head is the embedding."""
 
     arch: str
     hidden: int
@@ -42,6 +47,7 @@ class Shape:
     expert_matrices: str = "Q4_0"
     rope_base: float = 1e6
     window: int = 0
+    tied: bool = False
 
     @property
     def oss(self) -> bool:
@@ -50,6 +56,7 @@ class Shape:
 
 # Layers are fewer than the models have, so that they fit 24 GB of memory: a layer is as large as theirs.
 SHAPES = {
+    "llama-1b": Shape("llama", 2048, 16, 32, 8, 64, 8192, 128256, matrices="F16", rope_base=5e5, tied=True),
     "llama-8b": Shape("llama", 4096, 32, 32, 8, 128, 14336, 128256, rope_base=5e5),
     "qwen3-30b-a3b": Shape("qwen3moe", 2048, 8, 32, 4, 128, 768, 151936, 128, 8),
     "gpt-oss-20b": Shape("gpt-oss", 2880, 6, 64, 8, 64, 2880, 201088, 32, 4, "Q8_0", "MXFP4", 150000.0, 128),
@@ -76,7 +83,8 @@ def tensors(s: Shape) -> Iterator[tuple[str, tuple[int, ...], str]]:
         yield b + ("post_attention_norm.weight" if s.oss else "ffn_norm.weight"), (s.hidden,), "F32"
         yield from feed_forward(s, b)
     yield "output_norm.weight", (s.hidden,), "F32"
-    yield "output.weight", (s.vocab, s.hidden), s.matrices
+    if not s.tied:
+        yield "output.weight", (s.vocab, s.hidden), s.matrices
 
 
 def feed_forward(s: Shape, block: str) -> Iterator[tuple[str, tuple[int, ...], str]]:
@@ -95,16 +103,20 @@ def feed_forward(s: Shape, block: str) -> Iterator[tuple[str, tuple[int, ...], s
 
 
 def blocks(rng: np.random.Generator, kind: GGMLQuantizationType, count: int) -> NDArray[np.uint8]:
-    """(count, block bytes) whose weights have a deviation of about 0.02."""
+    """(count, block bytes) whose weights have a deviation of about DEVIATION."""
     nbytes = GGML_QUANT_SIZES[kind][1]
+    if kind in (GGMLQuantizationType.F16, GGMLQuantizationType.BF16):
+        drawn = rng.standard_normal(count, np.float32) * np.float32(DEVIATION)
+        cut = drawn.astype(np.float16) if kind == GGMLQuantizationType.F16 else drawn.view(np.uint16)[1::2]
+        return cut.copy().view(np.uint8).reshape(count, nbytes)
     raw = np.frombuffer(rng.bytes(count * nbytes), np.uint8).reshape(count, nbytes).copy()
     if kind == GGMLQuantizationType.Q4_0:  # no code 0, which stands for -8: with a mean, all rows would choose alike
         raw |= np.where(raw & 0x0F, 0, 0x08).astype(np.uint8) | np.where(raw & 0xF0, 0, 0x80).astype(np.uint8)
     if kind == GGMLQuantizationType.MXFP4:
         raw[:, 0] = 121
     else:
-        scale = {GGMLQuantizationType.Q4_0: 0.02 / 4.6, GGMLQuantizationType.Q8_0: 0.02 / 74}[kind]
-        raw[:, :2] = np.array([scale], np.float16).view(np.uint8)
+        for at, scale in SCALES[kind.name].items():
+            raw[:, at : at + 2] = np.array([scale], np.float16).view(np.uint8)
     return raw
 
 
@@ -112,7 +124,7 @@ def fill(file: BinaryIO, rng: np.random.Generator, kind: GGMLQuantizationType, s
     """Writes one tensor's bytes."""
     elements = int(np.prod(shape))
     if kind == F32:
-        one = np.ones(elements) if len(shape) == 1 else rng.standard_normal(elements) * 0.02
+        one = np.ones(elements) if len(shape) == 1 else rng.standard_normal(elements) * DEVIATION
         file.write(one.astype("<f4").tobytes())
         return
     left = elements // GGML_QUANT_SIZES[kind][0]
@@ -171,4 +183,5 @@ def write(shape: Shape, path: Path) -> Path:
 
 
 if __name__ == "__main__":
-    write(SHAPES[sys.argv[1]], Path(sys.argv[2]))
+    asked = SHAPES[sys.argv[1]]
+    write(replace(asked, matrices=sys.argv[3]) if len(sys.argv) > 3 else asked, Path(sys.argv[2]))

@@ -91,7 +91,7 @@ def _base(name: str) -> Path:
         return resolve(SHIPPED)
     path = FOLDER / "llama1b-F16.gguf"
     if not path.exists():
-        run_step([sys.executable, "-m", "benchmarks.compare.random_llama", path], "llama1b.log")
+        run_step([sys.executable, "-m", "benchmarks.random_gguf", "llama-1b", path], "llama1b.log")
     return path
 
 

@@ -1,10 +1,11 @@
 """A checkpoint in the Hugging Face layout of about a billion random weights, with another model's tokenizer.
 
-    python -m benchmarks.compare.random_checkpoint TOKENIZER_FOLDER FOLDER
+    python -m benchmarks.compare.random_checkpoint TOKENIZER_FOLDER FOLDER [awq]
 
 The shape is that of Llama 3.2 1B, 16 layers of 2048, but for the vocabulary, which is the tokenizer's, and the plain
 rotary positions, which every engine reads. Speed does not depend on what the weights are: normal with deviation 0.02,
-rounded to bf16, the same from every run. Its answers mean nothing.
+rounded to bf16, the same from every run. Its answers mean nothing. `awq`: the layers' matrices are random codes in
+AWQ's layout, 4 bits in groups of 128 with zero points, all else is fp16.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, CONTEXT = 2048, 16, 32, 8, 64, 8192, 8192
-DEVIATION = 0.02
+DEVIATION, GROUP = 0.02, 128
+Tensor = tuple[str, str, tuple[int, ...]]  # name, type, shape
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
                    "chat_template.jinja")
 
@@ -53,42 +56,68 @@ def shapes(vocab: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "model.norm.weight", (HIDDEN,)
 
 
-def values(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint16]:
-    """The bits of bf16 values: ones for a norm, else random ones, rounded to nearest, ties to even."""
+def awq(found: Iterable[tuple[str, tuple[int, ...]]]) -> Iterator[Tensor]:
+    """The same in AWQ's layout, which has the inputs outermost and eight codes in an int32."""
+    for name, shape in found:
+        if len(shape) == 1 or ".layers." not in name:
+            yield name, "F16", shape
+            continue
+        n, k = shape
+        part = name.removesuffix("weight")
+        yield f"{part}qweight", "I32", (k, n // 8)
+        yield f"{part}qzeros", "I32", (k // GROUP, n // 8)
+        yield f"{part}scales", "F16", (k // GROUP, n)
+
+
+def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str = "BF16") -> NDArray[Any]:
+    """I32: random bits. Else ones for a norm, or random values: bf16, to nearest, ties to even, as uint16; or fp16."""
+    if dtype == "I32":
+        return rng.integers(-(1 << 31), 1 << 31, shape).astype(np.int32)
     drawn = np.ones(shape, np.float32) if len(shape) == 1 else rng.standard_normal(shape, np.float32)
     if len(shape) > 1:
         drawn *= np.float32(DEVIATION)
+    if dtype == "F16":
+        return drawn.astype(np.float16)
     bits = drawn.view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
-def write(folder: Path, like: Path) -> Path:
+def scales(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float16]:
+    """Of AWQ's groups, such that weights whose codes and zero points are random have about that deviation."""
+    return np.full(shape, DEVIATION / 6.5, np.float16) * (1 + rng.random(shape, np.float32) / 8).astype(np.float16)
+
+
+def write(folder: Path, like: Path, *, as_awq: bool = False) -> Path:
     """The checkpoint in `folder`, whole or not at all, with the tokenizer of the folder `like`."""
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     cfg = config(json.loads((like / "config.json").read_text()))
+    plain = list(shapes(int(str(cfg["vocab_size"]))))
+    found: list[Tensor] = list(awq(plain)) if as_awq else [(name, "BF16", shape) for name, shape in plain]
+    if as_awq:
+        cfg |= {"torch_dtype": "float16", "quantization_config": {
+            "quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}}
     (partial / "config.json").write_text(json.dumps(cfg, indent=1))
     for name in TOKENIZER_FILES:
         if (like / name).exists():
             shutil.copy(like / name, partial / name)
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
-    found = list(shapes(int(str(cfg["vocab_size"]))))
-    for name, shape in found:
-        size = 2 * int(np.prod(shape))
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+    for name, dtype, shape in found:
+        size = (4 if dtype == "I32" else 2) * int(np.prod(shape))
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(1)
     with (partial / "model.safetensors").open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for _, shape in found:
-            file.write(values(rng, shape).tobytes())
+        for name, dtype, shape in found:
+            file.write((scales(rng, shape) if name.endswith(".scales") else values(rng, shape, dtype)).tobytes())
     os.replace(partial, folder)
     return folder
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[2]), Path(sys.argv[1]))
+    write(Path(sys.argv[2]), Path(sys.argv[1]), as_awq=sys.argv[3:] == ["awq"])
