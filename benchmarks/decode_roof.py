@@ -83,13 +83,14 @@ class Turn:
         """Seconds a token, once the first few have come."""
         engine, vocab = self.llm.engine, self.llm.files.spec.vocab
         params = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True)
-        output = self.llm.submit(self._rng.integers(0, vocab, PROMPT).tolist(), params)[0].request.output
-        while len(output) < SETTLED:
+        request = self.llm.submit(self._rng.integers(0, vocab, PROMPT).tolist(), params)[0].request
+        while engine.busy and len(request.output) < SETTLED:
             engine.step()
-        began, first = time.perf_counter(), len(output)
+        began, first = time.perf_counter(), len(request.output)
         while engine.busy:
             engine.step()
-        return (time.perf_counter() - began) / (len(output) - first)
+        assert len(request.output) == TOKENS, request.finish_reason
+        return (time.perf_counter() - began) / (TOKENS - first)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
