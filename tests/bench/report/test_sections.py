@@ -67,10 +67,17 @@ def test_throughput_against_users_has_the_saturation_on_it() -> None:
     assert tokens.marks == [Mark(512.0, "Saturation", axis="y")]
 
 
+def test_interactivity_has_a_line_for_each_kind_of_load_and_a_point_for_each_load() -> None:
+    plots = plots_of(samples.a_search(), "Throughput against interactivity")
+    named = {caption: list(plot.lines[0].names) for caption, plot in plots.items() if isinstance(plot, Plot)}
+    assert named == {"Open loop": [f"{x} /s" for x in (0.8, 2, 3.2, 4.4, 5.6, 6.24, 6.48, 6.8, 8, 9.6)],
+                     "Closed loop": [f"concurrency {n}" for n in (1, 4, 16, 64)]}
+
+
 def test_the_saturation_is_on_the_axis_of_rates_where_the_turns_of_a_session_are_known() -> None:
     found = samples.a_search()
     for turns, at in ((1.0, 8.0), (2.0, 4.0), (None, None)):
-        plot = plots_of(msgspec.structs.replace(found, turns=turns), "Load curves")["TTFT against rate"]
+        plot = plots_of(msgspec.structs.replace(found, turns=turns), "Load curves, open loop")["TTFT against rate"]
         assert isinstance(plot, Plot)
         assert [m.name for m in plot.marks][:2] == ["Knee", "Highest rate that holds the limits"]
         assert next((m.at for m in plot.marks if m.name == "Saturation"), None) == at

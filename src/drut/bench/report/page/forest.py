@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drut.bench.report.page.html import Html, el, shorten
 from drut.bench.report.page.marks import Palette, mark
-from drut.bench.report.page.scale import Scale, label, linear, logarithmic
+from drut.bench.report.page.scale import LOG, Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Forest, Row
 
 WIDTH = 400
@@ -15,7 +15,8 @@ _WIDEST = 100.0  # times the reference; what lies beyond is drawn at the end
 
 def forest(f: Forest, palette: Palette) -> Html:
     """Each row has its name and value above its interval, so that long names fit a narrow screen."""
-    heading, tops, top = "", [], _TOP
+    head = _TOP if f.left or f.right else 4
+    heading, tops, top = "", [], head
     for row in f.rows:
         top += _HEADING if row.heading != heading else 0
         heading = row.heading
@@ -25,11 +26,12 @@ def forest(f: Forest, palette: Palette) -> Html:
     x, bottom = _scale(f), height - _BOTTOM
     parts = []
     for value in x.ticks(6):
-        parts += [el("line", class_="grid", x1=x(value), x2=x(value), y1=_TOP, y2=bottom),
+        parts += [el("line", class_="grid", x1=x(value), x2=x(value), y1=head, y2=bottom),
                   el("text", label(value), class_="tick", x=x(value), y=bottom + 15, text_anchor=_anchor(x(value)))]
     if f.reference is not None:
-        parts.append(el("line", class_="reference", x1=x(f.reference), x2=x(f.reference), y1=_TOP, y2=bottom))
-    parts.append(el("text", f.x, class_="title", x=WIDTH - _SIDE, y=height - 6, text_anchor="end"))
+        parts.append(el("line", class_="reference", x1=x(f.reference), x2=x(f.reference), y1=head, y2=bottom))
+    parts.append(el("text", f.x + (LOG if f.log else ""), class_="title", x=WIDTH - _SIDE, y=height - 6,
+                    text_anchor="end"))
     if f.left:
         parts.append(el("text", f"← {f.left}", class_="title", x=_SIDE, y=13))
     if f.right:

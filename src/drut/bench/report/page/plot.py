@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from drut.bench.report.page.html import Html, el, shorten
 from drut.bench.report.page.marks import Palette, mark
 from drut.bench.report.page.pointers import Frame, pointers
-from drut.bench.report.page.scale import MOST, Scale, label, linear, logarithmic
+from drut.bench.report.page.scale import LOG, MOST, Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Axis, Line, Plot
 
 WIDTH, HEIGHT = 400, 264
@@ -52,8 +52,8 @@ def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
         parts += [el("line", class_="grid", x1=at, x2=at, y1=_TOP, y2=bottom),
                   el("text", label(value), class_="tick", x=at, y=bottom + 15, text_anchor="middle")]
     parts += [el("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom),
-              el("text", p.y.title, class_="title", x=4, y=14),
-              el("text", p.x.title, class_="title", x=right, y=HEIGHT - 6, text_anchor="end")]
+              el("text", p.y.title + (LOG if y.log else ""), class_="title", x=4, y=14),
+              el("text", p.x.title + (LOG if x.log else ""), class_="title", x=right, y=HEIGHT - 6, text_anchor="end")]
     return parts
 
 

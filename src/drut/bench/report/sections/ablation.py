@@ -42,7 +42,8 @@ def section(a: Ablation, label: str = "") -> Section:
 
 def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
     notes = [Note(f"{len(measured)} of {len(a.techniques)} techniques measured. Ratios are on over off, each with a "
-                  "95 % interval over rounds; one that holds 1 shows no effect.")]
+                  "95 % interval over rounds; one that holds 1 shows no effect. Beside them each round that both sides "
+                  "have is a mark, with an upright at the median; the requests of all valid blocks are below.")]
     if void := void_points(a.blocks):
         notes.append(Note(f"{len(void)} of {len(a.blocks)} blocks are void and in no figure:", void, warning=True))
     if lost := [f"{c.name}: {OUTCOMES[c.outcome]}, {c.why}" for c in a.contestants if c.outcome != "measured"]:
@@ -75,8 +76,8 @@ def _technique(a: Ablation, t: Technique) -> Group | None:
 
 
 def _ratios(t: Technique, figure: str, effects: Sequence[Effect]) -> Forest:
-    rows = [Row(e.cell, "on / off", e.ratio, e.low, e.high, f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", _found(e))
-            for e in effects]
+    rows = [Row("on / off", "on / off", e.ratio, e.low, e.high, f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", _found(e),
+                e.cell) for e in effects]
     twin = Table(f"{t.title}: {title_of(figure)}", ["work", "off", "on", "on / off", "found"],
                  [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", _said(e)] for e in effects])
     return ratio_forest(figure, "on / off", rows, twin)

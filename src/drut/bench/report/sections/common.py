@@ -21,6 +21,7 @@ LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 _MOST_POINTS, _MOST_SECONDS, _MOST = 120, 240, 1e15
 LEAST_MS = 1e-3
+BY_LOAD = "Up and to the right is better. Beside a point stands its load: users, or sessions a second (/s)."
 OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "not through the gate"}
 
 
@@ -122,7 +123,7 @@ def load_text(concurrency: int | None, rate: float | None) -> str:
     """What loads a server, in words; nothing where neither is known."""
     if concurrency is not None:
         return f"concurrency {concurrency}"
-    return "" if rate is None else f"{rate:g} /s"
+    return "" if rate is None else f"{rate:.4g} /s"
 
 
 def facts(caption: str, values: Mapping[str, Any], *, folded: bool = True) -> Table | None:

@@ -10,6 +10,7 @@ from drut.bench.compare.schema import Cell, Comparison, Ratio
 from drut.bench.cost import amount
 from drut.bench.report.estimates import Estimate, of_blocks
 from drut.bench.report.sections.common import (
+    BY_LOAD,
     LATENCIES,
     OUTCOMES,
     blocks_table,
@@ -119,7 +120,7 @@ def _interactivity(c: Comparison, found: Sequence[Estimate]) -> Group | None:
         by = {y.name: [(_load(x), value.get((x.name, y.name, "tpot_ms_p50")),
                         value.get((x.name, y.name, "output_tokens_per_s"))) for x in mine] for y in c.contestants}
         plots.append(interactivity(work, by))
-    return group("Throughput against interactivity", plots, "Up and to the right is better; a point for each load.")
+    return group("Throughput against interactivity", plots, BY_LOAD)
 
 
 def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:

@@ -10,6 +10,7 @@ from drut.bench.metrics.distribution import PERCENTS, Distribution
 from drut.bench.report.estimates import estimates
 from drut.bench.report.schema import Result
 from drut.bench.report.sections.common import (
+    BY_LOAD,
     LATENCIES,
     cumulative,
     facts,
@@ -151,7 +152,7 @@ def client(r: Result) -> Note:
 def _interactivity(results: Sequence[tuple[str, Result]]) -> Group | None:
     plot = interactivity("All runs", {
         label: [(_load(r), r.summary.tpot_ms.p50, r.summary.output_tokens_per_s)] for label, r in results})
-    return group("Throughput against interactivity", [plot], "Up and to the right is better.")
+    return group("Throughput against interactivity", [plot], BY_LOAD)
 
 
 def _load(r: Result) -> str:

@@ -7,9 +7,16 @@ from statistics import fmean
 from typing import NamedTuple
 
 from drut.bench.compare.figures import FIGURES
-from drut.bench.metrics.distribution import Figure
 from drut.bench.report.estimates import ANSWERS, answer_of, wilson_95
-from drut.bench.report.sections.common import facts, figure_text, group, interactivity, load_text, title_of
+from drut.bench.report.sections.common import (
+    BY_LOAD,
+    facts,
+    figure_text,
+    group,
+    interactivity,
+    load_text,
+    title_of,
+)
 from drut.bench.report.sections.section import Axis, Group, Line, Mark, Note, Part, Plot, Section, Table
 from drut.bench.report.tables import cell, share
 from drut.bench.search.schema import Point, Search
@@ -41,15 +48,13 @@ class _Loads(NamedTuple):
 def section(s: Search, label: str = "") -> Section:
     """The whole of it. `label` tells several apart."""
     valid = [p for p in s.points if p.valid]
-    by_rate = _Loads("Load curves", "against rate", Axis("sessions/s offered"), lambda p: p.rate or 0.0,
+    by_rate = _Loads("Open loop", "against rate", Axis("sessions/s offered"), lambda p: p.rate or 0.0,
                      [p for p in valid if p.rate is not None], _rates(s))
-    by_users = _Loads("Load curves, closed loop", "against users", Axis("users, each with one request at a time",
-                                                                        log=True),
+    by_users = _Loads("Closed loop", "against users", Axis("users, each with one request at a time", log=True),
                       lambda p: p.concurrency or 1, [p for p in valid if p.rate is None], ())
     parts: list[Part | None] = [
-        _answers(s), *_notes(s), _curves(s, by_rate), _curves(s, by_users),
-        _interactivity(s, [*by_rate.points, *by_users.points]), _points(s), facts("Machine", s.environment),
-        facts("Settings", s.settings)]
+        _answers(s), *_notes(s), _curves(s, by_rate), _curves(s, by_users), _interactivity(s, (by_rate, by_users)),
+        _points(s), facts("Machine", s.environment), facts("Settings", s.settings)]
     return Section("search", f"{s.target}: how much load it takes" + (f" ({label})" if label else ""),
                    [part for part in parts if part is not None])
 
@@ -103,9 +108,10 @@ def _curves(s: Search, loads: _Loads) -> Group | None:
                  if (line := _line(title, s.target, loads, f"{stem}_{percent}", dash)) is not None]
         plots.append(_plot(f"{name} {loads.against}", loads, Axis(f"{name}, ms", log=True), lines))
     plots += [_tokens(s, loads), _served(s, loads), _good(s, loads)]
-    return group(loads.title, plots, "Runs of the search, void ones left out; of several at one load the mean, with "
-                 "the least and the most of them. A percentile that falls on failed requests has no point. Shaded: "
-                 "between what an answer lies.")
+    return group(f"Load curves, {loads.title.lower()}", plots,
+                 "Runs of the search, void ones left out; of several at one load the mean, with the least and the most "
+                 "of them. A percentile that falls on failed requests has no point. Dotted: what was found; shaded: "
+                 "what it lies between.")
 
 
 def _tokens(s: Search, loads: _Loads) -> Plot | None:
@@ -148,15 +154,21 @@ def _share(runs: Sequence[Point]) -> tuple[float, float, float]:
 def _line(name: str, who: str, loads: _Loads, figure: str, dash: int = 0) -> Line | None:
     points, bars = [], []
     for x, runs in loads.levels():
-        if known := [float(v) for p in runs if isinstance(v := _figure(p, figure), (int, float))]:
+        if known := _known(runs, figure):
             points.append((x, fmean(known)))
             bars.append((min(known), max(known)))
     repeated = any(low < high for low, high in bars)
     return Line(name, who, points, dash, marks="all", bars=bars if repeated else ()) if points else None
 
 
-def _figure(p: Point, figure: str) -> Figure:
-    return p.served_per_s if figure == "served_per_s" else p.figures.get(figure)
+def _known(runs: Sequence[Point], figure: str) -> list[float]:
+    values = [p.served_per_s if figure == "served_per_s" else p.figures.get(figure) for p in runs]
+    return [float(v) for v in values if isinstance(v, (int, float))]
+
+
+def _mean(runs: Sequence[Point], figure: str) -> float | None:
+    known = _known(runs, figure)
+    return fmean(known) if known else None
 
 
 def _plot(caption: str, loads: _Loads, y: Axis, lines: Iterable[Line | None],
@@ -168,11 +180,13 @@ def _plot(caption: str, loads: _Loads, y: Axis, lines: Iterable[Line | None],
     return Plot(caption, loads.axis, y, there, table, [*loads.marks, *marks]) if there else None
 
 
-def _interactivity(s: Search, points: Sequence[Point]) -> Group | None:
-    plot = interactivity("All loads", {s.target: [(_load(p), p.figures.get("tpot_ms_p50"),
-                                                   p.figures.get("output_tokens_per_s")) for p in points]})
-    return group("Throughput against interactivity", [plot], "Up and to the right is better; a point for each run, "
-                 "with its load.")
+def _interactivity(s: Search, kinds: Iterable[_Loads]) -> Group | None:
+    plots = []
+    for loads in kinds:
+        points = [(_load(runs[0]), _mean(runs, "tpot_ms_p50"), _mean(runs, "output_tokens_per_s"))
+                  for _, runs in loads.levels()]
+        plots.append(interactivity(loads.title, {s.target: points}))
+    return group("Throughput against interactivity", plots, BY_LOAD)
 
 
 def _points(s: Search) -> Table:

@@ -33,7 +33,7 @@ def rounds_forest(a: Ablation, t: Technique, figure: str, effects: Sequence[Effe
         return None
     title = title_of(figure)
     head = ["work", "", "median", "least", "most", "rounds, in their order"]
-    return Forest(f"{FIGURES[figure].title}, each round", f"{title}; upright: the median", rows,
+    return Forest(f"{FIGURES[figure].title}, each round", title, rows,
                   Table(f"{t.title}: {title}, by round", head, lines))
 
 
