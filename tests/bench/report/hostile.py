@@ -34,4 +34,6 @@ def _bad(value: Any, name: str = "") -> Any:
 
 
 def _end(word: str) -> str:
-    return word if re.search("bad=1", word) else word + BAD
+    """A server of an ablation is named by its technique and its side, so the technique has the end."""
+    name, side = re.fullmatch(r"(.*?)(/on|/off)?", word, re.DOTALL).groups("")  # type: ignore[union-attr]
+    return word if re.search("bad=1", word) else name + BAD + side

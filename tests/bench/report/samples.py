@@ -140,16 +140,23 @@ def a_search(*, capacity: float = 8.0) -> search.Search:
                                    "tpot_ms_p50": 12 * (1 + used), "tpot_ms_p99": 20 * (1 + 2 * used),
                                    "e2e_ms_p50": wait + 800 * (1 + used), "e2e_ms_p99": 4 * wait + 1500}
         return search.Point(phase, rate, users, 400, round(400 * good), good, max(good - 0.03, 0), min(good + 0.02, 1),
-                            good > 0.95, True, [], figures)
+                            good > 0.95, True, [], figures, 380.0, served, wait + 800 * (1 + used), "steady", 5.0, 60.0)
+
+    def again(p: search.Point, phase: Any, part: float) -> search.Point:
+        assert p.served_per_s is not None
+        figures = {**p.figures, "output_tokens_per_s": 64 * part * p.served_per_s}
+        return msgspec.structs.replace(p, phase=phase, served_per_s=part * p.served_per_s, figures=figures)
 
     points = [point("curve", capacity * x) for x in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2)]
-    points += [point("saturate", None, users) for users in (1, 4, 16, 64)]
+    points += [point("curve", None, users) for users in (1, 4, 16, 64)]
+    points += [again(points[-1], "saturate", x) for x in (0.97, 0.99)]
     points += [point("bisect", capacity * x) for x in (0.78, 0.81)]
     points.append(msgspec.structs.replace(points[0], valid=False, reasons=["a client process used 91% of a CPU"]))
     return search.Search(search.SCHEMA, {"slo": "ttft=500", "workload": "chat"}, ENVIRONMENT, "drut", points,
                          search.Answer(capacity, 0.97 * capacity, 1.03 * capacity),
                          search.Answer(0.7 * capacity, 0.65 * capacity, 0.75 * capacity),
-                         search.Answer(0.81 * capacity, 0.8 * capacity, 0.82 * capacity), ["Poisson arrivals"])
+                         search.Answer(0.81 * capacity, 0.8 * capacity, 0.82 * capacity), ["Poisson arrivals"],
+                         64 * capacity, turns=1.0)
 
 
 def ablation(*, prefix: float = 2.4) -> ablate.Ablation:

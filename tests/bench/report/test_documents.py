@@ -50,6 +50,15 @@ def test_files_that_are_none_of_them(tmp_path: Path, text: str | None, words: st
         read_document(path)
 
 
+def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path, "search.json", samples.a_search())
+    monkeypatch.setattr("drut.bench.report.reading.MOST_BYTES", path.stat().st_size)
+    read_document(path)
+    monkeypatch.setattr("drut.bench.report.reading.MOST_BYTES", path.stat().st_size - 1)
+    with pytest.raises(DrutError, match="is larger than"):
+        read_document(path)
+
+
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(DrutError, match="has none of comparison"):
         find([tmp_path])

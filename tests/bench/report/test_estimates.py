@@ -62,6 +62,10 @@ def test_every_kind_of_file_gives_its_figures() -> None:
     assert search["answer", "", "knee"].value == pytest.approx(5.6)
     assert search["value", "rate 0.8", "requests_per_s"].value == pytest.approx(0.8)
     assert search["value", "concurrency 16", "requests_per_s"].value > 0  # type: ignore[operator]
+    assert search["answer", "saturation", "output_tokens_per_s"].value == 512
+    assert search["value", "concurrency 64", "output_tokens_per_s"].value == pytest.approx(
+        64 * 8 * 64 / 67 * (1 + 0.97 + 0.99) / 3)  # a load has one row, of all runs at it
+    assert len({e.key for e in estimates(samples.a_search())}) == len(estimates(samples.a_search()))
     ratio = next(e for e in estimates(samples.ablation()) if e.of == "ratio")
     assert (ratio.who, ratio.value) == ("prefix: on / off", 2.4)
 
@@ -76,9 +80,16 @@ def test_the_csv_has_every_figure_and_no_formula() -> None:
     write_csv(sources, out)
     rows = list(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
     assert set(rows[0]) == set(HEAD)
-    assert sum(r["of"] != "block" for r in rows) == sum(len(estimates(s.document)) for s in sources)
+    assert sum(r["of"] not in ("block", "run") for r in rows) == sum(len(estimates(s.document)) for s in sources)
     blocks = [r for r in rows if r["of"] == "block"]
     assert len(blocks) == sum(len(b.figures) for d in (odd, documents[2]) for b in d.blocks)
     assert {r["valid"] for r in blocks} == {"True", "False"}
+    runs = [r for r in rows if r["of"] == "run"]
+    points = documents[1].points
+    assert {int(r["round"]) for r in runs} == set(range(len(points)))
+    assert [(r["valid"], r["who"], float(r["value"])) for r in runs if r["figure"] == "served_per_s"] == [
+        (str(p.valid), p.phase, p.served_per_s) for p in points]
+    share = next(r for r in runs if r["figure"] == "good_share")
+    assert [float(share[name]) for name in ("value", "low", "high")] == [1.0, 0.97, 1.0]
     assert not any(value.startswith(("=", "@", "+")) for r in rows for value in r.values())
     assert any(BAD in r["who"] for r in rows)

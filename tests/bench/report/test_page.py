@@ -22,7 +22,7 @@ from drut.bench.report.documents import Source
 from drut.bench.report.page.html import MOST_CHARS, el, text
 from drut.bench.report.page.marks import COLOURS, Palette
 from drut.bench.report.page.render import page
-from drut.bench.report.sections.section import Group, Plot
+from drut.bench.report.sections.section import Axis, Forest, Group, Line, Mark, Plot, Row, Section, Table
 from tests.bench.report import samples
 from tests.bench.report.hostile import hostile
 
@@ -130,6 +130,37 @@ def test_each_plot_has_its_figures_as_a_table_and_in_words(made: str) -> None:
     assert len(labels) == len(plots)
     search = next(p for p in plots if isinstance(p, Plot) and p.marks)
     assert "Knee at 5.6" in labels[plots.index(search)]
+
+
+def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
+    marks = [Mark(2.0, "one", 1.5, 2.5), Mark(2.01, "two"), Mark(30.0, "three", None, 40.0, "y")]
+    line = Line("x", "x", [(0.0, 10.0), (4.0, 20.0)])
+    plots = [Plot(f"plot {i}", Axis("s"), Axis("ms"), [line], Table("", [], []), of)
+             for i, of in enumerate((marks, marks[2:]))]
+    made = page([Section("search", "s", [Group("g", plots)])])
+    assert re.findall(r'<span class="place">(\d)</span><span>(\w+)</span>', made) == [
+        ("1", "one"), ("2", "two"), ("3", "three")]
+    first, second = re.findall(r'<svg class="plot".*?</svg>', made)
+    assert second.count('class="pointer"') == 1
+    assert re.search(r'class="band" x="48" width="340" y="[\d.]+" height="[\d.]+', second)
+    numbers = {n: float(x) for x, n in re.findall(r'class="tick" x="([\d.]+)" y="28" text-anchor="middle">(\d)<',
+                                                  first)}
+    assert numbers["2"] - numbers["1"] >= 10  # both can be read
+    bands = [tuple(map(float, found)) for found in re.findall(r'class="band" x="([\d.]+)" width="([\d.]+)"', first)]
+    width = 340 / (4.0 * 1.06)
+    assert len(bands) == 2  # one has no interval
+    assert bands[0] == pytest.approx((48 + 1.5 * width, width), rel=1e-3)
+
+
+def test_rounds_are_dots_with_an_upright() -> None:
+    rows = [Row("off", "off", 20.0, 10.0, 30.0, "20", dots=[10.0, 20.0, 30.0]), Row("on", "on", 4.0, 4.0, 4.0, "4")]
+    made = page([Section("ablation", "a", [Group("g", [Forest("f", "ms", rows, Table("", [], []))])])])
+    drawn = re.findall(r"<g class=.*?<title>(o\w+): .*?</g>(?=<g class|</svg>)", made)
+    assert drawn == ["off", "on"]
+    assert made.count('class="mark"') == 3 + 1
+    places = [float(x) for x in re.findall(r'<title>[123]0</title><path class="mark" d="M([\d.]+)', made)]
+    assert places == sorted(places)
+    assert places[1] - places[0] > 50  # a logarithmic scale of values far from 1
 
 
 @pytest.mark.parametrize("document", [

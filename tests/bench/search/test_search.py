@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -49,6 +50,17 @@ def test_a_search_finds_what_is_true_of_a_server() -> None:
     assert found.slo_rate.low < truth * 1.05
     assert {p.phase for p in found.points} >= {"curve", "saturate", "verify"}
     assert found.ended == ""
+
+
+def test_the_file_says_how_many_requests_a_session_has() -> None:
+    virtual = Virtual(EIGHT, None, 0)
+
+    def twice(ask: Ask) -> Trial:
+        return dataclasses.replace(virtual.measure(ask), turns=2.0)
+
+    for measure, turns in ((virtual.measure, 1.0), (twice, 2.0)):
+        found = Searcher(measure, Wanted(30.0), About("virtual"), virtual.clock, lambda _: None, lambda _: None).run()
+        assert found.turns == turns
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from drut.bench.ablate.words import shows
 from drut.bench.compare.order import Turn, turns
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.report.build import environment
-from drut.bench.report.files import read_file, write_file
+from drut.bench.report.files import write_file
+from drut.bench.report.reading import read_file
 from drut.errors import RequestError
 
 JSON = "ablation.json"

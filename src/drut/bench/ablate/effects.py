@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from typing import Literal
@@ -11,6 +10,7 @@ from drut.bench.ablate.recipe import Recipe
 from drut.bench.ablate.schema import Effect
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block
+from drut.bench.compare.verdicts import figures_of
 from drut.bench.stats.paired import Paired, paired
 
 
@@ -20,7 +20,8 @@ def effects(recipe: Recipe, blocks: Sequence[Block]) -> list[Effect]:
     found = []
     for trial in recipe.trials:
         for figure, expected in trial.judged.items():
-            on, off = (rounds(blocks, recipe.name, side, trial.cell.name, figure) for side in ("on", "off"))
+            by_name = figures_of(blocks, trial.cell.name, figure)
+            on, off = (by_name.get(f"{recipe.name}/{side}", {}) for side in ("on", "off"))
             ratio = paired(on, off)
             if ratio is None:
                 continue
@@ -28,17 +29,6 @@ def effects(recipe: Recipe, blocks: Sequence[Block]) -> list[Effect]:
             found.append(Effect(recipe.name, trial.cell.name, figure, statistics.median(on[r] for r in both),
                                 statistics.median(off[r] for r in both), ratio.value, ratio.low, ratio.high,
                                 ratio.rounds, expected, _verdict(ratio, figure)))
-    return found
-
-
-def rounds(blocks: Sequence[Block], technique: str, side: str, cell: str, figure: str) -> dict[int, float]:
-    """A figure of one side, by round."""
-    found = {}
-    for block in blocks:
-        value = block.figures.get(figure)
-        if (block.contestant == f"{technique}/{side}" and block.cell == cell and block.valid
-                and isinstance(value, int | float) and 0 < value < math.inf):
-            found[block.round] = float(value)
     return found
 
 

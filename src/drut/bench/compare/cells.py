@@ -6,6 +6,7 @@ import math
 import re
 from zlib import crc32
 
+from drut.bench.compare.names import check_names
 from drut.bench.compare.schema import Cell
 from drut.bench.workloads.registry import parse as parse_workload
 from drut.errors import RequestError
@@ -24,12 +25,7 @@ def parse_cells(texts: list[str]) -> list[Cell]:
     """Of `WORKLOAD@USERS` or `WORKLOAD@rate=SESSIONS_A_SECOND`, one or several with commas between them in each text.
     A bare name of PRESETS is the preset. Raises RequestError."""
     cells = [cell for text in texts for cell in _split(text)]
-    names = [cell.name for cell in cells]
-    if not cells:
-        raise RequestError("no cell was given, such as chat@8")
-    for name in names:
-        if names.count(name) > 1:
-            raise RequestError(f"the cell {name!r} is given twice")
+    check_names([cell.name for cell in cells], "no cell was given, such as chat@8", "the cell {} is given twice")
     return cells
 
 

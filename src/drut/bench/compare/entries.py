@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from drut.bench.compare.names import check_names
 from drut.bench.engines.engine import ModelFiles
 from drut.bench.engines.files import LAYOUTS
 from drut.errors import RequestError
@@ -37,12 +38,8 @@ def parse_entries(texts: list[str]) -> list[Entry]:
     """Of `ENGINE`, several with commas between them, or `[LABEL=]ENGINE [gguf=FILE ...] [--flag ...]`. Raises
     RequestError."""
     entries = [_entry(part) for text in texts for part in _parts(text)]
-    names = [entry.name for entry in entries]
-    if not entries:
-        raise RequestError("no engine was given")
-    for name in names:
-        if names.count(name) > 1:
-            raise RequestError(f"two contestants are named {name!r}; LABEL=ENGINE gives another name")
+    check_names([entry.name for entry in entries], "no engine was given",
+                "two contestants are named {}; LABEL=ENGINE gives another name")
     return entries
 
 

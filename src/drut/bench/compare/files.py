@@ -10,7 +10,8 @@ import msgspec
 
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import SCHEMA, Block, Comparison
-from drut.bench.report.files import read_file, write_file
+from drut.bench.report.files import write_file
+from drut.bench.report.reading import read_file
 
 NAME = "comparison.json"
 _COLUMNS = ("round", "turn", "contestant", "cell", "valid", "started")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from drut.bench.compare.figures import COMPARED, FIGURES
@@ -18,7 +19,7 @@ def figures_of(blocks: Sequence[Block], cell: str, figure: str) -> dict[str, dic
     found: dict[str, dict[int, float]] = {}
     for block in blocks:
         value = block.figures.get(figure)
-        if block.cell == cell and block.valid and isinstance(value, int | float) and value > 0:
+        if block.cell == cell and block.valid and isinstance(value, int | float) and 0 < value < math.inf:
             found.setdefault(block.contestant, {})[block.round] = float(value)
     return found
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-import msgspec
-
 from drut.bench.ablate import schema as ablate
 from drut.bench.compare import schema as compare
 from drut.bench.report import schema as single
+from drut.bench.report.reading import read_any
 from drut.bench.search import schema as search
 from drut.errors import DrutError
 
 Document: TypeAlias = single.Result | compare.Comparison | search.Search | ablate.Ablation
 
-MOST_BYTES = 1 << 30
 _TYPES: dict[str, type[Document]] = {single.SCHEMA: single.Result, compare.SCHEMA: compare.Comparison,
                                      search.SCHEMA: search.Search, ablate.SCHEMA: ablate.Ablation}
 NAMES = ("comparison.json", "search.json", "ablation.json", "result.json")
@@ -38,19 +36,7 @@ def kind(document: Document) -> str:
 
 def read_document(path: Path) -> Document:
     """Any of the four files. Raises DrutError where it is missing, too large, damaged or of an unknown schema."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DrutError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
-        data = path.read_bytes()
-    except OSError as error:
-        raise DrutError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        schema = msgspec.json.decode(data, type=_Schema).schema
-        if schema not in _TYPES:
-            raise DrutError(f"{path} is of the schema {schema!r}, not one of {', '.join(_TYPES)}")
-        return msgspec.json.decode(data, type=_TYPES[schema])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise DrutError(f"{path} is no file of drut bench: {error}") from error
+    return read_any(path, _TYPES, "no file of drut bench")
 
 
 def find(places: list[Path]) -> list[Source]:
@@ -76,7 +62,3 @@ def _labels(paths: list[Path]) -> list[str]:
             break
     twice = {label for label in labels if labels.count(label) > 1}
     return [f"{label}/{path.name}" if label in twice else label for label, path in zip(labels, paths, strict=True)]
-
-
-class _Schema(msgspec.Struct):
-    schema: str

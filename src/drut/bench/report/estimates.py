@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from statistics import NormalDist
 from typing import Literal
 
 import msgspec
@@ -16,8 +15,10 @@ from drut.bench.compare.schema import Block, Comparison
 from drut.bench.metrics.distribution import Figure
 from drut.bench.report.documents import Document
 from drut.bench.report.schema import Result
-from drut.bench.search.schema import Search
+from drut.bench.search.schema import Answer, Point, Search
+from drut.bench.stats.intervals import normal
 from drut.bench.stats.paired import CONFIDENCE, LEAST_ROUNDS, t_quantile
+from drut.bench.stats.proportion import wilson
 
 _MOST = 1e100  # a file may hold more, and sums of it be infinite
 ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
@@ -101,31 +102,48 @@ def _of_result(result: Result) -> list[Estimate]:
             low, high, draws = (interval.low, interval.high, result.intervals.blocks) if interval else (None, None, 0)
             if name == "error_rate":
                 errors = result.summary.errors
-                low, high, draws = *_wilson(errors.failed, errors.offered), errors.offered
+                low, high, draws = *wilson_95(errors.failed / errors.offered, errors.offered), errors.offered
             found.append(Estimate("", "", name, "value", kind.unit, kind.better, value, low, high, draws))
     return found
 
 
-def _wilson(hits: int, n: int) -> tuple[float, float]:
-    """The score interval of a share (Wilson, 1927)."""
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    p, spread = hits / n, z * z / n
-    middle, half = p + spread / 2, z * (p * (1 - p) / n + spread / (4 * n)) ** 0.5
-    return max((middle - half) / (1 + spread), 0.0), min((middle + half) / (1 + spread), 1.0)
+def wilson_95(share: float, n: float) -> tuple[float, float]:
+    """Where a share of `n` independent requests lies."""
+    return wilson(share, n, normal((1 + CONFIDENCE) / 2))
 
 
 def _of_search(search: Search) -> list[Estimate]:
     found = []
     for name in ANSWERS:
-        answer = getattr(search, name)
+        answer = answer_of(search, name)
         if answer.value is not None:
             found.append(Estimate("", "", name, "answer", "1/s", "more", answer.value, answer.low, answer.high))
+    if search.saturation_tokens_per_s is not None:
+        output = FIGURES["output_tokens_per_s"]
+        found.append(Estimate("saturation", "", "output_tokens_per_s", "answer", output.unit, output.better,
+                              search.saturation_tokens_per_s))
+    at: dict[str, list[Point]] = {}
     for point in search.points:
         if point.phase in ("curve", "saturate") and point.valid:
-            cell = f"rate {point.rate:g}" if point.rate is not None else f"concurrency {point.concurrency}"
-            found += [Estimate(cell, "", name, "value", kind.unit, kind.better, point.figures[name])
-                      for name, kind in FIGURES.items() if point.figures.get(name) is not None]
+            at.setdefault(load_key(point), []).append(point)
+    for cell, points in at.items():
+        for name, kind in FIGURES.items():
+            values = [v for p in points if (v := p.figures.get(name)) is not None]
+            if values:  # of runs at one load, of which one was chosen for being the best, the mean and no interval
+                found.append(Estimate(cell, "", name, "value", kind.unit, kind.better,
+                                      over_rounds(values, logarithmic=False)[0]))
     return found
+
+
+def answer_of(search: Search, name: str) -> Answer:
+    """One of ANSWERS."""
+    answer: Answer = getattr(search, name)
+    return answer
+
+
+def load_key(point: Point) -> str:
+    """A run's load, as cells are named."""
+    return f"rate {point.rate:g}" if point.rate is not None else f"concurrency {point.concurrency}"
 
 
 def _ratios(comparison: Comparison) -> list[Estimate]:

@@ -7,15 +7,15 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 import msgspec
 
 from drut.bench.report.markdown import markdown
+from drut.bench.report.reading import read_file
 from drut.bench.report.schema import SCHEMA, Request, Result
 from drut.errors import DrutError, RequestError
 
-Document = TypeVar("Document")
 _NOT_IN_CSV = ("arrivals_ms", "arrival_chars", "arrival_told")
 
 
@@ -49,25 +49,6 @@ def write(result: Result, folder: Path) -> None:
 def read(path: Path) -> Result:
     """A result.json. Raises DrutError where it is missing, damaged or of another schema."""
     return read_file(path, Result, SCHEMA, "a result")
-
-
-def read_file(path: Path, kind: type[Document], schema: str, what: str) -> Document:
-    """A file that says its schema, which must be `schema`; `what` it is to be, for the error. Raises DrutError."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DrutError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        found = msgspec.json.decode(data, type=_Schema).schema
-        if found != schema:
-            raise DrutError(f"{path} is of the schema {found!r}, not {schema!r}")
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise DrutError(f"{path} is not {what}: {error}") from error
-
-
-class _Schema(msgspec.Struct):
-    schema: str
 
 
 def _csv(result: Result, file: TextIO) -> None:

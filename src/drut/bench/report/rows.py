@@ -10,15 +10,16 @@ from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Comparison
 from drut.bench.report.documents import Document, Source, kind
-from drut.bench.report.estimates import estimates
+from drut.bench.report.estimates import estimates, load_key
+from drut.bench.search.schema import Point, Search
 
 HEAD = ("source", "kind", "of", "cell", "who", "round", "figure", "unit", "better", "value", "low", "high", "draws",
         "valid")
 
 
 def write_csv(sources: Sequence[Source], file: TextIO) -> None:
-    """`of` says what a row is: a value (over rounds, where there are some), a ratio, an answer of a search, or a block
-    as it was measured."""
+    """`of` says what a row is: a value (over rounds, where there are some), a ratio, an answer of a search; a block or
+    a run of a search as it was measured."""
     rows = csv.writer(file)
     rows.writerow(HEAD)
     for source in sources:
@@ -35,6 +36,23 @@ def _rows(document: Document) -> Iterator[tuple[object, ...]]:
                 if name in FIGURES:
                     unit, better = FIGURES[name].unit, FIGURES[name].better
                     yield "block", b.cell, b.contestant, b.round, name, unit, better, value, "", "", "", b.valid
+
+
+    if isinstance(document, Search):
+        for number, point in enumerate(document.points):
+            yield from _run(point, number)
+
+
+def _run(p: Point, number: int) -> Iterator[tuple[object, ...]]:
+    """Each figure of a run of a search, its phase in the place of who; void ones too."""
+    figures = [(name, FIGURES[name].unit, FIGURES[name].better, value, None, None)
+               for name, value in p.figures.items() if name in FIGURES and value is not None]
+    own = [("served_per_s", "1/s", "more", p.served_per_s, None, None),
+           ("e2e_ms_mean", "ms", "less", p.e2e_ms_mean, None, None),
+           ("good_share", "share", "more", p.good_share, p.good_low, p.good_high)]
+    for name, unit, better, value, low, high in [*figures, *own]:
+        if value is not None:
+            yield "run", load_key(p), p.phase, number, name, unit, better, value, low, high, p.offered, p.valid
 
 
 def _safe(value: object) -> object:

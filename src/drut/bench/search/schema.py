@@ -65,3 +65,4 @@ class Search(msgspec.Struct, frozen=True):
     notes: list[str] = []
     saturation_tokens_per_s: float | None = None
     ended: str = ""  # why, where it was before its time; "running" until it is over
+    turns: float | None = None  # requests of a session; None in files that do not say

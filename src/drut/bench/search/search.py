@@ -175,7 +175,7 @@ class Searcher:
             slo = limit.slo_rate(trials, wanted.attain, most, wanted.tolerance)
         return Search(SCHEMA, self._about.settings, self._about.environment, self._about.target, list(self._points),
                       saturation.saturation(trials), curve.knee(trials, most), slo, self._told(most),
-                      saturation.tokens_at_saturation(trials), ended)
+                      saturation.tokens_at_saturation(trials), ended, self._turns())
 
     def _told(self, most: float | None) -> list[str]:
         notes = [f"at {t.ask} the server did not settle: {t.unsettled}" for t in self._trials

@@ -4,37 +4,34 @@ from __future__ import annotations
 
 from drut.bench.report.page.html import Html, el, shorten
 from drut.bench.report.page.marks import Palette, mark
-from drut.bench.report.page.scale import Scale, label, linear, logarithmic
+from drut.bench.report.page.scale import LOG, Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Forest, Row
 
 WIDTH = 400
-_SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 24
+_SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 38
 _HEADING = 24
-_WIDEST = 100.0  # of a ratio; what lies beyond is drawn at the end
+_WIDEST = 100.0  # times the reference; what lies beyond is drawn at the end
 
 
 def forest(f: Forest, palette: Palette) -> Html:
     """Each row has its name and value above its interval, so that long names fit a narrow screen."""
-    heading, tops, top = "", [], _TOP
+    head = _TOP if f.left or f.right else 4
+    heading, tops, top = "", [], head
     for row in f.rows:
         top += _HEADING if row.heading != heading else 0
         heading = row.heading
         tops.append(top)
         top += _ROW
     height = top + _BOTTOM
-    ends = [v for row in f.rows for v in (row.low, row.value, row.high)]
-    if f.log:
-        ends = [min(max(v, 1 / _WIDEST), _WIDEST) for v in [*ends, f.reference or 1.0]]
-        x = logarithmic(ends, _SIDE, WIDTH - _SIDE, room=0.08)
-    else:
-        x = linear(ends, _SIDE, WIDTH - _SIDE)
-    bottom = height - _BOTTOM
+    x, bottom = _scale(f), height - _BOTTOM
     parts = []
     for value in x.ticks(6):
-        parts += [el("line", class_="grid", x1=x(value), x2=x(value), y1=_TOP, y2=bottom),
+        parts += [el("line", class_="grid", x1=x(value), x2=x(value), y1=head, y2=bottom),
                   el("text", label(value), class_="tick", x=x(value), y=bottom + 15, text_anchor=_anchor(x(value)))]
     if f.reference is not None:
-        parts.append(el("line", class_="reference", x1=x(f.reference), x2=x(f.reference), y1=_TOP, y2=bottom))
+        parts.append(el("line", class_="reference", x1=x(f.reference), x2=x(f.reference), y1=head, y2=bottom))
+    parts.append(el("text", f.x + (LOG if f.log else ""), class_="title", x=WIDTH - _SIDE, y=height - 6,
+                    text_anchor="end"))
     if f.left:
         parts.append(el("text", f"← {f.left}", class_="title", x=_SIDE, y=13))
     if f.right:
@@ -50,6 +47,15 @@ def forest(f: Forest, palette: Palette) -> Html:
               aria_label=f"{f.caption}: {said}.")
 
 
+def _scale(f: Forest) -> Scale:
+    ends = [v for row in f.rows for v in (row.low, row.value, row.high)]
+    if not f.log:
+        return linear(ends, _SIDE, WIDTH - _SIDE)
+    if f.reference is not None:
+        ends = [min(max(v, f.reference / _WIDEST), f.reference * _WIDEST) for v in [*ends, f.reference]]
+    return logarithmic(ends, _SIDE, WIDTH - _SIDE, room=0.08)
+
+
 def _anchor(at: float) -> str:
     return "start" if at < _SIDE + 12 else "end" if at > WIDTH - _SIDE - 12 else "middle"
 
@@ -61,5 +67,17 @@ def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
               el("line", class_="grid", x1=0, x2=WIDTH, y1=top, y2=top),
               el("text", shorten(row.name, max(56 - len(said), 10)), class_="name", x=_SIDE, y=top + 17),
               el("text", said, class_="said", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
-              el("line", class_="bar", x1=x(row.low), x2=x(row.high), y1=y, y2=y),
-              mark(palette.shape(row.who), x(row.value), y), class_=palette.css_class(row.who))
+              *(_dots if row.dots else _interval)(row, y, x, palette.shape(row.who)),
+              class_=palette.css_class(row.who))
+
+
+def _interval(row: Row, y: float, x: Scale, shape: int) -> list[Html]:
+    return [el("line", class_="bar", x1=x(row.low), x2=x(row.high), y1=y, y2=y), mark(shape, x(row.value), y)]
+
+
+def _dots(row: Row, y: float, x: Scale, shape: int) -> list[Html]:
+    """Each value, and an upright where the one is that sums them up."""
+    at = x(row.value)
+    return [el("line", class_="line", x1=x(row.low), x2=x(row.high), y1=y, y2=y),
+            el("line", class_="bar", x1=at, x2=at, y1=y - 7, y2=y + 7),
+            *(mark(shape, x(value), y, r=3.0, title=label(value)) for value in row.dots)]

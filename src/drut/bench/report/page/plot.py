@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from drut.bench.report.page.html import Html, el, shorten
 from drut.bench.report.page.marks import Palette, mark
-from drut.bench.report.page.scale import MOST, Scale, label, linear, logarithmic
+from drut.bench.report.page.pointers import Frame, pointers
+from drut.bench.report.page.scale import LOG, MOST, Scale, label, linear, logarithmic
 from drut.bench.report.sections.section import Axis, Line, Plot
 
 WIDTH, HEIGHT = 400, 264
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 32, 42
 
 
-def plot(p: Plot, palette: Palette) -> Html:
-    """Lines over a grid; titles of the axes stand level, at the top and at the bottom."""
+def plot(p: Plot, palette: Palette, numbers: Mapping[str, int]) -> Html:
+    """Lines over a grid; titles of the axes stand level, at the top and at the bottom. `numbers`: of its marks, by
+    name."""
     points = [point for line in p.lines for point in line.points if max(point) <= MOST]
     bars = [end for line in p.lines for bar in line.bars for end in bar]
-    x = _scale(p.x, [*(px for px, _ in points), *(m.x for m in p.marks)], _LEFT, WIDTH - _RIGHT)
-    y = _scale(p.y, [*(py for _, py in points), *bars], HEIGHT - _BOTTOM, _TOP)
-    parts: list[Html] = [*_grid(p, x, y)]
-    for i, m in enumerate(p.marks):
-        at = x(m.x)
-        parts.append(el("g", el("line", class_="pointer", x1=at, x2=at, y1=_TOP, y2=HEIGHT - _BOTTOM),
-                        el("text", str(i + 1), class_="tick", x=at, text_anchor="middle", y=_TOP - 4.0)))
+    ends = {axis: [end for m in p.marks if m.axis == axis for end in (m.at, *m.ends)] for axis in ("x", "y")}
+    x = _scale(p.x, [*(px for px, _ in points), *ends["x"]], _LEFT, WIDTH - _RIGHT)
+    y = _scale(p.y, [*(py for _, py in points), *bars, *ends["y"]], HEIGHT - _BOTTOM, _TOP)
+    frame = Frame(_LEFT, WIDTH - _RIGHT, _TOP, HEIGHT - _BOTTOM)
+    parts: list[Html] = [*_grid(p, x, y), *pointers(p.marks, numbers, x, y, frame)]
     taken: list[tuple[float, float]] = []
     for line in sorted(p.lines, key=lambda line: not line.faint):
         parts.append(_line(line, x, y, palette, taken))
@@ -52,8 +52,8 @@ def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
         parts += [el("line", class_="grid", x1=at, x2=at, y1=_TOP, y2=bottom),
                   el("text", label(value), class_="tick", x=at, y=bottom + 15, text_anchor="middle")]
     parts += [el("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom),
-              el("text", p.y.title, class_="title", x=4, y=14),
-              el("text", p.x.title, class_="title", x=right, y=HEIGHT - 6, text_anchor="end")]
+              el("text", p.y.title + (LOG if y.log else ""), class_="title", x=4, y=14),
+              el("text", p.x.title + (LOG if x.log else ""), class_="title", x=right, y=HEIGHT - 6, text_anchor="end")]
     return parts
 
 
@@ -90,5 +90,5 @@ def _alt(p: Plot) -> str:
     said = [f"{line.name} from {label(line.points[0][1])} at {label(line.points[0][0])} to "
             f"{label(line.points[-1][1])} at {label(line.points[-1][0])}"
             for line in p.lines if line.points and not line.faint]
-    places = [f"{m.name} at {label(m.x)}" for m in p.marks]
+    places = [f"{m.name} at {label(m.at)}" for m in p.marks]
     return f"{p.caption}: {p.y.title} by {p.x.title}. " + "; ".join([*said, *places]) + "."

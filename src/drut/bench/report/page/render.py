@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 
@@ -72,16 +72,22 @@ def _part(part: Part, palette: Palette) -> Html:
 
 
 def _group(group: Group, palette: Palette) -> Html:
-    figures = []
+    figures, numbers = [], _numbers(group)
     for p in group.plots:
-        drawn = forest(p, palette) if isinstance(p, Forest) else plot(p, palette)
+        drawn = forest(p, palette) if isinstance(p, Forest) else plot(p, palette, numbers)
         twin = el("details", el("summary", "Table"), _scroll(p.twin))
         figures.append(el("figure", el("figcaption", p.caption), drawn, twin))
     return el("section", el("h3", group.title), el("p", group.text, class_="text") if group.text else None,
-              _legend(group, palette), el("div", *figures, class_="panels"), class_="group")
+              _legend(group, palette, numbers), el("div", *figures, class_="panels"), class_="group")
 
 
-def _legend(group: Group, palette: Palette) -> Html | None:
+def _numbers(group: Group) -> dict[str, int]:
+    """Of the places that its plots point at, the same in all of them."""
+    names = dict.fromkeys(m.name for p in group.plots if isinstance(p, Plot) for m in p.marks)
+    return {name: i for i, name in enumerate(names, 1)}
+
+
+def _legend(group: Group, palette: Palette, numbers: Mapping[str, int]) -> Html | None:
     """Of the lines of plots that have several, and of the places that plots point at. Rows name themselves."""
     entries: dict[object, Html] = {}
     for p in group.plots:
@@ -89,9 +95,8 @@ def _legend(group: Group, palette: Palette) -> Html | None:
         for line in lines if len(lines) > 1 else ():
             entries.setdefault((line.name, line.who, line.dash), el("li", key(
                 palette.shape(line.who), palette.css_class(line.who), dash=line.dash), el("span", line.name)))
-        for i, m in enumerate(p.marks if isinstance(p, Plot) else ()):
-            entries.setdefault(m, el("li", el("span", str(i + 1), class_="place"), el("span", m.name)))
-    return el("ul", *entries.values(), class_="legend") if entries else None
+    places = [el("li", el("span", str(number), class_="place"), el("span", name)) for name, number in numbers.items()]
+    return el("ul", *entries.values(), *places, class_="legend") if entries or places else None
 
 
 def _table(t: Table) -> Html:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MOST = 1e15  # beyond it no figure of ours is, and no arithmetic here overflows
+LOG = ", log scale"  # behind the title of an axis
 _DECADE = (1, 2, 5)
 
 

@@ -16,10 +16,12 @@ from drut.bench.report.sections.common import (
     facts,
     figure_text,
     figures_tables,
+    title_of,
     void_points,
 )
 from drut.bench.report.sections.comparison import ratio_forest
-from drut.bench.report.sections.section import Group, Note, Part, Row, Section, Table
+from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Row, Section, Table
+from drut.bench.report.sections.sides import SIDES, distributions, rounds_forest
 
 _AS_EXPECTED = {"helps": "helps", "no effect": "none", "costs": "costs"}
 
@@ -35,12 +37,13 @@ def section(a: Ablation, label: str = "") -> Section:
                                 commands_table(a.contestants), blocks_table(a.blocks),
                                 facts("Machine", a.environment), facts("Settings", a.settings)]
     return Section("ablation", f"{a.model}: what each technique buys" + (f" ({label})" if label else ""),
-                   [part for part in parts if part is not None])
+                   [part for part in parts if part is not None], ["on / off", *SIDES])
 
 
 def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
     notes = [Note(f"{len(measured)} of {len(a.techniques)} techniques measured. Ratios are on over off, each with a "
-                  "95 % interval over rounds; one that holds 1 shows no effect.")]
+                  "95 % interval over rounds; one that holds 1 shows no effect. Beside them each round that both sides "
+                  "have is a mark, with an upright at the median; the requests of all valid blocks are below.")]
     if void := void_points(a.blocks):
         notes.append(Note(f"{len(void)} of {len(a.blocks)} blocks are void and in no figure:", void, warning=True))
     if lost := [f"{c.name}: {OUTCOMES[c.outcome]}, {c.why}" for c in a.contestants if c.outcome != "measured"]:
@@ -56,21 +59,28 @@ def _effects(a: Ablation, effects: Sequence[Effect]) -> Table | None:
              f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]", str(e.rounds), e.expected, _said(e),
              "as expected" if _AS_EXPECTED[e.expected] == e.verdict else "not as expected"] for e in effects]
     head = ["technique", "work", "figure", "off", "on", "on / off", "rounds", "expected", "found", ""]
-    return Table("All effects", head, rows) if rows else None
+    return Table("All effects", head, rows, "Off and on: medians over rounds. On / off: the geometric mean of the "
+                 "rounds' ratios.") if rows else None
 
 
 def _technique(a: Ablation, t: Technique) -> Group | None:
-    plots = []
+    """Each judged figure as ratios and as rounds, then the requests of each kind of work."""
+    mine = [e for e in a.effects if e.technique == t.name]
+    plots: list[Plot | Forest | None] = []
     for figure in FIGURES:
-        mine = [e for e in a.effects if e.technique == t.name and e.figure == figure]
-        if mine:
-            rows = [Row(e.cell, "on / off", e.ratio, e.low, e.high, f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]",
-                        _found(e)) for e in mine]
-            twin = Table(f"{t.title}: {FIGURES[figure].title}", ["work", "off", "on", "on / off", "found"],
-                         [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", e.verdict] for e in mine])
-            plots.append(ratio_forest(figure, rows, twin))
+        if of := [e for e in mine if e.figure == figure]:
+            plots += [_ratios(t, figure, of), rounds_forest(a, t, figure, of)]
     text = " ".join(part for part in (t.about, t.shows) if part)
-    return Group(t.title, plots, text) if plots or text else None
+    there = [plot for plot in [*plots, *distributions(a, t, mine)] if plot is not None]
+    return Group(t.title, there, text) if there or text else None
+
+
+def _ratios(t: Technique, figure: str, effects: Sequence[Effect]) -> Forest:
+    rows = [Row("on / off", "on / off", e.ratio, e.low, e.high, f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", _found(e),
+                e.cell) for e in effects]
+    twin = Table(f"{t.title}: {title_of(figure)}", ["work", "off", "on", "on / off", "found"],
+                 [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", _said(e)] for e in effects])
+    return ratio_forest(figure, "on / off", rows, twin)
 
 
 def _said(e: Effect) -> str:
@@ -88,7 +98,7 @@ def _switches(a: Ablation) -> Table | None:
 
 
 def _title(figure: str) -> str:
-    return FIGURES[figure].title if figure in FIGURES else figure
+    return title_of(figure) if figure in FIGURES else figure
 
 
 def _value(e: Effect, value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,13 +14,14 @@ from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.metrics.distribution import Figure
 from drut.bench.report.estimates import Estimate
-from drut.bench.report.sections.section import Axis, Line, Plot, Table
+from drut.bench.report.sections.section import Axis, Forest, Group, Line, Plot, Table
 from drut.bench.report.tables import cell, share
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 _MOST_POINTS, _MOST_SECONDS, _MOST = 120, 240, 1e15
 LEAST_MS = 1e-3
+BY_LOAD = "Up and to the right is better. Beside a point stands its load: users, or sessions a second (/s)."
 OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "not through the gate"}
 
 
@@ -112,6 +113,19 @@ def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Fig
                 Table(caption, head, rows))
 
 
+def group(title: str, plots: Iterable[Plot | Forest | None], text: str = "") -> Group | None:
+    """None where no plot is there."""
+    there = [plot for plot in plots if plot is not None]
+    return Group(title, there, text) if there else None
+
+
+def load_text(concurrency: int | None, rate: float | None) -> str:
+    """What loads a server, in words; nothing where neither is known."""
+    if concurrency is not None:
+        return f"concurrency {concurrency}"
+    return "" if rate is None else f"{rate:.4g} /s"
+
+
 def facts(caption: str, values: Mapping[str, Any], *, folded: bool = True) -> Table | None:
     """Names and values; what is no text is shown as JSON."""
     rows = [[str(name), value if isinstance(value, str) else msgspec.json.encode(value).decode()]
@@ -174,6 +188,12 @@ def blocks_table(blocks: Sequence[Block]) -> Table | None:
     rows = [[str(b.round), str(b.turn), b.cell, b.contestant, "valid" if b.valid else "void: " + "; ".join(b.reasons),
              *(figure_text(f, b.figures.get(f)) for f in names), b.started] for b in blocks]
     return Table("All blocks", ["round", "turn", "cell", "", "", *map(title_of, names), "started"], rows, folded=True)
+
+
+def failed_of(block: Block) -> int:
+    """Requests of a block that failed: a file has their share, and a sample of each that did not."""
+    share, ended = block.figures.get("error_rate"), len(block.samples.get("e2e_ms", ()))
+    return round(ended * share / (1 - share)) if isinstance(share, (int, float)) and 0 < share < 1 else 0
 
 
 def void_points(blocks: Sequence[Block]) -> list[str]:

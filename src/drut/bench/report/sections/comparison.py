@@ -10,6 +10,7 @@ from drut.bench.compare.schema import Cell, Comparison, Ratio
 from drut.bench.cost import amount
 from drut.bench.report.estimates import Estimate, of_blocks
 from drut.bench.report.sections.common import (
+    BY_LOAD,
     LATENCIES,
     OUTCOMES,
     blocks_table,
@@ -17,9 +18,12 @@ from drut.bench.report.sections.common import (
     contestants_table,
     cumulative,
     facts,
+    failed_of,
     figures_tables,
     gate_table,
+    group,
     interactivity,
+    load_text,
     timeline,
     title_of,
     void_points,
@@ -68,9 +72,9 @@ def _ratios(c: Comparison) -> Group | None:
     for figure in FIGURES:
         mine = [r for r in c.ratios if r.figure == figure]
         if mine:
-            plots.append(ratio_forest(figure, [_row(r) for r in mine], _ratio_table(figure, mine)))
-    return Group(f"Ratios to {c.base}", plots, "With 95 % intervals over rounds. Level: not to be told apart.") \
-        if plots else None
+            plots.append(ratio_forest(figure, f"ratio to {c.base}", [_row(r) for r in mine],
+                                      _ratio_table(figure, mine)))
+    return group(f"Ratios to {c.base}", plots, "With 95 % intervals over rounds. Level: not to be told apart.")
 
 
 def _rankings(c: Comparison) -> Table | None:
@@ -91,10 +95,10 @@ def _row(r: Ratio) -> Row:
                f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", r.verdict, r.cell)
 
 
-def ratio_forest(figure: str, rows: Sequence[Row], twin: Table) -> Forest:
+def ratio_forest(figure: str, x: str, rows: Sequence[Row], twin: Table) -> Forest:
     """Ratios of one figure, with the side named that is better."""
     more = FIGURES[figure].better == "more"
-    return Forest(FIGURES[figure].title, rows, twin, reference=1.0, left="" if more else "better",
+    return Forest(FIGURES[figure].title, x, rows, twin, reference=1.0, left="" if more else "better",
                   right="better" if more else "")
 
 
@@ -105,7 +109,7 @@ def _ratio_table(figure: str, ratios: Sequence[Ratio]) -> Table:
 
 
 def _load(x: Cell) -> str:
-    return f"concurrency {x.concurrency}" if x.concurrency is not None else f"{x.rate:g} /s" if x.rate else "as traced"
+    return load_text(x.concurrency, x.rate) or "as traced"
 
 
 def _interactivity(c: Comparison, found: Sequence[Estimate]) -> Group | None:
@@ -116,7 +120,7 @@ def _interactivity(c: Comparison, found: Sequence[Estimate]) -> Group | None:
         by = {y.name: [(_load(x), value.get((x.name, y.name, "tpot_ms_p50")),
                         value.get((x.name, y.name, "output_tokens_per_s"))) for x in mine] for y in c.contestants}
         plots.append(interactivity(work, by))
-    return _group("Throughput against interactivity", plots, "Up and to the right is better; a point for each load.")
+    return group("Throughput against interactivity", plots, BY_LOAD)
 
 
 def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:
@@ -126,8 +130,10 @@ def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:
         for key, title in LATENCIES.items():
             by = {who: [v for b in blocks if b.contestant == who
                         for v in b.samples.get(f"{key}_ms", ())] for who in names}
-            plots.append(cumulative(f"{title}, {x.name}", f"{title}, ms", by))
-    return _group("Distributions", plots, "Share of the requests of all valid blocks that took no longer.")
+            failed = {who: sum(failed_of(b) for b in blocks if b.contestant == who) for who in names}
+            plots.append(cumulative(f"{title}, {x.name}", f"{title}, ms", by, failed))
+    return group("Distributions", plots, "Share of the requests of all valid blocks that took no longer; failed ones "
+                 "never end.")
 
 
 def _timelines(c: Comparison, names: Sequence[str]) -> Group | None:
@@ -136,7 +142,7 @@ def _timelines(c: Comparison, names: Sequence[str]) -> Group | None:
         runs = {who: [b.timeline for b in c.blocks if b.cell == x.name and b.contestant == who and b.valid]
                 for who in names}
         plots.append(timeline(x.name, "output tokens/s", runs))
-    return _group("Timeline of a block", plots, "Output tokens in each second: blocks faint, their mean above them.")
+    return group("Timeline of a block", plots, "Output tokens in each second: blocks faint, their mean above them.")
 
 
 def _cost(c: Comparison, found: Sequence[Estimate]) -> Group | None:
@@ -155,16 +161,12 @@ def _cost(c: Comparison, found: Sequence[Estimate]) -> Group | None:
                 lines.append([e.who, amount(per / e.value), amount(low), amount(high)])
         if rows:
             twin = Table(f"Cost, {x.name}: {c.currency} per million output tokens", ["", "", "low", "high"], lines)
-            plots.append(Forest(x.name, rows, twin, log=False, left="cheaper"))
-    return _group("Cost", plots, f"{c.currency} per million output tokens, prompts and idle time included, at "
+            plots.append(Forest(x.name, f"{c.currency} per million output tokens", rows, twin, log=False,
+                                left="cheaper"))
+    return group("Cost", plots, f"{c.currency} per million output tokens, prompts and idle time included, at "
                   f"{cell(c.cost_per_hour)} {c.currency} an hour.")
 
 
 def _cells(cells: Sequence[Cell]) -> Table:
     return Table("Kinds of work", ["", "workload", "load"], [[x.name, x.workload, _load(x)] for x in cells],
                  folded=True)
-
-
-def _group(title: str, plots: Sequence[Plot | Forest | None], text: str) -> Group | None:
-    there = [plot for plot in plots if plot is not None]
-    return Group(title, there, text) if there else None

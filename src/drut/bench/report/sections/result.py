@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from drut.bench.compare.figures import FIGURES
 from drut.bench.cost import Cost, amount
@@ -11,11 +10,14 @@ from drut.bench.metrics.distribution import PERCENTS, Distribution
 from drut.bench.report.estimates import estimates
 from drut.bench.report.schema import Result
 from drut.bench.report.sections.common import (
+    BY_LOAD,
     LATENCIES,
     cumulative,
     facts,
     figure_text,
+    group,
     interactivity,
+    load_text,
     timeline,
     title_of,
 )
@@ -149,14 +151,13 @@ def client(r: Result) -> Note:
 
 def _interactivity(results: Sequence[tuple[str, Result]]) -> Group | None:
     plot = interactivity("All runs", {
-        label: [(_load(r.settings), r.summary.tpot_ms.p50, r.summary.output_tokens_per_s)] for label, r in results})
-    return Group("Throughput against interactivity", [plot], "Up and to the right is better.") if plot else None
+        label: [(_load(r), r.summary.tpot_ms.p50, r.summary.output_tokens_per_s)] for label, r in results})
+    return group("Throughput against interactivity", [plot], BY_LOAD)
 
 
-def _load(settings: dict[str, Any]) -> str:
-    if settings.get("concurrency") is not None:
-        return f"concurrency {settings['concurrency']}"
-    return f"{settings['rate']} /s" if settings.get("rate") is not None else ""
+def _load(r: Result) -> str:
+    users, rate = (r.settings.get(name) for name in ("concurrency", "rate"))
+    return load_text(users, rate if isinstance(rate, (int, float)) else None)
 
 
 def _distributions(results: dict[str, Result]) -> Group | None:
@@ -166,13 +167,10 @@ def _distributions(results: dict[str, Result]) -> Group | None:
               for label, r in results.items()}
         failed = {label: r.summary.errors.failed for label, r in results.items()}
         plots.append(cumulative(LATENCIES[key], f"{LATENCIES[key]}, ms", by, failed))
-    there = [plot for plot in plots if plot is not None]
-    return Group("Distributions", there, "Share of measured requests that took no longer; failed ones never end.") \
-        if there else None
+    return group("Distributions", plots, "Share of measured requests that took no longer; failed ones never end.")
 
 
 def _timelines(r: Result, who: str) -> Group | None:
     plots = [timeline("Output tokens", "tokens/s", {who: [r.series.output_tokens]}),
              timeline("Requests in flight", "requests", {who: [r.series.in_flight]})]
-    there = [plot for plot in plots if plot is not None]
-    return Group("Timeline", there, "By second of the measured window.") if there else None
+    return group("Timeline", plots, "By second of the measured window.")

@@ -2,45 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
 
 from drut.bench.compare.figures import FIGURES
-from drut.bench.report.estimates import ANSWERS
-from drut.bench.report.sections.common import facts, figure_text, interactivity, title_of
+from drut.bench.report.estimates import ANSWERS, answer_of, wilson_95
+from drut.bench.report.sections.common import (
+    BY_LOAD,
+    facts,
+    figure_text,
+    group,
+    interactivity,
+    load_text,
+    title_of,
+)
 from drut.bench.report.sections.section import Axis, Group, Line, Mark, Note, Part, Plot, Section, Table
 from drut.bench.report.tables import cell, share
-from drut.bench.search.schema import Answer, Point, Search
+from drut.bench.search.schema import Point, Search
 
 _ABOUT = {"slo_rate": "the limits are held up to it", "saturation": "served with work always waiting",
           "knee": "from here latency grows faster than throughput"}
 _PANELS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("E2E", "e2e_ms"))
+_SERVED = "requests served a second"
+
+
+class _Loads(NamedTuple):
+    """Runs of one kind of load, with what is known of where on its axis something happens."""
+
+    title: str
+    against: str
+    axis: Axis
+    x: Callable[[Point], float]
+    points: Sequence[Point]
+    marks: Sequence[Mark]
+
+    def levels(self) -> list[tuple[float, list[Point]]]:
+        """The runs at each load, ascending."""
+        at: dict[float, list[Point]] = {}
+        for point in sorted(self.points, key=self.x):
+            at.setdefault(self.x(point), []).append(point)
+        return list(at.items())
 
 
 def section(s: Search, label: str = "") -> Section:
     """The whole of it. `label` tells several apart."""
-    by_rate = sorted((p for p in s.points if p.valid and p.rate is not None), key=lambda p: p.rate or 0.0)
-    by_users = sorted((p for p in s.points if p.valid and p.rate is None), key=lambda p: p.concurrency or 0)
-    marks = sorted(Mark(a.value, ANSWERS[name]) for name in ("knee", "slo_rate")
-                   if (a := _answer(s, name)).value is not None)
+    valid = [p for p in s.points if p.valid]
+    by_rate = _Loads("Open loop", "against rate", Axis("sessions/s offered"), lambda p: p.rate or 0.0,
+                     [p for p in valid if p.rate is not None], _rates(s))
+    by_users = _Loads("Closed loop", "against users", Axis("users, each with one request at a time", log=True),
+                      lambda p: p.concurrency or 1, [p for p in valid if p.rate is None], ())
     parts: list[Part | None] = [
-        _answers(s), *_notes(s),
-        _curves("Load curves", by_rate, lambda p: p.rate or 0.0, "sessions/s offered", s.target, marks),
-        _curves("Load curves, closed loop", by_users, lambda p: p.concurrency or 0, "users", s.target, ()),
-        _interactivity(s, [*by_rate, *by_users]), _points(s), facts("Machine", s.environment),
-        facts("Settings", s.settings)]
+        _answers(s), *_notes(s), _curves(s, by_rate), _curves(s, by_users), _interactivity(s, (by_rate, by_users)),
+        _points(s), facts("Machine", s.environment), facts("Settings", s.settings)]
     return Section("search", f"{s.target}: how much load it takes" + (f" ({label})" if label else ""),
                    [part for part in parts if part is not None])
-
-
-def _answer(s: Search, name: str) -> Answer:
-    answer: Answer = getattr(s, name)
-    return answer
 
 
 def _answers(s: Search) -> Table:
     rows = []
     for name in ANSWERS:
-        a = _answer(s, name)
+        a = answer_of(s, name)
         title = f"{ANSWERS[name]}, {'requests/s' if name == 'saturation' else 'sessions/s'}"
         between = "" if a.low is None and a.high is None else f"{cell(a.low)} .. {cell(a.high)}"
         rows.append([title, "not found" if a.value is None else cell(a.value), between, a.why or _ABOUT[name]])
@@ -61,49 +83,110 @@ def _notes(s: Search) -> list[Note]:
 
 
 def _load(p: Point) -> str:
-    return f"{p.rate:g} /s" if p.rate is not None else f"{p.concurrency} users"
+    return load_text(p.concurrency, p.rate)
 
 
-def _curves(title: str, points: Sequence[Point], x: Callable[[Point], float], unit: str, who: str,
-            marks: Sequence[Mark]) -> Group | None:
-    if not points:
-        return None
+def _rates(s: Search) -> list[Mark]:
+    """What was found in sessions a second. The saturation is in requests, and only a file that says how many a session
+    has tells where it lies here."""
+    marks = [m for name in ("knee", "slo_rate") if (m := _mark(s, name)) is not None]
+    if s.turns is not None and s.turns > 0 and (most := _mark(s, "saturation")) is not None:
+        low, high = most.ends
+        marks.append(Mark(most.at / s.turns, most.name, low / s.turns, high / s.turns))
+    return marks
+
+
+def _mark(s: Search, name: str) -> Mark | None:
+    a = answer_of(s, name)
+    return None if a.value is None else Mark(a.value, ANSWERS[name], a.low, a.high)
+
+
+def _curves(s: Search, loads: _Loads) -> Group | None:
     plots = []
     for name, stem in _PANELS:
-        lines = [line for dash, percent in enumerate(("p50", "p99"))
-                 if (line := _line("median" if percent == "p50" else percent, who, points, x,
-                                   f"{stem}_{percent}", dash))]
-        if lines:
-            plots.append(_plot(f"{name} against load", unit, Axis(f"{name}, ms", log=True), lines, marks))
-    for figure in ("output_tokens_per_s", "requests_per_s"):
-        if line := _line(FIGURES[figure].title, who, points, x, figure, 0):
-            plots.append(_plot(f"{FIGURES[figure].title} against load", unit, Axis(title_of(figure)), [line], marks))
-    asked = [p for p in points if p.good_share is not None]
-    if asked:
-        line = Line("within the limits", who, [(x(p), p.good_share or 0.0) for p in asked], marks="all",
-                    bars=[(p.good_low or 0.0, 1.0 if p.good_high is None else p.good_high) for p in asked])
-        plots.append(_plot("Share within the limits", unit, Axis("share of requests offered", at_most=1.0), [line],
-                           marks))
-    return Group(title, plots, "Runs of the search, void ones left out. A percentile that falls on failed requests "
-                 "has no point.") if plots else None
+        lines = [line for dash, (title, percent) in enumerate((("median", "p50"), ("p99", "p99")))
+                 if (line := _line(title, s.target, loads, f"{stem}_{percent}", dash)) is not None]
+        plots.append(_plot(f"{name} {loads.against}", loads, Axis(f"{name}, ms", log=True), lines))
+    plots += [_tokens(s, loads), _served(s, loads), _good(s, loads)]
+    return group(f"Load curves, {loads.title.lower()}", plots,
+                 "Runs of the search, void ones left out; of several at one load the mean, with the least and the most "
+                 "of them. A percentile that falls on failed requests has no point. Dotted: what was found; shaded: "
+                 "what it lies between.")
 
 
-def _line(name: str, who: str, points: Sequence[Point], x: Callable[[Point], float], figure: str,
-          dash: int) -> Line | None:
-    known = [(x(p), float(v)) for p in points if isinstance(v := p.figures.get(figure), (int, float))]
-    return Line(name, who, known, dash, marks="all") if known else None
+def _tokens(s: Search, loads: _Loads) -> Plot | None:
+    most = [] if s.saturation_tokens_per_s is None else [Mark(s.saturation_tokens_per_s, ANSWERS["saturation"],
+                                                              axis="y")]
+    line = _line("output", s.target, loads, "output_tokens_per_s")
+    return _plot(f"Output {loads.against}", loads, Axis(title_of("output_tokens_per_s")), [line], most)
 
 
-def _plot(caption: str, unit: str, y: Axis, lines: Sequence[Line], marks: Sequence[Mark]) -> Plot:
+def _served(s: Search, loads: _Loads) -> Plot | None:
+    """With the saturation, which is made of this figure; of files that lack it, those that ended a second."""
+    most = _mark(s, "saturation")
+    figure = "served_per_s" if any(p.served_per_s is not None for p in loads.points) else "requests_per_s"
+    line = _line("requests", s.target, loads, figure)
+    return _plot(f"Requests {loads.against}", loads, Axis(_SERVED), [line],
+                 [] if most is None else [most._replace(axis="y")])
+
+
+def _good(s: Search, loads: _Loads) -> Plot | None:
+    points, bars = [], []
+    for x, runs in loads.levels():
+        if asked := [p for p in runs if p.good_share is not None]:
+            points.append((x, _share(asked)[0]))
+            bars.append(_share(asked)[1:])
+    line = Line("within the limits", s.target, points, marks="all", bars=bars) if points else None
+    return _plot(f"Share within the limits {loads.against}", loads, Axis("share of requests offered", at_most=1.0),
+                 [line])
+
+
+def _share(runs: Sequence[Point]) -> tuple[float, float, float]:
+    """That of all requests of the runs, with its 95 % interval: of one run as it stands in the file."""
+    if len(runs) == 1:
+        p = runs[0]
+        return p.good_share or 0.0, p.good_low or 0.0, 1.0 if p.good_high is None else p.good_high
+    good = sum((p.good_share or 0.0) * p.offered for p in runs) / max(sum(p.offered for p in runs), 1)
+    worth = sum(p.offered if p.effective is None else p.effective for p in runs)
+    return good, *wilson_95(good, max(worth, 1.0))
+
+
+def _line(name: str, who: str, loads: _Loads, figure: str, dash: int = 0) -> Line | None:
+    points, bars = [], []
+    for x, runs in loads.levels():
+        if known := _known(runs, figure):
+            points.append((x, fmean(known)))
+            bars.append((min(known), max(known)))
+    repeated = any(low < high for low, high in bars)
+    return Line(name, who, points, dash, marks="all", bars=bars if repeated else ()) if points else None
+
+
+def _known(runs: Sequence[Point], figure: str) -> list[float]:
+    values = [p.served_per_s if figure == "served_per_s" else p.figures.get(figure) for p in runs]
+    return [float(v) for v in values if isinstance(v, (int, float))]
+
+
+def _mean(runs: Sequence[Point], figure: str) -> float | None:
+    known = _known(runs, figure)
+    return fmean(known) if known else None
+
+
+def _plot(caption: str, loads: _Loads, y: Axis, lines: Iterable[Line | None],
+          marks: Sequence[Mark] = ()) -> Plot | None:
+    there = [line for line in lines if line is not None]
     rows = [[cell(px), line.name, cell(py), *(map(cell, line.bars[i]) if line.bars else ("", ""))]
-            for line in lines for i, (px, py) in enumerate(line.points)]
-    return Plot(caption, Axis(unit), y, lines, Table(caption, [unit, "", y.title, "low", "high"], rows), marks)
+            for line in there for i, (px, py) in enumerate(line.points)]
+    table = Table(caption, [loads.axis.title, "", y.title, "low", "high"], rows)
+    return Plot(caption, loads.axis, y, there, table, [*loads.marks, *marks]) if there else None
 
 
-def _interactivity(s: Search, points: Sequence[Point]) -> Group | None:
-    plot = interactivity("All loads", {s.target: [(_load(p), p.figures.get("tpot_ms_p50"),
-                                                   p.figures.get("output_tokens_per_s")) for p in points]})
-    return Group("Throughput against interactivity", [plot], "Up and to the right is better.") if plot else None
+def _interactivity(s: Search, kinds: Iterable[_Loads]) -> Group | None:
+    plots = []
+    for loads in kinds:
+        points = [(_load(runs[0]), _mean(runs, "tpot_ms_p50"), _mean(runs, "output_tokens_per_s"))
+                  for _, runs in loads.levels()]
+        plots.append(interactivity(loads.title, {s.target: points}))
+    return group("Throughput against interactivity", plots, BY_LOAD)
 
 
 def _points(s: Search) -> Table:
@@ -113,7 +196,7 @@ def _points(s: Search) -> Table:
         good = "" if p.good_share is None else f"{share(p.good_share)} [{share(p.good_low)}, {share(p.good_high)}]"
         rows.append([p.phase, _load(p), str(p.offered), good,
                      "" if p.holds is None else "holds" if p.holds else "does not",
-                     "valid" if p.valid else "void: " + "; ".join(p.reasons),
-                     *(figure_text(f, p.figures.get(f)) for f in names)])
-    return Table("All runs", ["phase", "load", "requests", "within the limits", "limits", "", *map(title_of, names)],
-                 rows, folded=True)
+                     "valid" if p.valid else "void: " + "; ".join(p.reasons), p.steady, cell(p.served_per_s),
+                     cell(p.e2e_ms_mean), *(figure_text(f, p.figures.get(f)) for f in names)])
+    return Table("All runs", ["phase", "load", "requests", "within the limits", "limits", "", "state", _SERVED,
+                              "E2E, mean, ms", *map(title_of, names)], rows, folded=True)

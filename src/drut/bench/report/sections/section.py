@@ -48,10 +48,18 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place on the x axis to point at."""
+    """A place on an axis to point at, and what it lies between."""
 
-    x: float
+    at: float
     name: str
+    low: float | None = None
+    high: float | None = None
+    axis: Literal["x", "y"] = "x"
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """What it lies between; the place itself where one end is not known."""
+        return self.at if self.low is None else self.low, self.at if self.high is None else self.high
 
 
 class Plot(NamedTuple):
@@ -66,7 +74,8 @@ class Plot(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A value with its interval. `said`: the value in words. Rows that follow each other share a `heading`."""
+    """A value with its interval. `said`: the value in words. Rows that follow each other share a `heading`. `dots`: the
+    values that it sums up, drawn in its place."""
 
     name: str
     who: str
@@ -76,13 +85,15 @@ class Row(NamedTuple):
     said: str
     verdict: str = ""
     heading: str = ""
+    dots: Sequence[float] = ()
 
 
 class Forest(NamedTuple):
-    """Values with intervals below each other, on one scale; `reference` is a line to compare with. `left` and `right`
-    say what it means to lie there."""
+    """Values with intervals below each other, on one scale, of which `x` is the title; `reference` is a line to compare
+    with. `left` and `right` say what it means to lie there."""
 
     caption: str
+    x: str
     rows: Sequence[Row]
     twin: Table
     reference: float | None = None

@@ -1,0 +1,45 @@
+"""Places on an axis that a plot points at: a line, a band between its ends, and a number that the legend explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from drut.bench.report.page.html import Html, el
+from drut.bench.report.page.scale import Scale
+from drut.bench.report.sections.section import Mark
+
+_APART = 10.0  # between numbers, so that they can be read
+
+
+class Frame(NamedTuple):
+    """Where a plot's field lies."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+def pointers(marks: Sequence[Mark], numbers: Mapping[str, int], x: Scale, y: Scale, frame: Frame) -> list[Html]:
+    """`numbers` by the names of marks. Those on the x axis stand above the field, those on the y axis at its right."""
+    bands, lines, words = [], [], []
+    taken = {"x": frame.left - _APART, "y": frame.bottom + _APART}
+    for m in sorted(marks, key=lambda m: m.at):
+        scale = x if m.axis == "x" else y
+        at, (first, last) = scale(m.at), sorted((scale(m.ends[0]), scale(m.ends[1])))
+        number = str(numbers[m.name])
+        if m.axis == "x":
+            band = el("rect", class_="band", x=first, width=last - first, y=frame.top,
+                      height=frame.bottom - frame.top)
+            lines.append(el("line", class_="pointer", x1=at, x2=at, y1=frame.top, y2=frame.bottom))
+            taken["x"] = place = max(at, taken["x"] + _APART)
+            words.append(el("text", number, class_="tick", x=place, y=frame.top - 4, text_anchor="middle"))
+        else:
+            band = el("rect", class_="band", x=frame.left, width=frame.right - frame.left, y=first,
+                      height=last - first)
+            lines.append(el("line", class_="pointer", x1=frame.left, x2=frame.right, y1=at, y2=at))
+            taken["y"] = place = min(at + 4, taken["y"] - _APART)
+            words.append(el("text", number, class_="tick", x=frame.right + 3, y=place))
+        bands += [band] if last > first else []
+    return [*bands, *lines, *words]
