@@ -110,7 +110,8 @@ def search(name: str, seed: int, budget: str, folder: Path) -> Record:
     with MockServer(case.script()) as server:
         command = [sys.executable, "-m", "drut", "bench", "search", "--url", server.url, "--model", "mock",
                    "--workload", f"jsonl:path={work}", "--slo", f"ttft={case.limit_ms:g}", "--attain", str(ATTAIN),
-                   "--budget", budget, "--seed", str(SEED_STEP * seed), "--no-metrics", "--out", str(folder), "--json"]
+                   "--budget", budget, "--seed", str(SEED_STEP * seed), "--no-metrics",
+                   "--server-pid", str(server.pid), "--out", str(folder), "--json"]
         mock = psutil.Process(server.pid)
         load, began, before = OthersLoad([server.pid]), time.perf_counter(), cpu_s(mock)
         own = children_s()
