@@ -188,7 +188,7 @@ class Searcher:
             notes.append(f"{void} of {len(trials)} runs are void by the client's fault and tell nothing")
         others = [t.others_cpus for t in trials if t.others_cpus is not None]
         if others and (median := float(np.median(others))) > BUSY_CPUS:
-            notes.append(f"other processes took {median:.2g} CPUs of this machine: what is told here may be of them")
+            notes.append(f"other processes took {median:.1f} CPUs of this machine: what is told here may be of them")
         if (turns := self._turns()) > 1.01:
             notes.append(f"a session has {turns:.1f} requests: the knee and the rate that holds the limits are "
                          "sessions a second, the saturation is requests a second")
