@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,18 @@ def test_a_server_with_a_worker_that_ends() -> None:
     assert result.server.processes == 2
     assert result.samples > 3
     assert 0 < result.machine.busy_share <= 1
+    assert result.client.cpu_s < result.server.cpu_s / 2  # the server is a child of this process and no part of it
+
+
+def test_what_others_took() -> None:
+    with ResourceWatch(os.getppid(), every_s=0.05) as watch:
+        result = watch.stop()
+    assert result.server
+    told = replace(result, machine=replace(result.machine, cpus=8, busy_share=0.75),
+                   client=replace(result.client, cpus=1.0), server=replace(result.server, cpus=2.0))
+    assert told.others_cpus == pytest.approx(3)
+    assert replace(told, client=replace(told.client, cpus=7.0)).others_cpus == 0
+    assert replace(told, server=None).others_cpus is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the kernel tells no proportional size")

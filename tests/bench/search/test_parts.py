@@ -63,6 +63,14 @@ def test_the_climb_ends_after_two_steps_without_growth() -> None:
     assert asked == [*(("curve", c) for c in (1, 2, 4, 8, 16)), ("saturate", 4), ("saturate", 4)]
 
 
+def test_void_runs_of_the_climb_tell_how_long_the_next_must_be() -> None:
+    """Else eight users of a server that was only seen to serve one would get eight times the time of a request."""
+    pace = Pace(lambda: 0.0, 600.0, alone_s=0.5, slow_s=0.5)
+    trials = [trial(users=users, served=2 * users, valid=users == 1) for users in (1, 2, 4, 8)]
+    ask = next(saturation.climb(trials, pace, (8,), 20.0))
+    assert (ask.warmup_s, ask.window_s) == (2.5, 2.5)
+
+
 @pytest.mark.parametrize(("a", "m", "knee"), [
     (0.5, 1.0, 2 - math.sqrt(2)),  # M/D/1: 1 + x / 2 (1 - x)
     (1.0, 1.0, 0.5),  # M/M/1: 1 / (1 - x)

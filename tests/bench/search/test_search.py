@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,14 @@ def test_void_runs_are_made_once_more_and_tell_nothing() -> None:
     assert (void[0].rate, void[0].concurrency) == (void[1].rate, void[1].concurrency)
     assert found.slo_rate.value is None
     assert any("void by the client's fault" in note for note in found.notes)
+
+
+def test_a_machine_that_others_use_is_told() -> None:
+    def busy(cpus: float) -> str:
+        return str(searched(Broken(0, lambda _, trial: replace(trial, others_cpus=cpus)), budget_s=60.0).notes)
+
+    assert "other processes took 1.5 CPUs" in busy(1.5)
+    assert "other processes" not in busy(0.1)
 
 
 def test_the_file_is_whole_after_each_run(tmp_path: Path) -> None:

@@ -27,10 +27,12 @@ class ProcessUse:
 class Tree:
     """Samples a process and its descendants."""
 
-    def __init__(self, pid: int) -> None:
-        """Raises RequestError where there is no such process."""
+    def __init__(self, pid: int, without: int | None = None) -> None:
+        """`without`: a descendant that does not count, nor its own. Raises RequestError where there is no such
+        process."""
         try:
             self._root = psutil.Process(pid)
+            self._without = None if without is None else psutil.Process(without)
         except psutil.Error:
             raise RequestError(f"there is no process {pid}") from None
         self._members: list[psutil.Process] = []
@@ -60,7 +62,16 @@ class Tree:
     def search(self) -> None:
         """Find the descendants there are now."""
         with contextlib.suppress(psutil.Error):
-            self._members = [self._root, *self._root.children(recursive=True)]
+            members = [self._root, *self._root.children(recursive=True)]
+            apart = self._apart()
+            self._members = [process for process in members if process not in apart]
+
+    def _apart(self) -> set[psutil.Process]:
+        """What does not count, as far as it is there."""
+        with contextlib.suppress(psutil.Error):
+            if self._without is not None:
+                return {self._without, *self._without.children(recursive=True)}
+        return set()
 
     def sample_pss(self) -> None:
         """What takes longer, and is sampled less often."""

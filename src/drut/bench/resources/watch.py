@@ -34,6 +34,14 @@ class Resources:
     unreadable: list[str]
     sampling_cpus: float  # what the sampling itself took, in CPU seconds a second
 
+    @property
+    def others_cpus(self) -> float | None:
+        """Mean number of CPUs that neither client nor server had, steal included; None where no server was named, which
+        may run here all the same."""
+        if self.server is None:
+            return None
+        return max(self.machine.busy_share * self.machine.cpus - self.client.cpus - self.server.cpus, 0.0)
+
 
 class ResourceWatch:
     """Watches this machine, this process and, where its pid is given, a server, from `start` to `stop`."""
@@ -43,7 +51,7 @@ class ResourceWatch:
         """Raises RequestError where there is no process of that id. `nvml` stands for the module `pynvml`."""
         self._every_s = every_s
         self._unreadable: list[str] = []
-        self._client = Tree(os.getpid())
+        self._client = Tree(os.getpid(), without=server_pid)  # which a command may have started
         self._server = None if server_pid is None else Tree(server_pid)
         self._machine = Machine()
         self._gpus = self._part(lambda: Gpus(nvml))

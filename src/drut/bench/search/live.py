@@ -67,7 +67,8 @@ def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
         valid=bool(counted) and all(reason in excused for reason in result.validity.reasons),
         reasons=result.validity.reasons, turns=len(counted) / first if first else 1.0, steady=result.steady.verdict,
         unsettled="; ".join(result.steady.reasons) if result.steady.verdict == "not steady" else "",
-        figures={name: kind.of(result) for name, kind in FIGURES.items()})
+        figures={name: kind.of(result) for name, kind in FIGURES.items()},
+        others_cpus=None if result.watched is None else result.watched.resources.others_cpus)
 
 
 def _e2e(request: Request) -> float:

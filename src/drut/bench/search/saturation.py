@@ -25,7 +25,7 @@ def climb(trials: Sequence[Trial], pace: Pace, curve: Sequence[int], share_s: fl
     spent_by = pace.left() - MOST_SHARES * share_s
     while steps or (flat < FLAT and 2 * users <= MOST_USERS and pace.left() > spent_by):
         users = steps.pop(0) if steps else max(2 * users, 1)
-        trial = yield pace.closed("curve", users, each, served_most(trials))
+        trial = yield pace.closed("curve", users, each, _scale(trials))
         if not trial.valid:
             continue
         flat = 0 if trial.served_per_s > GROWS * most else flat + 1
@@ -33,7 +33,7 @@ def climb(trials: Sequence[Trial], pace: Pace, curve: Sequence[int], share_s: fl
     best = _best(trials)
     if best is not None and flat:
         for _ in range(CONFIRMS):
-            yield pace.closed("saturate", best.ask.concurrency or 1, 2 * each, served_most(trials))
+            yield pace.closed("saturate", best.ask.concurrency or 1, 2 * each, _scale(trials))
 
 
 def saturation(trials: Sequence[Trial]) -> Answer:
@@ -62,6 +62,12 @@ def ceiling(trials: Sequence[Trial]) -> float | None:
 def served_most(trials: Sequence[Trial]) -> float:
     """The most that was seen to be served."""
     return max((t.served_per_s for t in trials if t.valid and t.ask.concurrency is not None), default=0.0)
+
+
+def _scale(trials: Sequence[Trial]) -> float:
+    """The most that was served in any run, void or not: near enough to say how long the next must be, which would be
+    far too long without it where most are void."""
+    return max((t.served_per_s for t in trials if t.ask.concurrency is not None), default=0.0)
 
 
 def tokens_at_saturation(trials: Sequence[Trial]) -> float | None:

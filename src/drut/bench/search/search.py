@@ -22,6 +22,7 @@ CLIMB_SHARE, CURVE_SHARE = 0.25, 0.2  # of the budget; the rest is for the limit
 CURVE_ALONE_SHARE = 0.65  # where there are no limits
 SUSPECT = 0.02  # share of failures after which the server is asked whether it is still there
 RETRIES = 1  # of a run that is void by the client's fault
+BUSY_CPUS = 0.25  # that others may have in the median run, without a word
 
 
 @dataclass(frozen=True)
@@ -178,17 +179,21 @@ class Searcher:
                       saturation.tokens_at_saturation(trials), ended, self._turns())
 
     def _told(self, most: float | None) -> list[str]:
-        notes = [f"at {t.ask} the server did not settle: {t.unsettled}" for t in self._trials
+        trials = self._trials
+        notes = [f"at {t.ask} the server did not settle: {t.unsettled}" for t in trials
                  if t.valid and t.steady == "not steady" and (
                      t.ask.rate is None or most is None or t.ask.rate < most)]
-        void = sum(not t.valid for t in self._trials)
+        void = sum(not t.valid for t in trials)
         if void:
-            notes.append(f"{void} of {len(self._trials)} runs are void by the client's fault and tell nothing")
+            notes.append(f"{void} of {len(trials)} runs are void by the client's fault and tell nothing")
+        others = [t.others_cpus for t in trials if t.others_cpus is not None]
+        if others and (median := float(np.median(others))) > BUSY_CPUS:
+            notes.append(f"other processes took {median:.1f} CPUs of this machine: what is told here may be of them")
         if (turns := self._turns()) > 1.01:
             notes.append(f"a session has {turns:.1f} requests: the knee and the rate that holds the limits are "
                          "sessions a second, the saturation is requests a second")
         if self._wanted.slo is not None:
-            known = limit.levels(self._trials)
+            known = limit.levels(trials)
             failed = [level.rate for level in known if level.verdict(self._wanted.attain) is False]
             held = [level.rate for level in known if level.verdict(self._wanted.attain)]
             if failed and held and min(failed) < max(held):

@@ -41,7 +41,7 @@ class Trial:
     """What came of it. `e2e` and `good` are of the measured requests in the order they were due; a failed one has an
     infinite E2E, in seconds. `served` are requests worked off a second in each tenth of the window. A trial that is not
     `valid` tells of the client; one that is and has `reasons` tells of a server that failed. `turns`: requests of a
-    session."""
+    session. `others_cpus`: what neither client nor server had of this machine; None: not known."""
 
     ask: Ask
     e2e: Floats
@@ -53,6 +53,7 @@ class Trial:
     unsettled: str = ""  # why it is not steady
     figures: dict[str, Figure] = field(default_factory=dict)
     turns: float = 1.0
+    others_cpus: float | None = None
 
     @property
     def served_per_s(self) -> float:

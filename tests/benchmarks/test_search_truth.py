@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from benchmarks.search_truth import CASES, Record, cells, kept, record
+
+from benchmarks import search_truth
+from drut.bench.mock import Served, parse_script
+from drut.bench.search.schema import SCHEMA, Answer, Point, Search
+
+TRUTH = {"saturation": 100.0, "knee": 60.0, "slo_rate": 75.0}
+GOOD = Record("one", 0, Answer(100.0), Answer(62.9), Answer(71.3, 70.0, 76.0), 9, 1, "", 0.5, 0.1, 2.0, 0.0, 0.2, 0.3,
+              0.1)
+
+
+def test_a_search_passes_with_all_figures_near_the_truth() -> None:
+    assert GOOD.passes(TRUTH)
+    for name, value in (("saturation", 94.9), ("saturation", 105.1), ("knee", None), ("slo_rate", 71.2)):
+        assert not msgspec.structs.replace(GOOD, **{name: Answer(value)}).passes(TRUTH)
+
+
+def test_a_row_tells_the_errors_and_what_is_not_known() -> None:
+    row = cells(msgspec.structs.replace(GOOD, knee=Answer(None), over_ms=None), TRUTH)
+    assert len(row) == len(search_truth.HEADS)
+    assert row[1] == "+0.0%"
+    assert row[3:7] == ["?", "? .. ?", "-4.9%", "70 .. 76"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scripts_are_taken_and_have_the_times_of_the_simulation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES[name]
+    script = parse_script(case.script())
+    assert (script.slots, script.output_tokens) == (case.slots, 2)
+    monkeypatch.setattr(search_truth, "SIMULATED", 20_000)
+    truth = case.truth()
+    assert truth["saturation"] == pytest.approx(1e3 * case.slots / (case.first_ms + case.rest_ms))
+    assert truth["knee"] < truth["saturation"] > truth["slo_rate"]
+
+
+def test_a_record_tells_of_the_delays_of_what_was_answered() -> None:
+    points = [Point("curve", None, users, 10, 10, 1.0, 0.9, 1.0, None, valid, [], {}, e2e_ms_mean=e2e)
+              for users, valid, e2e in ((1, False, 90.0), (1, True, 10.75), (2, True, 20.0))]
+    found = Search(SCHEMA, {}, {}, "mock", points, Answer(100.0), Answer(None), Answer(None))
+    served = [Served(i, 1.0, 1.0, 2.0, 2.001 + 0.006 * (i == 3), 2.0, 3.0, 1, 2, "ok") for i in range(4)]
+    served.append(Served(4, 1.0, 0.0, 0.0, 0.0, 0.0, 3.0, 1, 0, "gone"))
+    made = record("one", 3, found, served, (0.1, 0.2, 0.3))
+    assert (made.runs, made.void, made.stalled, made.search_cpus) == (3, 1, 0.25, 0.2)
+    assert made.over_ms == pytest.approx(0.75)
+    assert made.late_p50_ms == pytest.approx(1.0)
+
+
+def test_a_search_that_is_done_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def once(name: str, seed: int, budget: str, folder: Path) -> Record:
+        made.append((name, seed, budget))
+        folder.mkdir(parents=True)
+        return msgspec.structs.replace(GOOD, seed=seed)
+
+    monkeypatch.setattr(search_truth, "search", once)
+    assert kept("one", 0, "10m", tmp_path) == kept("one", 0, "10m", tmp_path) == GOOD
+    kept("one", 1, "10m", tmp_path)
+    kept("one", 1, "5m", tmp_path)
+    assert made == [("one", 0, "10m"), ("one", 1, "10m"), ("one", 1, "5m")]
+
+
+def test_cpus_of_ended_children_count_as_the_searchs_own() -> None:
+    before = search_truth.children_s()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.1: pass"], check=True)
+    assert search_truth.children_s() - before >= 0.08
