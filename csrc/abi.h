@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-constexpr int32_t kAbiVersion = 8;
+constexpr int32_t kAbiVersion = 9;
 constexpr int32_t kStepVersion = 4;
 constexpr int kPage = 16;       // tokens of a KV page
 constexpr int kChunk = 256;     // tokens of an attention chunk
@@ -228,8 +228,9 @@ struct DrutContext {
   float* top_logprobs;     // (samples, kMaxTop)
   int32_t* relay;          // last sampled id, by sequence slot
   int64_t* op_ns;          // time of each operation, or null
+  const int32_t* chosen;   // the samples to draw, `chosen_count` of them; null: all
+  int32_t chosen_count;
   int32_t empty;           // 1: operations meet at their syncs and do nothing else
-  int32_t reserved;
 };
 
 // Decoding steps that follow each other without the host. Every row of the descriptor is its sequence's last one and is

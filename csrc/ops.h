@@ -38,7 +38,8 @@ void rope_table(const DrutRopeTable& o, const DrutContext& c, Worker& w) {
 
 void sample(const DrutSample& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  w.share(s.samples, [&](int i) {
+  w.share(c.chosen ? c.chosen_count : s.samples, [&](int which) {
+    const int i = c.chosen ? c.chosen[which] : which;
     SampleRoom room(w.scratch, o.vocab);
     const float* logits = o.logits + int64_t(i) * o.logits_stride;
     bool finite, given = s.target[i] >= 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from drut.constrain import Constraint, Thought
 from drut.constrain.guide import MOST_AHEAD
+from drut.constrain.thought import State
 from drut.kernels.descriptor import mask_words
 from tests.constrain.walking import Walker, at_random
 
@@ -23,6 +25,11 @@ LOOSE = {"type": "object", "properties": {"a": {"type": "array", "items": {"type
                                                                             "maximum": 99}, "maxItems": 3},
                                           "b": {"type": "boolean"}},
          "required": ["a", "b"], "additionalProperties": False}
+
+
+ASKED = (Constraint.json_schema(LOOSE), Constraint.regex("[a-f]{2,9}x?"), Constraint.choice(["red", "green", "gray"]),
+         Constraint.json_schema({"type": "array", "items": {"type": "string", "maxLength": 5}}),
+         Constraint.lark('start: WORD ("," WORD){1,3}\nWORD: /[a-f]{2,5}/\n'))
 
 
 def take(guide: Any, text: bytes) -> Any:
@@ -94,6 +101,37 @@ def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, see
     guide.truncate(count)
     assert (guide.taken, guide.over) == (count, False)
     assert walker.allowed(guide) == masks[count]
+
+
+def test_a_token_asked_about_is_what_the_mask_says_of_it(walker: Walker) -> None:
+    """But for an end that is ignored and the first token of a thought, where the answer may be no for nothing."""
+    thoughts = (None, Thought("<t>", "/>", begun=True, budget=4, closing="/>"), Thought("<t>", "/>"))
+    seen = 0
+    for seed in range(60):
+        dice, thought, ignore_eos = random.Random(seed), thoughts[seed % 3], seed % 4 == 0
+        guide = walker.guide(dice.choice(ASKED), thought, ignore_eos=ignore_eos)
+        choose = at_random(seed, walker.eos)
+        while not guide.over and guide.taken < 40:
+            allowed = walker.allowed(guide)
+            accepted = [i for i in range(walker.vocab) if guide.accepts(i)]
+            assert walker.allowed(guide) == allowed  # asking changes nothing
+            assert set(accepted) <= set(allowed)
+            missed = set(allowed) - set(accepted)
+            ahead = guide._watch is not None and guide._watch.state is State.AHEAD
+            assert ahead or missed <= (walker.eos if ignore_eos else set()), (seed, guide.taken, missed)
+            seen += 0 < len(accepted) < walker.vocab
+            closing = guide._watch.forced(guide.taken) if guide._watch is not None else None
+            before = guide.taken
+            if outside := [i for i in range(walker.vocab) if i not in allowed]:
+                assert not guide.offer(dice.choice(outside))
+            assert guide.taken == before
+            token = choose(allowed) if closing is None else closing
+            if not guide.offer(token):
+                guide.take(token)
+            assert guide.taken == before + 1
+        assert guide.failure is None
+        assert guide.accepts(5) == (5 in walker.allowed(guide))
+    assert seen > 300
 
 
 class TestForced:

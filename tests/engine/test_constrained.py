@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,21 @@ def sixteen() -> list[tuple[str, SamplingParams]]:
             ignore_eos=dice.choice([False, False, True]),
             logit_bias=dice.choice([None, {EOS: 5.0}]))))
     return asks
+
+
+@pytest.mark.parametrize("numbers", [(JSON, None), (DATE, THOUGHT), (WORDS, None), (JSON, Thought("<t>", "/>"))])
+def test_asked_afterwards_is_as_masked_before(path: Path, llm: LLM, numbers: tuple[Constraint, Thought | None]) -> None:
+    """A top-k of the whole vocabulary leaves nothing out, but has each sample wait for its mask."""
+    constraint, thought = numbers
+    kinds = [{"temperature": t, "seed": seed, "n": n, "ignore_eos": seed % 2 == 0, "min_tokens": 4 * (seed % 3 == 0),
+              "logprobs": 2, "repetition_penalty": 1.2 if seed % 3 else 1.0}
+             for seed, (t, n) in enumerate([(0.0, 1), (1.0, 3), (1.5, 1), (0.3, 2), (1.0, 1), (2.0, 2)])]
+    params = [SamplingParams(max_tokens=60, constraint=constraint, thought=thought, **kind) for kind in kinds]
+    assert not any(replace(p, temperature=1.0, top_k=llm.engine.vocab).draws_from_all for p in params)
+    hot = [p for p in params if p.temperature]
+    late = llm.generate(["hello"] * len(hot), hot)
+    early = llm.generate(["hello"] * len(hot), [replace(p, top_k=llm.engine.vocab) for p in hot])
+    assert [said(a) for a in late] == [said(a) for a in early]
 
 
 @pytest.fixture(scope="module")

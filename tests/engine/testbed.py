@@ -208,6 +208,9 @@ class FakeExecutable(Executable):
             out.top_ids[i, :top] = [b[0] for b in scored.top]
             out.top_logprobs[i, :top] = [b[1] for b in scored.top]
 
+    def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
+        raise AssertionError("nobody is guided here")
+
     def logits(self, count: int) -> np.ndarray:
         return np.zeros((count, VOCAB), np.float32)
 

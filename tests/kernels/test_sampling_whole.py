@@ -59,7 +59,7 @@ class Given:
         self.step.clear()
         self.step.add_sequence([0] * len(self.logits), 0, [0], 1)
         for draw, target, change, allowed in asks:
-            mask = -1 if allowed is None else self._mask(allowed)
+            mask = -1 if allowed is None else self.put_mask(allowed)
             self.step.add_sample(draw.row, draw, draw.seed, draw.choice, target=target, edits=change, mask=mask)
 
         def host(stop: str) -> None:
@@ -67,10 +67,15 @@ class Given:
             if stop == BEFORE_SAMPLE:
                 self.executable.logits(len(asks))[:] = self.logits[[ask.draw.row for ask in asks]]
 
-        return StepOutput(*(field.copy() for field in self.executable.run(self.step, host)))
+        self._out = self.executable.run(self.step, host)
+        return StepOutput(*(field.copy() for field in self._out))
 
+    def redraw(self, samples: Sequence[int]) -> StepOutput:
+        """After `run`."""
+        self.executable.redraw(self.step, samples)
+        return StepOutput(*(field.copy() for field in self._out))
 
-    def _mask(self, allowed: Sequence[int]) -> int:
+    def put_mask(self, allowed: Sequence[int]) -> int:
         vocab = self.logits.shape[1]
         first = self.step.add_mask(vocab)
         bits = np.zeros(32 * mask_words(vocab), np.uint8)
@@ -146,6 +151,40 @@ def test_only_what_a_mask_allows_is_drawn(backend: Backend, vocab: int) -> None:
     scored = Given(backend, logits, 48).run(given)
     assert_same_bits(masked.logprobs, scored.logprobs)
     assert masked.ranks.tolist() == scored.ranks.tolist()
+
+
+@pytest.mark.parametrize("vocab", VOCABS)
+def test_drawn_again_under_a_mask_is_as_if_it_had_been_there(backend: Backend, vocab: int) -> None:
+    """And those that are not drawn again stay as they are."""
+    rng = np.random.default_rng(vocab)
+    logits = random_logits(rng, vocab)
+    asks = [random_ask(rng, vocab) for _ in range(40)]
+    masked = Given(backend, logits, 40).run(asks)
+    later = Given(backend, logits, 40)
+    free = later.run([ask._replace(allowed=None) for ask in asks])
+    again = [i for i in rng.permutation(40).tolist() if i % 3]
+    for i in again:
+        if (allowed := asks[i].allowed) is not None:
+            later.step["mask"][i] = later.put_mask(allowed)
+    out = later.redraw(again)
+    for name, field in out._asdict().items():
+        for i in range(40):
+            assert field[i].tobytes() == getattr(masked if i in again else free, name)[i].tobytes(), (name, i)
+
+
+def test_what_is_drawn_and_allowed_is_what_a_mask_would_leave(backend: Backend) -> None:
+    """The ground for asking a grammar only afterwards, where no filter looks at the others."""
+    rng, seen = np.random.default_rng(3), 0
+    logits = random_logits(rng, 1025)
+    asks = [random_ask(rng, 1025) for _ in range(300)]
+    asks = [ask._replace(draw=dataclasses.replace(ask.draw, top_k=0, top_p=1.0, min_p=0.0), target=-1) for ask in asks]
+    free = Given(backend, logits, 300).run([ask._replace(allowed=None) for ask in asks])
+    masked = Given(backend, logits, 300).run(asks)
+    for i, ask in enumerate(asks):
+        if ask.allowed is not None and free.drawn[i] and int(free.tokens[i]) in ask.allowed:
+            seen += len(ask.allowed) < 1025
+            assert all(getattr(free, name)[i].tobytes() == getattr(masked, name)[i].tobytes() for name in free._fields)
+    assert seen > 10
 
 
 def test_a_mask_of_all_ids_changes_nothing(backend: Backend) -> None:

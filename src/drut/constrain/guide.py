@@ -142,6 +142,39 @@ class Guide:
             for token in self._ends:
                 _forbid(mask, token)
 
+    def accepts(self, token: int) -> bool:
+        """Whether the next mask surely allows `token`. Where this says no, a mask may still allow it."""
+        run = self.forced(len(self._tokens))
+        if self.failure is not None or (self.ended is not None and not run):
+            return True
+        if run:
+            return token == run[0]
+        watch = self._watch
+        if watch is None or not watch.thinks(len(self._tokens)):
+            if token in self._ends:
+                return not self._ignore_eos and (self._matcher is None or self._matcher.is_accepting())
+            return self._may_take(token)
+        if watch.state is State.AHEAD:
+            return False
+        return token not in self._ends or watch.forced(len(self._tokens)) is not None
+
+    def offer(self, token: int) -> bool:
+        """Takes `token` if the next mask surely allows it; else takes nothing."""
+        matcher = self._matcher
+        plain = self._watch is None and self.failure is None and self.ended is None and token not in self._ends
+        if matcher is None or not plain or self.forced(len(self._tokens)):
+            allowed = self.accepts(token)
+            if allowed:
+                self.take(token)
+            return allowed
+        if not matcher.try_consume_tokens([token]):  # asks and takes in one
+            return False
+        self._tokens.append(token)
+        if matcher.is_stopped():
+            self.ended = len(self._tokens)
+        self._look_ahead()
+        return True
+
     def truncate(self, count: int) -> None:
         """Forgets all tokens but the first `count`."""
         if count >= len(self._tokens):

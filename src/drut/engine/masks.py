@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from drut.constrain.guide import Guide
+from drut.constrain.guide import Guide, Mask
 from drut.kernels.backend import Executable
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
@@ -23,10 +20,16 @@ class Guided(NamedTuple):
 
     guide: Guide
     outputs: int
+    late: bool = False  # whether it may be drawn from all ids first, and again under a mask where the grammar says no
 
 
 class MaskMaker:
-    """One thread, which works while the kernels do and is waited for where the head begins."""
+    """One thread, which works while the kernels do and is waited for where the head begins.
+
+    A mask looks at every id, of which one is drawn. So where nothing but the grammar takes ids out, the sample is drawn
+    from all of them, and the grammar is asked about that one: if it may come, it is also what the mask would have left
+    to be drawn, for the highest of all is the highest of any part that it is in. Only where it may not is a mask made.
+    """
 
     def __init__(self, vocab: int) -> None:
         self._vocab = vocab
@@ -44,35 +47,57 @@ class MaskMaker:
     def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, Guided],
             tell: Callable[[], None] | None = None) -> StepOutput:
         """Runs a step whose samples have these guides, which then know its tokens. `tell` is called meanwhile: whom it
-        wakes keeps nobody from starting the kernels."""
-        first = step["mask"]
-        masks = [(who, step.mask(int(first[i]), self._vocab)) for i, who in guided.items()]
-        made = self._thread.submit(_fill, masks, tell)
+        wakes finds the kernels running, or about to."""
+        places = step["mask"]
+        masks = {i: step.mask(int(places[i]), self._vocab) for i in guided}
+        late = {i: int(places[i]) for i, who in guided.items() if who.late}
+        places[list(late)] = -1
+        early = [(guided[i].guide, masks[i]) for i in guided if i not in late]
+        behind = [who for who in guided.values() if who.guide.taken < who.outputs]
+        made = self._thread.submit(_prepare, behind, early, tell) if early or behind else None
+        if made is None and tell is not None:
+            tell()
 
         def host(stop: str) -> None:
-            if stop == BEFORE_HEAD:
+            if made is not None and stop == BEFORE_HEAD:
                 made.result()
 
         try:
-            out = executable.run(step, host)
+            out = executable.run(step, host if early else None)
         finally:
-            _settle(made)  # nobody fills the masks of a step that failed
-        for i, who in guided.items():
+            if made is not None:
+                wait([made])  # nobody fills the masks of a step that failed
+            places[list(late)] = list(late.values())
+        if made is not None:
+            made.result()
+        refused = [i for i in late if out.drawn[i] and not guided[i].guide.offer(int(out.tokens[i]))]
+        if refused:
+            self._fill([(guided[i].guide, masks[i]) for i in refused])
+            executable.redraw(step, refused)
+        for i in [i for i in guided if i not in late] + refused:
             if out.drawn[i]:
-                who.guide.take(int(out.tokens[i]))
+                guided[i].guide.take(int(out.tokens[i]))
         return out
+
+    def _fill(self, work: list[tuple[Guide, Mask]]) -> None:
+        """Half of the masks on either thread: the kernels have nothing to do."""
+        others = self._thread.submit(_fill, work[1::2]) if len(work) > 1 else None
+        _fill(work[::2])
+        if others is not None:
+            others.result()
 
     def close(self) -> None:
         self._thread.shutdown()
 
 
-def _fill(masks: list[tuple[Guided, NDArray[np.int32]]], tell: Callable[[], None] | None) -> None:
+def _prepare(behind: Iterable[Guided], early: list[tuple[Guide, Mask]], tell: Callable[[], None] | None) -> None:
     if tell is not None:
         tell()
-    for (guide, outputs), mask in masks:
-        guide.catch_up(outputs)
+    for who in behind:
+        who.guide.catch_up(who.outputs)
+    _fill(early)
+
+
+def _fill(work: list[tuple[Guide, Mask]]) -> None:
+    for guide, mask in work:
         guide.fill(mask)
-
-
-def _settle(made: Future[None]) -> None:
-    made.exception()

@@ -82,6 +82,11 @@ class SamplingParams:
                 _integer(name, value, 0, MAX_TOP_LOGPROBS)
 
     @property
+    def draws_from_all(self) -> bool:
+        """Whether no id is left out for being unlikely beside the others."""
+        return self.temperature == 0.0 or (self.top_k == 0 and self.top_p == 1.0 and self.min_p == 0.0)
+
+    @property
     def top_logprobs(self) -> int:
         """Likeliest ids to report beside each token's logprob; -1 for no logprob."""
         return -1 if self.logprobs is None else self.logprobs

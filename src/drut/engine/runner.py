@@ -131,7 +131,8 @@ class Runner:
                 sample = step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit,
                                          mask=mask, target=-1 if forced is None else forced)
                 if guide is not None:
-                    guided[sample] = Guided(guide, w.start + w.rows - request.prompt_tokens)
+                    guided[sample] = Guided(guide, w.start + w.rows - request.prompt_tokens,
+                                            late=forced is None and request.params.draws_from_all)
             if self._canaries:
                 before = request.tokens[: w.start]
                 rows.append(Rows([list(m) for m in request.table.maps], before + [RELAY] * (w.start - len(before)),

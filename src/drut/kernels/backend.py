@@ -52,6 +52,13 @@ class Executable(ABC):
             step.advance()
 
     @abstractmethod
+    def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
+        """Draws these samples of the last step again, from its logits, by what `step` says of them now.
+
+        What the last `run` returned, and what the sequences go on with, then tell of the new tokens.
+        """
+
+    @abstractmethod
     def logits(self, count: int) -> F32:
         """Raw logits of the last step's first `count` samples, (count, vocab), from BEFORE_SAMPLE on.
 

@@ -7,7 +7,7 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_vo
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 8
+ABI_VERSION = 9
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14, "IQ4_XS": 15, "int4": 16, "int8": 17,
@@ -127,8 +127,8 @@ class Context(Structure):
     _fields_ = [("step", c_void_p), ("pages", c_void_p), ("acts", c_void_p),
                 ("acts_bytes", c_int64), ("scratch", c_void_p), ("scratch_bytes", c_int64),
                 *[(name, c_void_p) for name in ("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs",
-                                                "relay", "op_ns")],
-                ("empty", c_int32), ("reserved", c_int32)]
+                                                "relay", "op_ns", "chosen")],
+                ("chosen_count", c_int32), ("empty", c_int32)]
 
 
 class Burst(Structure):

@@ -58,6 +58,8 @@ class NativeExecutable(Executable):
         self._all = (ctypes.c_void_p * size)(*addresses)
         self._whole = self._calls(0, size)
         self._segments: list[tuple[list[Call], str | None]] = []
+        sampling = next(i for i, op in enumerate(plan.ops) if isinstance(op, ops.Sample))
+        self._sampling = self._calls(sampling, sampling + 1)
         begin = 0
         for segment in plan.segments:
             self._segments.append((self._calls(begin, begin + len(segment.ops)), segment.stop))
@@ -100,6 +102,14 @@ class NativeExecutable(Executable):
         n, out = step.samples, self._out
         return StepOutput(out.tokens[:n], out.status[:n], out.logprobs[:n], out.ranks[:n], out.top_ids[:n],
                           out.top_logprobs[:n])
+
+    def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
+        chosen, context = np.array(samples, np.int32), self._context
+        context.step, context.chosen, context.chosen_count = step.buffer.ctypes.data, chosen.ctypes.data, len(chosen)
+        try:
+            self._call(self._sampling)
+        finally:
+            context.chosen = None
 
     def burst(self, steps: int, ends: Sequence[Sequence[int]]) -> Burst:
         if self._backend.execution == "eager":

@@ -144,9 +144,17 @@ class NumpyExecutable(Executable):
         ]
         self._set(op.out, np.stack(out))
 
+    def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            self._draw(step, samples)
+
     def _sample(self, step: StepDescriptor) -> None:
         self._out = StepOutput.zeros(step.samples)
-        for i, logits in enumerate(self._logits):
+        self._draw(step, range(step.samples))
+
+    def _draw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
+        for i in samples:
+            logits = self._logits[i]
             row, target = int(step["sample_row"][i]), int(step["target"][i])
             status = Status.DRAWN if np.isfinite(logits).all() else Status.NOT_FINITE
             token = max(target, 0)
