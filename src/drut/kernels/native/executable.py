@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.formats.encoding import Encoding
 from drut.kernels import ops
 from drut.kernels.backend import Executable, Host, Limits
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.native import abi
 from drut.kernels.native.burst import NativeBurst
+from drut.kernels.native.forms import forms_of
 from drut.kernels.native.memory import reserve
 from drut.kernels.native.routes import NativeRoutes
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.plan import Plan
-from drut.kernels.weight import PAD, Matrix, padded
+from drut.kernels.weight import padded
 
 if TYPE_CHECKING:
     from drut.kernels.native.backend import NativeBackend
@@ -50,7 +50,7 @@ class NativeExecutable(Executable):
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
-        self._forms = _forms(plan)
+        self._forms = forms_of(plan)
         compiled = [self._compile(op) for op in plan.ops]
         addresses = [ctypes.addressof(op) for op in compiled]
         self._keep.append(compiled)
@@ -58,8 +58,8 @@ class NativeExecutable(Executable):
         self._all = (ctypes.c_void_p * size)(*addresses)
         self._whole = self._calls(0, size)
         self._segments: list[tuple[list[Call], str | None]] = []
-        sampling = next(i for i, op in enumerate(plan.ops) if isinstance(op, ops.Sample))
-        self._sampling = self._calls(sampling, sampling + 1)
+        samplings = [i for i, op in enumerate(plan.ops) if isinstance(op, ops.Sample)]
+        self._sampling = [call for i in samplings for call in self._calls(i, i + 1)]
         begin = 0
         for segment in plan.segments:
             self._segments.append((self._calls(begin, begin + len(segment.ops)), segment.stop))
@@ -250,45 +250,6 @@ class NativeExecutable(Executable):
         """Address of the rows' table, unpadded, and half its width."""
         address, _ = self._buffer(buffer)
         return address, buffer.width // 2
-
-
-def _forms(plan: Plan) -> dict[ops.Op, int]:
-    """The form of the rows that each attention and feed-forward hands to the projections that read them: what the
-    projections' weights take, where all take the same and the producer's units of work are whole groups. Experts hand
-    over in whichever form the weights take."""
-    forms: dict[ops.Op, int] = dict.fromkeys(plan.ops, abi.FLOAT_FORM)
-    readers: dict[ops.Op, list[ops.Op]] = {}
-    source: dict[str, ops.Op] = {}  # by buffer, who filled it last
-    pairs: dict[tuple[str, int], ops.Op] = {}
-    for op in plan.ops:
-        for name, value in vars(op).items():
-            if isinstance(value, Buffer) and name != "out" and value.name in source:
-                readers[source[value.name]].append(op)
-        if isinstance(op, ops.ExpertsGateUp):
-            pairs[op.out.name, op.layer] = op
-        if isinstance(op, ops.Attention | ops.GateUp):
-            source[op.out.name] = op
-            readers[op] = []
-    for op in plan.ops:
-        if isinstance(op, ops.ExpertsDown):
-            forms |= dict.fromkeys((op, pairs[op.source.name, op.layer]), _form(op.down.encoding))
-    for producer, those in readers.items():
-        whole = not isinstance(producer, ops.Attention) or producer.kv.head_dim % PAD == 0
-        if whole and those and all(isinstance(r, ops.Project) and _takes_int8(r.weight) for r in those):
-            forms |= dict.fromkeys((producer, *those), abi.INT8_FORM)
-    return forms
-
-
-def _form(enc: Encoding) -> int:
-    """What matrices of an encoding take."""
-    if not enc.is_float:
-        return abi.INT8_FORM
-    return abi.BRAIN_FORM if enc.name == "BF16" else abi.FLOAT_FORM
-
-
-def _takes_int8(weight: Matrix) -> bool:
-    """Rows as int8 in the order they have; the groups of another order hold other elements."""
-    return not weight.encoding.is_float and weight.columns is None
 
 
 def _address(item: Any) -> int | None:
