@@ -34,7 +34,7 @@ REMARKS = {
     "vllm": "- **vLLM, SGLang and MLX** read bf16 and fp32 here. Of the three only vLLM stands beside the larger "
             "shape: the others would need minutes for an answer of it.\n"}
 TITLES = {"smollm2": "SmolLM2-135M", "slow": "SmolLM2-135M: SGLang and MLX",
-          "llama-1b": "A shape of 1.1 G weights", "llama-1b-vllm": "The same shape: vLLM"}
+          "llama-1b": "A shape of 1.1 G weights"}
 
 HEAD = """# Engines beside each other
 
