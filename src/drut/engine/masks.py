@@ -20,7 +20,8 @@ class Guided(NamedTuple):
 
     guide: Guide
     outputs: int
-    late: bool = False  # whether it may be drawn from all ids first, and again under a mask where the grammar says no
+    mask: int  # where its mask lies in the step
+    late: bool  # whether it is drawn from all ids first, and again under the mask where the grammar says no
 
 
 class MaskMaker:
@@ -48,11 +49,7 @@ class MaskMaker:
             tell: Callable[[], None] | None = None) -> StepOutput:
         """Runs a step whose samples have these guides, which then know its tokens. `tell` is called meanwhile: whom it
         wakes finds the kernels running, or about to."""
-        places = step["mask"]
-        masks = {i: step.mask(int(places[i]), self._vocab) for i in guided}
-        late = {i: int(places[i]) for i, who in guided.items() if who.late}
-        places[list(late)] = -1
-        early = [(guided[i].guide, masks[i]) for i in guided if i not in late]
+        early = [(who.guide, step.mask(who.mask, self._vocab)) for who in guided.values() if not who.late]
         behind = [who for who in guided.values() if who.guide.taken < who.outputs]
         made = self._thread.submit(_prepare, behind, early, tell) if early or behind else None
         if made is None and tell is not None:
@@ -67,24 +64,35 @@ class MaskMaker:
         finally:
             if made is not None:
                 wait([made])  # nobody fills the masks of a step that failed
-            places[list(late)] = list(late.values())
         if made is not None:
             made.result()
-        refused = [i for i in late if out.drawn[i] and not guided[i].guide.offer(int(out.tokens[i]))]
+        drawn, tokens = out.drawn.tolist(), out.tokens.tolist()
+        refused = []
+        for i, who in guided.items():
+            if drawn[i] and who.late and not who.guide.offer(tokens[i]):
+                refused.append(i)
+            elif drawn[i] and not who.late:
+                who.guide.take(tokens[i])
         if refused:
-            self._fill([(guided[i].guide, masks[i]) for i in refused])
-            executable.redraw(step, refused)
-        for i in [i for i in guided if i not in late] + refused:
-            if out.drawn[i]:
-                guided[i].guide.take(int(out.tokens[i]))
+            self._redraw(executable, step, out, {i: guided[i] for i in refused})
         return out
 
-    def _fill(self, work: list[tuple[Guide, Mask]]) -> None:
-        """Half of the masks on either thread: the kernels have nothing to do."""
+    def _redraw(self, executable: Executable, step: StepDescriptor, out: StepOutput,
+                guided: Mapping[int, Guided]) -> None:
+        """Draws these samples again, under their masks. Half of the masks are made on either thread: the kernels have
+        nothing to do."""
+        work = [(who.guide, step.mask(who.mask, self._vocab)) for who in guided.values()]
         others = self._thread.submit(_fill, work[1::2]) if len(work) > 1 else None
         _fill(work[::2])
         if others is not None:
             others.result()
+        refused, places = list(guided), step["mask"]
+        places[refused] = [who.mask for who in guided.values()]
+        executable.redraw(step, refused)
+        places[refused] = -1
+        for i, who in guided.items():
+            if out.drawn[i]:
+                who.guide.take(int(out.tokens[i]))
 
     def close(self) -> None:
         self._thread.shutdown()

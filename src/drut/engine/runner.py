@@ -126,13 +126,12 @@ class Runner:
                                     request.table.maps[1:])
             self._score_prompt(step, w, row)
             if w.sample:
-                guide = request.guide
+                guide, late = request.guide, forced is None and request.params.draws_from_all
                 mask = step.add_mask(self.vocab) if guide is not None else -1
                 sample = step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit,
-                                         mask=mask, target=-1 if forced is None else forced)
+                                         mask=-1 if late else mask, target=-1 if forced is None else forced)
                 if guide is not None:
-                    guided[sample] = Guided(guide, w.start + w.rows - request.prompt_tokens,
-                                            late=forced is None and request.params.draws_from_all)
+                    guided[sample] = Guided(guide, w.start + w.rows - request.prompt_tokens, mask, late)
             if self._canaries:
                 before = request.tokens[: w.start]
                 rows.append(Rows([list(m) for m in request.table.maps], before + [RELAY] * (w.start - len(before)),
