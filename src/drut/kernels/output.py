@@ -37,7 +37,7 @@ class StepOutput(NamedTuple):
 
     def copy(self) -> StepOutput:
         """One that no later step writes over."""
-        return self._make(array.copy() for array in self)
+        return StepOutput._make(array.copy() for array in self)
 
     @staticmethod
     def zeros(*shape: int) -> StepOutput:
