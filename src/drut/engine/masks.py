@@ -11,7 +11,7 @@ from drut.constrain.guide import Guide, Mask
 from drut.kernels.backend import Executable
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
-from drut.kernels.output import StepOutput
+from drut.kernels.output import Status, StepOutput
 from drut.kernels.plan import BEFORE_HEAD
 
 
@@ -70,7 +70,7 @@ class MaskMaker:
             places[list(late)] = list(late.values())
         if made is not None:
             made.result()
-        refused = [i for i in late if out.drawn[i] and not guided[i].guide.offer(int(out.tokens[i]))]
+        refused = [i for i in late if self._refused(guided[i].guide, Status(out.status[i]), int(out.tokens[i]))]
         if refused:
             self._fill([(guided[i].guide, masks[i]) for i in refused])
             executable.redraw(step, refused)
@@ -78,6 +78,11 @@ class MaskMaker:
             if out.drawn[i]:
                 guided[i].guide.take(int(out.tokens[i]))
         return out
+
+    @staticmethod
+    def _refused(guide: Guide, status: Status, token: int) -> bool:
+        """Whether a mask must be made. Where edits made a logit infinite, a mask may take out that very id."""
+        return status is Status.NONE_LEFT or (status is Status.DRAWN and not guide.offer(token))
 
     def _fill(self, work: list[tuple[Guide, Mask]]) -> None:
         """Half of the masks on either thread: the kernels have nothing to do."""
