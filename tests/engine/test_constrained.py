@@ -239,8 +239,11 @@ def test_a_guide_that_fails_ends_its_request_only(llm: LLM, monkeypatch: pytest.
 
 
 def test_where_nothing_may_be_drawn_the_request_ends_with_its_reason(llm: LLM) -> None:
-    with pytest.raises(AnswerError, match="min_tokens"):
-        ask(llm, constraint=Constraint.regex(""), min_tokens=2)
+    with pytest.raises(AnswerError, match="min_tokens") as error:
+        ask(llm, constraint=Constraint.regex(""), min_tokens=2, prompt_logprobs=0)
+    scored = error.value.completions[0].prompt_logprobs
+    assert scored is not None
+    assert len(scored) == 5  # the step that failed brought them
 
 
 def test_logits_that_are_not_finite_are_the_models_fault(tmp_path: Path) -> None:

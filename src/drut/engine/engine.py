@@ -242,7 +242,7 @@ class Engine:
             if out.status[at] == Status.NONE_LEFT:
                 request.failure = RequestError(NOTHING_ALLOWED)
             self.finish(request, "error")
-            return Update(request, None)
+            return Update(request, None, None, scores)
         token = int(out.tokens[at])
         scored = _scored(out, at, request.params.logprobs) if request.params.logprobs is not None else None
         self._accept(request, token, now)

@@ -11,7 +11,7 @@ from drut.constrain.guide import Guide, Mask
 from drut.kernels.backend import Executable
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
-from drut.kernels.output import StepOutput
+from drut.kernels.output import Status, StepOutput
 from drut.kernels.plan import BEFORE_HEAD
 
 
@@ -66,13 +66,15 @@ class MaskMaker:
                 wait([made])  # nobody fills the masks of a step that failed
         if made is not None:
             made.result()
-        drawn, tokens = out.drawn.tolist(), out.tokens.tolist()
+        status, tokens = out.status.tolist(), out.tokens.tolist()
         refused = []
         for i, who in guided.items():
-            if drawn[i] and who.late and not who.guide.offer(tokens[i]):
+            if not who.late:
+                if status[i] == Status.DRAWN:
+                    who.guide.take(tokens[i])
+            # Where edits made a logit infinite there is no token, and a mask may take out that very id.
+            elif status[i] == Status.NONE_LEFT or (status[i] == Status.DRAWN and not who.guide.offer(tokens[i])):
                 refused.append(i)
-            elif drawn[i] and not who.late:
-                who.guide.take(tokens[i])
         if refused:
             self._redraw(executable, step, out, {i: guided[i] for i in refused})
         return out

@@ -145,6 +145,8 @@ class NumpyExecutable(Executable):
         self._set(op.out, np.stack(out))
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
+        for said, blank in zip(self._out, StepOutput.zeros(len(samples)), strict=True):
+            said[list(samples)] = blank
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._draw(step, samples)
 
