@@ -52,6 +52,11 @@ def test_what_is_kept_has_a_bound_and_the_oldest_goes(grammars: Grammars) -> Non
     assert grammars.compiled == 5
 
 
+def test_what_is_forced_at_once_is_found_out_here_and_not_between_two_steps(walker: Walker) -> None:
+    with pytest.raises(RequestError, match="regex: lexer error: too many"):
+        walker.grammars.check(Constraint.regex("((a{99}){99}){99}"))
+
+
 def test_one_larger_than_the_room_serves_those_who_wait(grammars: Grammars) -> None:
     grammars.check(Constraint.choice([f"choice number {i}" for i in range(2000)]))
     grammars.check(Constraint.regex("a"))

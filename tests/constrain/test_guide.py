@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from drut.constrain import Constraint, Thought
 from drut.constrain.guide import MOST_AHEAD
+from drut.constrain.limits import MOST_ENUM
 from drut.constrain.thought import State
 from drut.kernels.descriptor import mask_words
 from tests.constrain.walking import Walker, at_random
@@ -206,6 +207,12 @@ def test_one_of_the_choices(walker: Walker) -> None:
     constraint = Constraint.choice(choices)
     assert all(walker.accepts(constraint, choice) for choice in choices)
     assert not any(walker.accepts(constraint, text) for text in ("re", "reds", "", "blue", "new\\nline"))
+
+
+def test_as_many_choices_as_there_may_be(walker: Walker) -> None:
+    constraint = Constraint.choice([f"{i} of them" for i in range(MOST_ENUM)])
+    assert walker.accepts(constraint, "4999 of them")
+    assert not walker.accepts(constraint, "5000 of them")
 
 
 def test_ebnf_and_lark(walker: Walker) -> None:

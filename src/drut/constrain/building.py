@@ -19,8 +19,13 @@ MOST_REASON = 300  # characters of the library's message
 def build(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
     """RequestError with the library's reason where it does not compile."""
     matcher = LLMatcher(tokenizer, _grammar(constraint), limits=PARSER_LIMITS, log_level=0)
-    if matcher.is_error():
-        raise RequestError(f"{constraint.kind}: {_reason(matcher.get_error())}")
+    # What it forces at once may take seconds to find out, or be too much; its copies need not, between two steps.
+    first = [] if matcher.is_error() else matcher.compute_ff_tokens()[:1]
+    tried = matcher.deep_copy() if first else matcher
+    if first:
+        tried.try_consume_tokens(first)
+    if tried.is_error():
+        raise RequestError(f"{constraint.kind}: {_reason(tried.get_error())}")
     return matcher
 
 

@@ -43,7 +43,7 @@ def of_choices(choices: Sequence[str]) -> str:
         check_text(f"choice[{i}]", choice, MOST_BYTES)
         if not choice:
             raise RequestError(f"choice[{i}] is empty")
-    return "start: " + " | ".join(map(quoted, dict.fromkeys(choices))) + "\n"
+    return "start: CHOICE\nCHOICE: " + " | ".join(map(quoted, dict.fromkeys(choices))) + "\n"
 
 
 def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = False, most: int | None = None) -> str:
