@@ -86,10 +86,13 @@ class MaskMaker:
 
     def _fill(self, work: list[tuple[Guide, Mask]]) -> None:
         """Half of the masks on either thread: the kernels have nothing to do."""
-        others = self._thread.submit(_fill, work[1::2]) if len(work) > 1 else None
-        _fill(work[::2])
-        if others is not None:
-            others.result()
+        others = [self._thread.submit(_fill, work[1::2])] if len(work) > 1 else []
+        try:
+            _fill(work[::2])
+        finally:
+            wait(others)  # nobody fills the masks of a step that failed
+        for other in others:
+            other.result()
 
     def close(self) -> None:
         self._thread.shutdown()
