@@ -111,6 +111,7 @@ OTHERS: list[tuple[Callable[[], object], str]] = [
     (lambda: Constraint.lark("\n".join(f"a{i}: a{i + 1}" for i in range(MOST_RULES + 1))),
      f"more than {MOST_RULES} rules"),
     (lambda: Constraint.lark('start: "c" A\nA: /a/ & /b/\n%ignore /x+/'), "%ignore is not supported"),
+    (lambda: Constraint.lark('start: a\na[lazy, temperature=0.5]: /b+/'), "temperature is not supported"),
     (lambda: Constraint.lark('%llguidance {"allow_invalid_utf8": true}\nstart: "a"'), "%llguidance is not supported"),
     (lambda: Constraint.lark("root ::= ::= ::="), "grammar"),
     (lambda: Constraint.lark('start: %json {"not": {}}'), "'not'"),

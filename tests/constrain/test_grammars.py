@@ -52,6 +52,19 @@ def test_what_is_kept_has_a_bound_and_the_oldest_goes(grammars: Grammars) -> Non
     assert grammars.compiled == 5
 
 
+def test_what_is_forced_at_once_is_found_out_here_and_not_between_two_steps(walker: Walker) -> None:
+    with pytest.raises(RequestError, match="regex: lexer error: too many"):
+        walker.grammars.check(Constraint.regex("((a{99}){99}){99}"))
+
+
+def test_a_schema_inside_a_grammar_is_refused_without_the_grammar(walker: Walker) -> None:
+    """Which may be one that the client never saw."""
+    never = {"type": "object", "properties": {"a": False}, "required": ["a"]}
+    with pytest.raises(RequestError) as error:
+        walker.grammars.check(Constraint.structural_tags([("<f>", never, "</f>")], ["<f>"]))
+    assert str(error.value) == "lark: Unsatisfiable schema: required property 'a' is unsatisfiable"
+
+
 def test_one_larger_than_the_room_serves_those_who_wait(grammars: Grammars) -> None:
     grammars.check(Constraint.choice([f"choice number {i}" for i in range(2000)]))
     grammars.check(Constraint.regex("a"))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from drut.constrain import Constraint, Thought
 from drut.constrain.guide import MOST_AHEAD
+from drut.constrain.limits import MOST_ENUM
 from drut.constrain.thought import State
 from drut.kernels.descriptor import mask_words
 from tests.constrain.walking import Walker, at_random
@@ -208,6 +209,12 @@ def test_one_of_the_choices(walker: Walker) -> None:
     assert not any(walker.accepts(constraint, text) for text in ("re", "reds", "", "blue", "new\\nline"))
 
 
+def test_as_many_choices_as_there_may_be(walker: Walker) -> None:
+    constraint = Constraint.choice([f"{i} of them" for i in range(MOST_ENUM)])
+    assert walker.accepts(constraint, "4999 of them")
+    assert not walker.accepts(constraint, "5000 of them")
+
+
 def test_ebnf_and_lark(walker: Walker) -> None:
     ebnf = Constraint.lark('root ::= "x" digit+ rest?\ndigit ::= [0-9]\nrest ::= "(" root ")"\n')
     assert walker.accepts(ebnf, "x12(x3)")
@@ -289,6 +296,12 @@ def test_a_token_that_does_not_fit_is_a_failure_that_says_where(walker: Walker) 
     guide = take(walker.guide(Constraint.regex("ab")), b"ax")
     assert "after 2 tokens" in str(guide.failure)
     assert len(walker.allowed(guide)) == walker.vocab
+
+
+def test_where_nothing_can_come_it_says_so(walker: Walker) -> None:
+    guide = walker.guide(Constraint.regex(r"[^\s\S]"))
+    assert len(walker.allowed(guide)) == walker.vocab
+    assert str(guide.failure) == "the grammar broke off after 0 tokens: no token of this model can come next"
 
 
 def test_ids_that_no_token_has_are_never_allowed(walker: Walker) -> None:

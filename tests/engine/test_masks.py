@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -224,3 +225,23 @@ def test_a_grammar_that_breaks_off_is_found_where_its_mask_is_made(
     monkeypatch.setattr(Guide, "fill", failing)
     late = run(given, maker, walker, [Ask(params, None, (), low), Ask(params, None, (), high)], late=True)
     assert late[2:] == ([(1, None, "too complex", ()), (1, 2, "None", (ord("x"),))], [ord("z"), ord("b")])
+
+
+def test_no_mask_is_filled_any_more_where_one_failed(maker: MaskMaker) -> None:
+    """Its room is the next step's soon."""
+    filled = list[Mask]()
+
+    class Slow:
+        def fill(self, mask: Mask) -> None:
+            time.sleep(0.05)
+            filled.append(mask)
+
+    class Broken:
+        def fill(self, mask: Mask) -> None:
+            raise OSError("made to fail")
+
+    mask = np.zeros(1, np.int32)
+    for guides, count in (((Broken(), Slow()), 1), ((Slow(), Broken()), 2)):
+        with pytest.raises(OSError, match="made to fail"):
+            maker._fill([(guide, mask) for guide in guides])  # type: ignore[misc]
+        assert len(filled) == count

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from drut.kernels.backend import Backend, Limits, StepOutput
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor, mask_words
+from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.executable import NativeExecutable
 from drut.kernels.ops import Buffer, Embed, GateUp, Head, Norm, Project, Sample
 from drut.kernels.output import Status
@@ -170,6 +171,26 @@ def test_drawn_again_under_a_mask_is_as_if_it_had_been_there(backend: Backend, v
     for name, field in out._asdict().items():
         for i in range(40):
             assert field[i].tobytes() == getattr(masked if i in again else free, name)[i].tobytes(), (name, i)
+
+
+def test_a_burst_that_is_made_while_samples_are_drawn_again_draws_all(
+        native: Native, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread makes it, of what the executable's runs read."""
+    given = Given(native(), np.zeros((1, 16), np.float32), 2)
+    executable, made = given.executable, list[NativeBurst]()
+    assert isinstance(executable, NativeExecutable)
+    given.run([Ask(), Ask()])
+    real = executable._call
+
+    def call(*args: Any) -> None:
+        burst = executable.burst(2, [[]])
+        assert isinstance(burst, NativeBurst)
+        made.append(burst)
+        real(*args)
+
+    monkeypatch.setattr(executable, "_call", call)
+    given.redraw([1])
+    assert [burst.context.chosen for burst in made] == [None]
 
 
 def test_what_is_drawn_and_allowed_is_what_a_mask_would_leave(backend: Backend) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from drut.constrain.constraint import Constraint
+from drut.constrain.reasons import reason
 from drut.errors import RequestError
 
 # Of the library. States of a lexer take 1 to 2 KB each; fuel is worked off at about 50,000 a millisecond when a grammar
@@ -13,14 +14,18 @@ LEXER_STATES = 50_000
 PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_000, step_lexer_fuel=200_000,
                                step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
                                verbose_errors=False)
-MOST_REASON = 300  # characters of the library's message
 
 
 def build(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
     """RequestError with the library's reason where it does not compile."""
     matcher = LLMatcher(tokenizer, _grammar(constraint), limits=PARSER_LIMITS, log_level=0)
-    if matcher.is_error():
-        raise RequestError(f"{constraint.kind}: {_reason(matcher.get_error())}")
+    # What it forces at once may take seconds to find out, or be too much; its copies need not, between two steps.
+    first = [] if matcher.is_error() else matcher.compute_ff_tokens()[:1]
+    tried = matcher.deep_copy() if first else matcher
+    if first:
+        tried.try_consume_tokens(first)
+    if tried.is_error():
+        raise RequestError(f"{constraint.kind}: {reason(tried.get_error())}")
     return matcher
 
 
@@ -32,11 +37,3 @@ def _grammar(constraint: Constraint) -> str:
             return LLMatcher.grammar_from_regex(constraint.source)
         case _:
             return LLMatcher.grammar_from_lark(constraint.source)
-
-
-def _reason(message: str) -> str:
-    """The library's message in one short line."""
-    if "oneOf constraints are not supported" in message:
-        return "oneOf: its alternatives cannot be told apart from the start; use anyOf"
-    line = " ".join(message.split())
-    return line if len(line) <= MOST_REASON else line[: MOST_REASON - 3] + "..."

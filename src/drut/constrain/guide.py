@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.constrain.compiling import Compiling
+from drut.constrain.reasons import reason
 from drut.constrain.thought import State, ThoughtWatch
 from drut.errors import RequestError
 from drut.kernels.descriptor import mask_words
@@ -255,8 +256,7 @@ class Guide:
                 mask[:] = made[: len(mask)]
 
     def _fail(self, why: str) -> None:
-        line = " ".join(why.split())
-        self.failure = RequestError(f"the grammar broke off after {len(self._tokens)} tokens: {line[:200]}")
+        self.failure = RequestError(f"the grammar broke off after {len(self._tokens)} tokens: {reason(why)}")
 
 
 def _allow(mask: Mask, token: int) -> None:

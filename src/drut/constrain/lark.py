@@ -15,6 +15,7 @@ JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
 # %ignore beside a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
 NO_OPTIONS = "%llguidance {}"  # what is made of EBNF begins so
 REFUSED = re.compile(r"%\s*(ignore|llguidance)\b")
+HEATED = re.compile(r"^\s*\w+\[[^\]\n]*\btemperature\s*=", re.MULTILINE)  # a rule with a temperature of its own
 TEXT = r"/(.|\n)*/"
 
 
@@ -43,7 +44,7 @@ def of_choices(choices: Sequence[str]) -> str:
         check_text(f"choice[{i}]", choice, MOST_BYTES)
         if not choice:
             raise RequestError(f"choice[{i}] is empty")
-    return "start: " + " | ".join(map(quoted, dict.fromkeys(choices))) + "\n"
+    return "start: CHOICE\nCHOICE: " + " | ".join(map(quoted, dict.fromkeys(choices))) + "\n"
 
 
 def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = False, most: int | None = None) -> str:
@@ -92,6 +93,8 @@ def of_grammar(text: str, name: str = "grammar") -> str:
     rules = "".join(outside)
     if refused := REFUSED.search(rules):
         raise RequestError(f"{name}: %{refused[1]} is not supported")
+    if HEATED.search(rules):
+        raise RequestError(f"{name}: a rule's temperature is not supported: the request's holds throughout")
     if rules.count(":") > MOST_RULES:
         raise RequestError(f"{name}: more than {MOST_RULES} rules")
     check_nesting(name, rules, quotes="\"/")

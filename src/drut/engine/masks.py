@@ -84,10 +84,13 @@ class MaskMaker:
         """Draws these samples again, under their masks. Half of the masks are made on either thread: the kernels have
         nothing to do."""
         work = [(who.guide, step.mask(who.mask, self._vocab)) for who in guided.values()]
-        others = self._thread.submit(_fill, work[1::2]) if len(work) > 1 else None
-        _fill(work[::2])
-        if others is not None:
-            others.result()
+        others = [self._thread.submit(_fill, work[1::2])] if len(work) > 1 else []
+        try:
+            _fill(work[::2])
+        finally:
+            wait(others)  # nobody fills the masks of a step that failed
+        for other in others:
+            other.result()
         refused, places = list(guided), step["mask"]
         places[refused] = [who.mask for who in guided.values()]
         executable.redraw(step, refused)

@@ -104,12 +104,11 @@ class NativeExecutable(Executable):
                           out.top_logprobs[:n])
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
-        chosen, context = np.array(samples, np.int32), self._context
-        context.step, context.chosen, context.chosen_count = step.buffer.ctypes.data, chosen.ctypes.data, len(chosen)
-        try:
-            self._call(self._sampling)
-        finally:
-            context.chosen = None
+        chosen = np.array(samples, np.int32)
+        context = abi.Context.from_buffer_copy(self._context)  # of which another thread may make a burst meanwhile
+        context.step, context.op_ns = step.buffer.ctypes.data, None
+        context.chosen, context.chosen_count = chosen.ctypes.data, len(chosen)
+        self._call(self._sampling, context)
 
     def burst(self, steps: int, ends: Sequence[Sequence[int]]) -> Burst:
         if self._backend.execution == "eager":
@@ -131,10 +130,10 @@ class NativeExecutable(Executable):
         self._call(self._whole)
         self._context.empty = 0
 
-    def _call(self, calls: list[Call]) -> None:
-        context, backend = ctypes.byref(self._context), self._backend
+    def _call(self, calls: list[Call], context: abi.Context | None = None) -> None:
+        reads, backend = ctypes.byref(context or self._context), self._backend
         for address, count in calls:
-            backend.library.drut_run(backend.workers, backend.isa_handle, address, count, context)
+            backend.library.drut_run(backend.workers, backend.isa_handle, address, count, reads)
 
     def logits(self, count: int) -> F32:
         return self._logits[:count, : self._vocab]
