@@ -81,16 +81,8 @@ class MaskMaker:
 
     def _redraw(self, executable: Executable, step: StepDescriptor, out: StepOutput,
                 guided: Mapping[int, Guided]) -> None:
-        """Draws these samples again, under their masks. Half of the masks are made on either thread: the kernels have
-        nothing to do."""
-        work = [(who.guide, step.mask(who.mask, self._vocab)) for who in guided.values()]
-        others = [self._thread.submit(_fill, work[1::2])] if len(work) > 1 else []
-        try:
-            _fill(work[::2])
-        finally:
-            wait(others)  # nobody fills the masks of a step that failed
-        for other in others:
-            other.result()
+        """Draws these samples again, under their masks."""
+        self._fill([(who.guide, step.mask(who.mask, self._vocab)) for who in guided.values()])
         refused, places = list(guided), step["mask"]
         places[refused] = [who.mask for who in guided.values()]
         executable.redraw(step, refused)
@@ -98,6 +90,16 @@ class MaskMaker:
         for i, who in guided.items():
             if out.drawn[i]:
                 who.guide.take(int(out.tokens[i]))
+
+    def _fill(self, work: list[tuple[Guide, Mask]]) -> None:
+        """Half of the masks on either thread: the kernels have nothing to do."""
+        others = [self._thread.submit(_fill, work[1::2])] if len(work) > 1 else []
+        try:
+            _fill(work[::2])
+        finally:
+            wait(others)  # nobody fills the masks of a step that failed
+        for other in others:
+            other.result()
 
     def close(self) -> None:
         self._thread.shutdown()
