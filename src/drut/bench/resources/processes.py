@@ -30,11 +30,8 @@ class Tree:
     def __init__(self, pid: int, without: int | None = None) -> None:
         """`without`: a descendant that does not count, nor its own. Raises RequestError where there is no such
         process."""
-        try:
-            self._root = psutil.Process(pid)
-            self._without = None if without is None else psutil.Process(without)
-        except psutil.Error:
-            raise RequestError(f"there is no process {pid}") from None
+        self._root = _process(pid)
+        self._without = None if without is None else _process(without)
         self._members: list[psutil.Process] = []
         self._first = self._cpu_s = 0.0
         self._rss = self._pss = self._processes = self._samples = 0
@@ -82,3 +79,10 @@ class Tree:
         """Over `seconds` from the first sample to the last."""
         cpu_s = self._cpu_s - self._first
         return ProcessUse(cpu_s, cpu_s / seconds if seconds else 0.0, self._rss, self._pss or None, self._processes)
+
+
+def _process(pid: int) -> psutil.Process:
+    try:
+        return psutil.Process(pid)
+    except psutil.Error:
+        raise RequestError(f"there is no process {pid}") from None
