@@ -45,12 +45,12 @@ def made(folder: Path, form: str, like: Path | None) -> Path:
     path = folder / (f"llama-1b-{form}" if form == "awq" else f"llama-1b-{form}.gguf")
     if not path.exists():
         print(f"making {path.name}", file=sys.stderr, flush=True)
-        if form == "awq" and like is None:
-            raise SystemExit("awq: --tokenizer names a folder with config.json and tokenizer.json")
-        if form == "awq":
+        if form != "awq":
+            write_gguf(replace(SHAPES["llama-1b"], matrices=form), path)
+        elif like is not None:
             write_checkpoint(path, like, as_awq=True)
         else:
-            write_gguf(replace(SHAPES["llama-1b"], matrices=form), path)
+            raise SystemExit("awq: --tokenizer names a folder with config.json and tokenizer.json")
     return path
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from drut.constrain.compiler import Grammars
 from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
 from drut.kernels.descriptor import mask_words
+from drut.model.model import open_model
 from drut.model.tokenizer import Tokenizer
 
 Choose = Callable[[Sequence[int]], int]
@@ -72,6 +75,18 @@ class Walker:
                 return False
             guide.take(token)
         return guide.over or self.allows(guide, min(self.eos))
+
+
+@contextmanager
+def walker_over(path: Path) -> Iterator[Walker]:
+    """Of the model's own vocabulary."""
+    files = open_model(path)
+    tokenizer = files.tokenizer()
+    assert tokenizer is not None
+    walker = Walker(tokenizer, files.spec.vocab)
+    files.close()
+    yield walker
+    walker.grammars.close()
 
 
 def at_random(seed: int, ends: frozenset[int]) -> Choose:

@@ -25,8 +25,7 @@ from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.ops import F32, Buffer, Embed, Head, Norm, Sample
 from drut.kernels.output import Status, StepOutput
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Recorder
-from drut.model.model import open_model
-from tests.constrain.walking import Walker, at_random
+from tests.constrain.walking import Walker, at_random, walker_over
 from tests.engine.models import write_bytes_model
 from tests.kernels.rig import NO_KV, floats
 
@@ -82,13 +81,8 @@ class Given(Executable):
 
 @pytest.fixture(scope="module")
 def walker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walker]:
-    files = open_model(write_bytes_model(tmp_path_factory.mktemp("masks")))
-    tokenizer = files.tokenizer()
-    assert tokenizer is not None
-    walker = Walker(tokenizer, files.spec.vocab)
-    files.close()
-    yield walker
-    walker.grammars.close()
+    with walker_over(write_bytes_model(tmp_path_factory.mktemp("masks"))) as walker:
+        yield walker
 
 
 @pytest.fixture(scope="module", params=["numpy", "native"])

@@ -126,7 +126,8 @@ class Runner:
                                     request.table.maps[1:])
             self._score_prompt(step, w, row)
             if w.sample:
-                guide, late = request.guide, forced is None and request.params.draws_from_all
+                guide = request.guide
+                late = guide is not None and forced is None and request.params.draws_from_all
                 mask = step.add_mask(self.vocab) if guide is not None else -1
                 sample = step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit,
                                          mask=-1 if late else mask, target=-1 if forced is None else forced)

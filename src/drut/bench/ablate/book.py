@@ -118,7 +118,6 @@ class Book:
         self.ablation = msgspec.structs.replace(self.ablation, **fields)
 
 
-
 def _technique(recipe: Recipe) -> Technique:
     return Technique(recipe.name, recipe.title, f"{recipe.about} {recipe.theory}", _switched(recipe.on),
                      _switched(recipe.off))
