@@ -22,10 +22,12 @@ from benchmarks.compare.environment import ROOT
 from drut.bench.compare.files import NAME, load
 from drut.bench.compare.schema import Comparison
 from drut.bench.compare.summary import summary
+from drut.home import home
 
 HERE = Path(__file__).parent
 RESULTS = ROOT / "build" / "comparison"
 PAGE = ROOT / "docs" / "comparison.md"
+CHECKOUT = r"(?<![\w./])/(?:[\w.+-]+/)+?(?=(?:src/drut|build/compare|build/peers)/)"
 CONFIGS = {path.stem: path for path in sorted(HERE.glob("*.toml"))}
 REMARKS = {
     "sglang": "- **SGLang runs its reference path** (`torch_native`): its fast CPU kernels need AMX and a build of "
@@ -77,11 +79,9 @@ def document(found: dict[str, Comparison]) -> str:
 
 
 def _without_paths(page: str) -> str:
-    """Commands as they are in a checkout, wherever this one lies."""
-    for folder in ("build/compare", "build/peers", "."):
-        for path in {(ROOT / folder).resolve(), ROOT / folder}:
-            page = page.replace(f"{path}/", "" if folder == "." else f"{folder}/")
-    return page.replace(sys.executable, "python")
+    """Commands as they are in a checkout, wherever it lay in which they ran."""
+    page = page.replace(f"{ROOT}/", "").replace(f"{home()}/", "$DRUT_HOME/").replace(sys.executable, "python")
+    return re.sub(CHECKOUT, "", page)
 
 
 def _python(*words: str) -> int:
