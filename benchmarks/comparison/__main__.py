@@ -33,10 +33,9 @@ REMARKS = {
     "sglang": "- **SGLang runs its reference path** (`torch_native`): its fast CPU kernels need AMX and a build of "
               "their own.\n",
     "mlx": "- **MLX** is made for Apple's GPUs; on this CPU it reads fp32, with OpenBLAS in place of what it brings.\n",
-    "vllm": "- **vLLM, SGLang and MLX** read bf16 and fp32 here. Of the three only vLLM stands beside the larger "
-            "shape: the others would need minutes for an answer of it.\n"}
+    "vllm": "- **vLLM, SGLang and MLX** read bf16 and fp32 here.\n"}
 TITLES = {"smollm2": "SmolLM2-135M", "slow": "SmolLM2-135M: SGLang and MLX",
-          "llama-1b": "A shape of 1.1 G weights"}
+          "llama-1b": "A shape of 1.1 G weights", "llama-1b-slow": "A shape of 1.1 G weights: vLLM, SGLang and MLX"}
 
 HEAD = """# Engines beside each other
 

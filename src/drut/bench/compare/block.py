@@ -10,6 +10,7 @@ import numpy as np
 
 from drut.bench.compare.candidate import Candidate
 from drut.bench.compare.cells import seed_of
+from drut.bench.compare.cycles import closed_loop_figures
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.order import Turn
 from drut.bench.compare.schema import Block, Cell
@@ -54,10 +55,13 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     candidate.weigh()
     slow = [] if _ended(result) else [_why_slow(result, candidate, settings.grace)]
     reasons = [*slow, *result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else [])]
+    figures = {name: kind.of(result) for name, kind in FIGURES.items()}
+    if (users := work.cell.concurrency) is not None:
+        figures.update(closed_loop_figures(result, users))
     return Block(
-        turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons,
-        {name: kind.of(result) for name, kind in FIGURES.items()}, {name: _samples(result, name) for name in SAMPLES},
-        result.series.output_tokens, str(result.environment["started"]))
+        turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons, figures,
+        {name: _samples(result, name) for name in SAMPLES}, result.series.output_tokens,
+        str(result.environment["started"]))
 
 
 def _why_slow(result: Result, candidate: Candidate, patience_s: float) -> str:
