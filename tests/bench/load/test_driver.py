@@ -210,6 +210,33 @@ def test_a_closed_loop_goes_on_until_the_last_measured_request_is_over() -> None
     assert max(r.scheduled for r in records) > slow.ended - 0.3  # with the window's end alone it would be 0.7 before
 
 
+def test_a_user_whose_last_measured_answer_has_come_asks_for_no_other() -> None:
+    """A server that goes on with what its client gave up would have a request too much."""
+    records, _ = driven(tokens(3, 0.1), Window(0.0, 0.5, 30.0), (Offer(hello(i)) for i in itertools.count()), [0.0])
+    assert {(r.counted, r.failure) for r in records} == {(True, None)}
+    assert records[-1].scheduled < 0.5 <= (records[-1].ended or 0.0)
+
+
+@pytest.mark.parametrize("drain", [0.0, 0.05, 30.0])
+def test_what_is_in_flight_at_the_end_is_waited_for_as_long_as_asked(drain: float) -> None:
+    asked = 0
+
+    async def slow_at_last(request: Request) -> None:
+        nonlocal asked
+        asked += 1
+        await tokens(1, 0.2 if asked <= 2 else 0.5)(request)
+
+    start = time.monotonic()
+    # Of two users the first asks in the window; the second, who asked before, asks again while the first is waited for.
+    records, _ = driven(slow_at_last, Window(0.1, 0.15, 30.0, drain), (Offer(hello(i)) for i in itertools.count()),
+                        [0.0, 0.12])
+    took = time.monotonic() - start
+    assert [r.counted for r in records] == [False, True, False]
+    assert [r.failure for r in records] == [None, None, None if drain == 30.0 else "unfinished"]
+    assert len(records) == asked
+    assert took < 10.0
+
+
 def test_a_server_that_refuses_at_once_is_not_flooded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that double, and from the beginning again after an answer that is well."""
     monkeypatch.setattr(driver, "PAUSE_S", 0.02)

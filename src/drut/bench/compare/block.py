@@ -89,7 +89,8 @@ def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     target = Target(launch.url, launch.model, body=body, exact=launch.exact, timeout_s=settings.timeout)
     loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(Rate.steady(cell.rate), seed=seed)) if cell.rate is not None else
                                    ClosedLoop(cell.concurrency or 1))
-    window = Window(settings.warmup, settings.warmup + settings.duration, settings.grace)
+    # An engine that goes on with what its client gave up would pay for it in its next turn.
+    window = Window(settings.warmup, settings.warmup + settings.duration, settings.grace, drain=settings.grace)
     return Run(LoadPlan(target, window, loop, workers_for(loop)), cell.workload, tokenizer=tokenizer,
                chat=settings.api == "chat", seed=seed, slo=None if settings.slo is None else Slo.parse(settings.slo),
                most_errors=settings.max_error_rate, arrivals=False, server_pid=running.pid,

@@ -2,7 +2,7 @@
 
 Load begins before the measured window and goes on after it, at the same rate or concurrency, until every request that
 was scheduled within the window is over. So a measured request never meets a server that is still empty or already
-draining. What is not over when the grace has passed is a failure: to drop it would drop the slowest, and to wait for
+draining. Then nothing more is sent. What is not over when the grace has passed is a failure: to drop it would drop the slowest, and to wait for
 ever would never end where the server is past its capacity.
 """
 
@@ -43,6 +43,7 @@ class Driver:
         self._feeding = True  # sessions of the window may still come
         self._dry = False  # the workload had no more
         self._past_end = False
+        self._closing = False  # all that is measured is over
         self._marks: list[tuple[float, float]] = []  # CPU seconds and the clock, where the window begins and ends
         self._in_flight: set[Answer] = set()
         self.pieces = 0  # arrivals of requests that are over
@@ -92,6 +93,8 @@ class Driver:
         self._feeding, self._dry = False, True
 
     def _begin(self, offer: Offer, due: float) -> None:
+        if self._closing:
+            return
         self._owe(due)
         self._waiting -= 1
         self._room.release()
@@ -108,6 +111,8 @@ class Driver:
             else:  # a server that refuses at once must not be flooded
                 due, pause = due + pause, min(2 * pause, MOST_PAUSE_S)
             self._owe(due)
+            if self._complete():  # a request to be given up at once would be work left to the server
+                return
             await self._alarm.until(self._start + due)
         self._settle(due)
         self._dry = True
@@ -122,6 +127,8 @@ class Driver:
         session, history, well = offer.session, list[Message](), True
         for i, turn in enumerate(session.turns):
             await self._alarm.until(self._start + due)
+            if self._closing:
+                break
             record = Record(session.id, i, due, self._window.holds(due),
                             expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
             answer = Answer(record)
@@ -144,6 +151,8 @@ class Driver:
             await self._client.ask(payload, answer)
         finally:
             self._in_flight.discard(answer)
+            if self._closing and not self._in_flight:
+                self.stop()
             record.count_from(self._start)
             self.pieces += len(record.arrivals)
             if record.output_tokens is None and record.failure is None:
@@ -166,9 +175,17 @@ class Driver:
     def _mark_cpu(self) -> None:
         self._marks.append((time.process_time(), time.monotonic()))
 
+    def _complete(self) -> bool:
+        """No measured request is under way, nor may come."""
+        return self._past_end and not self._owed and not self._feeding
+
     def _check(self) -> None:
-        """The run is over when no measured request is, nor may come."""
-        if self._past_end and not self._owed and not self._feeding:
+        if not self._complete() or self._closing:
+            return
+        self._closing = True
+        if self._in_flight and self._window.drain:
+            self._alarm.at(time.monotonic() + self._window.drain, self.stop)
+        else:
             self.stop()
 
     def stop(self) -> None:

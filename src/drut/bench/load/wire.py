@@ -17,11 +17,13 @@ MOST_FRAME = 1 << 30
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Seconds from the start of the run: load from 0 on, measured in [begin, end), waited for until end + grace."""
+    """Seconds from the start of the run: load from 0 on, measured in [begin, end), waited for until end + grace. Once
+    all that is measured is over, what is still in flight is waited for as long as `drain`, and then cut off."""
 
     begin: float
     end: float
     grace: float
+    drain: float = 0.0
 
     @property
     def length(self) -> float:
