@@ -6,14 +6,14 @@ namespace {
 
 inline int row_blocks(int rows) { return (rows + kRowBlock - 1) / kRowBlock; }
 
-// Calls body(unit, begin, end, next) over units of output (panels, heads) and row blocks, a unit's blocks side by side.
+// Calls body(unit, begin, end, next) over units of output (panels, heads) and row blocks, block by block: of a block's
+// activations and a unit's weights the former are more, and stay in the second-level cache.
 // next: the same worker's next unit of output is the one after this.
 template <class Body> void share_matrix(Worker& w, int units, int rows, Body body) {
-  int blocks = row_blocks(rows);
-  w.share_runs(units * blocks, [&](int from, int to) {
+  w.share_runs(units * row_blocks(rows), [&](int from, int to) {
     for (int i = from; i < to; ++i) {
-      int begin = i % blocks * kRowBlock, end = begin + kRowBlock < rows ? begin + kRowBlock : rows;
-      body(i / blocks, begin, end, i + 1 < to && (i + 1) / blocks != i / blocks);
+      int begin = i / units * kRowBlock, end = begin + kRowBlock < rows ? begin + kRowBlock : rows;
+      body(i % units, begin, end, i + 1 < to && (i + 1) % units != 0);
     }
   });
 }
