@@ -61,15 +61,13 @@ void experts_gate_up(const DrutExpertsGateUp& o, const DrutContext& c, Worker& w
       for (int begin = 0; begin < count; begin += kRowBlock) {
         const int end = begin + kRowBlock < count ? begin + kRowBlock : count;
         const bool last = end == count;
-        alignas(64) float y[kMaxRows * kPanel], z[kMaxRows * kPanel];
-        each_block(begin, end, [&](int row, int rows, int pass, int passes) {
-          multiply_tile(gate, p, a, first + row, rows, y, fetch_panel(gate, p, last ? next_gate : nullptr, pass, passes));
-          multiply_tile(up, p, a, first + row, rows, z, fetch_panel(up, p, last ? next_up : nullptr, pass, passes));
-          for (int r = 0; r < rows; ++r) {
-            activate(o.activation, y + r * kPanel, z + r * kPanel);
-            hand_over(o.out, o.out_stride, o.out_form, pair + row + r, p, y + r * kPanel);
-          }
-        });
+        Tile y, z;
+        multiply(gate, p, a, first + begin, end - begin, last ? next_gate : nullptr, y.of);
+        multiply(up, p, a, first + begin, end - begin, last ? next_up : nullptr, z.of);
+        for (int row = begin, at = 0; row < end; ++row, at += kPanel) {
+          activate(o.activation, y.of + at, z.of + at);
+          hand_over(o.out, o.out_stride, o.out_form, pair + row, p, y.of + at);
+        }
       }
     }
   });
@@ -96,9 +94,7 @@ void experts_down(const DrutExpertsDown& o, const DrutContext& c, Worker& w) {
             const int stop = begin + kRowBlock < to ? begin + kRowBlock : to;
             for (int p = first; p < end; ++p) {
               const uint8_t* next = p + 1 < end ? panel(m, p + 1) : stop < to ? nullptr : u + 1 < t.used_count ? panel(o.down[t.used[u + 1]], first) : nullptr;
-              each_block(begin, stop, [&](int row, int rows, int pass, int passes) {
-                multiply_tile(m, p, a, row, rows, tiles + (int64_t(p - first) * pairs + row) * kPanel, fetch_panel(m, p, next, pass, passes));
-              });
+              multiply(m, p, a, begin, stop - begin, next, tiles + (int64_t(p - first) * pairs + begin) * kPanel);
             }
           }
         }

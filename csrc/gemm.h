@@ -16,8 +16,12 @@ struct Fetch {
   }
 };
 
-// tile: (rows, 32), of the rows from `row` on.
-using PanelKernel = void (*)(const DrutMatrix& m, const uint8_t* panel, const Acts& a, int row, float* tile, Fetch fetch);
+// Groups begin..end of K.
+struct Groups { int begin, end; };
+
+// tile: (rows, 32), of the rows from `row` on. b: the panel, at the first of `groups`; what those before them came to lies
+// in the tile. Of kinds other than opened ones all groups are taken at once.
+using PanelKernel = void (*)(const DrutMatrix& m, const uint8_t* b, Groups groups, const Acts& a, int row, float* tile, Fetch fetch);
 
 inline V load_scales(int scale, const uint8_t* p, int half) {
   if (scale == kScaleF32) return vload(reinterpret_cast<const float*>(p) + 16 * half);
@@ -28,6 +32,7 @@ inline V load_scales(int scale, const uint8_t* p, int half) {
 // Scale of one half of the outputs for a part of a group; s: the group's scales, head: the unit's.
 template <int K> inline V scale_of(const DrutMatrix& m, const uint8_t* head, const uint8_t* s, int part, int half) {
   constexpr Kind t = kind_of(K);
+  if (t.scale == Scale::kFloat) return vload(reinterpret_cast<const float*>(s) + kPanel * part + 16 * half);
   if (t.scale == Scale::kGroup) return load_scales(m.scale, head, half);
   if (t.scale == Scale::kE4M3) return vmul(vload_e4m3(s + 32 * part + 16 * half), load_scales(kScaleF32, head, half));
   if (t.scale == Scale::kExponent) {
@@ -42,6 +47,7 @@ template <int K> inline V scale_of(const DrutMatrix& m, const uint8_t* head, con
 
 template <int K> inline V minimum_of(const DrutMatrix& m, const uint8_t* head, const uint8_t* s, int part, int half) {
   constexpr Kind t = kind_of(K);
+  if (t.scale == Scale::kFloat) return vload(reinterpret_cast<const float*>(s) + kPanel * (t.parts + part) + 16 * half);
   if (t.scale == Scale::kGroup) {
     V zero = to_float(iload_i8(head + kPanel * scale_size(m.scale) + 16 * half));
     return vsub(vset(0.0f), vmul(zero, load_scales(m.scale, head, half)));
@@ -56,11 +62,12 @@ template <int K> inline V minimum_of(const DrutMatrix& m, const uint8_t* head, c
 template <int R, int H, bool kInRegisters> struct Results {
   float* tile;
   V acc[kInRegisters ? R : 1][H];
-  explicit Results(float* tile) : tile(tile) {
+  Results(float* tile, bool fresh) : tile(tile) {
+    if (!kInRegisters && !fresh) return;
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
 DRUT_UNROLL
-      for (int h = 0; h < H; ++h) put(r, h, vset(0.0f));
+      for (int h = 0; h < H; ++h) put(r, h, fresh ? vset(0.0f) : vload(tile + r * 32 + h * 16));
     }
   }
   void put(int r, int h, V x) {
@@ -80,19 +87,19 @@ DRUT_UNROLL
 // Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
 // acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
 template <int K, int R, int H>
-void int_halves(const DrutMatrix& m, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch, int from) {
+void int_halves(const DrutMatrix& m, const uint8_t* b, Groups part, const Acts& a, int row, float* tile, Fetch fetch, int from) {
   constexpr Kind t = kind_of(K);
   const int groups = a.k / kGroup;
   const Layout l(m);
   const int span = t.open() ? l.span : t.groups(), head_bytes = t.open() ? l.head : t.head_bytes();
   constexpr bool once = t.scale == Scale::kGroup;  // a unit has one scale
   const bool minima = t.minimum || (once && m.zeros);
-  const ActGroup* act = a.groups + int64_t(row) * groups;
-  Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16);
-  for (int unit = 0; unit < groups; unit += span) {
+  const ActGroup* act = a.groups + int64_t(row) * groups + part.begin;
+  Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16, K < kOpened || !part.begin);
+  for (int unit = part.begin; unit < part.end; unit += span) {
     const uint8_t* head = b;
     b += head_bytes;
-    const int here = t.open() && groups - unit < span ? groups - unit : span;
+    const int here = t.open() && part.end - unit < span ? part.end - unit : span;
     V d[H], least[H];
 DRUT_UNROLL
     for (int h = 0; once && h < H; ++h) {
@@ -103,11 +110,11 @@ DRUT_UNROLL
       const uint8_t* s = b + t.code_bytes() + t.plane_bytes();
       fetch(b);
 DRUT_UNROLL
-      for (int part = 0; part < t.parts; ++part) {
+      for (int half = 0; half < t.parts; ++half) {
         I sum[R][H];
-        part_dots<K, R, H>(b, act, groups, part, from, sum);
+        part_dots<K, R, H>(b, act, groups, half, from, sum);
 DRUT_UNROLL
-        for (int h = 0; !once && h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
+        for (int h = 0; !once && h < H; ++h) d[h] = scale_of<K>(m, head, s, half, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           V x = vset(act[r * groups].scale);
@@ -116,11 +123,11 @@ DRUT_UNROLL
         }
         if (!minima) continue;
 DRUT_UNROLL
-        for (int h = 0; !once && h < H; ++h) least[h] = minimum_of<K>(m, head, s, part, from + h);
+        for (int h = 0; !once && h < H; ++h) least[h] = minimum_of<K>(m, head, s, half, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           const ActGroup& x = act[r * groups];
-          V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
+          V scaled = vset(t.parts == 2 ? x.scaled_half[half] : x.scaled_sum);
 DRUT_UNROLL
           for (int h = 0; h < H; ++h) acc.put(r, h, vfma(scaled, least[h], acc.get(r, h)));
         }
@@ -131,14 +138,14 @@ DRUT_UNROLL
 }
 
 template <int K, int R>
-void int_panel(const DrutMatrix& m, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
-  int_halves<K, R, kHalves>(m, b, a, row, tile, fetch, 0);
-  if (kHalves == 1) int_halves<K, R, kHalves>(m, b, a, row, tile, {0, 0}, 1);
+void int_panel(const DrutMatrix& m, const uint8_t* b, Groups groups, const Acts& a, int row, float* tile, Fetch fetch) {
+  int_halves<K, R, kHalves>(m, b, groups, a, row, tile, fetch, 0);
+  if (kHalves == 1) int_halves<K, R, kHalves>(m, b, groups, a, row, tile, {0, 0}, 1);
 }
 
 // Float kinds: acc = fma(weight, activation, acc), k ascending; bf16 takes the odd element of a pair, then the even.
 template <int Kind, int R>
-void float_panel(const DrutMatrix&, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
+void float_panel(const DrutMatrix&, const uint8_t* b, Groups, const Acts& a, int row, float* tile, Fetch fetch) {
   const float* x = Kind == kBF16 ? a.brains + int64_t(row) * a.k : a.floats + int64_t(row) * a.float_stride;
   const int64_t stride = Kind == kBF16 ? a.k : a.float_stride;
   V acc[R][2];
@@ -179,7 +186,8 @@ DRUT_UNROLL
 }
 
 // FP8: of each unit p = fma(2^-8 weight, activation, p), k ascending from +0; acc = fma(p, 2^8 scale, acc).
-template <int R> void fp8_panel(const DrutMatrix& m, const uint8_t* b, const Acts& a, int row, float* tile, Fetch fetch) {
+template <int R>
+void fp8_panel(const DrutMatrix& m, const uint8_t* b, Groups, const Acts& a, int row, float* tile, Fetch fetch) {
   const float* x = a.floats + int64_t(row) * a.float_stride;
   const Layout l(m);
   for (int i = 0; i < R * kPanel; i += 16) vstore(tile + i, vset(0.0f));
@@ -228,6 +236,10 @@ template <int R> PanelKernel kernel_for(int kind) {
     case kW4: return int_panel<kW4, R>;
     case kW8: return int_panel<kW8, R>;
     case kNVFP4: return int_panel<kNVFP4, R>;
+    case kOpened: return int_panel<kOpened, R>;
+    case kOpenedMinimum: return int_panel<kOpenedMinimum, R>;
+    case kOpenedHalves: return int_panel<kOpenedHalves, R>;
+    case kOpenedHalvesMinimum: return int_panel<kOpenedHalvesMinimum, R>;
     case kFP8: return fp8_panel<R>;
     case kF16: return float_panel<kF16, R>;
     case kBF16: return float_panel<kBF16, R>;
@@ -248,47 +260,6 @@ inline PanelKernel kernel_of(int kind, int rows) {
     case 7: return kernel_for<at_most(7)>(kind);
     default: return kernel_for<kMaxRows>(kind);
   }
-}
-
-// `rows` rows of a, from `row` on, against panel p, biased.
-inline void multiply_tile(const DrutMatrix& m, int p, const Acts& a, int row, int rows, float* tile, Fetch fetch) {
-  kernel_of(m.kind, rows)(m, panel(m, p), a, row, tile, fetch);
-  if (!m.bias) return;
-  for (int r = 0; r < rows; ++r)
-    for (int n = 0; n < kPanel; n += 16) vstore(tile + r * kPanel + n, vadd(vload(tile + r * kPanel + n), vload(m.bias + p * kPanel + n)));
-}
-
-// Cuts rows begin..end into even blocks: body(row, rows, pass, passes). Few rows are bound by memory and want few passes
-// over a panel, many want the blocks whose results stay in registers.
-template <class Body> void each_block(int begin, int end, Body body) {
-  const int count = end - begin, most = count <= 2 * kMaxRows ? kMaxRows : kRegisterRows;
-  const int passes = (count + most - 1) / most;
-  for (int pass = 0, row = begin; pass < passes; ++pass) {
-    int rows = (end - row + (passes - pass) - 1) / (passes - pass);
-    body(row, rows, pass, passes);
-    row += rows;
-  }
-}
-
-// The part of a panel alike, which is wanted next, that a pass over panel p asks for; none for null.
-inline Fetch fetch_panel(const DrutMatrix& m, int p, const uint8_t* next, int pass, int passes) {
-  if (!next) return {0, 0};
-  const int lines = (Layout(m).group + 63) / 64, first = lines * pass / passes;
-  return {next - panel(m, p) + first * 64, lines * (pass + 1) / passes - first};
-}
-
-// Of the panel after p, if it is wanted next.
-inline Fetch fetch_next(const DrutMatrix& m, int p, bool next, int pass, int passes) {
-  return fetch_panel(m, p, next ? panel(m, p + 1) : nullptr, pass, passes);
-}
-
-// Rows begin..end of a against panel p; sink(row, rows, tile) takes each block of rows.
-template <class Sink> void multiply(const DrutMatrix& m, int p, const Acts& a, int begin, int end, bool next, Sink sink) {
-  alignas(64) float tile[kMaxRows * kPanel];
-  each_block(begin, end, [&](int row, int rows, int pass, int passes) {
-    multiply_tile(m, p, a, row, rows, tile, fetch_next(m, p, next, pass, passes));
-    sink(row, rows, tile);
-  });
 }
 
 }  // namespace

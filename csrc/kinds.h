@@ -20,7 +20,7 @@
 
 namespace {
 
-enum class Scale { kHalf, kSuper, kExponent, kGroup, kE4M3 };
+enum class Scale { kHalf, kSuper, kExponent, kGroup, kE4M3, kFloat };
 
 struct Kind {
   int bits;         // of a code: 4, 5, 6 or 8
@@ -39,14 +39,22 @@ struct Kind {
   constexpr int head_bytes() const { return scale == Scale::kSuper ? (minimum ? 128 : 64) : 0; }
   constexpr int scale_bytes() const {
     if (scale == Scale::kGroup) return 0;
+    if (scale == Scale::kFloat) return kPanel * 4 * parts * (minimum ? 2 : 1);
     return scale == Scale::kE4M3 ? 64 : scale == Scale::kExponent ? 32 : scale == Scale::kHalf ? (minimum ? 128 : 64) : 32 * parts * (minimum ? 2 : 1);
   }
   constexpr int group_bytes() const { return code_bytes() + plane_bytes() + scale_bytes(); }
   constexpr int unit_bytes() const { return head_bytes() + groups() * group_bytes(); }
 };
 
+// What the groups of other kinds are opened to (opened.h).
+enum : int { kOpened = 100, kOpenedMinimum, kOpenedHalves, kOpenedHalvesMinimum };
+
 constexpr Kind kind_of(int kind) {
   switch (kind) {
+    case kOpened: return {8, 128, 1, Scale::kFloat, false, 0, 0, 0};
+    case kOpenedMinimum: return {8, 128, 1, Scale::kFloat, true, 0, 0, 0};
+    case kOpenedHalves: return {8, 128, 2, Scale::kFloat, false, 0, 0, 0};
+    case kOpenedHalvesMinimum: return {8, 128, 2, Scale::kFloat, true, 0, 0, 0};
     case kQ4_0: return {4, 8, 1, Scale::kHalf, false, 0, 32, 18};
     case kQ4_1: return {4, 0, 1, Scale::kHalf, true, 0, 32, 20};
     case kQ5_0: return {5, 16, 1, Scale::kHalf, false, 0, 32, 22};

@@ -1,20 +1,19 @@
 // Operations around one or two matrices: projection with residual, feed-forward, head.
 #pragma once
-#include "gemm.h"
+#include "tiles.h"
 
 namespace {
 
-constexpr int kRowBlock = 96;  // rows of one unit of matrix work: their activations stay in the second-level cache
 inline int row_blocks(int rows) { return (rows + kRowBlock - 1) / kRowBlock; }
 
-// Calls body(unit, begin, end, next) over units of output (panels, heads) and row blocks, a unit's blocks side by side.
+// Calls body(unit, begin, end, next) over units of output (panels, heads) and row blocks, block by block: of a block's
+// activations and a unit's weights the former are more, and stay in the second-level cache.
 // next: the same worker's next unit of output is the one after this.
 template <class Body> void share_matrix(Worker& w, int units, int rows, Body body) {
-  int blocks = row_blocks(rows);
-  w.share_runs(units * blocks, [&](int from, int to) {
+  w.share_runs(units * row_blocks(rows), [&](int from, int to) {
     for (int i = from; i < to; ++i) {
-      int begin = i % blocks * kRowBlock, end = begin + kRowBlock < rows ? begin + kRowBlock : rows;
-      body(i / blocks, begin, end, i + 1 < to && (i + 1) / blocks != i / blocks);
+      int begin = i / units * kRowBlock, end = begin + kRowBlock < rows ? begin + kRowBlock : rows;
+      body(i % units, begin, end, i + 1 < to && (i + 1) % units != 0);
     }
   });
 }
@@ -33,16 +32,17 @@ void project(const DrutProject& o, const DrutContext& c, Worker& w) {
                               : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, kNoNorm, 0,
                                         o.weight->order, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
-    multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
-      for (int r = 0; r < rows; ++r) {
-        float* x = o.x + int64_t(row + r) * o.stride + p * kPanel;
-        for (int n = 0; n < kPanel; n += 16) {
-          V y = vload(tile + r * kPanel + n);
-          if (o.row_scale) y = vmul(y, vset(o.row_scale[row + r]));
-          vstore(x + n, o.add ? vfma(y, vset(o.scale), vload(x + n)) : y);
-        }
+    Tile tile;
+    multiply(*o.weight, p, a, begin, end - begin, panel_after(*o.weight, p, next), tile.of);
+    const float* from = tile.of;
+    for (int row = begin; row < end; ++row, from += kPanel) {
+      float* x = o.x + int64_t(row) * o.stride + p * kPanel;
+      for (int n = 0; n < kPanel; n += 16) {
+        V y = vload(from + n);
+        if (o.row_scale) y = vmul(y, vset(o.row_scale[row]));
+        vstore(x + n, o.add ? vfma(y, vset(o.scale), vload(x + n)) : y);
       }
-    });
+    }
   });
   w.sync();
 }
@@ -92,15 +92,13 @@ void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
   const DrutMatrix* first = o.gate ? o.gate : o.up;
   Acts a = prepare(w, c, form_of(first) | form_of(o.up), o.x, o.stride, o.up->k, o.norm, o.width, first->order, s.rows, identity);
   share_matrix(w, panels(*o.up), s.rows, [&](int p, int begin, int end, bool next) {
-    alignas(64) float y[kMaxRows * kPanel], z[kMaxRows * kPanel];
-    each_block(begin, end, [&](int row, int rows, int pass, int passes) {
-      multiply_tile(*first, p, a, row, rows, y, fetch_next(*first, p, next, pass, passes));
-      if (o.gate) multiply_tile(*o.up, p, a, row, rows, z, fetch_next(*o.up, p, next, pass, passes));
-      for (int r = 0; r < rows; ++r) {
-        activate(o.activation, y + r * kPanel, o.gate ? z + r * kPanel : nullptr);
-        hand_over(o.out, o.out_stride, o.out_form, row + r, p, y + r * kPanel);
-      }
-    });
+    Tile y, z;
+    multiply(*first, p, a, begin, end - begin, panel_after(*first, p, next), y.of);
+    if (o.gate) multiply(*o.up, p, a, begin, end - begin, panel_after(*o.up, p, next), z.of);
+    for (int row = begin, at = 0; row < end; ++row, at += kPanel) {
+      activate(o.activation, y.of + at, o.gate ? z.of + at : nullptr);
+      hand_over(o.out, o.out_stride, o.out_form, row, p, y.of + at);
+    }
   });
   w.sync();
 }
@@ -121,12 +119,13 @@ void head(const DrutHead& o, const DrutContext& c, Worker& w) {
   Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, o.weight->order, s.samples,
                    [&](int i) { return s.sample_row[i]; });
   share_matrix(w, panels(*o.weight), s.samples, [&](int p, int begin, int end, bool next) {
-    multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
-      for (int r = 0; r < rows; ++r) {
-        float* to = o.logits + int64_t(row + r) * o.logits_stride + p * kPanel;
-        for (int n = 0; n < kPanel; n += 16) vstore(to + n, capped(vmul(vload(tile + r * kPanel + n), vset(o.scale)), o.cap));
-      }
-    });
+    Tile tile;
+    multiply(*o.weight, p, a, begin, end - begin, panel_after(*o.weight, p, next), tile.of);
+    const float* from = tile.of;
+    for (int row = begin; row < end; ++row, from += kPanel) {
+      float* to = o.logits + int64_t(row) * o.logits_stride + p * kPanel;
+      for (int n = 0; n < kPanel; n += 16) vstore(to + n, capped(vmul(vload(from + n), vset(o.scale)), o.cap));
+    }
   });
   w.sync();
 }

@@ -97,9 +97,10 @@ void qkv(const DrutQkv& o, const DrutContext& c, Worker& w) {
     int unit = part == kQueries ? u : part == kKeys ? u - keys : u - values;
     for (int p = h.first_panel(unit); p < h.end_panel(unit); ++p) {
       bool more = p + 1 < h.end_panel(unit) || (next && unit + 1 < h.units());
-      multiply(*h.weight, p, a, begin, end, more, [&](int row, int rows, const float* tile) {
-        for (int r = 0; r < rows; ++r) memcpy(h.out + int64_t(row + r) * h.stride + p * kPanel, tile + r * kPanel, kPanel * 4);
-      });
+      Tile tile;
+      multiply(*h.weight, p, a, begin, end - begin, panel_after(*h.weight, p, more), tile.of);
+      const float* from = tile.of;
+      for (int row = begin; row < end; ++row, from += kPanel) memcpy(h.out + int64_t(row) * h.stride + p * kPanel, from, kPanel * 4);
     }
     if (o.wide_norm && part != kValues) return;
     for (int row = begin; row < end; ++row) finish_heads(o, c, s, part, h, row, unit * h.span, h.end_head(unit));

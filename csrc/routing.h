@@ -105,9 +105,10 @@ void route(const DrutRoute& o, const DrutContext& c, Worker& w) {
   DrutRoutes& t = *o.routes;
   Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, nullptr, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
-    multiply(*o.weight, p, a, begin, end, next, [&](int row, int rows, const float* tile) {
-      for (int r = 0; r < rows; ++r) memcpy(o.logits + int64_t(row + r) * o.logits_stride + p * kPanel, tile + r * kPanel, kPanel * 4);
-    });
+    Tile tile;
+    multiply(*o.weight, p, a, begin, end - begin, panel_after(*o.weight, p, next), tile.of);
+    const float* from = tile.of;
+    for (int row = begin; row < end; ++row, from += kPanel) memcpy(o.logits + int64_t(row) * o.logits_stride + p * kPanel, from, kPanel * 4);
   });
   w.sync();
   w.share(s.rows, [&](int r) {

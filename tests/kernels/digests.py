@@ -20,7 +20,7 @@ from tests.kernels.test_elementwise import FREQUENCIES, SIGNS, normed, turned
 from tests.kernels.test_encodings import FP8, QUANTS, random_file
 from tests.kernels.test_sampling_whole import Given, random_ask
 
-COUNTS = range(1, 18)  # of rows in a step
+COUNTS = (*range(1, 18), 66)  # of rows in a step
 
 
 def spread(rng: np.random.Generator, shape: tuple[int, ...], least: int = 0, most: int = 1) -> F32:

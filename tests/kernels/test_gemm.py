@@ -30,7 +30,7 @@ from tests.kernels.rig import (
     usable_isas,
 )
 
-ROWS = (*range(1, 14), 100)  # around the kernels' tile of 6 rows, past the block of 96
+ROWS = (*range(1, 14), 100)  # around the kernels' tile of 6 rows, past the block of 96, whose weights are opened
 N = (1, 31, 32, 33, 70)
 SHAPES = [(name, n, k) for name in (*FLOATS, *QUANTS) for n in N
           for k in ((32, 64, 96, 576) if name in QUANTS else (32, 34, 50, 576))]
