@@ -1,9 +1,9 @@
 """The rates of a closed loop by its answers instead of by the clock.
 
-A user of a closed loop asks again when the answer has come. So N answers take a user the sum of their times, and U users
-get U * N / sum answers a second (Little's law), wherever the window began and ended. The window's own rates say the same
-where it holds many answers. Where it holds two or three, they err by half and more, and to the same side in every round,
-since all turns begin alike: of an engine that takes 25 s for an answer, 40 s hold one.
+A user of a closed loop asks again when the answer has come. So N answers take a user the sum of their times, and U
+users get U * N / sum answers a second (Little's law), wherever the window began and ended. The window's own rates say
+the same where it holds many answers. Where it holds two or three, they err by half and more, and to the same side in
+every round, since all turns begin alike: of an engine that takes 25 s for an answer, 40 s hold one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drut.bench.metrics.distribution import Figure
-from drut.bench.report.schema import Request, Result
+from drut.bench.report.schema import Result
 
 
 def closed_loop_figures(result: Result, users: int) -> dict[str, Figure]:
