@@ -30,6 +30,7 @@ from drut.bench.run import Run, measure
 from drut.bench.tokens import Tokenizer
 
 SAMPLES = ("ttft_ms", "tpot_ms", "e2e_ms")
+LEAST_READ, MOST_ADDED = 0.9, 256  # of a prompt's tokens by the model's tokenizer, and beside twice as many
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     candidate.check()
     candidate.weigh()
     slow = [] if _ended(result) else [_why_slow(result, candidate, settings.grace)]
-    reasons = [*slow, *result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else [])]
+    reasons = [*slow, *result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else []),
+               *_prompts(result)]
     figures = {name: kind.of(result) for name, kind in FIGURES.items()}
     if (users := work.cell.concurrency) is not None:
         figures.update(closed_loop_figures(result, users))
@@ -104,6 +106,19 @@ def _lengths(result: Result, least: float) -> list[str]:
     if not told or np.mean(told) >= least:
         return []
     return [f"{len(told) - sum(told)} of {len(told)} answers have not just the tokens that were asked for"]
+
+
+def _prompts(result: Result) -> list[str]:
+    """A prompt that was cut is read sooner, and no faster. Engines add the tokens of a template; a number that cannot
+    be is not to stand among the figures."""
+    told = [(request.input_tokens, request.expected_input_tokens) for request in result.requests
+            if request.measured and request.failure is None]
+    both = [(own, sent) for own, sent in told if own is not None and sent is not None]
+    wrong = [(own, sent) for own, sent in both if not LEAST_READ * sent <= own <= 2 * sent + MOST_ADDED]
+    if not wrong:
+        return []
+    return [f"{len(wrong)} of {len(both)} prompts are not those that were sent, by the engine's count, such as "
+            f"{wrong[0][0]} tokens of {wrong[0][1]}"]
 
 
 def _samples(result: Result, name: str) -> list[float]:
