@@ -12,6 +12,7 @@ from typing import Any
 from drut.bench.address import tls_context
 from drut.bench.load.fleet import Load, LoadPlan, Progress, run_load
 from drut.bench.load.halt import Halt
+from drut.bench.load.prime import prime
 from drut.bench.metrics.request import Slo
 from drut.bench.report.build import Billing, build
 from drut.bench.report.schema import Result
@@ -26,8 +27,9 @@ class Run:
     """What is to be sent, and what is watched meanwhile.
 
     `workload` is as `--workload` takes it. `tokenizer`: an open one, or what `open_tokenizer` takes; None: the
-    model's, where it can be had. `metrics_url` None leaves the server's own metrics alone. `settings` go into the
-    result as they are.
+    model's, where it can be had. `metrics_url` None leaves the server's own metrics alone. `primed`: what prompts of
+    the workload share is sent once before the load (`Workload.primers`), so that a run finds the same cache however
+    short it is. `settings` go into the result as they are.
     """
 
     plan: LoadPlan
@@ -42,6 +44,7 @@ class Run:
     metrics_url: str | None = None
     server_pid: int | None = None
     billing: Billing | None = None
+    primed: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -55,6 +58,8 @@ def measure(run: Run, tell: Callable[[Progress], None] | None = None) -> tuple[R
     tls = tls_context(target.verify_tls, target.ca_file)
     watch = Watch(run.metrics_url, target.headers, run.server_pid, tls)
     sessions, tokenizer = _sessions(run, tls)
+    if run.primed:
+        prime(target, sessions.primers(), tls)
     with watch:
         loaded = _load(run.plan, sessions, tell)
     result = build(loaded, {**run.settings, "work": sessions.describe()}, wanted_s=run.plan.window.length, slo=run.slo,

@@ -7,11 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from drut.bench.compare.block import _ended, _prompts, _why_slow
+from drut.bench.compare import comparing as module
+from drut.bench.compare.block import _ended, _prompts, _why_slow, take
+from drut.bench.compare.order import Turn
 from drut.bench.engines.engine import EngineFailedError
 from drut.bench.report.schema import Request, Result
+from tests.bench import scripted
 from tests.bench.compare.made import FAST, comparing, script
 from tests.bench.report.samples import result
+from tests.bench.tokens.vocabularies import vocabulary
 
 
 def _with(*requests: Request) -> Result:
@@ -33,6 +37,30 @@ def test_an_engine_that_still_answers_is_slow_and_has_not_failed(tmp_path: Path)
         candidate.stop()
     with pytest.raises(EngineFailedError, match="answered none of 1"):
         _why_slow(_with(_failed("unfinished")), candidate, 1.0)
+
+
+def test_what_prompts_share_is_asked_once_before_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: scripted.Request) -> None:
+        if request.body and request.body["stream"]:
+            await scripted.tokens(3, 0.01)(request)
+        else:
+            await request.json({"choices": []})
+
+    monkeypatch.setattr(module, "_tokenizer", lambda files: vocabulary("gpt-2"))
+    cell = "shared-prefix:groups=3,prefix=40,suffix=5,output=3@2"
+    with scripted.ScriptedServer(answer) as server:
+        what = comparing(tmp_path, [f"there={server.url} m"], cells=[cell])
+        candidate = what.candidates[0]
+        candidate.serve()
+        block = take(Turn(0, 0, cell, "there"), candidate, what.works[0], what.settings, what.tokenizer)
+        asked = [request.body for request in server.requests if request.body]
+    prompts = [body["messages"][0]["content"] for body in asked]
+    assert [(body["stream"], body["max_tokens"]) for body in asked[:4]] == [(False, 1)] * 3 + [(True, 3)]
+    assert all(body["stream"] for body in asked[3:])
+    assert len({prompt[:40] for prompt in prompts[:3]}) == 3
+    assert {prompt[:40] for prompt in prompts[3:]} <= {prompt[:40] for prompt in prompts[:3]}
+    assert not set(prompts[:3]) & set(prompts[3:])
+    assert block.samples["ttft_ms"]
 
 
 def test_an_answer_that_ended_is_enough() -> None:

@@ -224,6 +224,20 @@ def test_shared_prefix(name):
     assert max(shared(first[0], first[1]), shared(first[1], first[2]), shared(first[0], first[2])) < 8
 
 
+def test_primers_begin_as_the_prompts_of_their_group_and_are_none_of_them():
+    for spec, count in (("shared-prefix:groups=3,prefix=100,suffix=20", 3), ("shared-prefix:groups=65", 0),
+                        ("synthetic", 0)):
+        sessions = load(spec, tokenizer=TOKENIZER, seed=1)
+        assert len(sessions.primers()) == count
+    sessions = load("shared-prefix:groups=3,prefix=100,suffix=20", tokenizer=TOKENIZER, seed=1)
+    primers = [turn.messages[0]["content"] for turn in sessions.primers()]
+    for session in islice(sessions, 30):
+        own = TOKENIZER.encode(text_of(session))
+        alike = [shared(own, TOKENIZER.encode(text)) for text in primers]
+        assert [100 <= n < 120 for n in alike].index(True) == int(session.id.rpartition("-")[2])
+        assert sorted(alike)[1] < 8
+
+
 def test_multi_turn():
     for s in take("multi-turn:turns=4,first=40,later=uniform:3:6,output=9,think=2", 20):
         counts = [TOKENIZER.count(t.messages[0]["content"]) for t in s.turns]

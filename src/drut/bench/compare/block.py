@@ -95,7 +95,7 @@ def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     window = Window(settings.warmup, settings.warmup + settings.duration, settings.grace, drain=settings.grace)
     return Run(LoadPlan(target, window, loop, workers_for(loop)), cell.workload, tokenizer=tokenizer,
                chat=settings.api == "chat", seed=seed, slo=None if settings.slo is None else Slo.parse(settings.slo),
-               most_errors=settings.max_error_rate, arrivals=False, server_pid=running.pid,
+               most_errors=settings.max_error_rate, arrivals=False, server_pid=running.pid, primed=True,
                billing=None if settings.price is None else Billing(parse_price(settings.price)))
 
 

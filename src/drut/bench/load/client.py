@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,6 +61,15 @@ class Target(msgspec.Struct, frozen=True):
         prefix = prefix if prefix.endswith("/v1") else prefix + "/v1"
         return prefix + ("/chat/completions" if chat else "/completions")
 
+    def asked(self, turn: Turn, history: Sequence[Message] = ()) -> dict[str, Any]:
+        """The body of a request, without what is said of streams."""
+        body = {"model": self.model, "max_tokens": turn.max_tokens, **self.body, **turn.body}
+        if turn.exact:
+            body |= {"min_tokens": turn.max_tokens, "ignore_eos": True} if self.exact is None else self.exact
+        if turn.prompt is None:
+            return {**body, "messages": [*history, *turn.messages]}
+        return {**body, "prompt": turn.prompt}
+
     def head(self, chat: bool) -> bytes:
         """The request's head up to the number of bytes in its body."""
         lines = [f"POST {self.path(chat)} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}",
@@ -78,7 +88,7 @@ class Client:
         self._loop = asyncio.get_running_loop()
         self._heads = {chat: target.head(chat) for chat in (False, True)}
         self._encoder = msgspec.json.Encoder()
-        self._common: dict[str, Any] = {"model": target.model, "stream": target.stream}
+        self._common: dict[str, Any] = {"stream": target.stream}
         if target.stream:
             options = {"include_usage": True}
             if target.continuous_usage:
@@ -94,17 +104,8 @@ class Client:
 
     def encode(self, turn: Turn, history: list[Message]) -> bytes:
         """The request, head and body."""
-        body = {**self._common, "max_tokens": turn.max_tokens, **self._target.body, **turn.body}
-        if turn.exact:
-            exact = self._target.exact
-            body |= {"min_tokens": turn.max_tokens, "ignore_eos": True} if exact is None else exact
-        chat = turn.prompt is None
-        if chat:
-            body["messages"] = [*history, *turn.messages]
-        else:
-            body["prompt"] = turn.prompt
-        data = self._encoder.encode(body)
-        return b"%b%d\r\n\r\n%b" % (self._heads[chat], len(data), data)
+        data = self._encoder.encode({**self._common, **self._target.asked(turn, history)})
+        return b"%b%d\r\n\r\n%b" % (self._heads[turn.prompt is None], len(data), data)
 
     async def ask(self, payload: bytes, answer: Answer) -> None:
         """Sends it and waits for the end; all that happened is in `answer.record`. Cancelled, it ends the connection

@@ -43,7 +43,7 @@ class Live:
             loop = OpenLoop(Schedule(Rate.steady(ask.rate or 0.0), self.arrivals, self.cv, seed))
         plan = LoadPlan(self.run.plan.target, window, loop, self.workers(loop))
         # Failures are of the server, and what a search is about: they do not make a run void here.
-        run = replace(self.run, plan=plan, seed=seed, most_errors=1.0, arrivals=False)
+        run = replace(self.run, plan=plan, seed=seed, most_errors=1.0, arrivals=False, primed=True)
         tell = self.progress
         result, halted = measure(run, None if tell is None else lambda progress: tell(ask, progress))
         if halted == INTERRUPTED:

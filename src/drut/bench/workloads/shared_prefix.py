@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from drut.bench.work import Session
+from drut.bench.work import Session, Turn
+from drut.bench.workloads.texts import Texts
 from drut.bench.workloads.workload import Context, Workload
 from drut.config import setting
 
-_PREFIX, _SUFFIX = 0, 1  # keys of texts
+_PREFIX, _SUFFIX, _PRIMER = 0, 1, 2  # keys of texts
 _KEPT_PREFIXES = 64
 
 
@@ -29,25 +30,40 @@ class SharedPrefix(Workload):
 
         @lru_cache(_KEPT_PREFIXES)
         def prefix_of(group: int) -> str:
-            def make(n: int) -> str:
-                return texts.piece(n, _PREFIX, group, label=(group, self.groups))
-
-            return texts.exact(make, self.prefix)
+            return self._prefix(texts, group)
 
         def make() -> Iterator[Session]:
             i = 0
             while True:
                 rng = context.rng(i)
                 group, length, answer = int(rng.integers(self.groups)), suffixes.draw(rng), outputs.draw(rng)
-                text = self._prompt(context, prefix_of(group), length, i)
+                text = self._prompt(texts, prefix_of(group), length, _SUFFIX, i)
                 turn = context.ask(text, answer, tokens=self.prefix + length, exact=True)
                 yield Session(f"{self.name}-{i}-group-{group}", [turn])
                 i += 1
 
         return make()
 
-    def _prompt(self, context: Context, prefix: str, length: int, i: int) -> str:
-        def make(n: int) -> str:
-            return prefix + context.texts.piece(n - self.prefix, _SUFFIX, i, inside=True)
+    def primers(self, context: Context) -> list[Turn]:
+        """Each group's prefix with a suffix that no session has; none where there are more groups than a cache is
+        likely to hold."""
+        if self.groups > _KEPT_PREFIXES:
+            return []
+        suffixes, texts, found = self.lengths("suffix"), context.texts, []
+        for group in range(self.groups):
+            length = suffixes.draw(context.rng(group, _PRIMER))
+            text = self._prompt(texts, self._prefix(texts, group), length, _PRIMER, group)
+            found.append(context.ask(text, 1, tokens=self.prefix + length))
+        return found
 
-        return context.texts.exact(make, self.prefix + length)
+    def _prefix(self, texts: Texts, group: int) -> str:
+        def make(n: int) -> str:
+            return texts.piece(n, _PREFIX, group, label=(group, self.groups))
+
+        return texts.exact(make, self.prefix)
+
+    def _prompt(self, texts: Texts, prefix: str, length: int, *key: int) -> str:
+        def make(n: int) -> str:
+            return prefix + texts.piece(n - self.prefix, *key, inside=True)
+
+        return texts.exact(make, self.prefix + length)

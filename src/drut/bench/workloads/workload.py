@@ -119,6 +119,11 @@ class Workload(ABC):
     def sessions(self, context: Context) -> Iterator[Session]:
         """The sessions, in order. What is wrong with options or data is raised here, before the first of them."""
 
+    def primers(self, context: Context) -> list[Turn]:
+        """A request for each beginning that prompts of many sessions share: with these in a prefix cache, it is as it
+        is after any number of sessions. None where prompts share nothing, or too much to be asked beforehand."""
+        return []
+
     def lengths(self, option: str) -> Lengths:
         """The distribution that an option names."""
         return Lengths.parse(getattr(self, option), f"workload {self.name!r}: {option}")
@@ -136,6 +141,10 @@ class Sessions(Iterator[Session]):
         session = next(self._sessions)
         self._context.counts["sessions"] += 1
         return session
+
+    def primers(self) -> list[Turn]:
+        """As `Workload.primers`."""
+        return self._workload.primers(self._context)
 
     def describe(self) -> dict[str, Any]:
         """What a result says of its work. `counts` are of the sessions taken so far: how many there were, and of how

@@ -1,0 +1,35 @@
+"""What is asked before a load."""
+
+from __future__ import annotations
+
+import pytest
+
+from drut.bench.load.client import Target
+from drut.bench.load.prime import prime
+from drut.bench.work import Turn
+from drut.errors import RequestError
+from tests.bench.scripted import Request, ScriptedServer
+
+TURNS = [Turn([{"role": "user", "content": "a"}], max_tokens=64, exact=True), Turn(prompt=[1, 2], max_tokens=64)]
+
+
+async def well(request: Request) -> None:
+    await request.json({"choices": []})
+
+
+async def refuse(request: Request) -> None:
+    await request.json({"error": "too long"}, 400)
+
+
+def test_each_is_asked_for_a_token_in_order() -> None:
+    with ScriptedServer(well) as server:
+        prime(Target(f"{server.url}/v1", "m", body={"temperature": 0}, exact={"logit_bias": {"2": -100}}), TURNS)
+    common = {"model": "m", "max_tokens": 1, "temperature": 0, "stream": False}
+    assert [(request.path, request.body) for request in server.requests] == [
+        ("/v1/chat/completions", {**common, "messages": TURNS[0].messages}),
+        ("/v1/completions", {**common, "prompt": [1, 2]})]
+
+
+def test_what_is_refused_is_told() -> None:
+    with ScriptedServer(refuse) as server, pytest.raises(RequestError, match=r"answered 400: .*too long"):
+        prime(Target(server.url, "m"), TURNS)
