@@ -29,10 +29,26 @@ def test_ratios_are_paired_by_round_and_verdicts_follow_the_figures_own_directio
     assert {r.verdict for r in reverse.values()} == {"worse"}
 
 
-def test_void_blocks_failed_percentiles_and_zeros_do_not_count() -> None:
-    blocks = [block(0, "a", output_tokens_per_s=1.0), block(1, "a", valid=False, output_tokens_per_s=2.0),
-              block(2, "a", output_tokens_per_s="inf"), block(3, "a", output_tokens_per_s=0.0), block(4, "a")]
-    assert figures_of(blocks, "c@1", "output_tokens_per_s") == {"a": {0: 1.0}}
+def test_void_blocks_and_failed_percentiles_do_not_count_nor_times_that_were_not_measured() -> None:
+    for figure, zero in (("output_tokens_per_s", {3: 0.0}), ("ttft_ms_p50", {})):
+        blocks = [block(0, "a", **{figure: 1.0}), block(1, "a", valid=False, **{figure: 2.0}),
+                  block(2, "a", **{figure: "inf"}), block(3, "a", **{figure: 0.0}), block(4, "a")]
+        assert figures_of(blocks, "c@1", figure) == {"a": {0: 1.0, **zero}}
+
+
+def test_a_round_of_no_goodput_counts_against_who_had_it() -> None:
+    """It was left out, and who held the limits now and then looked as if it always did."""
+    speeds = {"a": [2.0, 2.1, 1.9, 2.0], "b": [0.0, 1.0, 0.0, 1.0], "c": [0.0] * 4}
+    blocks = [block(r, name, goodput_per_s=x) for name, values in speeds.items() for r, x in enumerate(values)]
+    found = {r.contestant: r for r in ratios(blocks, [CELL], "a", ["a", "b", "c"])}
+    assert found["b"].value == pytest.approx(0.25)
+    assert (found["b"].verdict, found["b"].rounds) == ("worse", 4)
+    assert (found["c"].value, found["c"].low, found["c"].verdict) == (0.0, 0.0, "worse")
+    assert ratios(blocks, [CELL], "c", ["a", "c"]) == []
+    (ranking,) = rankings(blocks, [CELL], ["a", "b", "c"])
+    assert ranking.groups == [["a"], ["b", "c"]]
+    said = summary(msgspec.structs.replace(comparison(), blocks=blocks, ratios=list(found.values())))
+    assert _row(said, "Goodput, 1/s") == ["1.999", "0.5", "0", "n/a"]
 
 
 def test_rankings_name_equals_together_and_leave_out_whom_they_may_not_rank() -> None:
@@ -53,6 +69,11 @@ def comparison() -> Comparison:
     return Comparison(SCHEMA, {"rounds": 4, "duration": 10.0, "warmup": 3.0}, {}, "m", who, [CELL], BLOCKS,
                       ratios(BLOCKS, [CELL], "a", ["a", "b"]), "a", ["a note"],
                       rankings=rankings(BLOCKS, [CELL], ["a", "b"]))
+
+
+def _row(text: str, name: str) -> list[str]:
+    line = next(line for line in text.splitlines() if line.startswith(f"| {name} "))
+    return [cell.strip() for cell in line.split("|")[2:-1]]
 
 
 def test_the_summary_says_plainly_who_is_better_than_the_base() -> None:

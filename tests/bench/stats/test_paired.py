@@ -49,6 +49,16 @@ def test_turning_the_ratio_round_turns_the_interval_round() -> None:
     assert (1 / one.value, 1 / one.high, 1 / one.low) == pytest.approx((other.value, other.low, other.high))
 
 
+def test_a_rate_of_0_in_a_round_counts() -> None:
+    found = paired({0: 0.0, 1: 1.0, 2: 0.0, 3: 1.0}, {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0})
+    assert found is not None
+    assert found.value == pytest.approx(0.25)
+    assert found.low == 0.0
+    assert found.high == pytest.approx(0.25 + 3.18245 * (1 / 3) ** 0.5 / 2 / 2)  # differences of -2, -1, -2, -1
+    assert found.apart
+    assert paired({0: 1.0, 1: 1.0}, {0: 0.0, 1: 0.0}) is None
+
+
 def test_one_round_has_no_interval_and_two_give_no_verdict() -> None:
     assert paired({0: 1.0}, {0: 2.0}) is None
     two = paired({0: 1.0, 1: 1.0}, {0: 2.0, 1: 2.0})

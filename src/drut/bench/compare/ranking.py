@@ -28,8 +28,10 @@ def groups(figures: Mapping[str, Rounds], better: Literal["more", "less"]) -> li
 
 
 def _beats(a: Rounds, b: Rounds, better: Literal["more", "less"]) -> bool:
-    ratio = paired(a, b)
-    return ratio is not None and ratio.apart and (ratio.value > 1) == (better == "more")
+    if (ratio := paired(a, b)) is not None:
+        return ratio.apart and (ratio.value > 1) == (better == "more")
+    turned = paired(b, a)  # over one whose figures are all 0 there is no ratio
+    return turned is not None and turned.apart and (turned.value < 1) == (better == "more")
 
 
 def _reach(start: str, names: Collection[str], beats: Collection[tuple[str, str]]) -> set[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from statistics import fmean
 
 from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Contestant, Gate, Ratio
 from drut.bench.compare.verdicts import figures_of
+from drut.bench.report.estimates import over_rounds
 from drut.bench.report.tables import cell as shown
 from drut.bench.report.tables import plain, printable, table
 
@@ -87,8 +87,8 @@ def _cell(found: Comparison, one: Cell) -> Iterator[str]:
     if not figures:
         yield "No turn counts."
         return
-    yield table(["", *names], [[_title(figure, found.currency), *(_mean(by_figure[figure].get(name)) for name in names)]
-                               for figure in figures])
+    yield table(["", *names], [[_title(figure, found.currency), *(_mean(by_figure[figure].get(name), figure)
+                                                                  for name in names)] for figure in figures])
     ratios = {(r.figure, r.contestant): r for r in found.ratios if r.cell == one.name}
     others = [name for name in names if any(who == name for _, who in ratios)]
     if others:
@@ -125,8 +125,11 @@ def _title(figure: str, currency: str) -> str:
     return f"{kind.title}, {unit}"
 
 
-def _mean(rounds: dict[int, float] | None) -> str:
-    return "n/a" if not rounds else shown(math.exp(fmean(map(math.log, rounds.values()))))
+def _mean(rounds: dict[int, float] | None, figure: str) -> str:
+    """As reports have it."""
+    if not rounds:
+        return "n/a"
+    return shown(over_rounds(list(rounds.values()), logarithmic=FIGURES[figure].unit != "share")[0])
 
 
 def _ratio(ratio: Ratio | None) -> str:

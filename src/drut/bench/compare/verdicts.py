@@ -14,12 +14,14 @@ Figures = Mapping[str, Mapping[int, float]]  # by contestant and round
 
 
 def figures_of(blocks: Sequence[Block], cell: str, figure: str) -> dict[str, dict[int, float]]:
-    """A figure by contestant and round, where a valid block has one that is positive and finite. A percentile that
-    fell on a failure is no number: its block cannot count here, and its failures are told beside."""
+    """A figure by contestant and round, where a valid block has one that is finite. A rate may be 0, and a time that
+    is was not measured. A percentile that fell on a failure is no number: its block cannot count here, and its failures
+    are told beside."""
     found: dict[str, dict[int, float]] = {}
+    least = 0.0 if FIGURES[figure].better == "more" else math.ulp(0.0)
     for block in blocks:
-        value = block.figures.get(figure)
-        if block.cell == cell and block.valid and isinstance(value, int | float) and 0 < value < math.inf:
+        value = block.figures.get(figure) if block.cell == cell and block.valid else None
+        if isinstance(value, int | float) and least <= value < math.inf:
             found.setdefault(block.contestant, {})[block.round] = float(value)
     return found
 

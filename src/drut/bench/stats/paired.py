@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -27,17 +27,30 @@ class Paired(NamedTuple):
 
 
 def paired(over: Mapping[int, float], under: Mapping[int, float]) -> Paired | None:
-    """Of positive figures by round; rounds that one of them lacks do not count. None for fewer than two.
+    """Of figures by round, none below 0; rounds that one of them lacks do not count. None for fewer than two.
 
     What slows the machine in a round slows both, and goes out of the ratio. Student's interval on the logarithms: with
-    3 to 5 rounds resampling them would see too few different draws, and be far too sure.
+    3 to 5 rounds resampling them would see too few different draws, and be far too sure. A rate of 0 has no logarithm,
+    and to leave its round out would tell of the better rounds alone: then the ratio is that of the means, with
+    Student's interval on the differences. None where all of `under` is 0.
     """
-    logs = [math.log(over[r] / under[r]) for r in sorted(over.keys() & under.keys())]
-    if len(logs) < 2:
+    pairs = [(over[r], under[r]) for r in sorted(over.keys() & under.keys())]
+    if len(pairs) < 2:
         return None
-    middle = statistics.fmean(logs)
-    half = t_quantile((1 + CONFIDENCE) / 2, len(logs) - 1) * statistics.stdev(logs) / len(logs) ** 0.5
-    return Paired(_exp(middle), _exp(middle - half), _exp(middle + half), len(logs))
+    if min(map(min, pairs)) > 0:
+        middle, half = _student([math.log(a / b) for a, b in pairs])
+        return Paired(_exp(middle), _exp(middle - half), _exp(middle + half), len(pairs))
+    level = statistics.fmean(b for _, b in pairs)
+    if not level:
+        return None
+    middle, half = (x / level for x in _student([a - b for a, b in pairs]))
+    return Paired(1 + middle, max(1 + middle - half, 0.0), 1 + middle + half, len(pairs))
+
+
+def _student(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and half its interval."""
+    n = len(values)
+    return statistics.fmean(values), t_quantile((1 + CONFIDENCE) / 2, n - 1) * statistics.stdev(values) / n**0.5
 
 
 def _exp(x: float) -> float:
