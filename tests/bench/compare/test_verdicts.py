@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
 from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.files import blocks_csv, load, save, write
-from drut.bench.compare.schema import SCHEMA, Cell, Comparison, Contestant, Gate
+from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison, Contestant, Gate
 from drut.bench.compare.summary import summary
 from drut.bench.compare.verdicts import figures_of, rankings, ratios
+from drut.bench.metrics.distribution import percentile
+from drut.bench.stats.paired import paired
 from drut.errors import DrutError
 from tests.bench.compare.made import block
 
@@ -49,6 +52,26 @@ def test_a_round_of_no_goodput_counts_against_who_had_it() -> None:
     assert ranking.groups == [["a"], ["b", "c"]]
     said = summary(msgspec.structs.replace(comparison(), blocks=blocks, ratios=list(found.values())))
     assert _row(said, "Goodput, 1/s") == ["1.999", "0.5", "0", "n/a"]
+
+
+def test_the_slowest_of_few_answers_is_no_percentile() -> None:
+    """Two engines whose answers are alike: the slowest of 60 beside the slowest of 3."""
+    rng = np.random.default_rng(5)
+
+    def turn(number: int, name: str, count: int) -> Block:
+        times = sorted(map(float, 100 * rng.lognormal(0, 0.2, count)))
+        figures = {"ttft_ms_p50": percentile(np.array(times), 50), "ttft_ms_p99": percentile(np.array(times), 99)}
+        return msgspec.structs.replace(block(number, name, **figures), samples={"ttft_ms": times, "e2e_ms": times})
+
+    few = [turn(r, name, count) for r in range(5) for name, count in (("a", 60), ("b", 3))]
+    assert {r.figure for r in ratios(few, [CELL], "a", ["a", "b"])} == {"ttft_ms_p50"}
+    assert paired(*({b.round: b.figures["ttft_ms_p99"] for b in few if b.contestant == name}
+                    for name in "ba")).apart  # type: ignore[union-attr, arg-type]
+    said = summary(msgspec.structs.replace(comparison(), blocks=few, ratios=ratios(few, [CELL], "a", ["a", "b"])))
+    assert "p99" not in said
+    assert _row(said, "Answers, a turn") == ["60", "3", "n/a", "n/a"]
+    many = [turn(r, name, count) for r in range(5) for name, count in (("a", 200), ("b", 100))]
+    assert {r.figure for r in ratios(many, [CELL], "a", ["a", "b"])} == {"ttft_ms_p50", "ttft_ms_p99"}
 
 
 def test_rankings_name_equals_together_and_leave_out_whom_they_may_not_rank() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from drut.bench.compare.enough import answers, least_answers
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.compare.settings import Settings
 from drut.bench.stats.paired import LEAST_ROUNDS
@@ -27,6 +28,7 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
     if settings.rounds < LEAST_ROUNDS:
         yield f"{settings.rounds} rounds: too few to rank anybody, which needs {LEAST_ROUNDS}."
     yield from _void(blocks)
+    yield from _few(blocks)
     used = [use for block in blocks if isinstance(use := block.figures.get("client_cpu"), float)]
     if used:
         busy = " Engines share the machine with it." if max(used) > BUSY_CLIENT else ""
@@ -39,6 +41,12 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
     for contestant in contestants:
         if contestant.gate is not None and contestant.gate.schema_valid is None and settings.gate == "full":
             yield f"{contestant.name}: structured answers are not offered."
+
+
+def _few(blocks: Sequence[Block]) -> Iterator[str]:
+    least = least_answers("e2e_ms_p99")
+    if any(block.valid and answers(block) < least for block in blocks):
+        yield f"Of a turn with fewer than {least} answers no p99 is told: it would be the slowest of them."
 
 
 def _void(blocks: Sequence[Block]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from drut.bench.compare.enough import answers
 from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Contestant, Gate, Ratio
@@ -87,14 +88,15 @@ def _cell(found: Comparison, one: Cell) -> Iterator[str]:
     if not figures:
         yield "No turn counts."
         return
-    yield table(["", *names], [[_title(figure, found.currency), *(_mean(by_figure[figure].get(name), figure)
-                                                                  for name in names)] for figure in figures])
+    yield table(["", *names], [["Answers, a turn", *(_answers(found, one, name) for name in names)],
+                               *([_title(figure, found.currency), *(_mean(by_figure[figure].get(name), figure)
+                                                                    for name in names)] for figure in figures)])
     ratios = {(r.figure, r.contestant): r for r in found.ratios if r.cell == one.name}
     others = [name for name in names if any(who == name for _, who in ratios)]
     if others:
         yield table([f"over {found.base}", *others], [[FIGURES[figure].title, *(_ratio(ratios.get((figure, name)))
                     for name in others)] for figure in figures if figure in COMPARED])
-    yield from _verdicts(found, one, [r for (figure, _), r in ratios.items() if figure in MAIN])
+    yield from _verdicts(found, one, [r for (figure, _), r in ratios.items() if figure in figures])
 
 
 def _verdicts(found: Comparison, one: Cell, ratios: list[Ratio]) -> Iterator[str]:
@@ -123,6 +125,15 @@ def _title(figure: str, currency: str) -> str:
     kind = FIGURES[figure]
     unit = kind.unit or currency
     return f"{kind.title}, {unit}"
+
+
+def _answers(found: Comparison, one: Cell, name: str) -> str:
+    """Of those that latencies are made of, the least and the most of the turns that count."""
+    counts = [answers(block) for block in found.blocks
+              if block.valid and (block.cell, block.contestant) == (one.name, name)]
+    if not counts or math.inf in counts:
+        return "n/a"
+    return f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} .. {max(counts)}"
 
 
 def _mean(rounds: dict[int, float] | None, figure: str) -> str:

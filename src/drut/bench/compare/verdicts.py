@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from drut.bench.compare.enough import told
 from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.ranking import groups
 from drut.bench.compare.schema import Block, Cell, Ranking, Ratio
@@ -14,13 +15,13 @@ Figures = Mapping[str, Mapping[int, float]]  # by contestant and round
 
 
 def figures_of(blocks: Sequence[Block], cell: str, figure: str) -> dict[str, dict[int, float]]:
-    """A figure by contestant and round, where a valid block has one that is finite. A rate may be 0, and a time that
+    """A figure by contestant and round, where a valid block tells one that is finite. A rate may be 0, and a time that
     is was not measured. A percentile that fell on a failure is no number: its block cannot count here, and its failures
     are told beside."""
     found: dict[str, dict[int, float]] = {}
     least = 0.0 if FIGURES[figure].better == "more" else math.ulp(0.0)
     for block in blocks:
-        value = block.figures.get(figure) if block.cell == cell and block.valid else None
+        value = told(block, figure) if block.cell == cell and block.valid else None
         if isinstance(value, int | float) and least <= value < math.inf:
             found.setdefault(block.contestant, {})[block.round] = float(value)
     return found

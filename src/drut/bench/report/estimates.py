@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from drut.bench.ablate.schema import Ablation
+from drut.bench.compare.enough import told
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block, Comparison
 from drut.bench.metrics.distribution import Figure
@@ -69,7 +70,7 @@ def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequen
     for cell in cells:
         for who in contestants:
             for name, kind in FIGURES.items():
-                values = [b.figures.get(name) for b in by.get((cell, who), ())]
+                values = [told(b, name) for b in by.get((cell, who), ())]
                 known = [v for v in values if v is not None]
                 if known:
                     value, low, high = over_rounds(known, logarithmic=kind.unit != "share")

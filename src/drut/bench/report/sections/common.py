@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from drut.bench.compare.enough import told
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.metrics.distribution import Figure
@@ -184,9 +185,9 @@ def blocks_table(blocks: Sequence[Block]) -> Table | None:
     """Every block as it was measured, in the order of time."""
     if not blocks:
         return None
-    names = [f for f in FIGURES if any(b.figures.get(f) is not None for b in blocks)]
+    names = [f for f in FIGURES if any(told(b, f) is not None for b in blocks)]
     rows = [[str(b.round), str(b.turn), b.cell, b.contestant, "valid" if b.valid else "void: " + "; ".join(b.reasons),
-             *(figure_text(f, b.figures.get(f)) for f in names), b.started] for b in blocks]
+             *(figure_text(f, told(b, f)) for f in names), b.started] for b in blocks]
     return Table("All blocks", ["round", "turn", "cell", "", "", *map(title_of, names), "started"], rows, folded=True)
 
 

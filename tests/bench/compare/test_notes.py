@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import msgspec
+
+from drut.bench.compare.notes import notes
+from drut.bench.compare.schema import Block
+from drut.bench.compare.settings import settings
+from tests.bench.compare.made import block
+
+
+def _took(name: str, cell: str, ms: float, count: int = 3, number: int = 0, valid: bool = True) -> Block:
+    return msgspec.structs.replace(block(number, name, cell, valid), samples={"e2e_ms": [ms] * count})
+
+
+def _said(*blocks: Block) -> list[str]:
+    given = settings({"engines": ["a", "b"], "cells": ["chat@rate=0.5", "chat@1"], "warmup": 3.0})
+    return notes(given, [], blocks, "a", "a")
+
+
+def test_turns_that_are_too_short_for_a_p99_are_told() -> None:
+    few = "Of a turn with fewer than 100 answers no p99 is told: it would be the slowest of them."
+    assert few in _said(_took("a", "chat@1", 5.0, 99))
+    assert few not in _said(_took("a", "chat@1", 5.0, 100), _took("a", "chat@1", 5.0, 2, 1, valid=False))
