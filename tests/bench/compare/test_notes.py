@@ -17,6 +17,13 @@ def _said(*blocks: Block) -> list[str]:
     return notes(given, [], blocks, "a", "a")
 
 
+def test_answers_that_are_longer_than_the_warm_up_of_an_open_loop_are_told() -> None:
+    slow = [note for note in _said(_took("a", "chat@rate=0.5", 900.0), _took("b", "chat@rate=0.5", 25e3),
+                                   _took("b", "chat@1", 25e3)) if "warm-up" in note]
+    assert slow == ["b, chat@rate=0.5: its answers take 25 s, longer than the warm-up, so that its turns begin with "
+                    "less under way than later: its rates are told too low, its waits too short."]
+
+
 def test_turns_that_are_too_short_for_a_p99_are_told() -> None:
     few = "Of a turn with fewer than 100 answers no p99 is told: it would be the slowest of them."
     assert few in _said(_took("a", "chat@1", 5.0, 99))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from statistics import median
 
+from drut.bench.compare.cells import parse_cells
 from drut.bench.compare.enough import answers, least_answers
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.compare.settings import Settings
@@ -29,6 +31,7 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
         yield f"{settings.rounds} rounds: too few to rank anybody, which needs {LEAST_ROUNDS}."
     yield from _void(blocks)
     yield from _few(blocks)
+    yield from _cold(settings, blocks)
     used = [use for block in blocks if isinstance(use := block.figures.get("client_cpu"), float)]
     if used:
         busy = " Engines share the machine with it." if max(used) > BUSY_CLIENT else ""
@@ -47,6 +50,18 @@ def _few(blocks: Sequence[Block]) -> Iterator[str]:
     least = least_answers("e2e_ms_p99")
     if any(block.valid and answers(block) < least for block in blocks):
         yield f"Of a turn with fewer than {least} answers no p99 is told: it would be the slowest of them."
+
+
+def _cold(settings: Settings, blocks: Sequence[Block]) -> Iterator[str]:
+    """In an open loop the window must not begin before the first answers of the load have ended."""
+    for cell in (cell for cell in parse_cells(settings.cells) if cell.rate is not None):
+        mine = [block for block in blocks if block.valid and block.cell == cell.name]
+        for name in dict.fromkeys(block.contestant for block in mine):
+            took = [ms for block in mine if block.contestant == name for ms in block.samples.get("e2e_ms", ())]
+            if took and median(took) > settings.warmup * 1e3:
+                yield (f"{name}, {cell.name}: its answers take {median(took) / 1e3:.3g} s, longer than the warm-up, so "
+                       "that its turns begin with less under way than later: its rates are told too low, its waits "
+                       "too short.")
 
 
 def _void(blocks: Sequence[Block]) -> Iterator[str]:

@@ -32,7 +32,12 @@ def _head(found: Comparison) -> str:
             f"{env.get('cpus', '')} CPUs, {env.get('started', '')}. {settings['rounds']} rounds of turns of "
             f"{settings['duration']:g} s after {settings['warmup']:g} s of the same load, the order turned round from "
             f"one to the next. A figure is the geometric mean of its valid rounds; a ratio is to {found.base}, taken "
-            f"within rounds, with its 95 % interval in brackets.{state}")
+            f"within rounds, with its 95 % interval in brackets.{_by_chance(len(found.ratios))}{state}")
+
+
+def _by_chance(ratios: int) -> str:
+    """Each ratio is judged by itself; how many of so many would be told apart were all engines alike."""
+    return f" Of {ratios} ratios about {ratios / 20:.1f} would leave out 1 by chance." if ratios else ""
 
 
 def _who(found: Comparison) -> str:
