@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drut.bench.ablate.effects import effects
-from drut.bench.ablate.words import shows
+from drut.bench.ablate.markdown import document
+from drut.bench.ablate.schema import Ablation, Effect, Technique
+from drut.bench.ablate.words import SHORT, as_expected, found, shows
 from drut.bench.compare.schema import Block
 from tests.bench.ablate.blocks import block, recipe
 
@@ -66,6 +69,29 @@ def test_the_paragraph_is_made_of_the_figures() -> None:
         "With fast, output is 200 tokens/s on and 100 off, 2.00 times (1.95 to 2.05, 3 rounds): it helps, as it "
         "should. With slow, the median of TPOT is 11 ms on and 10 off, 1.10 times (0.87 to 1.38, 3 rounds): no effect "
         "can be told, and none was expected. 1 of 13 blocks are void and do not count (the client sent late).")
+
+
+@pytest.mark.parametrize(("on", "off", "said"), [
+    ([100, 160, 60, 130], [100, 100, 100, 100], "not told"),  # it may be half as much again, or half
+    ([101, 99, 102, 98], [100, 100, 100, 100], "little"), ([101, 99], [100, 100], "not told"),
+    ([150, 151, 149, 150], [100, 100, 100, 100], "helps"), ([60, 61, 59, 60], [100, 100, 100, 100], "costs")])
+def test_that_there_is_no_effect_is_told_of_narrow_intervals_alone(
+    on: list[float], off: list[float], said: str
+) -> None:
+    (effect,) = effects(recipe(), outputs(on, off))
+    assert found(effect) == said
+    row = next(line for line in document(_ablation(effect), "x").splitlines() if line.startswith("| cache"))
+    assert SHORT[found(effect)] in row
+    assert "no effect" not in row
+    expected = {"helps": "as expected", "not told": ""}.get(said, "not as expected")
+    assert as_expected(effect) == expected
+    nothing = msgspec.structs.replace(effect, expected="no effect")
+    assert as_expected(nothing) == {"little": "as expected", "not told": ""}.get(said, "not as expected")
+
+
+def _ablation(effect: Effect) -> Ablation:
+    technique = Technique("cache", "A cache", "It keeps.", [], [])
+    return Ablation("", {}, {}, "m", [technique], [], [], [], [effect])
 
 
 def test_what_was_not_measured_is_not_told_of() -> None:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from drut.bench.ablate.schema import Ablation, Effect, Technique
-from drut.bench.ablate.words import interval
+from drut.bench.ablate.words import SHORT, found, interval
 from drut.bench.compare.figures import FIGURES
 from drut.bench.report.tables import cell, plain, table
 
@@ -41,7 +41,8 @@ def _how(ablation: Ablation) -> str:
     return (f"Two servers for each technique, one with it and one without, take turns at the same requests in blocks "
             f"of {least:g} s or more (on and off, then off and on), while the other is held. "
             "`off` and `on` are medians over the rounds; `on / off` is the geometric mean of the rounds' ratios with "
-            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1."
+            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1; that "
+            "there is none to speak of (under 10 %), only where all of it lies within 10 % of 1. Else neither is told."
             + chance)
 
 
@@ -55,7 +56,7 @@ def _machine(ablation: Ablation) -> str:
 
 def _rows(technique: Technique, effects: Sequence[Effect]) -> list[list[str]]:
     return [[technique.name, e.cell, _title(e.figure), cell(e.off), cell(e.on), interval(e), e.expected,
-             "no effect" if e.verdict == "none" else e.verdict] for e in effects if e.technique == technique.name]
+             SHORT[found(e)]] for e in effects if e.technique == technique.name]
 
 
 def _title(figure: str) -> str:

@@ -13,7 +13,7 @@ SCHEMA = "drut.ablation/1"
 
 class Effect(msgspec.Struct, frozen=True):
     """On over off in a figure of a cell, with a 95 % interval over rounds. `expected`: what theory says of it there.
-    `verdict` "none": the interval holds 1."""
+    `verdict` "none": the interval holds 1, which is not to say that there is no effect."""
 
     technique: str
     cell: str

@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from drut.bench.ablate.schema import Effect
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block
 from drut.bench.report.tables import cell
+from drut.bench.stats.paired import LEAST_ROUNDS
 
-JUDGED = {
+LITTLE = 1.1
+"""Times or one over it: a ratio whose whole interval lies between is no effect that matters. One whose interval is
+wider and holds 1 says nothing, be it of no effect."""
+
+Found = Literal["helps", "costs", "little", "not told"]
+SHORT: dict[Found, str] = {"helps": "helps", "costs": "costs", "little": "under 10 %", "not told": "not told apart"}
+JUDGED: dict[tuple[str, Found], str] = {
     ("helps", "helps"): "it helps, as it should",
-    ("helps", "none"): "no gain can be told, though there should be one",
+    ("helps", "little"): "that is less than 10 % either way, though it should help",
+    ("helps", "not told"): "no gain can be told, though there should be one",
     ("helps", "costs"): "it costs, where it should help",
     ("no effect", "helps"): "it helps even where nothing was expected",
-    ("no effect", "none"): "no effect can be told, and none was expected",
+    ("no effect", "little"): "that is less than 10 % either way, and no effect was expected",
+    ("no effect", "not told"): "no effect can be told, and none was expected",
     ("no effect", "costs"): "it costs, where nothing was expected",
     ("costs", "helps"): "it helps, where it should cost",
-    ("costs", "none"): "the cost that was expected cannot be told",
+    ("costs", "little"): "that is less than 10 % either way, though a cost was expected",
+    ("costs", "not told"): "the cost that was expected cannot be told",
     ("costs", "costs"): "that is its price, as expected",
 }
+
+
+def found(effect: Effect) -> Found:
+    """What the interval says. That it holds 1 does not say that there is no effect."""
+    if effect.verdict != "none":
+        return effect.verdict
+    narrow = 1 / LITTLE <= effect.low <= effect.high <= LITTLE
+    return "little" if narrow and effect.rounds >= LEAST_ROUNDS else "not told"
+
+
+def as_expected(effect: Effect) -> str:
+    """Whether it is what theory says; where it cannot be told, neither."""
+    said = found(effect)
+    if said == "not told":
+        return ""
+    return "as expected" if (effect.expected == "no effect" if said == "little" else effect.expected == said) else \
+        "not as expected"
 
 
 def shows(effects: Sequence[Effect], blocks: Sequence[Block]) -> str:
@@ -44,7 +72,7 @@ def _sentence(effect: Effect) -> str:
     unit = "" if kind.unit == "share" else f" {kind.unit}"
     told = (f"With {effect.cell}, {_small(kind.title)} is {cell(effect.on)}{unit} on and {cell(effect.off)} off, "
             f"{effect.ratio:.2f} times ({effect.low:.2f} to {effect.high:.2f}, {effect.rounds} rounds)")
-    return f"{told}: {JUDGED[effect.expected, effect.verdict]}."
+    return f"{told}: {JUDGED[effect.expected, found(effect)]}."
 
 
 def _small(title: str) -> str:

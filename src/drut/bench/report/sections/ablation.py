@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from drut.bench.ablate.schema import Ablation, Effect, Technique
+from drut.bench.ablate.words import SHORT, as_expected, found
 from drut.bench.compare.figures import FIGURES
 from drut.bench.report.estimates import of_blocks
 from drut.bench.report.sections.common import (
@@ -23,17 +24,15 @@ from drut.bench.report.sections.comparison import ratio_forest
 from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Row, Section, Table
 from drut.bench.report.sections.sides import SIDES, distributions, rounds_forest
 
-_AS_EXPECTED = {"helps": "helps", "no effect": "none", "costs": "costs"}
-
 
 def section(a: Ablation, label: str = "") -> Section:
     """The whole of it. `label` tells several apart."""
     cells = [x.name for x in a.cells]
-    found = of_blocks(a.blocks, cells, [x.name for x in a.contestants])
+    values = of_blocks(a.blocks, cells, [x.name for x in a.contestants])
     measured = [t for t in a.techniques if any(e.technique == t.name for e in a.effects)]
     parts: list[Part | None] = [*_notes(a, measured), _effects(a, a.effects),
                                 *(_technique(a, t) for t in a.techniques), contestants_table(a.contestants),
-                                *figures_tables(found, cells, folded=True), _switches(a),
+                                *figures_tables(values, cells, folded=True), _switches(a),
                                 commands_table(a.contestants), blocks_table(a.blocks),
                                 facts("Machine", a.environment), facts("Settings", a.settings)]
     return Section("ablation", f"{a.model}: what each technique buys" + (f" ({label})" if label else ""),
@@ -42,7 +41,8 @@ def section(a: Ablation, label: str = "") -> Section:
 
 def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
     notes = [Note(f"{len(measured)} of {len(a.techniques)} techniques measured. Ratios are on over off, each with a "
-                  "95 % interval over rounds; one that holds 1 shows no effect. Beside them each round that both sides "
+                  "95 % interval over rounds. One that holds 1 tells of no effect, and that there is none to speak of "
+                  "(under 10 %) only where all of it lies within 10 % of 1. Beside them each round that both sides "
                   "have is a mark, with an upright at the median; the requests of all valid blocks are below.")]
     if void := void_points(a.blocks):
         notes.append(Note(f"{len(void)} of {len(a.blocks)} blocks are void and in no figure:", void, warning=True))
@@ -56,8 +56,8 @@ def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
 def _effects(a: Ablation, effects: Sequence[Effect]) -> Table | None:
     titles = {t.name: t.title for t in a.techniques}
     rows = [[titles.get(e.technique, e.technique), e.cell, _title(e.figure), _value(e, e.off), _value(e, e.on),
-             f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]", str(e.rounds), e.expected, _said(e),
-             "as expected" if _AS_EXPECTED[e.expected] == e.verdict else "not as expected"] for e in effects]
+             f"{e.ratio:.3f} [{e.low:.3f}, {e.high:.3f}]", str(e.rounds), e.expected, SHORT[found(e)], as_expected(e)]
+            for e in effects]
     head = ["technique", "work", "figure", "off", "on", "on / off", "rounds", "expected", "found", ""]
     return Table("All effects", head, rows, "Off and on: medians over rounds. On / off: the geometric mean of the "
                  "rounds' ratios.") if rows else None
@@ -79,17 +79,12 @@ def _ratios(t: Technique, figure: str, effects: Sequence[Effect]) -> Forest:
     rows = [Row("on / off", "on / off", e.ratio, e.low, e.high, f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", _found(e),
                 e.cell) for e in effects]
     twin = Table(f"{t.title}: {title_of(figure)}", ["work", "off", "on", "on / off", "found"],
-                 [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", _said(e)] for e in effects])
+                 [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", SHORT[found(e)]] for e in effects])
     return ratio_forest(figure, "on / off", rows, twin)
 
 
-def _said(e: Effect) -> str:
-    return "no effect" if e.verdict == "none" else e.verdict
-
-
 def _found(e: Effect) -> str:
-    said = _said(e)
-    return said if _AS_EXPECTED[e.expected] == e.verdict else f"{said}, expected: {e.expected}"
+    return SHORT[found(e)] + (f", expected: {e.expected}" if as_expected(e) == "not as expected" else "")
 
 
 def _switches(a: Ablation) -> Table | None:
