@@ -73,7 +73,8 @@ class Candidate:
             running.stop()
 
     def contestant(self, before: Contestant | None = None) -> Contestant:
-        """For the file. `before`: as an earlier part of the comparison left it, where this one did not start it."""
+        """For the file. `before`: as an earlier part of the comparison left it, which stays where this one did not
+        start it, and whose highest memory counts in any case."""
         if before is not None and not self._starts and self.outcome == "measured":
             return before
         launch = self.launch
@@ -83,14 +84,21 @@ class Candidate:
             remarks=list(launch.remarks) if launch else [], versions=launch.versions if launch else {},
             command=_command(launch) if launch else [],
             ready_s=statistics.median(self._starts) if self._starts else None,
-            ready_mb=self._ready_mb, peak_mb=self._peak_mb, gate=self.gate)
+            ready_mb=self._ready_mb, peak_mb=_most(self._peak_mb, None if before is None else before.peak_mb),
+            gate=self.gate)
 
     def weigh(self) -> None:
-        """Takes its memory; not while it is measured, since the kernel walks all its pages for that."""
+        """Takes its memory; not while it is measured, since the kernel walks all its pages for that. What its processes
+        share counts once: an engine of four processes would else have its libraries four times."""
         memory = self.running.memory() if self.running is not None else None
         if memory is not None:
-            self._ready_mb = memory.resident_mb if self._ready_mb is None else self._ready_mb
-            self._peak_mb = max(memory.peak_mb, self._peak_mb or 0.0)
+            twice = 0.0 if memory.pss_mb is None else memory.resident_mb - memory.pss_mb
+            self._ready_mb = memory.resident_mb - twice if self._ready_mb is None else self._ready_mb
+            self._peak_mb = _most(memory.peak_mb - twice, self._peak_mb)
+
+
+def _most(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _command(launch: Launch) -> list[str]:

@@ -38,8 +38,8 @@ class Contestant(msgspec.Struct, frozen=True):
     versions: dict[str, str] = {}
     command: list[str] = []
     ready_s: float | None = None
-    ready_mb: float | None = None  # resident memory of its process tree, once it serves
-    peak_mb: float | None = None
+    ready_mb: float | None = None  # of its processes once it serves, what they share once
+    peak_mb: float | None = None  # what each of them had at most, less what they share
     gate: Gate | None = None
 
 

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from drut.bench.compare.candidate import Candidate
+from drut.bench.compare.schema import Contestant
+from drut.bench.engines.process import Memory
+from tests.bench.compare.made import FAST, comparing, script
+
+
+@pytest.fixture
+def candidate(tmp_path: Path) -> Candidate:
+    return comparing(tmp_path, [script(tmp_path, "a", FAST)]).candidates[0]
+
+
+def _weighed(candidate: Candidate, memory: Memory) -> Contestant:
+    candidate.running = SimpleNamespace(memory=lambda: memory)  # type: ignore[assignment]
+    candidate.weigh()
+    return candidate.contestant()
+
+
+def test_what_the_processes_of_an_engine_share_counts_once(candidate: Candidate) -> None:
+    first = _weighed(candidate, Memory(3900.0, 3950.0, 3500.0))
+    assert (first.ready_mb, first.peak_mb) == (3500.0, 3550.0)
+    later = _weighed(candidate, Memory(3600.0, 3950.0, 3300.0))
+    assert (later.ready_mb, later.peak_mb) == (3500.0, 3650.0)
+
+
+def test_without_pss_it_is_the_resident_memory(candidate: Candidate) -> None:
+    found = _weighed(candidate, Memory(100.0, 120.0))
+    assert (found.ready_mb, found.peak_mb) == (100.0, 120.0)
+
+
+def test_the_most_of_an_earlier_part_stays(candidate: Candidate) -> None:
+    before = Contestant("a", "mock", "A", "measured", peak_mb=500.0)
+    candidate._starts.append(1.0)
+    _weighed(candidate, Memory(100.0, 120.0))
+    assert candidate.contestant(before).peak_mb == 500.0
+    _weighed(candidate, Memory(600.0, 700.0))
+    assert candidate.contestant(before).peak_mb == 700.0
