@@ -18,7 +18,7 @@ from drut.bench.compare.files import load
 from drut.bench.engines.engine import Launch
 from drut.bench.report import validity
 from drut.errors import RequestError
-from tests.bench.compare.made import FAST, SLOW, comparing, run, script, work
+from tests.bench.compare.made import FAST, SLOW, block, comparing, run, script, work
 
 RATE = "output_tokens_per_s"
 
@@ -129,6 +129,16 @@ def test_what_is_interrupted_is_gone_on_with(tmp_path: Path) -> None:
     assert found.finished
     assert found.contestants[1] == half.contestants[1]
     assert found.contestants[0].gate == half.contestants[0].gate
+
+
+def test_another_machine_does_not_go_on_with_it(tmp_path: Path) -> None:
+    engines = [script(tmp_path, "a", FAST)]
+    begun = comparing(tmp_path, engines).comparison()
+    elsewhere = msgspec.structs.replace(begun, blocks=[block(0, "a")], environment={"cpu": "Another CPU", "cpus": 2})
+    with pytest.raises(RequestError, match="it was begun with cpu Another CPU, and here it is"):
+        comparing(tmp_path, engines, before=elsewhere)
+    here = msgspec.structs.replace(elsewhere, environment={**begun.environment, "started": "then"})
+    assert comparing(tmp_path, engines, before=here).comparison().environment["started"] == "then"
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from drut.bench.compare.notes import notes
-from drut.bench.compare.schema import Block
+from drut.bench.compare.notes import changed, notes
+from drut.bench.compare.schema import Block, Contestant
 from drut.bench.compare.settings import settings
 from tests.bench.compare.made import block
 
@@ -28,3 +28,10 @@ def test_turns_that_are_too_short_for_a_p99_are_told() -> None:
     few = "Of a turn with fewer than 100 answers no p99 is told: it would be the slowest of them."
     assert few in _said(_took("a", "chat@1", 5.0, 99))
     assert few not in _said(_took("a", "chat@1", 5.0, 100), _took("a", "chat@1", 5.0, 2, 1, valid=False))
+
+
+def test_rounds_of_another_version_are_told() -> None:
+    old = Contestant("a", "mock", "A", "measured", versions={"x": "1"})
+    new = msgspec.structs.replace(old, versions={"x": "2"})
+    assert changed({"a": old}, [new]) == ["a: its rounds are of several versions: x 1, and then x 2."]
+    assert changed({"a": old}, [old]) == changed({}, [new]) == []

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ from drut.bench.compare.gate.agreement import Reference, read_reference
 from drut.bench.compare.gate.ask import Asker
 from drut.bench.compare.gate.exam import Paper, examine, judge
 from drut.bench.compare.models import model_files
-from drut.bench.compare.notes import notes
+from drut.bench.compare.notes import changed, notes
 from drut.bench.compare.order import Turn, turns
 from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison
 from drut.bench.compare.settings import Settings
@@ -76,6 +77,7 @@ class Comparing:
         comparing = cls(settings, folder, files, candidates, [_work(cell, settings, tokenizer) for cell in cells],
                         tokenizer, reference, before, list(before.blocks) if before else [])
         comparing._check_reference()
+        comparing._check_machine()
         return comparing
 
     @property
@@ -188,9 +190,9 @@ class Comparing:
         failed = {c.name for c in contestants if c.outcome in ("failed", "cannot run")}
         price = None if self.settings.price is None else parse_price(self.settings.price)
         return Comparison(
-            SCHEMA, msgspec.structs.asdict(self.settings), environment(self.started_at), self.files.name, contestants,
+            SCHEMA, msgspec.structs.asdict(self.settings), self._environment(), self.files.name, contestants,
             cells, self.blocks, ratios(self.blocks, cells, against, ranked), against,
-            notes(self.settings, contestants, self.blocks, base, against),
+            [*notes(self.settings, contestants, self.blocks, base, against), *changed(old, contestants)],
             None if price is None else price.hourly, "USD" if price is None else price.currency,
             rankings(self.blocks, cells, ranked), all(turn.contestant in failed for turn in self.missing()))
 
@@ -203,6 +205,19 @@ class Comparing:
 
     def _candidate(self, name: str) -> Candidate:
         return next(candidate for candidate in self.candidates if candidate.name == name)
+
+    def _environment(self) -> dict[str, Any]:
+        """As it was when the first turn was taken."""
+        if self.before is not None and self.before.blocks:
+            return self.before.environment
+        return environment(self.started_at)
+
+    def _check_machine(self) -> None:
+        """Rounds of two machines are no rounds of one comparison."""
+        now = environment(self.started_at)
+        for name in ("cpu", "cpus"):
+            if (had := self._environment().get(name, now[name])) != now[name]:
+                raise RequestError(f"--resume: it was begun with {name} {had}, and here it is {now[name]}")
 
     def _check_reference(self) -> None:
         stored, settings = self.reference, self.settings

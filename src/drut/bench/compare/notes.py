@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from drut.bench.compare.cells import parse_cells
@@ -44,6 +44,17 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
     for contestant in contestants:
         if contestant.gate is not None and contestant.gate.schema_valid is None and settings.gate == "full":
             yield f"{contestant.name}: structured answers are not offered."
+
+
+def changed(before: Mapping[str, Contestant], now: Sequence[Contestant]) -> list[str]:
+    """Sentences on those who are of another version than when the comparison was begun."""
+    pairs = [(before[c.name].versions, c) for c in now if c.name in before]
+    return [f"{c.name}: its rounds are of several versions: {_versions(had)}, and then {_versions(c.versions)}."
+            for had, c in pairs if had and c.versions and had != c.versions]
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    return " ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _few(blocks: Sequence[Block]) -> Iterator[str]:
