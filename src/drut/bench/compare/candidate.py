@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import statistics
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Literal
 from drut.bench.compare.entries import Entry
 from drut.bench.compare.gate.exam import Answers
 from drut.bench.compare.schema import Contestant, Gate
+from drut.bench.engines.cached import read_ahead
 from drut.bench.engines.engine import CannotRunError, Engine, EngineFailedError, Launch, ModelFiles, Options
 from drut.bench.engines.process import Running, free_port, start
 from drut.errors import DrutError
@@ -47,6 +49,8 @@ class Candidate:
         """Start it, or let it run on. Raises CannotRunError, EngineFailedError."""
         if self.running is None:
             self.launch = self._engine.launch(self._files, self._options, self.entry.port or free_port())
+            with contextlib.suppress(OSError):  # the engine says it better
+                read_ahead(self.launch, self._files)
             self.running = start(self.launch, self._log)
             self._starts.append(self.running.ready_s)
             self.weigh()

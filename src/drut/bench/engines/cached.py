@@ -1,0 +1,34 @@
+"""Weights in the page cache before an engine starts, so that its start does not hang on who read them before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from drut.bench.engines.engine import Launch, ModelFiles
+from drut.bench.engines.files import LAYOUTS
+
+_AT_ONCE = 1 << 22
+MOST_SHARE = 0.5  # of the memory that may be had
+
+
+def read_ahead(launch: Launch, files: ModelFiles) -> int:
+    """Reads those files of the model that the engine is started on; gives their bytes. None where they are too large to
+    stay in memory."""
+    layouts = [path for name in LAYOUTS if (path := getattr(files, name)) is not None]
+    paths = list(_files(path for path in layouts if str(path) in launch.argv))
+    size = sum(path.stat().st_size for path in paths)
+    if size > MOST_SHARE * psutil.virtual_memory().available:
+        return 0
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            while file.read(_AT_ONCE):
+                pass
+    return size
+
+
+def _files(paths: Iterable[Path]) -> Iterable[Path]:
+    for path in paths:
+        yield from sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
