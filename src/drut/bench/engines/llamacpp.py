@@ -10,9 +10,12 @@ from drut.bench.engines.ends import bias_against_ends
 from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
 from drut.bench.engines.weights import of_gguf
 
+# Weights at which slots with keys and values of their own were found quicker than slots that share one pool.
+_APART = ("GGUF Q8_0",)
+
 
 class LlamaServer:
-    """`llama-server`, as many slots as sequences, which share one pool of keys and values."""
+    """`llama-server`, as many slots as sequences, each with room for the longest of them."""
 
     name = "llama.cpp"
     title = "llama.cpp, llama-server"
@@ -23,8 +26,9 @@ class LlamaServer:
         path = _gguf(files)
         binary = where.program("llama-server", "llama-server", "make peers ARGS=llama-server")
         argv = (str(binary), "-m", str(path), "-a", files.name, "--host", "127.0.0.1", "--port", str(port),
-                "-t", str(options.threads), "-tb", str(options.threads), "-np", str(options.sequences), "-kvu",
-                "-c", str(options.context * options.sequences), "--metrics", *options.flags)
+                "-t", str(options.threads), "-tb", str(options.threads), "-np", str(options.sequences),
+                *(() if of_gguf(path) in _APART else ("-kvu",)), "-c", str(options.context * options.sequences),
+                "--metrics", *options.flags)
         return Launch(f"http://127.0.0.1:{port}", files.name, argv, exact={"ignore_eos": True}, metrics=True,
                       versions=_build(binary), weights=of_gguf(path))
 
