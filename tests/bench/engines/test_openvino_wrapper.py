@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import importlib
 import json
+import queue
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +56,23 @@ def test_it_was_started_as_it_was_told(server: Running) -> None:
     log = server.log.read_text()
     assert "/m on CPU, {'INFERENCE_NUM_THREADS': 2}" in log
     assert "'cache_size': 1, 'max_num_seqs': 4, 'max_num_batched_tokens': 64, 'enable_prefix_caching': True" in log
+
+
+def test_no_token_waits_for_the_client_to_acknowledge_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (FAKE, openvino.WRAPPER.parent):
+        monkeypatch.syspath_prepend(folder)
+    for name in ("openvino", "openvino_genai", "openvino_engine", "openvino_server"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    wrapper = importlib.import_module("openvino_server")
+    seen = queue.SimpleQueue[int]()
+
+    class Looks(wrapper.Handler):  # type: ignore[name-defined, misc]
+        def handle(self) -> None:
+            seen.put(self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    with wrapper.Server(("127.0.0.1", 0), Looks) as listening, socket.create_connection(listening.server_address):
+        listening.handle_request()
+        assert seen.get(timeout=60)
 
 
 def test_a_completion(server: Running) -> None:

@@ -35,6 +35,7 @@ class BadRequestError(Exception):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a token waits until the client has acknowledged the one before, up to 40 ms
     engine: Engine
     name: str
     context: int
