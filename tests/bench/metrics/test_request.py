@@ -73,6 +73,16 @@ def test_pieces_are_never_counted_as_tokens() -> None:
     assert timing(three_pieces).tpot is None
 
 
+@pytest.mark.parametrize(("counted", "tokens", "finish"), [
+    (62, 64, "length"), (66, 64, "length"), (62, 62, "stop"), (40, 40, "length"), (None, None, "length")])
+def test_an_answer_that_was_cut_has_the_tokens_it_was_cut_at(
+    counted: int | None, tokens: int | None, finish: str
+) -> None:
+    """Its text alone may be cut to others again; one that is far shorter was not cut there."""
+    cut = record(0, [1, 2, 3], text="one two", max_tokens=64, finish_reason=finish)
+    assert timing(cut, lambda text: counted).tokens == tokens
+
+
 def test_what_was_not_streamed_has_no_ttft_itl_and_tpot() -> None:
     t = timing(record(0.0, [2.0], 50, streamed=False))
     assert (t.ttft, t.ttft_sent, t.tpot, len(t.itl)) == (None, None, None, 0)

@@ -11,19 +11,26 @@ from drut.bench.load.record import Record
 
 Ints = npt.NDArray[np.int64]
 CountTokens = Callable[[str], int | None]
+RECUT = 0.1  # of an answer's tokens, by which those of its text may differ
 
 
 def output_tokens(record: Record, count: CountTokens | None = None) -> int | None:
     """The server's word; else the sum of what it told piece by piece; else the text's by the target's tokenizer; else
-    unknown. Never the number of pieces."""
+    unknown. Never the number of pieces.
+
+    Text need not be cut to the tokens again that it was made of. Where an answer was cut at `max_tokens`, and the text
+    has about as many, it has just as many."""
     if record.output_tokens is not None:
         return record.output_tokens
     told = told_tokens(record)
     if told is not None:
         return max(1, sum(told))
-    if record.text is not None and count is not None:
-        return count(record.text)
-    return None
+    if record.text is None or count is None:
+        return None
+    counted, most = count(record.text), record.max_tokens
+    if counted is not None and record.finish_reason == "length" and abs(counted - most) <= RECUT * most:
+        return most
+    return counted
 
 
 def carried(record: Record, tokens: int) -> Ints:
