@@ -32,7 +32,7 @@ def parse_cells(texts: list[str]) -> list[Cell]:
 def seed_of(seed: int, number: int, cell: str) -> int:
     """Of the requests and the schedule of a cell in a round: the same for all engines, others in each round and cell,
     so that no engine's cache holds a prompt from before but where the workload itself repeats it."""
-    return seed << 40 | number << 32 | crc32(cell.encode())
+    return seed << 42 | number << 32 | crc32(cell.encode())
 
 
 def _split(text: str) -> list[Cell]:
