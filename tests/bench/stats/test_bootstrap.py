@@ -68,6 +68,13 @@ def test_what_comes_in_waves_is_less_sure_than_its_number_of_requests_says() -> 
     assert blocks.high - blocks.low > 2 * (np.quantile(single, 0.975) - np.quantile(single, 0.025))
 
 
+@pytest.mark.parametrize(("rate", "there"), [(1.5, {"p50"}), (4.0, {"p50", "p95"}), (20.0, {"p50", "p95", "p99"})])
+def test_a_percentile_of_few_requests_has_none(rate: float, there: set[str]) -> None:
+    """30 s of them: 45 are too few for p95, 120 for p99."""
+    figures = of(run(2, rate)).figures
+    assert {name.removeprefix("ttft_ms_") for name in figures if name.startswith("ttft_ms_")} == there
+
+
 def test_failures_open_the_interval() -> None:
     records = run(1) + [failed(3 + i * 0.1) for i in range(270)]
     found = of(records).figures["ttft_ms_p95"]

@@ -15,6 +15,7 @@ from drut.bench.metrics.request import Slo, Timing
 from drut.bench.metrics.series import Arrivals
 from drut.bench.metrics.summary import itl_samples, samples
 from drut.bench.stats.intervals import student
+from drut.bench.stats.samples import least_samples
 
 LEAST_BLOCKS, MOST_BLOCKS = 10, 40
 LEAST_BLOCK_S = 1.0
@@ -33,7 +34,8 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Intervals(msgspec.Struct, frozen=True):
-    """By figure, of `blocks` blocks of `block_s` seconds; empty where the window is too short for 10 blocks."""
+    """By figure, of `blocks` blocks of `block_s` seconds; empty where the window is too short for 10 blocks. A
+    percentile is there where there are samples enough for any claim about it (`least_samples`)."""
 
     blocks: int
     block_s: float
@@ -63,8 +65,10 @@ def intervals(records: Sequence[Record], timings: Sequence[Timing], window: Wind
         result["goodput_per_s"] = _rate(good, window, draws)
     for name, percents, split in _LATENCIES:
         parts = [split(block)[0] * 1e3 for block in pairs]
+        count = sum(map(len, parts))
         for percent in percents:
-            found = _percentile(parts, percent, draws)
+            # Drawn again from few, a percentile near the slowest of them cannot come out slower than that.
+            found = _percentile(parts, percent, draws) if count >= least_samples(percent) else None
             if found is not None:
                 result[f"{name}_p{percent}"] = found
     return Intervals(blocks, window.length / blocks, result)
