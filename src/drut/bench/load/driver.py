@@ -2,8 +2,8 @@
 
 Load begins before the measured window and goes on after it, at the same rate or concurrency, until every request that
 was scheduled within the window is over. So a measured request never meets a server that is still empty or already
-draining. Then nothing more is sent. What is not over when the grace has passed is a failure: to drop it would drop the slowest, and to wait for
-ever would never end where the server is past its capacity.
+draining. Then nothing more is sent. What is not over when the grace has passed is a failure: to drop it would drop the
+slowest, and to wait for ever would never end where the server is past its capacity.
 """
 
 from __future__ import annotations
