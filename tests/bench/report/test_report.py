@@ -43,10 +43,10 @@ def even(n: int = 600, **more: Any) -> list[Record]:
             for i, w in enumerate(rng.uniform(0.08, 0.12, n))]
 
 
-def late(by_s: float) -> list[Record]:
-    """Every fiftieth is sent late."""
-    records = even()
-    for r in records[::50]:
+def late(by_s: float, n: int = 600, which: slice = slice(None, None, 50)) -> list[Record]:
+    """Every fiftieth of n is sent late, or those of `which`."""
+    records = even(n)
+    for r in records[which]:
         r.sent = r.scheduled + by_s
     return records
 
@@ -72,6 +72,9 @@ def test_a_good_run_is_valid_and_steady() -> None:
 @pytest.mark.parametrize(("records", "more", "words"), [
     (late(0.0049), {}, None),
     (late(0.006), {}, "the client sent late: p99 of sent - scheduled is 6.0 ms, the most is 5.0 ms"),
+    (late(0.05, 99, slice(1)), {}, None),  # one of few, however late
+    (late(0.006, 99, slice(2)), {}, "the second latest of 99 of sent - scheduled is 6.0 ms"),
+    (late(0.006, 19, slice(1)), {}, "the latest of 19 of sent - scheduled is 6.0 ms"),
     (even(), {"cpu": 0.81}, "used 81% of a CPU"),
     (even(), {"behind": True}, "not made fast enough"),
     (even() + [failed(20.0) for _ in range(7)], {}, "7 of 607 requests failed, the most is 1.0% (http 7)"),
