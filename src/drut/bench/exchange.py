@@ -59,12 +59,13 @@ class Exchange:
 
     def _once(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
         # The socket's timeout is for each read: a server that sends a byte now and then would never end.
-        late = threading.Event()
-        guard = threading.Timer(self._timeout_s, self._hang_up, [late])
+        late, used = threading.Event(), list[socket.socket]()
+        guard = threading.Timer(self._timeout_s, self._hang_up, [late, used])
         guard.daemon = True
         guard.start()
         try:
             self._connection.request("POST", self._root + path, msgspec.json.encode(body), self._headers)
+            used.append(self._connection.sock)  # which belongs to the answer alone, where no other is to follow
             response = self._connection.getresponse()
             data = response.read(MAX_REPLY_BYTES + 1)
         except (http.client.HTTPException, OSError):
@@ -78,10 +79,10 @@ class Exchange:
             raise http.client.HTTPException(f"{path} answered more than {MAX_REPLY_BYTES} bytes")
         return response.status, data
 
-    def _hang_up(self, late: threading.Event) -> None:
+    def _hang_up(self, late: threading.Event, used: list[socket.socket]) -> None:
         late.set()
         with contextlib.suppress(OSError, AttributeError):  # the socket may be closed, or not yet there
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
+            (used[0] if used else self._connection.sock).shutdown(socket.SHUT_RDWR)
 
     def _broken(self, error: Exception) -> RequestError:
         self._connection.close()

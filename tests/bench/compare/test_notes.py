@@ -25,7 +25,7 @@ def test_answers_that_are_longer_than_the_warm_up_of_an_open_loop_are_told() -> 
 
 
 def test_turns_that_are_too_short_for_a_p99_are_told() -> None:
-    few = "Of a turn with fewer than 100 answers no p99 is told: it would be the slowest of them."
+    few = "Of a turn with fewer than 100 answers no p99 of TTFT, TPOT and E2E is told: it would be the slowest of them."
     assert few in _said(_took("a", "chat@1", 5.0, 99))
     assert few not in _said(_took("a", "chat@1", 5.0, 100), _took("a", "chat@1", 5.0, 2, 1, valid=False))
 

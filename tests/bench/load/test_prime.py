@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
+from drut.bench.exchange import Exchange
 from drut.bench.load.client import Target
 from drut.bench.load.prime import prime
 from drut.bench.work import Turn
@@ -30,6 +34,19 @@ def test_each_is_asked_for_a_token_in_order() -> None:
         ("/v1/completions", {**common, "prompt": [1, 2]})]
 
 
-def test_what_is_refused_is_told() -> None:
-    with ScriptedServer(refuse) as server, pytest.raises(RequestError, match=r"answered 400: .*too long"):
+def test_what_is_refused_is_left_to_the_load() -> None:
+    with ScriptedServer(refuse) as server:
         prime(Target(server.url, "m"), TURNS)
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def send(self: Exchange, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
+        asked.append(path)
+        raise RequestError("no answer in 1 s")
+
+    monkeypatch.setattr(Exchange, "send", send)
+    prime(Target("http://127.0.0.1:9", "m"), TURNS)
+    assert asked == ["/v1/chat/completions"]

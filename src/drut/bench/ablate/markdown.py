@@ -36,7 +36,7 @@ def body(ablation: Ablation) -> list[str]:
 
 def _how(ablation: Ablation) -> str:
     settings, count = ablation.settings, len(ablation.effects)
-    chance = f" Of {count} ratios about {count / 20:.1f} would leave it out by chance." if count else ""
+    chance = f" Of {count} ratios about {count / 20:.1f} would leave out 1 by chance." if count else ""
     least = settings.get("duration_s", 0)
     return (f"Two servers for each technique, one with it and one without, take turns at the same requests in blocks "
             f"of {least:g} s or more (on and off, then off and on), while the other is held. "

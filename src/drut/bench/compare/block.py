@@ -31,16 +31,18 @@ from drut.bench.tokens import Tokenizer
 
 SAMPLES = ("ttft_ms", "tpot_ms", "e2e_ms")
 LEAST_READ, MOST_ADDED = 0.9, 256  # of a prompt's tokens by the model's tokenizer, and beside twice as many
+FEW = 4  # tokens that a short prompt may be joined by
 
 
 @dataclass(frozen=True)
 class Work:
-    """A cell with what is known of its requests: whether their answers are to have just the tokens asked for, and what
-    goes into each beside that."""
+    """A cell with what is known of its requests: whether their answers are to have just the tokens asked for, what goes
+    into each beside that, and whether sessions have several turns."""
 
     cell: Cell
     exact: bool
     body: dict[str, Any] = field(default_factory=dict)
+    turns: bool = False
 
 
 def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Block:
@@ -58,7 +60,7 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     reasons = [*slow, *result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else []),
                *_prompts(result)]
     figures = {name: kind.of(result) for name, kind in FIGURES.items()}
-    if (users := work.cell.concurrency) is not None:
+    if (users := work.cell.concurrency) is not None and not work.turns:
         figures.update(closed_loop_figures(result, users))
     return Block(
         turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons, figures,
@@ -114,7 +116,7 @@ def _prompts(result: Result) -> list[str]:
     told = [(request.input_tokens, request.expected_input_tokens) for request in result.requests
             if request.measured and request.failure is None]
     both = [(own, sent) for own, sent in told if own is not None and sent is not None]
-    wrong = [(own, sent) for own, sent in both if not LEAST_READ * sent <= own <= 2 * sent + MOST_ADDED]
+    wrong = [(own, sent) for own, sent in both if not LEAST_READ * sent - FEW <= own <= 2 * sent + MOST_ADDED]
     if not wrong:
         return []
     return [f"{len(wrong)} of {len(both)} prompts are not those that were sent, by the engine's count, such as "

@@ -247,7 +247,7 @@ def _work(cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Work:
         if turn.exact and needs > settings.context:
             raise RequestError(f"cell {cell.name!r} needs {needs} tokens of context, and --context is "
                                f"{settings.context}")
-    return Work(cell, all(turn.exact for turn in first.turns))
+    return Work(cell, all(turn.exact for turn in first.turns), turns=len(first.turns) > 1)
 
 
 def _why(candidate: Candidate, error: DrutError, where: str = "") -> DrutError:

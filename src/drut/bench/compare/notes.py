@@ -60,7 +60,8 @@ def _versions(versions: Mapping[str, str]) -> str:
 def _few(blocks: Sequence[Block]) -> Iterator[str]:
     least = least_answers("e2e_ms_p99")
     if any(block.valid and answers(block) < least for block in blocks):
-        yield f"Of a turn with fewer than {least} answers no p99 is told: it would be the slowest of them."
+        yield (f"Of a turn with fewer than {least} answers no p99 of TTFT, TPOT and E2E is told: it would be the "
+               "slowest of them.")
 
 
 def _cold(settings: Settings, blocks: Sequence[Block]) -> Iterator[str]:

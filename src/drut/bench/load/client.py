@@ -134,7 +134,7 @@ class Client:
             return await over
         except asyncio.CancelledError:
             self._failed(answer, "unfinished", "still running when the run ended")
-            connection.abort()
+            connection.leave()
             raise
         finally:
             timer.cancel()

@@ -111,7 +111,7 @@ class Driver:
             else:  # a server that refuses at once must not be flooded
                 due, pause = due + pause, min(2 * pause, MOST_PAUSE_S)
             self._owe(due)
-            if self._complete():  # a request to be given up at once would be work left to the server
+            if self._complete():
                 return
             await self._alarm.until(self._start + due)
         self._settle(due)
@@ -127,7 +127,7 @@ class Driver:
         session, history, well = offer.session, list[Message](), True
         for i, turn in enumerate(session.turns):
             await self._alarm.until(self._start + due)
-            if self._closing:
+            if self._closing or self._complete():  # a request to be given up would be work left to the server
                 break
             record = Record(session.id, i, due, self._window.holds(due),
                             expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)

@@ -61,6 +61,11 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._transport.abort()
 
+    def leave(self) -> None:
+        """The same, and the answer under way hears no more of it."""
+        self._answer = self._over = None
+        self.abort()
+
     def data_received(self, data: bytes) -> None:
         self._arrived = _now()
         if self._answer is None:  # nobody asked
