@@ -87,19 +87,19 @@ DRUT_UNROLL
 // Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
 // acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
 template <int K, int R, int H>
-void int_halves(const DrutMatrix& m, const uint8_t* b, Groups part, const Acts& a, int row, float* tile, Fetch fetch, int from) {
+void int_halves(const DrutMatrix& m, const uint8_t* b, Groups range, const Acts& a, int row, float* tile, Fetch fetch, int from) {
   constexpr Kind t = kind_of(K);
   const int groups = a.k / kGroup;
   const Layout l(m);
   const int span = t.open() ? l.span : t.groups(), head_bytes = t.open() ? l.head : t.head_bytes();
   constexpr bool once = t.scale == Scale::kGroup;  // a unit has one scale
   const bool minima = t.minimum || (once && m.zeros);
-  const ActGroup* act = a.groups + int64_t(row) * groups + part.begin;
-  Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16, K < kOpened || !part.begin);
-  for (int unit = part.begin; unit < part.end; unit += span) {
+  const ActGroup* act = a.groups + int64_t(row) * groups + range.begin;
+  Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16, K < kOpened || !range.begin);
+  for (int unit = range.begin; unit < range.end; unit += span) {
     const uint8_t* head = b;
     b += head_bytes;
-    const int here = t.open() && part.end - unit < span ? part.end - unit : span;
+    const int here = t.open() && range.end - unit < span ? range.end - unit : span;
     V d[H], least[H];
 DRUT_UNROLL
     for (int h = 0; once && h < H; ++h) {
@@ -110,11 +110,11 @@ DRUT_UNROLL
       const uint8_t* s = b + t.code_bytes() + t.plane_bytes();
       fetch(b);
 DRUT_UNROLL
-      for (int half = 0; half < t.parts; ++half) {
+      for (int part = 0; part < t.parts; ++part) {
         I sum[R][H];
-        part_dots<K, R, H>(b, act, groups, half, from, sum);
+        part_dots<K, R, H>(b, act, groups, part, from, sum);
 DRUT_UNROLL
-        for (int h = 0; !once && h < H; ++h) d[h] = scale_of<K>(m, head, s, half, from + h);
+        for (int h = 0; !once && h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           V x = vset(act[r * groups].scale);
@@ -123,11 +123,11 @@ DRUT_UNROLL
         }
         if (!minima) continue;
 DRUT_UNROLL
-        for (int h = 0; !once && h < H; ++h) least[h] = minimum_of<K>(m, head, s, half, from + h);
+        for (int h = 0; !once && h < H; ++h) least[h] = minimum_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           const ActGroup& x = act[r * groups];
-          V scaled = vset(t.parts == 2 ? x.scaled_half[half] : x.scaled_sum);
+          V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
 DRUT_UNROLL
           for (int h = 0; h < H; ++h) acc.put(r, h, vfma(scaled, least[h], acc.get(r, h)));
         }
