@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,23 +75,26 @@ def test_the_effect_of_a_script_is_found_with_its_size_and_nothing_where_there_i
 class Stage:
     """Servers that only note who runs, and turns that take no time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, dies: str = "", refused: str = "",
-                 stopped_at: int = 99) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, dies: str = "", refused: str = "", stopped_at: int = 99,
+                 void: Sequence[int] = ()) -> None:
         self.running: set[str] = set()
         self.started: list[str] = []
+        self.again: list[bool] = []
         self.turns: list[tuple[int, str, str]] = []
-        self.dies, self.refused, self.stopped_at = dies, refused, stopped_at
+        self.dies, self.refused, self.stopped_at, self.void = dies, refused, stopped_at, void
         monkeypatch.setattr(candidate, "start", lambda launch, log: Held(self, launch))
         monkeypatch.setattr(run, "take", self.take)
 
     def take(self, turn: Turn, who: candidate.Candidate, work: Work, settings: Settings, tokenizer: object) -> Block:
         assert self.running == {turn.contestant}, "the others are held"
         self.turns.append((turn.round, turn.cell, turn.contestant))
+        self.again.append(turn.again)
         if len(self.turns) == self.stopped_at:
             raise KeyboardInterrupt
         if turn.contestant == self.dies and turn.round == 1:
             raise DrutError("the connection was refused")
-        return Block(turn.round, turn.place, turn.contestant, turn.cell, True, [], {"tpot_ms_p50": 1.0}, {})
+        reasons = ["the client sent late"] if len(self.turns) in self.void else []
+        return Block(turn.round, turn.place, turn.contestant, turn.cell, not reasons, reasons, {"tpot_ms_p50": 1.0}, {})
 
 
 class Held:
@@ -148,6 +152,18 @@ def test_two_servers_take_turns_and_one_runs_at_a_time(tmp_path: Path, monkeypat
         (0, "decoding", "on"), (0, "decoding", "off"), (0, "one", "on"), (0, "one", "off"),
         (1, "decoding", "off"), (1, "decoding", "on"), (1, "one", "off"), (1, "one", "on")]
     assert stage.running == set()
+
+
+@pytest.mark.parametrize(("void", "left"), [([6], 0), ([6, 9], 2)])
+def test_both_sides_of_a_void_block_are_taken_once_more_with_other_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, void: list[int], left: int
+) -> None:
+    stage = Stage(monkeypatch, void=void)
+    book = play(tmp_path, "a")
+    assert stage.turns[8:] == [(1, "decoding", "a/off"), (1, "decoding", "a/on")]
+    assert stage.again == [False] * 8 + [True] * 2
+    assert len(book.ablation.blocks) == 8
+    assert len(book.missing(staged("a"), 2)) == left
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

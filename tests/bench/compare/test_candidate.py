@@ -7,6 +7,7 @@ import pytest
 
 from drut.bench.compare.candidate import Candidate
 from drut.bench.compare.schema import Contestant
+from drut.bench.engines.engine import Launch
 from drut.bench.engines.process import Memory
 from tests.bench.compare.made import FAST, comparing, script
 
@@ -32,6 +33,18 @@ def test_what_the_processes_of_an_engine_share_counts_once(candidate: Candidate)
 def test_without_pss_it_is_the_resident_memory(candidate: Candidate) -> None:
     found = _weighed(candidate, Memory(100.0, 120.0))
     assert (found.ready_mb, found.peak_mb) == (100.0, 120.0)
+
+
+def test_versions_of_all_earlier_parts_stay(candidate: Candidate) -> None:
+    def now(version: str, before: Contestant | None) -> Contestant:
+        candidate.launch = Launch("http://a", "a", versions={"x": version})
+        candidate._starts.append(1.0)
+        return candidate.contestant(before)
+
+    first = now("1", None)
+    third = now("3", now("2", now("1", first)))
+    assert first.earlier == []
+    assert (third.earlier, third.versions) == ([{"x": "1"}, {"x": "2"}], {"x": "3"})
 
 
 def test_the_most_of_an_earlier_part_stays(candidate: Candidate) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import psutil
 import pytest
 
+from drut.bench.compare import block as block_module
 from drut.bench.compare import comparing as module
 from drut.bench.compare.files import load
 from drut.bench.engines.engine import Launch
@@ -74,6 +75,23 @@ def test_one_that_cannot_start_costs_the_others_nothing(tmp_path: Path) -> None:
     assert found.base == "well"
     assert any("the base, busy, was not measured" in note for note in found.notes)
     assert found.finished
+
+
+@pytest.mark.parametrize(("late_tries", "counted"), [(1, [False, True]), (9, [False, False])])
+def test_a_turn_in_which_the_client_was_held_up_is_taken_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late_tries: int, counted: list[bool]
+) -> None:
+    told = iter([("the latest", 1e12)] * late_tries + [("the latest", 0.0)] * 2)
+    monkeypatch.setattr(validity, "_lateness", lambda records: next(told))
+    seeds: list[int] = []
+    of = block_module.seed_of
+    monkeypatch.setattr(block_module, "seed_of", lambda *args: seeds.append(of(*args)) or seeds[-1])
+    found = run(comparing(tmp_path, [script(tmp_path, "a", FAST)]))
+    assert [block.valid for block in found.blocks] == counted
+    assert {block.round for block in found.blocks} == {0}
+    assert len(set(seeds)) == 2
+    assert found.finished
+    assert any("1 of 2 turns are void" in note or "2 of 2" in note for note in found.notes)
 
 
 @pytest.mark.slow

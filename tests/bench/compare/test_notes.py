@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from drut.bench.compare.notes import changed, notes
+from drut.bench.compare.notes import notes
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.compare.settings import settings
 from tests.bench.compare.made import block
@@ -31,7 +31,8 @@ def test_turns_that_are_too_short_for_a_p99_are_told() -> None:
 
 
 def test_rounds_of_another_version_are_told() -> None:
-    old = Contestant("a", "mock", "A", "measured", versions={"x": "1"})
-    new = msgspec.structs.replace(old, versions={"x": "2"})
-    assert changed({"a": old}, [new]) == ["a: its rounds are of several versions: x 1, and then x 2."]
-    assert changed({"a": old}, [old]) == changed({}, [new]) == []
+    same = Contestant("a", "mock", "A", "measured", versions={"x": "3"})
+    other = msgspec.structs.replace(same, earlier=[{"x": "1"}, {"x": "2"}])
+    given = settings({"engines": ["a"], "cells": ["chat@1"]})
+    assert notes(given, [same], [], "a", "a") == []
+    assert notes(given, [other], [], "a", "a") == ["a: its rounds are of several versions: x 1, then x 2, then x 3."]

@@ -77,7 +77,7 @@ def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book:
         tell(f"{recipe.title} ({number + 1} of {len(plan.recipes)}): "
              + (f"{len(todo)} blocks, about {minutes(left)} left" if todo else "measured before"))
         if todo:
-            _Pair(plan, engine, files, recipe, book, tell).run(todo)
+            _Pair(plan, engine, files, recipe, book, tell).run()
 
 
 def minutes(s: float) -> str:
@@ -95,8 +95,8 @@ class _Pair:
         whose = files("").tokenizer
         self.tokenizer = open_tokenizer(whose, model="") if whose else None
 
-    def run(self, todo: Sequence[Turn]) -> None:
-        """All turns, or those up to where one of the servers is no more."""
+    def run(self) -> None:
+        """All turns that are missing, and once more those of void blocks; or up to where a server is no more."""
         with ExitStack() as ends:
             candidates: dict[str, Candidate] = {}
             for name, side in contestants(self.recipe).items():
@@ -105,11 +105,12 @@ class _Pair:
                 if not self._try(candidate, candidate.serve):
                     return
                 candidate.rest(False)
-            for turn in todo:
-                candidate = candidates[turn.contestant]
-                if not self._try(candidate, partial(self._turn, turn, candidate)):
-                    return
-                candidate.rest(False)
+            for again in (False, True):
+                for turn in self.book.missing(self.recipe, self.plan.rounds):
+                    candidate = candidates[turn.contestant]
+                    if not self._try(candidate, partial(self._turn, turn._replace(again=again), candidate)):
+                        return
+                    candidate.rest(False)
             for candidate in candidates.values():
                 self.book.told(candidate.contestant())
 

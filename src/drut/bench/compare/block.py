@@ -65,7 +65,7 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     return Block(
         turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons, figures,
         {name: _samples(result, name) for name in SAMPLES}, result.series.output_tokens,
-        str(result.environment["started"]))
+        str(result.environment["started"]), result.validity.held_up)
 
 
 def _why_slow(result: Result, candidate: Candidate, patience_s: float) -> str:
@@ -88,7 +88,7 @@ def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     cell, launch, running = work.cell, candidate.launch, candidate.running
     assert launch is not None
     assert running is not None
-    seed = seed_of(settings.seed, turn.round, cell.name)
+    seed = seed_of(settings.seed, turn.round, cell.name, turn.again)
     body = {"temperature": 0, **launch.body, **work.body}
     target = Target(launch.url, launch.model, body=body, exact=launch.exact, timeout_s=settings.timeout)
     loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(Rate.steady(cell.rate), seed=seed)) if cell.rate is not None else

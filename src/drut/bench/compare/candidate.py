@@ -86,7 +86,7 @@ class Candidate:
             self.name, self.entry.engine, self._engine.title, self.outcome, self.why,
             weights=launch.weights if launch else "", verified=self._engine.verified,
             remarks=list(launch.remarks) if launch else [], versions=launch.versions if launch else {},
-            command=_command(launch) if launch else [],
+            earlier=_earlier(before, launch), command=_command(launch) if launch else [],
             ready_s=statistics.median(self._starts) if self._starts else None,
             ready_mb=self._ready_mb, peak_mb=_most(self._peak_mb, None if before is None else before.peak_mb),
             gate=self.gate)
@@ -99,6 +99,14 @@ class Candidate:
             twice = 0.0 if memory.pss_mb is None else memory.resident_mb - memory.pss_mb
             self._ready_mb = memory.resident_mb - twice if self._ready_mb is None else self._ready_mb
             self._peak_mb = _most(memory.peak_mb - twice, self._peak_mb)
+
+
+def _earlier(before: Contestant | None, launch: Launch | None) -> list[dict[str, str]]:
+    """Versions of the rounds before this part."""
+    if before is None:
+        return []
+    other = before.versions and launch is not None and launch.versions and launch.versions != before.versions
+    return [*before.earlier, before.versions] if other else before.earlier
 
 
 def _most(*values: float | None) -> float | None:

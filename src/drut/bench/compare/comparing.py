@@ -21,7 +21,7 @@ from drut.bench.compare.gate.agreement import Reference, read_reference
 from drut.bench.compare.gate.ask import Asker
 from drut.bench.compare.gate.exam import Paper, examine, judge
 from drut.bench.compare.models import model_files
-from drut.bench.compare.notes import changed, notes
+from drut.bench.compare.notes import notes
 from drut.bench.compare.order import Turn, turns
 from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison
 from drut.bench.compare.settings import Settings
@@ -94,7 +94,7 @@ class Comparing:
         return [turn for turn in every if (turn.round, turn.cell, turn.contestant) not in done]
 
     def seconds(self, count: int) -> float:
-        """What so many turns are likely to take."""
+        """What so many turns take at least: beside that, what is in flight at the end of each is answered."""
         return count * (self.settings.warmup + self.settings.duration + TURN_S)
 
     def run(self, tell: Tell) -> None:
@@ -159,7 +159,6 @@ class Comparing:
 
     def _turns(self, tell: Tell) -> None:
         left = [turn for turn in self.missing() if self._candidate(turn.contestant).ready]
-        works = {work.cell.name: work for work in self.works}
         total, current, began = len(left), None, time.monotonic()
         for number, turn in enumerate(left, 1):
             candidate = self._candidate(turn.contestant)
@@ -168,16 +167,26 @@ class Comparing:
             if current is not None and current is not candidate:
                 current.rest(self.settings.restart)
             current = candidate
-            try:
-                candidate.serve()
-                block = take(turn, candidate, works[turn.cell], self.settings, self.tokenizer)
-            except DrutError as error:
-                candidate.fail(_why(candidate, error))
-                tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
-            else:
-                self.blocks.append(block)
-                tell(_line(number, total, block, (time.monotonic() - began) / number * (total - number)))
-            save(self.comparison(), self.folder)
+            for again in (False, True):
+                block = self._turn(turn._replace(again=again), candidate, tell)
+                if block is not None:
+                    tell(_line(number, total, block, (time.monotonic() - began) / number * (total - number)))
+                save(self.comparison(), self.folder)
+                if block is None or not block.held_up:
+                    break
+
+    def _turn(self, turn: Turn, candidate: Candidate, tell: Tell) -> Block | None:
+        """Takes it. None where that ended the candidate."""
+        work = next(work for work in self.works if work.cell.name == turn.cell)
+        try:
+            candidate.serve()
+            block = take(turn, candidate, work, self.settings, self.tokenizer)
+        except DrutError as error:
+            candidate.fail(_why(candidate, error))
+            tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
+            return None
+        self.blocks.append(block)
+        return block
 
     def comparison(self) -> Comparison:
         """All that is known, with its verdicts."""
@@ -192,7 +201,7 @@ class Comparing:
         return Comparison(
             SCHEMA, msgspec.structs.asdict(self.settings), self._environment(), self.files.name, contestants,
             cells, self.blocks, ratios(self.blocks, cells, against, ranked), against,
-            [*notes(self.settings, contestants, self.blocks, base, against), *changed(old, contestants)],
+            notes(self.settings, contestants, self.blocks, base, against),
             None if price is None else price.hourly, "USD" if price is None else price.currency,
             rankings(self.blocks, cells, ranked), all(turn.contestant in failed for turn in self.missing()))
 

@@ -44,13 +44,9 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
     for contestant in contestants:
         if contestant.gate is not None and contestant.gate.schema_valid is None and settings.gate == "full":
             yield f"{contestant.name}: structured answers are not offered."
-
-
-def changed(before: Mapping[str, Contestant], now: Sequence[Contestant]) -> list[str]:
-    """Sentences on those who are of another version than when the comparison was begun."""
-    pairs = [(before[c.name].versions, c) for c in now if c.name in before]
-    return [f"{c.name}: its rounds are of several versions: {_versions(had)}, and then {_versions(c.versions)}."
-            for had, c in pairs if had and c.versions and had != c.versions]
+        if contestant.earlier:
+            several = ", then ".join(map(_versions, [*contestant.earlier, contestant.versions]))
+            yield f"{contestant.name}: its rounds are of several versions: {several}."
 
 
 def _versions(versions: Mapping[str, str]) -> str:

@@ -22,12 +22,13 @@ def order(items: Sequence[T], number: int) -> list[T]:
 
 
 class Turn(NamedTuple):
-    """Who is measured at what, as the `place`-th of round `round`."""
+    """Who is measured at what, as the `place`-th of round `round`. `again`: since the first try is void."""
 
     round: int
     place: int
     cell: str
     contestant: str
+    again: bool = False
 
 
 def turns(rounds: int, cells: Sequence[str], contestants: Sequence[str], by_contestant: bool = False) -> list[Turn]:

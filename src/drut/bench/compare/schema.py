@@ -36,6 +36,7 @@ class Contestant(msgspec.Struct, frozen=True):
     verified: bool = True
     remarks: list[str] = []
     versions: dict[str, str] = {}
+    earlier: list[dict[str, str]] = []  # versions of rounds before, where they were others
     command: list[str] = []
     ready_s: float | None = None
     ready_mb: float | None = None  # of its processes once it serves, what they share once
@@ -66,6 +67,7 @@ class Block(msgspec.Struct, frozen=True):
     samples: dict[str, list[float]]
     timeline: list[float] = []  # output tokens of each second
     started: str = ""
+    held_up: bool = False  # void since the client was
 
 
 class Ratio(msgspec.Struct, frozen=True):

@@ -20,10 +20,12 @@ SCHEMA = "drut.bench/1"
 
 
 class Validity(msgspec.Struct, frozen=True):
-    """A run that is not valid is void: none of its figures may be quoted, and `reasons` say why."""
+    """A run that is not valid is void: none of its figures may be quoted, and `reasons` say why. `held_up`: the client
+    was late or at its end, among them, so that another try may hold."""
 
     valid: bool
     reasons: list[str]
+    held_up: bool = False
 
 
 class Series(msgspec.Struct, frozen=True):

@@ -88,10 +88,11 @@ def run(args: argparse.Namespace) -> int:
 def _plan(comparing: Any, tell: Any) -> None:
     left = comparing.missing()
     paper = comparing.paper
-    end = time.strftime("%H:%M", time.localtime(time.time() + comparing.seconds(len(left))))
-    tell(f"{len(left)} turns of {len(comparing.candidates)} contestants at {len(comparing.works)} cells: about "
-         f"{comparing.seconds(len(left)) / 60:.0f} min, until {end} and the time that they take to start and to answer "
-         f"{paper.most_tokens} tokens each, at most, for the gate")
+    seconds = comparing.seconds(len(left))
+    end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+    tell(f"{len(left)} turns of {len(comparing.candidates)} contestants at {len(comparing.works)} cells: at least "
+         f"{seconds / 60:.0f} min, until {end}, beside what they take to start, to answer {paper.most_tokens} tokens "
+         "each, at most, for the gate, and to end what is in flight when a turn does")
 
 
 @contextmanager
