@@ -38,7 +38,7 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     if load.behind:
         reasons.append("the workload was not made fast enough for the schedule")
     if not summary.requests:
-        reasons.append("no request was scheduled within the measured window")
+        reasons.append("no request was scheduled within the measured window (a longer --duration, or no --warmup)")
     elif summary.errors.failed == summary.requests:
         reasons.append("no request finished")
     elif (summary.errors.rate or 0.0) > most_errors:
