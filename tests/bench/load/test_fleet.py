@@ -68,6 +68,17 @@ def test_a_closed_loop_keeps_so_many_in_flight_over_two_processes() -> None:
     assert sum(r.counted for r in load.records) > 5
 
 
+@pytest.mark.parametrize("drain", [0.0, 30.0])
+def test_answers_that_outlast_warm_up_and_window_are_measured_where_they_are_waited_for(drain: float) -> None:
+    """A window without any would leave out the slow ones."""
+    with ScriptedServer(tokens(1, 1.0)) as server:
+        load = ran(server.url, ClosedLoop(2), Window(0.2, 0.5, 30.0, drain), sessions())
+    assert [(r.counted, r.failure) for r in load.records] == [(True, None) if drain else (False, "unfinished")] * 2
+    with ScriptedServer(tokens(1, 0.3)) as server:
+        load = ran(server.url, ClosedLoop(2), Window(0.2, 0.5, 30.0, drain), sessions())
+    assert [r.counted for r in load.records if r.scheduled < 0.5] == [False, False, True, True]
+
+
 def test_users_begin_one_after_the_other_over_half_the_warm_up() -> None:
     with ScriptedServer(tokens(1, 0.3)) as server:
         load = ran(server.url, ClosedLoop(4), Window(0.4, 0.6, 30.0), sessions(), 2)

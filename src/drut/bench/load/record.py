@@ -23,7 +23,7 @@ class Record(msgspec.Struct):
     session: str
     turn: int
     scheduled: float
-    counted: bool = False  # scheduled within the measured window
+    counted: bool = False  # measured (see Window)
     sent: float | None = None  # handed to the socket
     connect_s: float = 0.0  # of `sent - scheduled`, the wait for a new connection
     ended: float | None = None  # the end of the response, or when it failed

@@ -54,7 +54,7 @@ def intervals(records: Sequence[Record], timings: Sequence[Timing], window: Wind
     for record, timing in zip(records, timings, strict=True):
         if record.counted:
             at = int(np.searchsorted(edges, record.scheduled, "right")) - 1
-            pairs[min(at, blocks - 1)].append((record, timing))
+            pairs[min(max(at, 0), blocks - 1)].append((record, timing))
     draws = np.random.default_rng(seed).integers(0, blocks, (DRAWS, blocks))
     result: dict[str, Interval] = {}
     arrivals = Arrivals(records, timings)
