@@ -220,30 +220,15 @@ DRUT_UNROLL
 
 template <int R> PanelKernel kernel_for(int kind) {
   switch (kind) {
-    case kQ4_0: return int_panel<kQ4_0, R>;
-    case kQ4_1: return int_panel<kQ4_1, R>;
-    case kQ8_0: return int_panel<kQ8_0, R>;
-    case kQ5_0: return int_panel<kQ5_0, R>;
-    case kQ5_1: return int_panel<kQ5_1, R>;
-    case kQ2_K: return int_panel<kQ2_K, R>;
-    case kQ3_K: return int_panel<kQ3_K, R>;
-    case kQ4_K: return int_panel<kQ4_K, R>;
-    case kQ5_K: return int_panel<kQ5_K, R>;
-    case kQ6_K: return int_panel<kQ6_K, R>;
-    case kIQ4_NL: return int_panel<kIQ4_NL, R>;
-    case kMXFP4: return int_panel<kMXFP4, R>;
-    case kIQ4_XS: return int_panel<kIQ4_XS, R>;
-    case kW4: return int_panel<kW4, R>;
-    case kW8: return int_panel<kW8, R>;
-    case kNVFP4: return int_panel<kNVFP4, R>;
     case kOpened: return int_panel<kOpened, R>;
     case kOpenedMinimum: return int_panel<kOpenedMinimum, R>;
     case kOpenedHalves: return int_panel<kOpenedHalves, R>;
     case kOpenedHalvesMinimum: return int_panel<kOpenedHalvesMinimum, R>;
     case kFP8: return fp8_panel<R>;
+    case kF32: return float_panel<kF32, R>;
     case kF16: return float_panel<kF16, R>;
     case kBF16: return float_panel<kBF16, R>;
-    default: return float_panel<kF32, R>;
+    default: return with_integer_kind(kind, [](auto which) -> PanelKernel { return int_panel<which.value, R>; });
   }
 }
 

@@ -77,6 +77,31 @@ constexpr Kind kind_of(int kind) {
 }
 
 inline bool is_integer(int kind) { return kind >= kQ4_0 && kind != kFP8; }
+
+template <int K> struct Constant { static constexpr int value = K; };
+
+// `f` of an integer kind that a file may have, as a `Constant`.
+template <class F> auto with_integer_kind(int kind, F f) {
+  switch (kind) {
+    case kQ4_0: return f(Constant<kQ4_0>());
+    case kQ4_1: return f(Constant<kQ4_1>());
+    case kQ8_0: return f(Constant<kQ8_0>());
+    case kQ5_0: return f(Constant<kQ5_0>());
+    case kQ5_1: return f(Constant<kQ5_1>());
+    case kQ2_K: return f(Constant<kQ2_K>());
+    case kQ3_K: return f(Constant<kQ3_K>());
+    case kQ4_K: return f(Constant<kQ4_K>());
+    case kQ5_K: return f(Constant<kQ5_K>());
+    case kQ6_K: return f(Constant<kQ6_K>());
+    case kIQ4_NL: return f(Constant<kIQ4_NL>());
+    case kMXFP4: return f(Constant<kMXFP4>());
+    case kIQ4_XS: return f(Constant<kIQ4_XS>());
+    case kW4: return f(Constant<kW4>());
+    case kW8: return f(Constant<kW8>());
+    default: return f(Constant<kNVFP4>());
+  }
+}
+
 constexpr int scale_size(int scale) { return scale == kScaleF32 ? 4 : 2; }
 
 // How a panel of one matrix is cut: units of a head and `span` groups of 32 elements, the last of a row maybe of fewer.

@@ -56,22 +56,9 @@ template <int K> void open_groups(const DrutMatrix& m, const uint8_t* panel, Gro
 
 inline void open_groups(const DrutMatrix& m, const uint8_t* panel, Groups groups, uint8_t* to) {
   const Kind opened = kind_of(opened_kind(m));
-  switch (m.kind) {
-    case kQ4_0: return open_groups<kQ4_0>(m, panel, groups, opened, to);
-    case kQ4_1: return open_groups<kQ4_1>(m, panel, groups, opened, to);
-    case kQ5_0: return open_groups<kQ5_0>(m, panel, groups, opened, to);
-    case kQ5_1: return open_groups<kQ5_1>(m, panel, groups, opened, to);
-    case kQ2_K: return open_groups<kQ2_K>(m, panel, groups, opened, to);
-    case kQ3_K: return open_groups<kQ3_K>(m, panel, groups, opened, to);
-    case kQ4_K: return open_groups<kQ4_K>(m, panel, groups, opened, to);
-    case kQ5_K: return open_groups<kQ5_K>(m, panel, groups, opened, to);
-    case kQ6_K: return open_groups<kQ6_K>(m, panel, groups, opened, to);
-    case kIQ4_NL: return open_groups<kIQ4_NL>(m, panel, groups, opened, to);
-    case kMXFP4: return open_groups<kMXFP4>(m, panel, groups, opened, to);
-    case kIQ4_XS: return open_groups<kIQ4_XS>(m, panel, groups, opened, to);
-    case kW4: return open_groups<kW4>(m, panel, groups, opened, to);
-    default: return open_groups<kNVFP4>(m, panel, groups, opened, to);
-  }
+  with_integer_kind(m.kind, [&](auto kind) {
+    if constexpr (kind_of(kind.value).bits < 8) open_groups<kind.value>(m, panel, groups, opened, to);
+  });
 }
 
 }  // namespace

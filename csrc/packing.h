@@ -81,25 +81,9 @@ inline void unpack_fp8(const DrutMatrix& m, const uint8_t* b, int lane, float* o
 inline void unpack_row(const DrutMatrix& m, int n, float* out) {
   const uint8_t* b = panel(m, n / kPanel);
   int lane = n % kPanel;
-  switch (m.kind) {
-    case kQ4_0: return unpack_lane<kQ4_0>(m, b, lane, out);
-    case kQ4_1: return unpack_lane<kQ4_1>(m, b, lane, out);
-    case kQ8_0: return unpack_lane<kQ8_0>(m, b, lane, out);
-    case kQ5_0: return unpack_lane<kQ5_0>(m, b, lane, out);
-    case kQ5_1: return unpack_lane<kQ5_1>(m, b, lane, out);
-    case kQ2_K: return unpack_lane<kQ2_K>(m, b, lane, out);
-    case kQ3_K: return unpack_lane<kQ3_K>(m, b, lane, out);
-    case kQ4_K: return unpack_lane<kQ4_K>(m, b, lane, out);
-    case kQ5_K: return unpack_lane<kQ5_K>(m, b, lane, out);
-    case kQ6_K: return unpack_lane<kQ6_K>(m, b, lane, out);
-    case kIQ4_NL: return unpack_lane<kIQ4_NL>(m, b, lane, out);
-    case kMXFP4: return unpack_lane<kMXFP4>(m, b, lane, out);
-    case kIQ4_XS: return unpack_lane<kIQ4_XS>(m, b, lane, out);
-    case kW4: return unpack_lane<kW4>(m, b, lane, out);
-    case kW8: return unpack_lane<kW8>(m, b, lane, out);
-    case kNVFP4: return unpack_lane<kNVFP4>(m, b, lane, out);
-    case kFP8: return unpack_fp8(m, b, lane, out);
-  }
+  if (m.kind == kFP8) return unpack_fp8(m, b, lane, out);
+  if (is_integer(m.kind))
+    return with_integer_kind(m.kind, [&](auto kind) { unpack_lane<kind.value>(m, b, lane, out); });
   for (int k = 0; k < m.k; ++k) {
     if (m.kind == kF32) memcpy(out + k, b + (int64_t(k) * 32 + lane) * 4, 4);
     else if (m.kind == kF16) out[k] = num::half_to_float(load16(b + (int64_t(k) * 32 + lane) * 2));
