@@ -166,6 +166,17 @@ def test_both_sides_of_a_void_block_are_taken_once_more_with_other_requests(
     assert len(book.missing(staged("a"), 2)) == left
 
 
+def test_a_second_try_that_was_cut_off_leaves_no_pair_of_different_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Stage(monkeypatch, void=[6], stopped_at=10)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path, "a")
+    book = Book(tmp_path, read(tmp_path / "ablation.json"))
+    assert [(turn.round, turn.cell) for turn in book.missing(staged("a"), 2)] == [(1, "decoding")] * 2
+    assert len(book.ablation.blocks) == 7
+
+
 def test_what_was_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch)
     play(tmp_path, "a")

@@ -7,7 +7,7 @@ import pytest
 
 from drut.bench.compare.candidate import Candidate
 from drut.bench.compare.schema import Contestant
-from drut.bench.engines.engine import Launch
+from drut.bench.engines.engine import CannotRunError, Launch
 from drut.bench.engines.process import Memory
 from tests.bench.compare.made import FAST, comparing, script
 
@@ -45,6 +45,14 @@ def test_versions_of_all_earlier_parts_stay(candidate: Candidate) -> None:
     third = now("3", now("2", now("1", first)))
     assert first.earlier == []
     assert (third.earlier, third.versions) == ([{"x": "1"}, {"x": "2"}], {"x": "3"})
+
+
+def test_versions_outlast_a_part_in_which_it_did_not_start(candidate: Candidate) -> None:
+    first = Contestant("a", "mock", "A", "measured", versions={"x": "1"})
+    candidate.fail(CannotRunError("no file"))
+    second = candidate.contestant(first)
+    assert (second.versions, second.earlier) == ({}, [{"x": "1"}])
+    assert candidate.contestant(second).earlier == [{"x": "1"}]
 
 
 def test_the_most_of_an_earlier_part_stays(candidate: Candidate) -> None:

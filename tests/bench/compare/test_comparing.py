@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -91,7 +92,31 @@ def test_a_turn_in_which_the_client_was_held_up_is_taken_once_more(
     assert {block.round for block in found.blocks} == {0}
     assert len(set(seeds)) == 2
     assert found.finished
-    assert any("1 of 2 turns are void" in note or "2 of 2" in note for note in found.notes)
+    assert any(f"{counted.count(False)} of 2 turns (second tries: 1) are void" in note for note in found.notes)
+
+
+def test_a_second_try_that_was_cut_off_is_taken_by_resume(tmp_path: Path) -> None:
+    what = comparing(tmp_path, [script(tmp_path, "a", FAST)])
+    void = msgspec.structs.replace(block(0, "a", what.works[0].cell.name, valid=False), held_up=True)
+    what.blocks = [void]
+    before = what.comparison()
+    assert not before.finished
+    found = run(comparing(tmp_path, [script(tmp_path, "a", FAST)], before=before))
+    assert [(b.valid, b.again) for b in found.blocks] == [(False, False), (True, True)]
+    assert found.finished
+    twice = msgspec.structs.replace(void, again=True)
+    assert comparing(tmp_path, [script(tmp_path, "a", FAST)],
+                     before=msgspec.structs.replace(before, blocks=[void, twice])).missing() == []
+
+
+def test_conversations_whose_turns_outlast_the_window_have_no_rates(tmp_path: Path) -> None:
+    slow = {"ttft": {"kind": "constant", "ms": 900}, "itl": {"kind": "constant", "ms": 1}}
+    more: dict[str, Any] = {"cells": ["multi-turn:turns=2,first=4,later=4,output=4@1"], "duration": 0.3,
+                            "tokenizer": "smollm2-135m-instruct"}
+    found = run(comparing(tmp_path, [script(tmp_path, "a", slow)], **more))
+    assert [b.reasons for b in found.blocks] == [["its answers outlast the turn (a longer --duration)"]]
+    alone = run(comparing(tmp_path, [script(tmp_path, "a", slow)], duration=0.3))
+    assert [(b.valid, b.figures["requests_per_s"]) for b in alone.blocks] == [(True, pytest.approx(2 / 0.9, rel=0.3))]
 
 
 @pytest.mark.slow

@@ -34,5 +34,6 @@ def test_rounds_of_another_version_are_told() -> None:
     same = Contestant("a", "mock", "A", "measured", versions={"x": "3"})
     other = msgspec.structs.replace(same, earlier=[{"x": "1"}, {"x": "2"}])
     given = settings({"engines": ["a"], "cells": ["chat@1"]})
-    assert notes(given, [same], [], "a", "a") == []
+    back = msgspec.structs.replace(same, earlier=[{"x": "3"}, {}])
+    assert notes(given, [same], [], "a", "a") == notes(given, [back], [], "a", "a") == []
     assert notes(given, [other], [], "a", "a") == ["a: its rounds are of several versions: x 1, then x 2, then x 3."]

@@ -88,6 +88,11 @@ class Book:
         return [turn for turn in turns(rounds, cells, names)
                 if any((turn.round, turn.cell, name) not in had for name in names)]
 
+    def forget(self, turns: Sequence[Turn]) -> None:
+        """Drops what there is of these: one side that is taken now must not stand beside the other of earlier."""
+        keys = {(turn.round, turn.cell, turn.contestant) for turn in turns}
+        self._change(blocks=[b for b in self.ablation.blocks if (b.round, b.cell, b.contestant) not in keys])
+
     def told(self, contestant: Contestant) -> None:
         """What became of a server; of the same name the last counts."""
         self._change(contestants=[*(c for c in self.ablation.contestants if c.name != contestant.name), contestant])

@@ -106,7 +106,9 @@ class _Pair:
                     return
                 candidate.rest(False)
             for again in (False, True):
-                for turn in self.book.missing(self.recipe, self.plan.rounds):
+                todo = self.book.missing(self.recipe, self.plan.rounds)
+                self.book.forget(todo)
+                for turn in todo:
                     candidate = candidates[turn.contestant]
                     if not self._try(candidate, partial(self._turn, turn._replace(again=again), candidate)):
                         return

@@ -57,15 +57,16 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     candidate.check()
     candidate.weigh()
     slow = [] if _ended(result) else [_why_slow(result, candidate, settings.grace)]
-    reasons = [*slow, *result.validity.reasons, *(_lengths(result, settings.gate_exact) if work.exact else []),
-               *_prompts(result)]
-    figures = {name: kind.of(result) for name, kind in FIGURES.items()}
-    if (users := work.cell.concurrency) is not None and not work.turns:
-        figures.update(closed_loop_figures(result, users))
+    users = work.cell.concurrency
+    rates = {} if users is None or work.turns else closed_loop_figures(result, users)
+    of_engine = [*slow, *(_lengths(result, settings.gate_exact) if work.exact else []), *_prompts(result),
+                 *([] if rates else _spanning(result, settings.warmup))]
+    reasons = [*result.validity.reasons, *of_engine]
+    figures = {**{name: kind.of(result) for name, kind in FIGURES.items()}, **rates}
     return Block(
         turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons, figures,
         {name: _samples(result, name) for name in SAMPLES}, result.series.output_tokens,
-        str(result.environment["started"]), result.validity.held_up)
+        str(result.environment["started"]), result.validity.held_up and not of_engine, turn.again)
 
 
 def _why_slow(result: Result, candidate: Candidate, patience_s: float) -> str:
@@ -121,6 +122,12 @@ def _prompts(result: Result) -> list[str]:
         return []
     return [f"{len(wrong)} of {len(both)} prompts are not those that were sent, by the engine's count, such as "
             f"{wrong[0][0]} tokens of {wrong[0][1]}"]
+
+
+def _spanning(result: Result, warmup: float) -> list[str]:
+    """The window's rates tell nothing of answers that span it."""
+    began = [request.scheduled_ms for request in result.requests if request.measured]
+    return ["its answers outlast the turn (a longer --duration)"] if began and max(began) < warmup * 1e3 else []
 
 
 def _samples(result: Result, name: str) -> list[float]:

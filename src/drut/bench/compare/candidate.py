@@ -102,11 +102,11 @@ class Candidate:
 
 
 def _earlier(before: Contestant | None, launch: Launch | None) -> list[dict[str, str]]:
-    """Versions of the rounds before this part."""
+    """Versions of the parts before this one, as far as they are others."""
     if before is None:
         return []
-    other = before.versions and launch is not None and launch.versions and launch.versions != before.versions
-    return [*before.earlier, before.versions] if other else before.earlier
+    now = {} if launch is None else launch.versions
+    return [*before.earlier, before.versions] if before.versions not in ({}, now) else before.earlier
 
 
 def _most(*values: float | None) -> float | None:

@@ -31,8 +31,8 @@ def parse_cells(texts: list[str]) -> list[Cell]:
 
 def seed_of(seed: int, number: int, cell: str, again: bool = False) -> int:
     """Of the requests and the schedule of a cell in a round: the same for all engines, others in each round and cell
-    and where a turn is taken `again`, so that no engine's cache holds a prompt from before but where the workload
-    itself repeats it."""
+    and for an engine whose turn is taken `again`, so that no engine's cache holds a prompt from before but where the
+    workload itself repeats it."""
     return seed << 42 | number << 32 | crc32(f"{cell} again".encode() if again else cell.encode())
 
 

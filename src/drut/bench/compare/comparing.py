@@ -88,7 +88,7 @@ class Comparing:
 
     def missing(self) -> list[Turn]:
         """The turns that were not taken yet, in order."""
-        done = {(block.round, block.cell, block.contestant) for block in self.blocks}
+        done = {(b.round, b.cell, b.contestant) for b in self.blocks if b.again or not b.held_up}
         every = turns(self.settings.rounds, [work.cell.name for work in self.works],
                       [candidate.name for candidate in self.candidates], self.settings.restart)
         return [turn for turn in every if (turn.round, turn.cell, turn.contestant) not in done]
@@ -167,13 +167,17 @@ class Comparing:
             if current is not None and current is not candidate:
                 current.rest(self.settings.restart)
             current = candidate
-            for again in (False, True):
+            for again in (True,) if self._tried(turn) else (False, True):
                 block = self._turn(turn._replace(again=again), candidate, tell)
                 if block is not None:
                     tell(_line(number, total, block, (time.monotonic() - began) / number * (total - number)))
                 save(self.comparison(), self.folder)
                 if block is None or not block.held_up:
                     break
+
+    def _tried(self, turn: Turn) -> bool:
+        """Whether a part that was cut off left a void first try of it."""
+        return any((b.round, b.cell, b.contestant) == (turn.round, turn.cell, turn.contestant) for b in self.blocks)
 
     def _turn(self, turn: Turn, candidate: Candidate, tell: Tell) -> Block | None:
         """Takes it. None where that ended the candidate."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from statistics import median
 
 from drut.bench.compare.cells import parse_cells
@@ -44,9 +45,10 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
     for contestant in contestants:
         if contestant.gate is not None and contestant.gate.schema_valid is None and settings.gate == "full":
             yield f"{contestant.name}: structured answers are not offered."
-        if contestant.earlier:
-            several = ", then ".join(map(_versions, [*contestant.earlier, contestant.versions]))
-            yield f"{contestant.name}: its rounds are of several versions: {several}."
+        known = filter(None, map(_versions, [*contestant.earlier, contestant.versions]))
+        versions = [name for name, _ in groupby(known)]
+        if len(versions) > 1:
+            yield f"{contestant.name}: its rounds are of several versions: {', then '.join(versions)}."
 
 
 def _versions(versions: Mapping[str, str]) -> str:
@@ -75,6 +77,8 @@ def _cold(settings: Settings, blocks: Sequence[Block]) -> Iterator[str]:
 def _void(blocks: Sequence[Block]) -> Iterator[str]:
     void = Counter((block.contestant, block.cell) for block in blocks if not block.valid)
     for (name, cell), count in void.items():
-        every = sum((block.contestant, block.cell) == (name, cell) for block in blocks)
-        reason = next(r for b in blocks if (b.contestant, b.cell) == (name, cell) for r in b.reasons)
-        yield f"{name}, {cell}: {count} of {every} turns are void and do not count, such as: {reason}."
+        mine = [block for block in blocks if (block.contestant, block.cell) == (name, cell)]
+        again = sum(block.again for block in mine)
+        what = f"turns (second tries: {again})" if again else "turns"
+        yield (f"{name}, {cell}: {count} of {len(mine)} {what} are void and do not count, such as: "
+               f"{next(reason for block in mine for reason in block.reasons)}.")

@@ -67,7 +67,8 @@ class Block(msgspec.Struct, frozen=True):
     samples: dict[str, list[float]]
     timeline: list[float] = []  # output tokens of each second
     started: str = ""
-    held_up: bool = False  # void since the client was
+    held_up: bool = False  # void since the client was, and for nothing else
+    again: bool = False  # a second try, with other requests
 
 
 class Ratio(msgspec.Struct, frozen=True):

@@ -238,10 +238,11 @@ def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: flo
     behind = halt.why is None and not feed.exhausted and feed.last_due is not None and feed.last_due < window.end
     ended = Window(window.begin, end, window.grace)
     records = [record for worker in workers for record in worker.records]
-    outlasted = isinstance(plan.loop, ClosedLoop) and halt.why is None and window.drain > 0 and not any(
-        ended.holds(record.scheduled) for record in records)
     for record in records:
-        record.counted = outlasted or ended.holds(record.scheduled)
+        record.counted = ended.holds(record.scheduled)
+    if isinstance(plan.loop, ClosedLoop) and window.drain and not any(record.counted for record in records):
+        for record in records:
+            record.counted = ended.length > 0 and record.scheduled < ended.begin and (record.ended or 0.0) >= ended.end
     records.sort(key=lambda record: record.scheduled)
     return Load(records, ended, [done.cpu for done in last_words], behind, started_at, halt.why)
 

@@ -18,9 +18,9 @@ MOST_FRAME = 1 << 30
 
 class Window(msgspec.Struct, frozen=True):
     """Seconds from the start of the run: load from 0 on, measured in [begin, end), waited for until end + grace. Once
-    all that is measured is over, what is still in flight is waited for as long as `drain`, and then cut off. Where
-    answers of a closed loop outlast both warm-up and window, so that none was asked for within it, they are measured
-    then: a window without any would leave out the slow ones."""
+    all that is measured is over, what is still in flight is waited for as long as `drain`, and then cut off. Where a
+    closed loop with `drain` sent nothing within the window, since its answers outlast it, those that span the window
+    are measured: a window without any would leave out the slow ones."""
 
     begin: float
     end: float

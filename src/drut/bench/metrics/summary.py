@@ -27,7 +27,7 @@ class Errors(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """Of the requests scheduled within the window; the rates are of what happened within it. Times in milliseconds."""
+    """Of the measured requests (see Window); the rates are of what happened within it. Times in milliseconds."""
 
     window_s: float
     requests: int

@@ -20,8 +20,8 @@ SCHEMA = "drut.bench/1"
 
 
 class Validity(msgspec.Struct, frozen=True):
-    """A run that is not valid is void: none of its figures may be quoted, and `reasons` say why. `held_up`: the client
-    was late or at its end, among them, so that another try may hold."""
+    """A run that is not valid is void: none of its figures may be quoted, and `reasons` say why. `held_up`: for
+    nothing but that the client was late or at its end, so that another try may hold."""
 
     valid: bool
     reasons: list[str]

@@ -32,7 +32,7 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     if max(load.cpu, default=0.0) > MOST_CPU:
         reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the most is {MOST_CPU:.0%} "
                        "(more --workers, or less load)")
-    held_up = bool(reasons)
+    of_client = len(reasons)
     if load.halted is not None:
         reasons.append(load.halted)
     if load.behind:
@@ -47,7 +47,7 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     if load.halted is None and load.window.length < 0.9 * wanted_s:
         reasons.append(f"the workload ended after {load.window.length:.1f} of {wanted_s:.1f} s (a shorter --duration, "
                        "or a workload that goes on)")
-    return Validity(not reasons, reasons, held_up)
+    return Validity(not reasons, reasons, held_up=0 < len(reasons) == of_client)
 
 
 def _lateness(records: Sequence[Record]) -> tuple[str, float]:
