@@ -242,7 +242,7 @@ def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: flo
         record.counted = ended.holds(record.scheduled)
     if isinstance(plan.loop, ClosedLoop) and window.drain and not any(record.counted for record in records):
         for record in records:
-            record.counted = ended.length > 0 and record.scheduled < ended.begin and (record.ended or 0.0) >= ended.end
+            record.counted = ended.spanned(record.scheduled, record.ended)
     records.sort(key=lambda record: record.scheduled)
     return Load(records, ended, [done.cpu for done in last_words], behind, started_at, halt.why)
 

@@ -36,6 +36,10 @@ class Window(msgspec.Struct, frozen=True):
         """Whether a request scheduled at `t` seconds from the start is measured."""
         return self.begin <= t < self.end
 
+    def spanned(self, begun: float, ended: float | None) -> bool:
+        """Whether a request was under way from before the window until after it."""
+        return begun < self.begin < self.end <= (ended or 0.0)
+
 
 class Job(msgspec.Struct, frozen=True, tag=True):
     """The first words to a worker. `stagger` has an entry for each of its slots of a closed loop: the seconds after
