@@ -43,6 +43,8 @@ class AsyncEngine:
         self.heard_at = time.monotonic()  # when anything last came from the engine, seconds
 
     async def __aenter__(self) -> AsyncEngine:
+        if self._ready is not None:
+            raise DrutError("an AsyncEngine is started once: make another one")
         loop = asyncio.get_running_loop()
         self._ready = loop.create_future()
 
@@ -62,8 +64,13 @@ class AsyncEngine:
     @property
     def ready(self) -> Ready:
         """How the model was loaded, the numerics id, and what the engine can hold."""
-        assert self._ready is not None, "use inside `async with`"
-        return self._ready.result()
+        return self._started().result()
+
+    def _started(self) -> asyncio.Future[Ready]:
+        """DrutError where the engine was never started: nothing would ever come of a request."""
+        if self._ready is None:
+            raise DrutError("the engine is not started: use it inside `async with AsyncEngine(...) as engine:`")
+        return self._ready
 
     @property
     def dead(self) -> str | None:
@@ -88,10 +95,12 @@ class AsyncEngine:
 
     def compare_with(self, roof: Roof) -> None:
         """From now on `stats` tell the floor of the steps, beside the time they took."""
+        self._started()
         self._transport.send(roof)
 
     async def stats(self) -> Stats:
         """What the engine counts. It answers between two steps. EngineDeadError where it has ended."""
+        self._started()
         if self._dead is not None:
             raise EngineDeadError(self._dead)
         answer: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
@@ -105,6 +114,7 @@ class AsyncEngine:
 
         RequestError or EngineDeadError where it cannot even be sent.
         """
+        self._started()
         if self._dead is not None:
             raise EngineDeadError(self._dead)
         prompt = _checked(prompt)
@@ -123,12 +133,18 @@ class AsyncEngine:
         if self._sinks.pop(handle, None) is not None:
             self._transport.send(Abort(handle))
 
-    async def generate(self, prompt: str | list[int], params: SamplingParams | None = None, *,
-                       request_id: str | None = None, priority: int = 0, salt: str = "") -> AsyncGenerator[Chunk, None]:
+    def generate(self, prompt: str | list[int], params: SamplingParams | None = None, *,
+                 request_id: str | None = None, priority: int = 0, salt: str = "") -> AsyncGenerator[Chunk, None]:
         """Chunks of every choice of one request, in the order they come.
 
-        RequestError if it is invalid, another DrutError if it failed, EngineDeadError if the engine did.
+        RequestError if it is invalid, another DrutError if it failed, EngineDeadError if the engine did; DrutError at
+        once outside `async with`.
         """
+        self._started()
+        return self._generate(prompt, params, request_id, priority, salt)
+
+    async def _generate(self, prompt: str | list[int], params: SamplingParams | None, request_id: str | None,
+                        priority: int, salt: str) -> AsyncGenerator[Chunk, None]:
         name = request_id if request_id is not None else f"a{self._serial + 1}"
         if name in self._names:
             raise RequestError(f"request id {name!r} is in use")

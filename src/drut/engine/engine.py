@@ -172,7 +172,7 @@ class Engine:
                 flight.wait()
                 self._take(flight)
             return attempt.updates
-        except Exception:
+        except BaseException:
             if self._flight is not None:  # launched on top of the step that failed, it means nothing
                 self._flight.stop()
                 wait([self._flight.result])
@@ -206,7 +206,7 @@ class Engine:
         try:
             for out in flight.outputs():
                 self._process(flight.work, out, flight.read - 1)
-        except Exception:
+        except BaseException:
             if flight is self._flight:
                 self._flight = None
             raise

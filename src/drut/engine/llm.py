@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import logging
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -11,14 +14,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.cache.pool import KvCorruptionError
 from drut.config import EngineConfig
 from drut.constrain.thought import Thought, ThoughtWatch
 from drut.engine.answer import Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
+from drut.engine.engine import Update
 from drut.engine.logits import logits
 from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
+from drut.engine.turn import Turn
 from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
@@ -29,13 +35,16 @@ from drut.observe.laps import Laps
 
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, object]]
+logger = logging.getLogger(__name__)
 
 
 class LLM:
     """A loaded model. `model` is a known name, a `.gguf` file or a HF-style directory; settings as in EngineConfig.
 
     `decoded`: its weights are computed with as float32, whatever the file stores. It takes as much memory.
-    Use from one thread at a time. `close` (or leaving a `with` block) ends its threads.
+    Any number of threads may call it. They take turns at steps in the order in which they ask, and each step computes
+    every open request, whichever thread reads it. `close` (or leaving a `with` block) waits for the step under way and
+    ends the worker threads; calls and streams that are still open then raise a DrutError.
     """
 
     def __init__(self, model: str | Path, *, progress: Progress = show, config: EngineConfig | None = None,
@@ -54,7 +63,11 @@ class LLM:
             self.engine = build_engine(self.files, self.backend, self.config, self.tokenizer, laps)
         except MemoryError as error:
             raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
+        self._turn = Turn()  # who has it may use the engine
         self._open: dict[Request, Answer] = {}  # of every `generate` and `stream` under way
+        self._left: deque[list[Answer]] = deque()  # whose reader is gone, to be aborted
+        self._over = ""  # why the engine can be used no more
+        self._closed = False
         self.load_s, self.load_parts = laps.total_s, laps.parts
 
     def __enter__(self) -> LLM:
@@ -64,10 +77,14 @@ class LLM:
         self.close()
 
     def close(self) -> None:
-        """Ends the worker threads and unmaps the file."""
-        self.engine.close()
-        self.backend.close()
-        self.files.close()
+        """Ends the worker threads and unmaps the file. Does nothing the second time."""
+        with self._turn:
+            if self._closed:
+                return
+            self._closed, self._over = True, "the model was closed"
+            self.engine.close()
+            self.backend.close()
+            self.files.close()
 
     @cached_property
     def numerics_id(self) -> str:
@@ -98,9 +115,10 @@ class LLM:
                 groups.append(self._begin(prompt, p, rank))
             answers = [a for group in groups for a in group]
             while not all(a.done for a in answers):
-                self._step(answers)
+                with self._alone():
+                    self._step(answers)
         finally:
-            self._abort(a for group in groups for a in group)
+            self._leave([a for group in groups for a in group])
         failed = [i for i, group in enumerate(groups, 1) if any(a.failed for a in group)]
         results = [c for group in groups for c in completions(group)]
         if failed:
@@ -120,18 +138,19 @@ class LLM:
     def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
         """The answer to a prompt or a conversation, piece by piece: a chunk a step, empty while the prompt is computed.
 
-        Several streams may be read in turns. Closing the generator aborts the request.
+        Several streams may be read in turns, or by a thread each. Closing the generator aborts the request.
         """
         answers = self._begin(prompt, params or SamplingParams())
         unread = list(answers)
         try:
             while unread:
-                self._step(unread)
-                for answer in unread:
-                    yield answer.take()
+                with self._alone():
+                    self._step(unread)
+                    chunks = [answer.take() for answer in unread]
+                yield from chunks
                 unread = [a for a in unread if not a.taken]
         finally:
-            self._abort(answers)
+            self._leave(answers)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
         """Token ids of a conversation up to where the answer starts; `tools` as in OpenAI's requests."""
@@ -139,11 +158,13 @@ class LLM:
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
         """By layer, how many rows each of its experts got since the model was loaded; empty for a dense model."""
-        return self.engine.runner.executable.expert_loads()
+        with self._alone():
+            return self.engine.runner.executable.expert_loads()
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
         """Raw logits of every position, float32 of shape (len(token_ids), vocab). No stream may be under way."""
-        return logits(self.engine, list(token_ids), chunk)
+        with self._alone():
+            return logits(self.engine, list(token_ids), chunk)
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -165,12 +186,16 @@ class LLM:
 
     def submit(self, prompt: Prompt | Messages, params: SamplingParams, *, priority: int = 0, salt: str = "",
                request_id: str = "") -> list[Answer]:
-        """Queues a prompt or a conversation for `engine.step`: one answer a choice."""
+        """Queues a prompt or a conversation for `engine.step`: one answer a choice. For one thread, which steps too."""
+        return self._submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
+
+    def _submit(self, ids: list[int], params: SamplingParams, *, priority: int, salt: str = "",
+                request_id: str = "") -> list[Answer]:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
         thought = self._watch(params.thought, params) if params.thought is not None else None
-        requests = self.engine.submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id,
+        requests = self.engine.submit(ids, params, priority=priority, salt=salt, request_id=request_id,
                                       thought=thought)
         return [Answer(request, self.tokenizer, stops, self.load_s, thought and thought.twin()) for request in requests]
 
@@ -181,27 +206,79 @@ class LLM:
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         if params.constraint is not None and self.engine.guides.grammars is not None:
-            self.engine.guides.grammars.check(params.constraint)  # at once, where nobody else waits for the engine
-        answers = self.submit(prompt, params, priority=priority)
-        self._open.update((a.request, a) for a in answers)
+            self.engine.guides.grammars.check(params.constraint)  # here, where no other thread waits for the engine
+        ids = self._encode(prompt)
+        with self._alone():
+            answers = self._submit(ids, params, priority=priority)
+            self._open.update((a.request, a) for a in answers)
         return answers
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The engine for this thread, between two steps of others. DrutError where it can be used no more."""
+        try:
+            with self._turn:
+                if self._over:
+                    raise DrutError(self._over)
+                yield
+        finally:
+            self._sweep()
 
     def _step(self, answers: Iterable[Answer]) -> None:
         """One step, which may bring something to any open answer; those of `answers` whose request ended are ended."""
-        for update in self.engine.step():
-            answer = self._open.get(update.request)
-            if answer is not None and answer.push(update):
-                self.engine.finish(update.request, "stop")
+        if any(answer.request.finish_reason is None for answer in answers):  # else other threads' steps ended them
+            self._spread(self._compute())
         for answer in answers:
             if answer.request.finish_reason is not None:
                 answer.end()
 
-    def _abort(self, answers: Iterable[Answer]) -> None:
-        for answer in answers:
-            self._open.pop(answer.request, None)
-            self.engine.abort(answer.request)
-        if not self._open:
-            self.engine.drain()
+    def _compute(self) -> list[Update]:
+        """What a step brought. One that raises loses the requests that were in it, and no others."""
+        try:
+            return self.engine.step()
+        except KvCorruptionError as error:
+            self._over = f"the engine has ended: {error}"
+            for request in self._open:
+                self.engine.abort(request)
+            raise
+        except BaseException as error:
+            updates, lost = self.engine.recover()
+            for request in lost:
+                request.failure = DrutError(f"the step that computed it failed: {type(error).__name__}: {error}")
+            if lost and isinstance(error, Exception):
+                logger.exception("a step failed")
+                return updates
+            self._spread(updates)  # an interrupt ends this thread's call; other threads have what came before it
+            raise
+
+    def _spread(self, updates: Iterable[Update]) -> None:
+        for update in updates:
+            answer = self._open.get(update.request)
+            if answer is not None and answer.push(update):
+                self.engine.finish(update.request, "stop")
+
+    def _leave(self, answers: list[Answer]) -> None:
+        """Aborts what is left of `answers`, at the latest when the thread that has the engine is done with it.
+
+        It never waits: the garbage collector may close a stream in the midst of a step.
+        """
+        self._left.append(answers)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        while self._left and self._turn.try_enter():
+            try:
+                while self._left and not self._over:
+                    for answer in self._left[0]:
+                        self._open.pop(answer.request, None)
+                        self.engine.abort(answer.request)
+                    self._left.popleft()
+                if self._over:
+                    self._left.clear()
+                elif not self._open:
+                    self.engine.drain()
+            finally:
+                self._turn.leave()
 
 
 def _each_prompt(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
