@@ -1,9 +1,69 @@
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.budget import Budget, Judge, Meter, WorkerMeter
+
+THREADS = {"DRUT_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of a test beside others; the bits are the same
 
 
-def pytest_configure() -> None:
-    """A run started in the background inherits interrupts that are ignored, and tests of Ctrl-C send them."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--budget", metavar="RUN", help="hold the whole run to this budget of tests/budget.toml")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A run started in the background inherits interrupts that are ignored, and tests of Ctrl-C send them.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(config, "workerinput"):
+        os.environ.update(THREADS)
+        config.pluginmanager.register(WorkerMeter(config.workeroutput))
+        return
+    meter = Meter()
+    config.pluginmanager.register(meter)
+    config.pluginmanager.register(Judge(Budget.load(), meter, config.getoption("budget")))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Serial tests come last."""
+    items.sort(key=is_serial)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
+    """Has the workers, which collect, mark serial tests for the scheduler, which sees ids alone."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    from tests.phases import SERIAL
+
+    items = session.items
+    session.items = [SimpleNamespace(nodeid=item.nodeid + SERIAL * is_serial(item)) for item in items]
+    try:
+        return (yield)
+    finally:
+        session.items = items
+
+
+def is_serial(item: pytest.Item) -> bool:
+    return item.get_closest_marker("serial") is not None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Serial tests have all CPUs."""
+    if is_serial(item) and hasattr(item.config, "workerinput"):
+        os.environ.pop("DRUT_THREADS", None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.phases import Phases
+
+    return Phases(config, log)
