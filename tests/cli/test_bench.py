@@ -72,8 +72,20 @@ def test_a_run_leaves_its_files_and_says_what_came_of_it(tmp_path: Path, capsys:
 
 
 def test_a_run_of_failures_is_void_and_exits_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """However fast they come: each server's way of ending an answer that is none."""
     async def broken(request: Request) -> None:
-        await request.json({"error": "out of order"}, 503)
+        way = len(server.requests) % 4
+        if way == 0:
+            return await request.json({"error": "out of order"}, 503)
+        await request.head()
+        if way == 1:
+            await request.text("one")
+            await request.text(" two", "abort")
+            await request.usage(3, 2)
+        elif way == 2:
+            await request.text("one")
+            await request.chunk(b'event: error\ndata: {"code": 422, "details": "upstream failed"}\n\n')
+        await request.done()
 
     with ScriptedServer(broken) as server:
         assert serve(server.url, tmp_path, "--concurrency", "2", "--json", "--quiet") == 3
@@ -81,7 +93,12 @@ def test_a_run_of_failures_is_void_and_exits_3(tmp_path: Path, capsys: pytest.Ca
     said = json.loads(out.out)
     assert "no request finished" in said["validity"]["reasons"]
     assert said["summary"]["ttft_ms"]["p50"] == "inf"
-    assert said["summary"]["errors"]["kinds"].keys() == {"http"}
+    assert said["summary"]["errors"]["rate"] == 1
+    asked = json.loads((tmp_path / "result.json").read_text())["requests"]
+    ways = {(q["failure"], q["detail"]) for q in asked if q["failure"] != "unfinished"}
+    assert ways == {("http", 'status 503: {"error": "out of order"}'), ("server", "finish_reason 'abort'"),
+                    ("server", '{"code": 422, "details": "upstream failed"}'),
+                    ("cut", "the stream ended without finish_reason")}
     assert out.err == ""
 
 

@@ -34,7 +34,7 @@ def asked(server: ScriptedServer, turn: Turn = HELLO, times: int = 1, history: l
         client = Client(Target(server.url, "m", **target))
         answers = []
         for _ in range(times):
-            answer = Answer(Record("s", 0, 0.0))
+            answer = Answer(Record("s", 0, 0.0), client.stream)
             await client.ask(client.encode(turn, history or []), answer)
             answers.append(answer)
         client.close()

@@ -9,25 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.load.sse import MOST_BYTES, SseSplitter, TooLongError
+from drut.bench.load.sse import MOST_BYTES, Event, SseSplitter, TooLongError
 
 
-def naive(stream: bytes) -> list[bytes]:
-    """The whole stream at once, line by line, as the standard tells it."""
+def naive(stream: bytes) -> list[Event]:
+    """The whole stream at once, line by line, as the standard has it."""
     stream = stream.removeprefix(b"\xef\xbb\xbf")
-    events, data = [], []
+    events, kind, data = [], b"", []
     for line in re.split(rb"\r\n|\n|\r", stream)[:-1]:
         if line == b"":
             if data:
-                events.append(b"\n".join(data))
-            data = []
+                events.append(Event(kind, b"\n".join(data)))
+            kind, data = b"", []
         name, _, value = line.partition(b":")
         if name == b"data":
             data.append(value.removeprefix(b" "))
+        elif name == b"event":
+            kind = value.removeprefix(b" ")
     return events
 
 
-def fed(*parts: bytes, most_bytes: int = MOST_BYTES) -> list[bytes]:
+def fed(*parts: bytes, most_bytes: int = MOST_BYTES) -> list[Event]:
     splitter = SseSplitter(most_bytes)
     return [event for part in parts for event in splitter.feed(part)]
 
@@ -38,15 +40,15 @@ STREAM = (b"\xef\xbb\xbf: hello\n\ndata: {\"a\": 1}\n\nevent: x\r\ndata:no space
 
 def test_every_cut_in_two_and_every_byte_alone_give_the_same() -> None:
     want = naive(STREAM)
-    assert want == [b'{"a": 1}', b"no space\n two", b"", "द".encode(), b"[DONE]"]
+    assert want == [(b"", b'{"a": 1}'), (b"x", b"no space\n two"), (b"", b""), (b"", "द".encode()), (b"", b"[DONE]")]
     assert fed(STREAM) == want
     for cut in range(len(STREAM) + 1):
         assert fed(STREAM[:cut], STREAM[cut:]) == want, cut
     assert fed(*(STREAM[i: i + 1] for i in range(len(STREAM)))) == want
 
 
-lines = st.sampled_from([b"data: x", b"data:", b"data", b"data: y: z", b": c", b"", b"", b"id: 1", b"database: 2",
-                         b" data: 3"])
+lines = st.sampled_from([b"data: x", b"data:", b"data", b"data: y: z", b": c", b"", b"", b"id: 1", b"event: e",
+                         b"database: 2", b" data: 3"])
 ends = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])
 
 

@@ -27,6 +27,16 @@ def test_an_answer_is_over_with_its_last_output_not_with_its_connection() -> Non
     assert timing(record(10.0, [0.6], 2, ended=19.0, streamed=False)).e2e == pytest.approx(0.6)
 
 
+def test_more_pieces_than_tokens_end_with_the_last_text() -> None:
+    """Four pieces of two tokens: the pace is of the time until text stopped coming."""
+    t = timing(record(0.0, [0.02, 0.04, 0.06, 0.08], 2, chars=[3, 2, 4, 2]))
+    assert (t.ttft, t.e2e, t.tpot) == (0.02, 0.08, pytest.approx(0.06))
+    assert t.itl == pytest.approx([0.06])
+    assert timing(record(0.0, [0.02, 0.04, 0.06], 1)).e2e == 0.06
+    assert timing(record(0.0, [0.02, 0.04, 0.06], text="Hello"), lambda text: 2).e2e == 0.06
+    assert timing(record(0.0, [0.02, 0.04, 0.06])).e2e == 0.06
+
+
 def test_itl_of_bundled_tokens_is_per_token() -> None:
     """Four tokens every 40 ms are one every 10 ms: neither 40, nor 0 for those that came together."""
     t = timing(record(0.0, [0.1, 0.14, 0.18], 9, told=[1, 4, 4]))
@@ -41,10 +51,11 @@ def test_the_mean_itl_is_tpot(gaps: list[float], tokens: int, chars: list[int]) 
     t = timing(r)
     assert t.ttft is not None
     assert t.ttft > 0
-    if t.tpot is not None:
-        assert len(t.itl) == tokens - 1
-        assert t.itl.mean() == pytest.approx(t.tpot)
-        assert t.itl.min() >= 0
+    assert t.e2e == pytest.approx(r.arrivals[-1] - 5.0)
+    assert t.tpot == pytest.approx((r.arrivals[-1] - r.arrivals[0]) / (tokens - 1))
+    assert len(t.itl) == tokens - 1
+    assert t.itl.mean() == pytest.approx(t.tpot)
+    assert t.itl.min() >= 0
 
 
 @given(st.integers(1, 300), st.lists(st.integers(0, 50), min_size=1, max_size=40))
@@ -52,6 +63,7 @@ def test_spreading_loses_no_token_and_starves_no_arrival(tokens: int, weights: l
     parts = spread(tokens, weights)
     assert parts.sum() == tokens
     assert parts[0] >= 1
+    assert parts[-1] >= (1 if tokens > 1 else 0)
     assert parts.min() >= (1 if tokens >= len(weights) else 0)
     if tokens == sum(weights) and min(weights) > 0:
         assert list(parts) == weights

@@ -1,91 +1,28 @@
-"""Reads an answer as it arrives: of each piece its text, the tokens it stands for, and what the server tells."""
+"""Reads an answer as it arrives: its text, tokens and times piece by piece, and whether it is a good answer."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
+from drut.bench.load.chunk import Choice, Chunk, ToolCall, Usage, broken_finish, decode, tokens_of
 from drut.bench.load.record import Failure, Record
-from drut.bench.load.sse import SseSplitter, TooLongError
+from drut.bench.load.sse import Event, SseSplitter, TooLongError
 
 MOST_BODY = 64 << 20  # bytes of an answer that is not streamed, and of a stream
 MOST_DETAIL = 200  # characters of a server's words that are kept
-MOST_QUEUE_S = 1e6
-
-_Count = Annotated[int, Meta(ge=0, lt=1 << 31)]  # what is no number of tokens is refused with the answer
-
-
-class _Function(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class _ToolCall(msgspec.Struct, gc=False):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _Delta(msgspec.Struct, gc=False):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
-
-
-class _Logprobs(msgspec.Struct, gc=False):
-    content: list[msgspec.Raw] | None = None  # of a chat
-    tokens: list[msgspec.Raw] | None = None  # of a completion
-
-
-class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta | None = None
-    message: _Delta | None = None
-    text: str | None = None
-    logprobs: _Logprobs | None = None
-    token_ids: list[int] | None = None
-    finish_reason: str | None = None
-
-
-class _Details(msgspec.Struct, gc=False):
-    cached_tokens: _Count | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: _Count | None = None
-    completion_tokens: _Count | None = None
-    prompt_tokens_details: _Details | None = None
-
-
-class _Metrics(msgspec.Struct, gc=False):  # vLLM, --enable-per-request-metrics
-    queue_time_ms: Annotated[float, Meta(ge=0, le=MOST_QUEUE_S * 1000)] | None = None
-
-
-class _Why(msgspec.Struct, gc=False):
-    queued_s: Annotated[float, Meta(ge=0, le=MOST_QUEUE_S)] | None = None  # Drut
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: Any = None
-    metrics: _Metrics | None = None
-    why: _Why | None = None
-
-
-_decode = msgspec.json.Decoder(_Chunk).decode
-
 
 class Answer:
-    """Fills the fields of a Record that the answer tells, and holds its words."""
+    """Fills the fields of a Record that the answer tells, and holds its words. `stream`: a stream was asked for."""
 
-    __slots__ = ("_body", "_calls", "_pieces", "_read", "_running", "_told", "done", "record", "splitter")
+    __slots__ = ("_body", "_calls", "_pieces", "_read", "_running", "_stream", "_told", "_type", "done", "record",
+                 "splitter")
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, stream: bool = True) -> None:
         self.record = record
+        self._stream = stream
+        self._type = ""
         self.splitter: SseSplitter | None = None  # of an answer that is streamed
         self.done = False  # [DONE] has come
         self._body: list[bytes] = []
@@ -98,6 +35,7 @@ class Answer:
     def head(self, status: int, content_type: bytes, queue_ms: bytes | None) -> None:
         """The response's head is here. `queue_ms` is what TGI tells in x-queue-time."""
         self.record.status = status
+        self._type = content_type.decode("latin-1")
         if status == 200 and content_type.lower().startswith(b"text/event-stream"):
             self.splitter = SseSplitter()
             self.record.streamed = True
@@ -116,12 +54,7 @@ class Answer:
             events = self.splitter.feed(data)
         except TooLongError as error:
             return self.fail("malformed", str(error))
-        for event in events:
-            if event == b"[DONE]":
-                self.done = True
-            elif not self._event(event, now):
-                return False
-        return True
+        return all(self._event(event, now) for event in events)
 
     def end(self, now: float) -> None:
         """The response is complete."""
@@ -130,14 +63,18 @@ class Answer:
             return
         if record.status != 200:
             self.fail("http", f"status {record.status}: {_words(b''.join(self._body))}")
-        elif self.splitter is None and not self._event(b"".join(self._body), now):
+        elif self.splitter is None and not self._whole(b"".join(self._body), now):
             return
-        elif not record.arrivals:
-            self._without_text(now)
+        elif record.finish_reason is None:
+            self.fail("cut", f"the {'answer' if self.splitter is None else 'stream'} ended without finish_reason")
+        else:
+            self._without_zeros()
+            if not record.arrivals:
+                self._without_text(now)
 
     @property
     def complete(self) -> bool:
-        """Whether the answer said that it is at its end: so a connection that closes then cuts nothing."""
+        """Whether the server announced the end of the answer: so a connection that closes then cuts nothing."""
         return self.done or self.record.finish_reason is not None
 
     def fail(self, kind: Failure, detail: str) -> bool:
@@ -158,13 +95,41 @@ class Answer:
             message["tool_calls"] = [self._calls[i] for i in sorted(self._calls)]
         return message
 
-    def _event(self, event: bytes, now: float) -> bool:
+    def _event(self, event: Event, now: float) -> bool:
+        """Reads an event of a stream. An empty one keeps the connection alive; what follows [DONE] is of no answer."""
+        data = event.data.strip()
+        if self.done or not data:
+            return True
+        if event.name.lower() == b"error":
+            return self.fail("server", _words(data))
+        if data == b"[DONE]":
+            self.done = True
+            return True
+        return self._part(data, now, named=event.name not in (b"", b"message"))
+
+    def _whole(self, body: bytes, now: float) -> bool:
+        """Reads an answer that is not streamed."""
+        if not body.strip():
+            return self.fail("empty", "status 200 and an empty body")
+        if not self._part(body, now):
+            return False
+        if self._stream:
+            return self.fail("malformed", f"a stream was asked for, and the answer is {self._type or 'of no type'}: "
+                             "--no-stream measures whole answers")
+        return True
+
+    def _part(self, data: bytes, now: float, named: bool = False) -> bool:
+        """Reads a part of an answer; events with a `named` kind of their own need not be one."""
         try:
-            chunk = _decode(event)
+            chunk = decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return self.fail("malformed", f"{error}: {_words(event)}")
-        if chunk.error is not None:
-            return self.fail("server", _words(event))
+            where = "" if self.splitter is not None else f"{self._type}: "
+            return self.fail("malformed", f"{where}{error}: {_words(data)}")
+        if chunk.is_error or not (chunk.is_part or named):
+            return self.fail("server", _words(data))
+        return self._take(chunk, now)
+
+    def _take(self, chunk: Chunk, now: float) -> bool:
         record = self.record
         if chunk.usage is not None and not self._may_be(chunk.usage):
             return False
@@ -176,12 +141,19 @@ class Answer:
         if not chunk.choices:
             return True
         choice = chunk.choices[0]
-        if choice.finish_reason is not None:
+        if len(chunk.choices) > 1 or choice.index:
+            return self.fail("malformed", "more than one choice, and one was asked for")
+        if broken_finish(choice.finish_reason):
+            record.finish_reason = choice.finish_reason
+            return self.fail("server", f"finish_reason {choice.finish_reason!r}")
+        chars = self._words_of(choice)
+        if record.finish_reason is not None:
+            return not chars or self.fail("malformed", "output after finish_reason")
+        if choice.finish_reason:
             record.finish_reason = choice.finish_reason
         elif told >= 0:
             self._running = True
-        chars = self._words_of(choice)
-        ids = _ids(choice)
+        ids = tokens_of(choice)
         if ids >= 0:
             told = ids
         elif not self._running:
@@ -203,7 +175,7 @@ class Answer:
             record.chars.append(chars)
             record.told.append(told)
 
-    def _may_be(self, usage: _Usage) -> bool:
+    def _may_be(self, usage: Usage) -> bool:
         """Whether it can be true. A token that was neither shown nor asked for cannot have been made; one that was
         shown took a byte at least."""
         most = max(self._read, self.record.max_tokens)
@@ -211,7 +183,7 @@ class Answer:
             return True
         return self.fail("malformed", f"{usage.completion_tokens} completion tokens in an answer of {self._read} bytes")
 
-    def _usage(self, usage: _Usage) -> int:
+    def _usage(self, usage: Usage) -> int:
         """Keeps it. Gives the tokens that came since the usage before, -1 where that cannot be told."""
         record = self.record
         if usage.prompt_tokens is not None:
@@ -226,7 +198,7 @@ class Answer:
         record.output_tokens = usage.completion_tokens
         return max(more, -1)
 
-    def _words_of(self, choice: _Choice) -> int:
+    def _words_of(self, choice: Choice) -> int:
         """Characters of output in it; a call counts by its name and arguments."""
         if choice.text is not None:
             return self._keep(choice.text)
@@ -243,13 +215,15 @@ class Answer:
             chars += self._keep(delta.refusal)
         for call in delta.tool_calls or ():
             chars += self._call(call)
+        if delta.function_call is not None:
+            chars += self._call(ToolCall(index=0, function=delta.function_call))
         return chars
 
     def _keep(self, text: str) -> int:
         self._pieces.append(text)
         return len(text)
 
-    def _call(self, call: _ToolCall) -> int:
+    def _call(self, call: ToolCall) -> int:
         index = call.index if call.index is not None else len(self._calls)
         whole = self._calls.setdefault(
             index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
@@ -262,6 +236,16 @@ class Answer:
         whole["function"]["arguments"] += arguments
         return len(name) + len(arguments)
 
+    def _without_zeros(self) -> None:
+        """A usage of 0 tokens is what some servers put in place of none."""
+        record = self.record
+        if record.input_tokens == 0:
+            record.input_tokens = None
+        if record.output_tokens == 0 and record.arrivals:
+            record.output_tokens = None
+            if max(record.told) <= 0:
+                record.told = [-1] * len(record.told)
+
     def _without_text(self, now: float) -> None:
         """An answer may be its end-of-sequence token alone; one with tokens that were never shown is a failure."""
         tokens = self.record.output_tokens
@@ -269,16 +253,6 @@ class Answer:
             self._arrive(now, 0, -1)
         else:
             self.fail("empty", "the answer had no text" + (f", though {tokens} tokens" if tokens else ""))
-
-
-def _ids(choice: _Choice) -> int:
-    if choice.token_ids is not None:
-        return len(choice.token_ids)
-    logprobs = choice.logprobs
-    if logprobs is None:
-        return -1
-    tokens = logprobs.content if logprobs.content is not None else logprobs.tokens
-    return -1 if tokens is None else len(tokens)
 
 
 def _words(data: bytes) -> str:

@@ -84,6 +84,7 @@ class Client:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self.stream = target.stream
         self._pool = target.pool()
         self._loop = asyncio.get_running_loop()
         self._heads = {chat: target.head(chat) for chat in (False, True)}

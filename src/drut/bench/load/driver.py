@@ -131,7 +131,7 @@ class Driver:
                 break
             record = Record(session.id, i, due, self._window.holds(due),
                             expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
-            answer = Answer(record)
+            answer = Answer(record, self._client.stream)
             await self._ask(answer, self._client.encode(turn, history))
             self._settle(due)
             due = due if record.ended is None else record.ended

@@ -96,8 +96,6 @@ class Connection(asyncio.Protocol):
             return
         if not self._in_body or (self._framed and not answer.complete):
             answer.fail("cut", f"the connection ended inside the answer{f': {exc}' if exc else ''}")
-        elif answer.splitter is not None and not answer.complete:
-            answer.fail("cut", "the stream ended without finish_reason and [DONE]")
         answer.end(_now())
         self._finish(True)
 
@@ -132,8 +130,6 @@ class Connection(asyncio.Protocol):
         if not self._in_body or self._answer is None:  # 100 Continue and its like
             return
         answer, alive = self._answer, self._parser.should_keep_alive()
-        if answer.splitter is not None and not answer.complete and answer.record.failure is None:
-            answer.fail("cut", "the stream ended without finish_reason and [DONE]")
         answer.end(self._arrived)
         self._finish(True)
         if alive and not self.closed:

@@ -8,8 +8,8 @@ import msgspec
 
 Failure = Literal["connect", "timeout", "http", "cut", "malformed", "server", "empty", "unfinished"]
 """connect: no connection; timeout: no whole answer in time; http: a status other than 200; cut: the connection ended
-inside the answer; malformed: the answer is not what the protocol says; server: an error told inside the stream; empty:
-the answer ended and had no token; unfinished: not over when the grace after the measured window was."""
+inside the answer; malformed: not the protocol; server: an error inside a 200; empty: the answer ended and had no token;
+unfinished: not over when the grace after the measured window was. docs/bench.md has the rules."""
 
 
 class Record(msgspec.Struct):

@@ -38,7 +38,6 @@ def timing(record: Record, count: CountTokens | None = None) -> Timing:
         parts = carried(record, tokens)
         timed = np.flatnonzero(parts)
         times, parts = np.asarray(record.arrivals)[timed], parts[timed]
-        last = float(times[-1])
         if len(timed) >= 2:
             tpot = (last - first) / (tokens - 1)
             itl = np.concatenate((np.zeros(parts[0] - 1), np.repeat(np.diff(times) / parts[1:], parts[1:])))

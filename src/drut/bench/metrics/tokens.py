@@ -36,7 +36,8 @@ def output_tokens(record: Record, count: CountTokens | None = None) -> int | Non
 def carried(record: Record, tokens: int) -> Ints:
     """Tokens of each arrival: as the server told piece by piece, else the whole spread by length of text, else evenly.
 
-    They sum up to `tokens`; each arrival has one at least, if there are so many, and the first in any case.
+    They sum up to `tokens`; each arrival has one at least, if there are so many. Else a token is of the arrival that
+    completes its text; but the first has one in any case, and so has the last where there are two tokens.
     """
     if not record.arrivals:
         return np.zeros(0, np.int64)
@@ -62,9 +63,7 @@ def spread(tokens: int, weights: Sequence[int]) -> Ints:
         parts = np.arange(1.0, m + 1.0)
     ends = tokens * (parts / parts[-1])
     if tokens < m:
-        whole = np.minimum(np.ceil(ends - 1e-9), tokens).astype(np.int64)
-        whole[0] = max(whole[0], min(1, tokens))
-        whole = np.maximum.accumulate(whole)
+        whole = np.clip(np.floor(ends + 1e-9).astype(np.int64), min(1, tokens), max(1, tokens - 1))
     else:
         order = np.arange(1, m + 1)
         whole = order + np.maximum.accumulate(np.clip(np.rint(ends).astype(np.int64) - order, 0, tokens - m))
