@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from drut.config import EngineConfig
 from drut.engine.messages import Output, Pages, Stats
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
@@ -21,7 +22,18 @@ from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
 STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, {"pages": 5, "policy": 2}, 340, 100, 60, 16, 9, 30, 400, 1, 0.5,
-              [0.1, 1.0], [10, 15, 5], 12.5, 5.0, [Pages(20, 5, 12, 1)], {0: (80, 30), 2: (80, 11)})
+              [0.1, 1.0], [10, 15, 5], 12.5, 5.0, [Pages(20, 5, 12, 1)],
+              {0: (80, 30), 2: (80, 11)}, [1.0, 8.0], [4, 20, 6])
+
+# The families that vLLM serves for a model without adapters, images, speculation and remote KV.
+VLLM = [f"vllm:{name}" for name in (
+    "num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "cache_config_info", "prefix_cache_queries",
+    "prefix_cache_hits", "num_preemptions", "prompt_tokens", "prompt_tokens_cached", "generation_tokens",
+    "request_success", "request_prompt_tokens", "request_generation_tokens", "request_max_num_generation_tokens",
+    "request_params_n", "request_params_max_tokens", "request_prefill_kv_computed_tokens", "iteration_tokens_total",
+    "time_to_first_token_seconds", "inter_token_latency_seconds", "request_time_per_output_token_seconds",
+    "e2e_request_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds",
+    "request_decode_time_seconds", "request_inference_time_seconds")]
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -57,7 +69,7 @@ def test_histograms_are_the_readers_own_times() -> None:
         loop, dice, metrics = asyncio.get_running_loop(), random.Random(3), Metrics("tiny")
         engine = FakeEngine(max_seqs=3, step_s=0.013)
         admission = Admission(engine, AdmissionLimits(max_queue=6), observer=Several(metrics), clock=loop.time)
-        metrics.watch(admission, engine)  # type: ignore[arg-type]
+        metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         moments: dict[Ticket, list[float]] = {}
         readers, rejected = [], 0
         for i in range(100):
@@ -93,6 +105,15 @@ def test_histograms_are_the_readers_own_times() -> None:
         check_histogram(samples, "vllm:request_queue_time_seconds", waits, SECONDS)
         check_histogram(samples, "vllm:request_prompt_tokens", [len(t.ask.prompt) for t in said], TOKENS)
         check_histogram(samples, "vllm:request_generation_tokens", [len(m) for m in said.values()], TOKENS)
+        check_histogram(samples, "vllm:request_max_num_generation_tokens", [len(m) for m in said.values()], TOKENS)
+        spans = [t.record.last_token - t.record.admitted for t in said
+                 if t.record.last_token is not None and t.record.admitted is not None]
+        check_histogram(samples, "vllm:request_inference_time_seconds", spans, SECONDS)
+        check_histogram(samples, "vllm:request_params_n", [1.0] * len(moments), TOKENS)
+        most = [t.ask.params.max_tokens for t in moments]
+        check_histogram(samples, "vllm:request_params_max_tokens", most, TOKENS)
+        computed = [len(t.ask.prompt) - t.record.cached_tokens for t in said]
+        check_histogram(samples, "vllm:request_prefill_kv_computed_tokens", computed, TOKENS)
         assert samples["vllm:generation_tokens_total", ()] == sum(map(len, moments.values()))
         assert samples["vllm:prompt_tokens_total", ()] == sum(len(t.ask.prompt) for t in said)
         reasons = Counter(t.record.finish_reason for t in moments)
@@ -127,7 +148,7 @@ def test_the_engines_counts_and_its_death() -> None:
         assert [bool(metrics.gate.enter(a)) for a in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3")] == [
             False, True, False, True]
         admission = Admission(engine, observer=metrics, clock=asyncio.get_running_loop().time)
-        metrics.watch(admission, engine)  # type: ignore[arg-type]
+        metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         for _ in range(9):
             admission.submit(Ask([0] * 8, SamplingParams(max_tokens=5)))
         metrics.replied(200)
@@ -151,6 +172,10 @@ def test_the_engines_counts_and_its_death() -> None:
             ("drut_prefix_cache_evicted_misses_total", ()): 16, ("drut_evicted_pages_total", ()): 9,
             ("drut_expert_tokens_total", (("layer", "0"),)): 80,
             ("drut_busiest_expert_tokens_total", (("layer", "2"),)): 11,
+            ("vllm:iteration_tokens_total_bucket", (("le", "8.0"),)): 24, ("vllm:iteration_tokens_total_count", ()): 30,
+            ("vllm:iteration_tokens_total_sum", ()): 400,
+            ("vllm:cache_config_info", (("block_size", "16"), ("cache_dtype", "bf16"),
+                                        ("enable_prefix_caching", "True"), ("num_gpu_blocks", "10"))): 1,
             ("drut_steps_total", ()): 30, ("drut_step_rows_total", ()): 400, ("drut_failed_steps_total", ()): 1,
             ("drut_last_step_age_seconds", ()): 0.5, ("drut_engine_up", ()): 1,
             ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,
@@ -162,6 +187,7 @@ def test_the_engines_counts_and_its_death() -> None:
         assert {key: samples[key] for key in wanted} == wanted
         families = {f.name for f in text_string_to_metric_families(metrics.render()[1].decode())}
         assert families == set(METRICS)
+        assert set(VLLM) <= {name.removesuffix("_total") for name in METRICS} | {"vllm:iteration_tokens_total"}
         await asyncio.sleep(0.05)
         assert scrape(metrics)["drut_last_step_age_seconds", ()] == pytest.approx(0.55)
         engine.die("lightning")

@@ -13,7 +13,7 @@ from drut.engine.engine import Update
 from drut.engine.llm import LLM
 from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Roof, Stop, Submit, ToEngine
 from drut.engine.request import Request
-from drut.errors import DrutError, RequestError
+from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.observe.ledger import Peaks, interpolated
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class EngineLoop:
             answers = self._llm.submit(message.prompt, message.params, priority=message.priority, salt=message.salt,
                                        request_id=message.id)
         except DrutError as error:
-            return out.append(Failed(message.id, str(error), isinstance(error, RequestError)))
+            return out.append(Failed(message.id, str(error), _is_the_requests(error)))
         except Exception as error:  # whatever a request makes fail, it fails alone
             return out.append(Failed(message.id, f"{type(error).__name__}: {error}", False))
         self._open[message.id] = [a.request for a in answers]
@@ -112,9 +112,14 @@ class EngineLoop:
             chunk = answer.take()
         except DrutError as error:
             self._take(Abort(request.id), out)
-            return out.append(Failed(request.id, str(error), isinstance(error, RequestError)))
+            return out.append(Failed(request.id, str(error), _is_the_requests(error)))
         del self._answers[request]
         siblings.remove(request)
         out.append(Output(request.id, chunk, last=not siblings))
         if not siblings:
             del self._open[request.id]
+
+
+def _is_the_requests(error: DrutError) -> bool:
+    """Whether the request was at fault, and not the engine."""
+    return isinstance(error, RequestError | UnsupportedError)

@@ -115,6 +115,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     floor_seconds: float | None = None  # of the steps since the roof is known
     window_pages: list[Pages] = []  # of the other groups, those with a window
     expert_tokens: dict[int, tuple[int, int]] = {}  # by layer with experts: rows of all of them, and of the busiest
+    row_bounds: list[float] = []  # upper bounds of the buckets by a step's tokens
+    row_counts: list[int] = []  # steps in each of them, and those above
 
 
 ToEngine = Submit | Abort | Inspect | Roof | Stop

@@ -15,6 +15,7 @@ from drut.observe.histogram import Histogram, spread
 if TYPE_CHECKING:
     from drut.engine.engine import Engine
 
+ROW_BOUNDS = [float(1 << i) for i in range(15)]  # tokens of a step
 STEP_BOUNDS = spread(1e-4, 10.0)  # seconds: from a tiny model on a GPU to a long prompt on a CPU
 
 
@@ -22,7 +23,7 @@ class StepMeter:
     """Steps that ended well, their rows and how long they took; and those that failed."""
 
     def __init__(self) -> None:
-        self.seconds = Histogram(STEP_BOUNDS)
+        self.seconds, self.rows_of_steps = Histogram(STEP_BOUNDS), Histogram(ROW_BOUNDS)
         self.steps = self.rows = self.failed = 0
         self.last_at = time.monotonic()
         self.floor_seconds: float | None = None  # of all steps since `compare`
@@ -35,7 +36,10 @@ class StepMeter:
     def add(self, work: Sequence[Work], steps: int, seconds: float) -> None:
         """`steps` steps, the first of `work` and the others going on from it, took `seconds` each."""
         self.steps += steps
-        self.rows += sum(w.rows for w in work) + (steps - 1) * len(work)
+        first = sum(w.rows for w in work)
+        self.rows += first + (steps - 1) * len(work)
+        self.rows_of_steps.add(first)
+        self.rows_of_steps.add(len(work), steps - 1)
         self.seconds.add(seconds, steps)
         if self._floor is not None and self.floor_seconds is not None:
             # In a burst the context grows by as much each step: the one in the middle stands for all.
@@ -56,4 +60,5 @@ def stats(engine: Engine) -> Stats:
         list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds,
         [Pages(pool.total, pool.free, pool.cached, cache.evictable(i)) for i, pool in enumerate(cache.pools) if i],
         {layer: (int(loads.sum()), int(loads.max()))
-         for layer, loads in engine.runner.executable.expert_loads().items()})
+         for layer, loads in engine.runner.executable.expert_loads().items()},
+        meter.rows_of_steps.bounds, list(meter.rows_of_steps.counts))

@@ -17,6 +17,13 @@ class Histogram:
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0.0  # sum of the values
 
+    @classmethod
+    def of(cls, bounds: Sequence[float], counts: Sequence[int], total: float) -> Histogram:
+        """One that was counted elsewhere. `counts` has one entry more than `bounds`, or none at all."""
+        made = cls(bounds)
+        made.counts[: len(counts)], made.total = counts, total
+        return made
+
     def add(self, value: float, times: int = 1) -> None:
         """Counts `value`, as often as it occurred."""
         self.counts[bisect_left(self.bounds, value)] += times

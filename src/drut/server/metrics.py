@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -16,11 +16,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from drut.config import EngineConfig
 from drut.engine.async_engine import AsyncEngine
 from drut.engine.messages import Pages, Stats
+from drut.kernels.kv import PAGE_TOKENS
 from drut.observe.histogram import Histogram, spread
 from drut.server.admission.admission import Admission
-from drut.server.admission.record import Record
+from drut.server.admission.record import FAILURES, Record
 from drut.server.gate import Gate
 
 
@@ -41,14 +43,21 @@ METRICS = {
     "vllm:request_queue_time_seconds": Described("histogram", "from arrival until the engine first computed on it"),
     "vllm:request_prefill_time_seconds": Described("histogram", "from the end of the queue to the first token"),
     "vllm:request_decode_time_seconds": Described("histogram", "from the first token to the last"),
+    "vllm:request_inference_time_seconds": Described("histogram", "from the end of the queue to the last token"),
     "vllm:request_prompt_tokens": Described("histogram", "prompt tokens of a request"),
-    "vllm:request_generation_tokens": Described("histogram", "tokens of all choices of a request"),
+    "vllm:request_prefill_kv_computed_tokens": Described(
+        "histogram", "of those, the ones not found in the prefix cache"),
+    "vllm:request_generation_tokens": Described("histogram", "tokens of all choices of a request, as in `usage`"),
+    "vllm:request_max_num_generation_tokens": Described("histogram", "tokens of the longest choice of a request"),
+    "vllm:request_params_n": Described("histogram", "choices that a request asks for"),
+    "vllm:request_params_max_tokens": Described(
+        "histogram", "most tokens of a choice that a request asks for; at most the context"),
     "vllm:request_success": Described("counter", "finished requests, by why", ("finished_reason",)),
     "drut_request_failures": Described(
-        "counter", "requests that ended in no answer, by why", ("reason",)),
+        "counter", "requests that ended in no answer, by why: `error` alone is a fault of the server", ("reason",)),
     "vllm:prompt_tokens": Described("counter", "prompt tokens of requests that got a token, cached ones included"),
     "vllm:prompt_tokens_cached": Described("counter", "of those, the ones found in the prefix cache"),
-    "vllm:generation_tokens": Described("counter", "tokens said"),
+    "vllm:generation_tokens": Described("counter", "tokens of all choices, as in `usage`"),
     "vllm:num_requests_running": Described("gauge", "sequences the engine computes"),
     "vllm:num_requests_waiting": Described("gauge", "requests that wait, in the queue or in the engine"),
     "drut_requests_waiting": Described(
@@ -56,6 +65,9 @@ METRICS = {
     "drut_queue_tokens": Described("gauge", "prompt tokens in the queue before the engine"),
     "vllm:kv_cache_usage_perc": Described(
         "gauge", "share of KV pages held by requests, 0 to 1; of the KV group with the largest"),
+    "vllm:cache_config_info": Described(
+        "gauge", "1; its labels say how the KV cache is set: tokens of a page, format, pages, prefix cache",
+        ("block_size", "cache_dtype", "num_gpu_blocks", "enable_prefix_caching")),
     "drut_kv_pages": Described("gauge", "KV pages by state: free, own (of one request), cached", ("state",)),
     "drut_kv_window_pages": Described(
         "gauge", "the same of layers that keep a window, where others keep the whole context", ("state",)),
@@ -78,6 +90,7 @@ METRICS = {
     "drut_steps": Described("counter", "steps of the engine"),
     "drut_step_rows": Described("counter", "tokens the steps computed"),
     "drut_failed_steps": Described("counter", "steps that ended in an exception"),
+    "vllm:iteration_tokens_total": Described("histogram", "tokens that a step computed"),
     "drut_step_seconds": Described("histogram", "time of a step"),
     "drut_step_floor_seconds": Described("counter", "the least time the steps could take, by this machine's roof"),
     "drut_roof_share": Described(
@@ -88,14 +101,16 @@ METRICS = {
     "drut_connections": Described("gauge", "open connections"),
     "drut_connections_refused": Described("counter", "connections refused, by which cap was reached", ("reason",)),
 }
+Labels = tuple[str, ...]
+Value = Histogram | Mapping[str, int] | Mapping[Labels, int] | float  # mappings go by the values of labels
 KINDS: dict[str, Callable[..., Any]] = {
     "histogram": HistogramMetricFamily, "counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 SECONDS = spread(1e-3, 500.0)  # of requests
 GAPS = spread(1e-4, 10.0, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))  # between tokens, where small differences count
 TOKENS = spread(1.0, 1e6)
-HISTOGRAMS = {name: SECONDS for name, m in METRICS.items() if m.kind == "histogram" and name != "drut_step_seconds"} | {
-    "vllm:inter_token_latency_seconds": GAPS, "vllm:request_time_per_output_token_seconds": GAPS,
-    "vllm:request_prompt_tokens": TOKENS, "vllm:request_generation_tokens": TOKENS}
+HISTOGRAMS = {name: SECONDS if name.endswith("_seconds") else TOKENS for name, m in METRICS.items()
+              if m.kind == "histogram" and name not in ("drut_step_seconds", "vllm:iteration_tokens_total")} | {
+    "vllm:inter_token_latency_seconds": GAPS, "vllm:request_time_per_output_token_seconds": GAPS}  # of requests
 GOOD = ("stop", "length", "abort")  # what a request may say of its own end
 
 
@@ -112,9 +127,10 @@ class Metrics(Collector):
         self._ttft = self._histograms["vllm:time_to_first_token_seconds"]
         self._itl = self._histograms["vllm:inter_token_latency_seconds"]
         self._ends: Counter[str] = Counter(dict.fromkeys(GOOD, 0))
-        self._failures: Counter[str] = Counter(dict.fromkeys(("deadline", "error", "rejected", "shutdown"), 0))
+        self._failures: Counter[str] = Counter(dict.fromkeys(FAILURES, 0))
         self._tokens: Counter[str] = Counter()
         self._admission: Admission | None = None
+        self._config = EngineConfig()
         self._replies: Counter[str] = Counter()
         self._up = False
         self.gate: Gate | None = None  # whose connections are counted
@@ -123,9 +139,9 @@ class Metrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def watch(self, admission: Admission, engine: AsyncEngine) -> None:
-        """Whose queue and whose life the gauges show."""
-        self._admission, self._up = admission, True
+    def watch(self, admission: Admission, engine: AsyncEngine, config: EngineConfig) -> None:
+        """Whose queue, whose life and which settings the gauges show."""
+        self._admission, self._up, self._config = admission, True, config
         engine.on_death(self._on_death)
 
     def _on_death(self, reason: str) -> None:
@@ -144,12 +160,14 @@ class Metrics(Collector):
     def first_token(self, record: Record) -> None:
         """Counts the time from the request's arrival."""
         self._ttft.add(record.ttft_s or 0.0)
-        self._tokens["vllm:generation_tokens"] += 1
 
-    def tokens(self, gap_s: float, count: int) -> None:
+    def generated(self, count: int) -> None:
+        """Counts `count` tokens of a choice."""
+        self._tokens["vllm:generation_tokens"] += count
+
+    def gap(self, gap_s: float, count: int) -> None:
         """Counts the gap before each of `count` tokens of a choice."""
         self._itl.add(gap_s, count)
-        self._tokens["vllm:generation_tokens"] += count
 
     def observe(self, record: Record) -> None:
         """Counts a request that has ended."""
@@ -158,15 +176,22 @@ class Metrics(Collector):
         if record.finish_reason == "rejected":
             return
         times = {"e2e_request_latency": record.e2e_s, "request_queue_time": record.queue_s,
-                 "request_prefill_time": record.prefill_s, "request_decode_time": record.decode_s}
+                 "request_prefill_time": record.prefill_s, "request_decode_time": record.decode_s,
+                 "request_inference_time": record.inference_s}
         for name, seconds in times.items():
             if seconds is not None:
                 self._histograms[f"vllm:{name}_seconds"].add(seconds)
         for seconds in record.tpots:
             self._histograms["vllm:request_time_per_output_token_seconds"].add(seconds)
+        self._histograms["vllm:request_params_n"].add(record.choices)
+        if record.params is not None:
+            self._histograms["vllm:request_params_max_tokens"].add(record.params.max_tokens)
         if record.first_token is not None:
-            self._histograms["vllm:request_prompt_tokens"].add(record.prompt_tokens)
-            self._histograms["vllm:request_generation_tokens"].add(record.completion_tokens)
+            counts = {"prompt": record.prompt_tokens, "generation": record.completion_tokens,
+                      "max_num_generation": record.longest,
+                      "prefill_kv_computed": record.prompt_tokens - record.cached_tokens}
+            for name, count in counts.items():
+                self._histograms[f"vllm:request_{name}_tokens"].add(count)
             self._tokens["vllm:prompt_tokens"] += record.prompt_tokens
             self._tokens["vllm:prompt_tokens_cached"] += record.cached_tokens
 
@@ -184,15 +209,15 @@ class Metrics(Collector):
             value = values[name]
             if isinstance(value, Histogram):
                 _fill(family, self._model, value)
-            elif isinstance(value, dict):
+            elif isinstance(value, Mapping):
                 for label, part in value.items():
-                    family.add_metric((self._model, label), part)
+                    family.add_metric((self._model, *((label,) if isinstance(label, str) else label)), part)
             else:
                 family.add_metric((self._model,), value)
             yield family
 
-    def _values(self) -> dict[str, Histogram | dict[str, int] | float]:
-        values: dict[str, Histogram | dict[str, int] | float] = {
+    def _values(self) -> dict[str, Value]:
+        values: dict[str, Value] = {
             **self._histograms, "vllm:request_success": dict(self._ends),
             "drut_request_failures": dict(self._failures), "drut_engine_up": float(self._up),
             "drut_http_replies": dict(self._replies),
@@ -206,6 +231,9 @@ class Metrics(Collector):
         if self._stats is not None:
             stats, at = self._stats
             values |= _engine_values(stats, queued)
+            config = self._config
+            settings: Labels = (str(PAGE_TOKENS), config.kv_dtype, str(stats.pages), str(config.prefix_cache))
+            values["vllm:cache_config_info"] = {settings: 1}
             if self._roof_share is not None:
                 values["drut_roof_share"] = self._roof_share
             values["drut_last_step_age_seconds"] = stats.idle_s + self._clock() - at
@@ -220,9 +248,9 @@ def roof_share(before: Stats, after: Stats) -> float | None:
     return (after.floor_seconds - before.floor_seconds) / seconds
 
 
-def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str, int] | float]:
-    steps = Histogram(stats.step_bounds)
-    steps.counts, steps.total = list(stats.step_counts), stats.step_seconds
+def _engine_values(stats: Stats, queued: int) -> dict[str, Value]:
+    steps = Histogram.of(stats.step_bounds, stats.step_counts, stats.step_seconds)
+    rows = Histogram.of(stats.row_bounds, stats.row_counts, stats.rows)
     first = Pages(stats.pages, stats.free_pages, stats.cached_pages, stats.evictable_pages)
     windows = sum((Counter(pages.by_state) for pages in stats.window_pages), Counter[str]())
     layers = stats.expert_tokens.items()
@@ -242,7 +270,7 @@ def _engine_values(stats: Stats, queued: int) -> dict[str, Histogram | dict[str,
         "vllm:prefix_cache_queries": stats.queried_tokens,
         "vllm:prefix_cache_hits": stats.hit_tokens, "drut_prefix_cache_evicted_misses": stats.evicted_miss_tokens,
         "drut_evicted_pages": stats.evicted_pages, "drut_steps": stats.steps, "drut_step_rows": stats.rows,
-        "drut_failed_steps": stats.failed_steps, "drut_step_seconds": steps}
+        "drut_failed_steps": stats.failed_steps, "drut_step_seconds": steps, "vllm:iteration_tokens_total": rows}
 
 
 def _fill(family: HistogramMetricFamily, model: str, histogram: Histogram) -> None:

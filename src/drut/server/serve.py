@@ -137,7 +137,7 @@ class Server:
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
                                      max_wait_s=config.max_wait_s)
             admission = Admission(engine, limits, observer=self._observer)
-            service.metrics.watch(admission, engine)
+            service.metrics.watch(admission, engine, self._engine)
             life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,
                              on_stats=service.metrics.counted)
             self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, life.stop)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from drut import __version__
 from drut.errors import UnsupportedError
-from drut.server.admission.record import Nobody, Record
+from drut.server.admission.record import FAILURES, Nobody, Record
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 EXPORT_S = 5.0  # for a batch to reach its collector
-FAILED = ("error", "deadline", "shutdown", "rejected")
 Value = str | int | float | list[str]
 
 
@@ -56,7 +55,7 @@ class RequestSpans(Nobody):
         span = self._tracer.start_span(
             f"{record.operation} {self._model}", self._propagator.extract(record.trace), SpanKind.SERVER,
             attributes=attributes(record, self._model), start_time=int(record.arrived * 1e9) + behind_ns)
-        if record.finish_reason in FAILED:
+        if record.finish_reason in FAILURES:
             span.set_status(Status(StatusCode.ERROR))
         span.end(int(ended * 1e9) + behind_ns)
 
@@ -94,7 +93,7 @@ def attributes(record: Record, model: str) -> Mapping[str, Value]:
         "gen_ai.latency.time_in_model_decode": record.decode_s,
         "gen_ai.latency.time_to_first_token": record.ttft_s,
         "gen_ai.latency.e2e": record.e2e_s,
-        "error.type": record.finish_reason if record.finish_reason in FAILED else None,
+        "error.type": record.finish_reason if record.finish_reason in FAILURES else None,
     }
     if (params := record.params) is not None:
         known |= {

@@ -33,12 +33,16 @@ class Log:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.gaps: list[float] = []
+        self.tokens = 0
         self.firsts: list[Record] = []
 
     def first_token(self, record: Record) -> None:
         self.firsts.append(record)
 
-    def tokens(self, gap_s: float, count: int) -> None:
+    def generated(self, count: int) -> None:
+        self.tokens += count
+
+    def gap(self, gap_s: float, count: int) -> None:
         self.gaps += [gap_s] * count
 
     def observe(self, record: Record) -> None:

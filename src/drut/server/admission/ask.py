@@ -32,8 +32,9 @@ class DeadlineError(DrutError):
 class Ask:
     """A request. `key` names whose share of the engine it uses; of one key's requests the smaller `priority` goes
     first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. `follows`: it
-    is a later prompt of a request of several, which are admitted together or not at all. For spans alone: `operation`
-    says what was asked for, and `trace` are the headers of W3C Trace Context that came along.
+    is a later prompt of a request of several, which are admitted together or not at all. `scoring`: only the prompt is
+    asked about, so the token drawn behind it is no part of the reply and counts nowhere. For spans alone: `operation`
+    names what was asked for, and `trace` are the headers of W3C Trace Context that came along.
     """
 
     prompt: str | list[int]
@@ -46,6 +47,7 @@ class Ask:
     arrived: float | None = None
     follows: bool = False
     operation: str = "text_completion"
+    scoring: bool = False
     trace: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -9,6 +9,10 @@ from typing import Protocol
 from drut.engine.output import Completion
 from drut.engine.params import SamplingParams
 
+# Why a request ended without an answer: its deadline passed, the server failed over it, it turned out to be at fault,
+# the queue had no place, the server was shut down.
+FAILURES = ("deadline", "error", "invalid", "rejected", "shutdown")
+
 
 @dataclass
 class Record:
@@ -25,8 +29,9 @@ class Record:
     finished: float | None = None
     prompt_tokens: int = 0  # exact once a choice has ended
     cached_tokens: int = 0
-    completion_tokens: int = 0  # of all choices
-    finish_reason: str = ""  # "stop", "length", "abort" (the client left), "deadline", "error", "shutdown", "rejected"
+    completion_tokens: int = 0  # of all choices, as the reply's usage has them
+    longest: int = 0  # of these, the tokens of the longest choice
+    finish_reason: str = ""  # "stop", "length", "abort" (the client left), or one of FAILURES
     error: str = ""
     engine_queue_s: float = 0.0  # the part of the wait that was inside the engine
     preemptions: int = 0
@@ -67,6 +72,11 @@ class Record:
             return None
         return self.last_token - self.first_token
 
+    @property
+    def inference_s(self) -> float | None:
+        """From the end of the wait to the last token."""
+        return None if self.prefill_s is None or self.decode_s is None else self.prefill_s + self.decode_s
+
     def complete(self, completion: Completion) -> None:
         """Takes over what a finished choice says of itself."""
         why = completion.why
@@ -85,8 +95,12 @@ class Observer(Protocol):
     """Hears of requests while they run. Called in the event loop, so it must be quick."""
 
     def first_token(self, record: Record) -> None: ...
-    def tokens(self, gap_s: float, count: int) -> None:
-        """`count` tokens of one choice, `gap_s` apart each and from the token before."""
+    def generated(self, count: int) -> None:
+        """`count` tokens of one choice have come, the first one of it or later ones."""
+        ...
+
+    def gap(self, gap_s: float, count: int) -> None:
+        """`count` of them came after another token of their choice, `gap_s` apart each and from the one before."""
         ...
 
     def observe(self, record: Record) -> None:
@@ -98,7 +112,8 @@ class Nobody:
     """An observer that does nothing."""
 
     def first_token(self, record: Record) -> None: ...
-    def tokens(self, gap_s: float, count: int) -> None: ...
+    def generated(self, count: int) -> None: ...
+    def gap(self, gap_s: float, count: int) -> None: ...
     def observe(self, record: Record) -> None: ...
 
 
@@ -112,9 +127,13 @@ class Several:
         for observer in self._observers:
             observer.first_token(record)
 
-    def tokens(self, gap_s: float, count: int) -> None:
+    def generated(self, count: int) -> None:
         for observer in self._observers:
-            observer.tokens(gap_s, count)
+            observer.generated(count)
+
+    def gap(self, gap_s: float, count: int) -> None:
+        for observer in self._observers:
+            observer.gap(gap_s, count)
 
     def observe(self, record: Record) -> None:
         for observer in self._observers:

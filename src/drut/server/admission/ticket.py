@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 from drut.engine.async_engine import failure_error
 from drut.engine.messages import Failed, Output
 from drut.engine.output import Chunk
-from drut.errors import DrutError
+from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.server.admission.ask import Ask, DeadlineError, DrainingError, QueueFullError
 from drut.server.admission.record import Record
 
 if TYPE_CHECKING:
     from drut.server.admission.admission import Admission
+
+
+REASONS: dict[type[DrutError], str] = {
+    DeadlineError: "deadline", DrainingError: "shutdown", QueueFullError: "rejected",
+    RequestError: "invalid", UnsupportedError: "invalid"}
 
 
 class Ticket:
@@ -97,8 +102,7 @@ class Ticket:
 
     def fail(self, error: DrutError) -> None:
         """Ends it with an error, which the reader gets after the chunks that came before."""
-        reasons = {DeadlineError: "deadline", DrainingError: "shutdown", QueueFullError: "rejected"}
-        self._end(reasons.get(type(error), "error"), error)
+        self._end(next((name for kind, name in REASONS.items() if isinstance(error, kind)), "error"), error)
 
     def expire(self) -> None:
         """Its deadline has passed."""
@@ -109,14 +113,17 @@ class Ticket:
         record, observer = self.record, self._admission.observer
         before = self._last.get(index)
         if before is not None:
-            observer.tokens((now - before) / count, count)
+            observer.gap((now - before) / count, count)
         else:
             self._first[index] = now
             if count > 1:  # they came at once with the first
-                observer.tokens(0.0, count - 1)
+                observer.gap(0.0, count - 1)
         self._last[index] = record.last_token = now
-        self._said[index] = self._said.get(index, 0) + count
-        record.completion_tokens += count
+        said = self._said[index] = self._said.get(index, 0) + count
+        if not self.ask.scoring:
+            record.completion_tokens += count
+            record.longest = max(record.longest, said)
+            observer.generated(count)
         if record.first_token is None:
             record.first_token = now
             observer.first_token(record)
