@@ -12,22 +12,23 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.address import split
+from drut.bench.address import Address, shown, split
 from drut.errors import RequestError
 
 MAX_REPLY_BYTES = 64 << 20
 
 
 class Exchange:
-    """One connection to `url` (the server's root, or its /v1), for one thread at a time. `name` begins every error."""
+    """One connection to a server, for one thread at a time. Paths are as `Address` takes them; `name` begins every
+    error."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, timeout_s: float = 30.0,
-                 tls: ssl.SSLContext | None = None, name: str = "") -> None:
+                 tls: ssl.SSLContext | None = None, name: str = "", endpoint: str | None = None) -> None:
+        self._address = Address(url, endpoint)
         parts = split(url)
         assert parts.hostname is not None
-        self.name = name or url
+        self.name = name or shown(url)
         self._timeout_s = timeout_s
-        self._root = parts.path.rstrip("/").removesuffix("/v1")
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
         if parts.scheme == "https":
@@ -64,7 +65,7 @@ class Exchange:
         guard.daemon = True
         guard.start()
         try:
-            self._connection.request("POST", self._root + path, msgspec.json.encode(body), self._headers)
+            self._connection.request("POST", self._address.path(path), msgspec.json.encode(body), self._headers)
             used.append(self._connection.sock)  # which belongs to the answer alone, where no other is to follow
             response = self._connection.getresponse()
             data = response.read(MAX_REPLY_BYTES + 1)

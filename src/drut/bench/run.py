@@ -55,6 +55,7 @@ def measure(run: Run, tell: Callable[[Progress], None] | None = None) -> tuple[R
     Raises RequestError for what cannot be sent, DrutError where the server cannot be reached or nothing was measured.
     """
     target = run.plan.target
+    target.path(run.chat)
     tls = tls_context(target.verify_tls, target.ca_file)
     watch = Watch(run.metrics_url, target.headers, run.server_pid, tls)
     sessions, tokenizer = _sessions(run, tls)

@@ -78,7 +78,8 @@ def test_a_good_run_is_valid_and_steady() -> None:
     (even(), {"cpu": 0.81}, "used 81% of a CPU"),
     (even(), {"behind": True}, "not made fast enough"),
     (even() + [failed(20.0) for _ in range(7)], {}, "7 of 607 requests failed, the most is 1.0% (http 7)"),
-    ([failed(20.0, "connect", sent=None)], {}, "no request finished"),
+    ([failed(20.0, "connect", sent=None, detail="refused")], {},
+     "no request finished, such as: connect, refused"),
     ([record(1.0, [0.1], 1, counted=False)], {}, "no request was scheduled within"),
     (even(), {"wanted_s": 60.0}, "the workload ended after 30.0 of 60.0 s"),
 ])

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from drut.bench.address import Address, shown
 from drut.bench.engines.engine import CannotRunError, EngineFailedError, Launch
 from drut.bench.engines.guard import Orders, Told
 from drut.bench.engines.ports import check_free, free_port, listener, named
@@ -119,7 +120,7 @@ def start(launch: Launch, log_path: Path, *, timeout_s: float | None = None) -> 
     """
     if not launch.argv:
         if not serves(launch, PROBE_S):
-            raise CannotRunError(f"no server answers at {launch.url.rstrip('/').removesuffix('/v1')}{launch.ready}")
+            raise CannotRunError(f"no server answers at {shown(Address(launch.url).whole(launch.ready))}")
         return Running(launch, log_path)
     check_free(_port(launch))
     guard = _start_guard(launch, log_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drut.bench.address import split
+from drut.bench.address import Address, shown
 from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
 from drut.errors import RequestError
 
@@ -21,7 +21,7 @@ class Url:
     def __init__(self, url: str = "") -> None:
         self._url = url
         if url:
-            self.name, self.title = url, url
+            self.name, self.title = url, shown(url)
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
         """`port` has no use. Raises CannotRunError where the URL is missing or none."""
@@ -29,7 +29,7 @@ class Url:
         if not given or len(given) > 2:
             raise CannotRunError("a server that runs already is given as URL [MODEL]")
         try:
-            split(given[0])
+            Address(given[0])
         except RequestError as error:
             raise CannotRunError(str(error)) from None
         model = given[1] if len(given) == 2 else files.name

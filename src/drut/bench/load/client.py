@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from drut.bench.address import split, tls_context
+from drut.bench.address import Address, shown, tls_context
 from drut.bench.load.answer import Answer
 from drut.bench.load.http import Connection, Pool
 from drut.bench.load.record import Failure
@@ -23,11 +23,13 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The server, and how it is asked. `body` goes into every request; `timeout_s` is of a request, from sending.
-    `exact`: what makes a server that does not know ignore_eos and min_tokens answer with just `max_tokens` tokens."""
+    """The server, and how it is asked. `endpoint`: the path of requests, added to the URL's own (`Address`). `body`
+    goes into every request; `timeout_s` is of a request, from sending. `exact`: what makes a server that does not know
+    ignore_eos and min_tokens answer with just `max_tokens` tokens."""
 
     url: str
     model: str
+    endpoint: str | None = None
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
     exact: dict[str, Any] | None = None
@@ -38,7 +40,7 @@ class Target(msgspec.Struct, frozen=True):
     ca_file: str | None = None
 
     def __post_init__(self) -> None:
-        split(self.url)
+        _ = self.address
         for name, value in self.headers.items():
             if not _TOKEN.fullmatch(name) or not (value.isascii() and value.replace("\t", " ").isprintable()):
                 raise RequestError(f"{name!r} is not a header that can be sent")
@@ -55,11 +57,14 @@ class Target(msgspec.Struct, frozen=True):
             tls = tls_context(self.verify_tls, self.ca_file)
         return Pool(str(parts.hostname), parts.port or (443 if tls else 80), tls)
 
+    @property
+    def address(self) -> Address:
+        """Its paths."""
+        return Address(self.url, self.endpoint)
+
     def path(self, chat: bool) -> str:
-        """Where a chat or a completion is asked for; the URL may end in /v1 or not."""
-        prefix = urlsplit(self.url).path.rstrip("/")
-        prefix = prefix if prefix.endswith("/v1") else prefix + "/v1"
-        return prefix + ("/chat/completions" if chat else "/completions")
+        """Where a chat or a completion is asked for. Raises RequestError where the URL is of the other."""
+        return self.address.path("/v1/chat/completions" if chat else "/v1/completions")
 
     def asked(self, turn: Turn, history: Sequence[Message] = ()) -> dict[str, Any]:
         """The body of a request, without what is said of streams."""
@@ -87,7 +92,7 @@ class Client:
         self.stream = target.stream
         self._pool = target.pool()
         self._loop = asyncio.get_running_loop()
-        self._heads = {chat: target.head(chat) for chat in (False, True)}
+        self._heads: dict[bool, bytes] = {}
         self._encoder = msgspec.json.Encoder()
         self._common: dict[str, Any] = {"stream": target.stream}
         if target.stream:
@@ -106,11 +111,20 @@ class Client:
     def encode(self, turn: Turn, history: list[Message]) -> bytes:
         """The request, head and body."""
         data = self._encoder.encode({**self._common, **self._target.asked(turn, history)})
-        return b"%b%d\r\n\r\n%b" % (self._heads[turn.prompt is None], len(data), data)
+        chat = turn.prompt is None
+        if chat not in self._heads:
+            self._heads[chat] = self._target.head(chat)
+        return b"%b%d\r\n\r\n%b" % (self._heads[chat], len(data), data)
 
     async def ask(self, payload: bytes, answer: Answer) -> None:
         """Sends it and waits for the end; all that happened is in `answer.record`. Cancelled, it ends the connection
         and the record is `unfinished`."""
+        await self._ask(payload, answer)
+        if answer.record.failure == "http" and answer.record.status in (404, 405):  # perhaps of the path alone
+            path = payload[: payload.index(b" ", 5)].decode()
+            answer.record.detail = f"{shown(path)}: {answer.record.detail}"
+
+    async def _ask(self, payload: bytes, answer: Answer) -> None:
         connection = self._pool.reuse()
         used = connection is not None
         if connection is None:

@@ -16,7 +16,7 @@ from drut.errors import RequestError
 def prime(target: Target, turns: Iterable[Turn], tls: ssl.SSLContext | None = None) -> None:
     """Each is answered with a token and waited for. What a server refuses is left out, and after one that it does not
     answer at all no other is sent: the load that follows tells of such a server."""
-    exchange = Exchange(target.url, target.headers, target.timeout_s, tls)
+    exchange = Exchange(target.url, target.headers, target.timeout_s, tls, endpoint=target.endpoint)
     try:
         for turn in turns:
             short = msgspec.structs.replace(turn, max_tokens=1, exact=False)

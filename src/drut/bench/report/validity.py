@@ -12,6 +12,7 @@ from drut.bench.metrics.distribution import percentile
 from drut.bench.metrics.summary import Summary, lag
 from drut.bench.report.schema import Validity
 
+NONE_FINISHED = "no request finished"
 LAG_MS, LAG_SHARE = 5.0, 0.02
 MOST_CPU, BUSY_CPU = 0.8, 0.4
 _TELLS_P99, _ONE_MAY = 100, 20  # requests
@@ -40,7 +41,7 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     if not summary.requests:
         reasons.append("no request was scheduled within the measured window (a longer --duration, or no --warmup)")
     elif summary.errors.failed == summary.requests:
-        reasons.append("no request finished")
+        reasons.append(f"{NONE_FINISHED}, such as: {_first_failure(load.records)}")
     elif (summary.errors.rate or 0.0) > most_errors:
         reasons.append(f"{summary.errors.failed} of {summary.requests} requests failed, the most is {most_errors:.1%} "
                        f"({', '.join(f'{kind} {n}' for kind, n in summary.errors.kinds.items())})")
@@ -48,6 +49,11 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
         reasons.append(f"the workload ended after {load.window.length:.1f} of {wanted_s:.1f} s (a shorter --duration, "
                        "or a workload that goes on)")
     return Validity(not reasons, reasons, held_up=0 < len(reasons) == of_client)
+
+
+def _first_failure(records: Sequence[Record]) -> str:
+    """In the words of its record."""
+    return next(f"{r.failure}, {r.detail}" for r in records if r.counted and r.failure is not None)
 
 
 def _lateness(records: Sequence[Record]) -> tuple[str, float]:

@@ -13,6 +13,7 @@ from drut.bench.load.halt import INTERRUPTED
 from drut.bench.load.schedule import Arrivals, Rate, Schedule
 from drut.bench.load.wire import Window
 from drut.bench.report.schema import Request, Result
+from drut.bench.report.validity import NONE_FINISHED
 from drut.bench.run import Run, measure
 from drut.bench.search.trial import Ask, Trial, worked_off
 
@@ -55,7 +56,8 @@ def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
     """What a search keeps of a result. A run that was ended because all failed says so of the server."""
     counted = [r for r in result.requests if r.measured]
     failed = result.summary.errors.failed == len(counted)
-    excused = {halted, "no request finished"} if failed else set()
+    of_client = [reason for reason in result.validity.reasons
+                 if not failed or (reason != halted and not reason.startswith(NONE_FINISHED))]
     well = [r for r in result.requests if r.failure is None and r.ended_ms is not None]
     begun = np.array([r.scheduled_ms + (r.sent_ms or 0.0) for r in well]) / 1e3
     ended = np.array([r.scheduled_ms + (r.ended_ms or 0.0) for r in well]) / 1e3
@@ -64,7 +66,7 @@ def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
     return Trial(
         ask, np.array([_e2e(r) for r in counted]), np.array([float(bool(r.good)) for r in counted]) if known else None,
         worked_off(begun, ended, (ask.warmup_s, ask.warmup_s + ask.window_s)),
-        valid=bool(counted) and all(reason in excused for reason in result.validity.reasons),
+        valid=bool(counted) and not of_client,
         reasons=result.validity.reasons, turns=len(counted) / first if first else 1.0, steady=result.steady.verdict,
         unsettled="; ".join(result.steady.reasons) if result.steady.verdict == "not steady" else "",
         figures={name: kind.of(result) for name, kind in FIGURES.items()},

@@ -10,10 +10,11 @@ import ssl
 import threading
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from urllib.parse import SplitResult
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from drut.bench.address import split
+from drut.bench.address import shown, split
 from drut.errors import RequestError
 
 MOST_BYTES = 1 << 24
@@ -99,7 +100,7 @@ def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
         timer.daemon = True
         timer.start()
         try:
-            text = _get(connection, parts.path or "/", most_bytes, headers or {})
+            text = _get(connection, _path(parts), most_bytes, headers or {})
             if timed_out.is_set():  # what was read until then looked complete
                 raise TimeoutError
             return text
@@ -108,7 +109,11 @@ def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = f"no answer within {timeout_s:g} s" if timed_out.is_set() else str(error) or type(error).__name__
-        raise RequestError(f"{url}: {reason}") from None
+        raise RequestError(f"{shown(url)}: {reason}") from None
+
+
+def _path(parts: SplitResult) -> str:
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def _give_up(sock: socket.socket, timed_out: threading.Event) -> None:

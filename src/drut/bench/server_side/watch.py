@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from drut.bench.address import split
+from drut.bench.address import Address, shown, split
 from drut.bench.server_side.names import Engine, detect
 from drut.bench.server_side.page import TIMEOUT_S, Page, fetch, names_on, parse
 from drut.bench.server_side.summary import ServerSide, summarize, wanted_names
@@ -18,11 +18,9 @@ PATHS = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's, who
 
 def metrics_urls(url: str) -> list[str]:
     """Where a server's metrics may be: `url` itself where it names them, else the usual places beside its API."""
-    parts = split(url)
-    if parts.path.endswith("/metrics"):
+    if split(url).path.endswith("/metrics"):
         return [url]
-    base = parts._replace(path=parts.path.rstrip("/").removesuffix("/v1"), query="", fragment="").geturl()
-    return [base + path for path in PATHS]
+    return [Address(url).whole(path) for path in PATHS]
 
 
 class ServerWatch:
@@ -48,7 +46,7 @@ class ServerWatch:
                 text = self._fetch(url)
                 self._engine = detect(names_on(text))
                 if self._engine is None:
-                    raise RequestError(f"{url}: no engine's metrics")
+                    raise RequestError(f"{shown(url)}: no engine's metrics")
                 self._url, self._wanted = url, wanted_names(self._engine)
                 self._before, self._began = parse(text, self._wanted), time.monotonic()
             except RequestError as error:
@@ -64,12 +62,13 @@ class ServerWatch:
         if self._engine is None:
             return ServerSide(problems=self._problems)
         self._thread.join()
+        url = shown(self._url)
         try:
             after = self._scrape()
         except RequestError as error:
-            return ServerSide(self._engine.name, self._url, failed_scrapes=self._failed + 1, problems=[str(error)])
+            return ServerSide(self._engine.name, url, failed_scrapes=self._failed + 1, problems=[str(error)])
         seconds = time.monotonic() - self._began
-        return summarize(self._engine, self._url, self._before, self._during, after, seconds, self._failed)
+        return summarize(self._engine, url, self._before, self._during, after, seconds, self._failed)
 
     def _scrape(self) -> Page:
         return parse(self._fetch(self._url), self._wanted)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from drut.bench.address import shown, split
 from drut.bench.exchange import Exchange
 from drut.errors import RequestError
 
@@ -24,7 +25,7 @@ class _Ids(msgspec.Struct):
 
 
 class ServerTokenizer:
-    """The tokenizer behind `url` (the server's root, or its /v1), for `model`. One connection, one thread.
+    """The tokenizer of the server at `url`, for `model`. One connection, one thread.
 
     Raises RequestError where the server has none, or stops answering.
     """
@@ -33,7 +34,8 @@ class ServerTokenizer:
 
     def __init__(self, url: str, model: str, headers: Mapping[str, str] | None = None,
                  timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None) -> None:
-        self.name = f"{url} /tokenize"
+        split(url)
+        self.name = f"{shown(url)} /tokenize"
         self._model = model
         self._exchange = Exchange(url, headers, timeout_s, tls, self.name)
         self._vllm = True

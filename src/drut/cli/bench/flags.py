@@ -13,7 +13,10 @@ from drut.errors import RequestError
 def add_target(parser: argparse.ArgumentParser, needed: bool = True) -> None:
     """The server, and how it is asked. `needed`: its URL and model must be given."""
     group = parser.add_argument_group("the server")
-    group.add_argument("--url", required=needed, metavar="U", help="such as http://127.0.0.1:8000, with /v1 or without")
+    group.add_argument("--url", required=needed, metavar="U", help="such as http://127.0.0.1:8000, with "
+                       "/v1 or without, or with the path of chats or completions; a query goes with every request")
+    group.add_argument("--endpoint", metavar="PATH", help="added to --url for requests, such as /chat/completions "
+                       "(default: by --api, after /v1 where the URL has no version)")
     group.add_argument("--model", required=needed, metavar="M", help="the model's name in requests")
     group.add_argument("--tokenizer", metavar="NAME", help="known model, folder or file whose tokenizer is the "
                        "server's (default: --model, where such a one is at hand)")
@@ -125,7 +128,7 @@ def target_of(args: argparse.Namespace) -> Any:
     """The `Target` that the flags ask for."""
     from drut.bench.load.client import Target
 
-    return Target(url=args.url, model=args.model, headers=_headers(args), body=_body(args.body),
+    return Target(url=args.url, model=args.model, endpoint=args.endpoint, headers=_headers(args), body=_body(args.body),
                   stream=not args.no_stream, continuous_usage=args.continuous_usage, timeout_s=args.timeout,
                   verify_tls=not args.insecure, ca_file=args.ca)
 
@@ -200,7 +203,11 @@ def _body(text: str) -> dict[str, Any]:
 
 def settings_of(args: argparse.Namespace, workers: int) -> dict[str, Any]:
     """All flags as they came, for the file; what is secret left out."""
+    from drut.bench.address import shown
+
     secret = ("api_key", "header", "run", "command", "bench")
     settings = {name: value for name, value in vars(args).items() if name not in secret}
     names = [header.partition(":")[0].strip() for header in args.header]
+    if args.url is not None:
+        settings["url"] = shown(args.url)
     return {**settings, "body": json.loads(args.body), "headers": names, "workers": workers}

@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """3 where the search ended before its time, 130 where it was interrupted; what is known is written all the same."""
+    from drut.bench.address import shown
     from drut.bench.report.build import environment
     from drut.bench.report.files import make_folder
     from drut.bench.search.files import save
@@ -64,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     make_folder(folder)
     with _Line(args.quiet) as line, _terminated(), target_for(args, folder) as (target, known):
         live = _live(known, target)
-        about = About(f"{known.model} at {known.url}" if args.engine is None else f"{known.model} by {args.engine}",
-                      settings_of(args, 0), environment(time.time()))
+        where = f"at {shown(known.url)}" if args.engine is None else f"by {args.engine}"
+        about = About(f"{known.model} {where}", settings_of(args, 0), environment(time.time()))
         live.progress = line.progress
         searcher = Searcher(live, wanted, about, time.monotonic, lambda found: save(found, folder), line.tell)
         found = searcher.run()

@@ -35,8 +35,9 @@ def target_for(args: argparse.Namespace, folder: Path) -> Iterator[tuple[Any, ar
                 raise RequestError(f"--{name} is needed, or --engine")
         yield target_of(args), args
         return
-    if args.url is not None:
-        raise RequestError("--url is of a server that runs; --engine starts one")
+    for name in ("url", "endpoint"):
+        if getattr(args, name) is not None:
+            raise RequestError(f"--{name} is of a server that runs; --engine starts one")
     import msgspec
 
     from drut.bench.engines.process import start
