@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
+from drut.constrain import Constraint
 from drut.errors import RequestError
 from drut.parse import Message, MessageParser
 from drut.parse.calling import MOST_CALLS, Tool, constraint
@@ -112,3 +113,71 @@ def test_arguments_are_an_object_whatever_the_schema_leaves_open(spelled: Spelle
         assert '"type":"object"' in made.source
     with pytest.raises(RequestError, match=r"tools\[0\]\.function\.parameters: type: arguments are an object"):
         constraint(FORMATS["json"], [Tool("f", {"type": "integer"})], "required", spelled)  # type: ignore[arg-type]
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+ANSWERS = [
+    (Constraint.json_schema(NUMBER), ['{"n": 5}', '{ "n":5}'], ['{"n": "5"}', "5", "", "Hello"]),
+    (Constraint.json_object(), ['{"n": 5}', "{}", '{"name": "Ann"}', '{"name": "no", "arguments": {}}'], ["[]", "x"]),
+    (Constraint.choice(["red", "green"]), ["red", "green"], ["blue", "redgreen", ""]),
+    (Constraint.regex(r"a/b\/[0-9]+"), ["a/b/7"], ["a/b/", "a"]),
+    (Constraint.lark('start: x+ // }\nx: "b" | %json {"type": "integer"}'), ["b", "b5b"], ["c", ""]),
+    (Constraint.lark('root ::= "yes" | "no"'), ["yes", "no"], ["maybe"]),
+]
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
+@pytest.mark.parametrize(("answer", "fits", "others"), ANSWERS, ids=range(len(ANSWERS)))
+def test_either_calls_or_an_answer_in_the_format(form: Format, answer: Constraint, fits: list[str], others: list[str],
+                                                 spelled: Spelled) -> None:
+    lenient = [Tool(tool.name, tool.parameters) for tool in TOOLS]
+    made = constraint(form, lenient, "auto", spelled, answer=answer)  # type: ignore[arg-type]
+    assert made is not None
+    one = written(form, '{"city":"Oslo"}')
+
+    def takes(text: str) -> bool:
+        matcher = LLMatcher(spelled.library(), LLMatcher.grammar_from_lark(made.source), log_level=0)
+        assert not matcher.is_error(), matcher.get_error()
+        ids = spelled.encode(text)
+        return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
+
+    for text in (one, one + (form.between or "\n") + one, *fits):
+        assert takes(text), text
+        parser = MessageParser(tools=CallParser(form, Offer(("look",)), either=True))
+        message = Message([delta for letter in text for delta in parser.push(letter)] + parser.finish())
+        assert (len(message.calls), message.content) == ((text.count("look"), "") if one in text else (0, text))
+    for text in (*others, one + fits[0], f"{fits[0]} {one}", one.replace("look", "nothing")):
+        assert not takes(text) or answer == Constraint.json_object(), text
+
+
+def test_a_strict_tool_beside_a_format_needs_a_mark(spelled: Spelled) -> None:
+    for form in FORMATS.values():
+        strict = [Tool("f", {}, place=2), Tool("look", CITY, strict=True, place=5)]
+        if form.before.startswith(form.opens) and form.opens:
+            made = constraint(form, strict, "auto", spelled, answer=Constraint.json_object())  # type: ignore[arg-type]
+            assert made is not None
+            assert '"Oslo"' in made.source
+        else:
+            with pytest.raises(RequestError, match=r"tools\[5\]\.function\.strict"):
+                constraint(form, strict, "auto", spelled, answer=Constraint.json_object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
+def test_what_is_cut_behind_a_call_is_no_answer_in_a_format(form: Format) -> None:
+    two = written(form, '{"city":"Oslo"}', '{"city":"Rome"}')
+    for end in range(len(two)):
+        parser = MessageParser(tools=CallParser(form, Offer(("look",)), either=True))
+        message = Message([*parser.push(two[:end]), *parser.finish()])
+        assert message.content == ("" if message.calls else two[:end])
+        assert len(message.calls) <= 2
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
+def test_a_mark_inside_an_answer_in_a_format_is_text(form: Format) -> None:
+    one = written(form, '{"city":"Oslo"}')
+    for text in (json.dumps({"a": one}), f"x {one}", f"[1] {one}", '{"a": 5} ' + one):
+        for step in (1, 3, len(text)):
+            parser = MessageParser(tools=CallParser(form, Offer(("look",)), either=True))
+            pieces = [text[i : i + step] for i in range(0, len(text), step)]
+            message = Message([delta for piece in pieces for delta in parser.push(piece)] + parser.finish())
+            assert (message.calls, message.content) == ([], text)

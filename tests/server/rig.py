@@ -165,6 +165,11 @@ def run_in_thread(server: Server, lines: list[str]) -> Iterator[Running]:
         assert not thread.is_alive()
 
 
+def within(param: str | None, field: str) -> bool:
+    """Whether the path that an error gives is that of `field`, or of something in it."""
+    return param == field or (param or "").startswith((f"{field}.", f"{field}["))
+
+
 def until(condition: Any, seconds: float = PATIENCE_S) -> None:
     """Waits for a condition."""
     end = time.monotonic() + seconds

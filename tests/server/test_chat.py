@@ -114,12 +114,12 @@ def test_an_answer_can_be_begun(server: Running) -> None:
 
 
 REFUSED = [
-    ({"content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}]}, "image_url"),
-    ({"content": [{"type": "hologram"}]}, "hologram"),
-    ({"role": "narrator", "content": "x"}, "narrator"),
+    ({"content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}]}, "content[0].image_url"),
+    ({"content": ["a", {"type": "hologram"}]}, "content[1].type"),
+    ({"role": "narrator", "content": "x"}, "role"),
     ({"role": "user", "content": "x", "audio": {"id": "a"}}, "audio"),
     ({"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "function": {"name": "f", "arguments": ""}}]},
-     "custom"),
+     "tool_calls[0].type"),
 ]
 
 
@@ -127,8 +127,35 @@ REFUSED = [
 def test_what_messages_cannot_hold_yet_is_named(server: Running, message: dict[str, Any], named: str) -> None:
     error = server.post(PATH, {"messages": [{"role": "user"} | message]}).error
     assert error["code"] == "unsupported_parameter"
-    assert error["param"] == "messages"
+    assert error["param"] == f"messages[0].{named}"
     assert named in error["message"]
+
+
+def test_parts_are_text_in_the_words_of_several_clients(server: Running) -> None:
+    plain = server.post("/tokenize", {"messages": [{"role": "user", "content": "abcd"}]}).json["tokens"]
+    parts = ["a", {"type": "text", "text": "b"}, {"type": "input_text", "text": "c"},
+             {"type": "output_text", "text": "d"}]
+    assert server.post("/tokenize", {"messages": [{"role": "user", "content": parts}]}).json["tokens"] == plain
+
+
+def test_a_refusal_is_what_the_assistant_said(server: Running) -> None:
+    def ids(message: dict[str, Any]) -> list[int]:
+        return server.post("/tokenize", {"messages": [{"role": "assistant"} | message]}).json["tokens"]
+
+    assert ids({"refusal": "no"}) == ids({"content": [{"type": "refusal", "refusal": "no"}]}) == ids({"content": "no"})
+    assert ids({"content": None, "refusal": "no"}) == ids({"content": "no", "refusal": None})
+    for message, param in (({"role": "assistant", "content": "x", "refusal": "no"}, "messages[0].refusal"),
+                           ({"role": "user", "refusal": "no"}, "messages[0].refusal"),
+                           ({"role": "user", "content": [{"type": "refusal"}]}, "messages[0].content[0].refusal"),
+                           ({"role": "user", "content": [{"type": "text"}]}, "messages[0].content[0].text"),
+                           ({"role": "user", "content": [{"text": "x"}]}, "messages[0].content[0].type")):
+        assert server.post(PATH, {"messages": [message]}).error["param"] == param
+
+
+def test_the_roles_there_are_stand_in_the_error(server: Running) -> None:
+    error = server.post(PATH, {"messages": [{"role": "robot", "content": "x"}]}).error
+    for role in ("system", "developer", "user", "assistant", "tool"):
+        assert role in error["message"]
 
 
 def test_template_variables_are_those_the_template_looks_at(server: Running) -> None:

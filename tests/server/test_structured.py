@@ -123,12 +123,45 @@ def test_a_refusal_names_field_and_keyword(server: Running) -> None:
     for schema, named in ((only({"not": {}}), "'not'"), (only({"type": "something"}), "something"),
                           (only({"type": "string", "pattern": "(["}), "([")):
         error = server.chat(**of_schema(schema)).error
-        assert error["param"] == "response_format"
+        assert error["param"] == "response_format.json_schema.schema"
         assert named in error["message"]
     error = server.chat(**of_schema(POINT), structured_outputs={"regex": "a"}).error
     assert error["param"] == "structured_outputs"
     for name in ("guided_json", "guided_regex", "grammar"):
         assert "structured_outputs" in server.chat(**{name: "a"}).error["message"]
+
+
+def test_a_schema_counts_wherever_a_client_puts_it(server: Running) -> None:
+    for asked in ({"type": "json_object", "schema": POINT}, {"type": "json_schema", "schema": POINT},
+                  {"type": "json_object", "json_schema": {"schema": POINT}},
+                  {"type": "json_schema", "schema": POINT, "json_schema": {"schema": POINT}}):
+        assert set(json.loads(content(server.chat(**FREE, seed=1, response_format=asked)))) == {"a", "b"}
+
+
+@pytest.mark.parametrize(("asked", "param"), [
+    ({"type": "text", "schema": POINT}, "response_format.schema"),
+    ({"type": "text", "json_schema": {"schema": POINT}}, "response_format.json_schema.schema"),
+    ({"type": "json_schema", "schema": POINT, "json_schema": {"schema": {}}}, "response_format.schema"),
+    ({"type": "json_schema"}, "response_format.json_schema.schema"),
+    ({"type": "json_schema", "json_schema": POINT}, "response_format.json_schema.schema"),
+    ({"type": "json_object", "structures": [{"begin": "a", "end": "b"}]}, "response_format.structures"),
+    ({"type": "structural_tag", "triggers": ["<"]}, "response_format.structures"),
+    ({"type": "structural_tag", "structures": [{"begin": "a", "end": "b"}]}, "response_format.triggers"),
+    ({"type": "structural_tag", "format": {"type": "any_text"}}, "response_format.format"),
+    ({"type": "grammar", "grammar": "x"}, "response_format.type"), ({}, "response_format.type"),
+    ({"schema": POINT}, "response_format.type"),
+])
+def test_what_is_beside_the_type_is_never_dropped(server: Running, asked: dict[str, Any], param: str) -> None:
+    error = server.chat(response_format=asked).error
+    assert error["param"] == param
+    assert param in error["message"]
+
+
+def test_a_tag_in_a_string_may_hold_nothing_unknown(server: Running) -> None:
+    tag = {"structures": [{"begin": "<", "end": ">", "stop": 1}], "triggers": ["<"]}
+    error = server.chat(structured_outputs={"structural_tag": json.dumps(tag)}).error
+    assert error["param"] == "structured_outputs.structural_tag"
+    assert "structures[0].stop" in error["message"]
 
 
 def test_a_stream_is_refused_before_it_begins(server: Running) -> None:

@@ -15,7 +15,7 @@ from openai import OpenAI
 from drut.engine.output import Chunk
 from drut.server.admission import Ask
 from tests.cli import tiny
-from tests.server.rig import Reply, Running
+from tests.server.rig import Reply, Running, within
 from tests.server.scripted import ScriptedAdmission, ended, said, scripted
 
 PATH = "/v1/chat/completions"
@@ -161,7 +161,6 @@ BAD = [
     ({"tools": [LOOK], "tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "allowed_tools"),
     ({"tool_choice": "required"}, "no tools"),
     ({"tools": [LOOK] * 300}, "--max-tools"),
-    ({"tools": [LOOK], "tool_choice": "required", "response_format": {"type": "json_object"}}, "together"),
     ({"functions": [{"name": "f"}]}, "tools"),
     ({"tools": [{"type": "function", "function": {"name": "f\n"}}]}, "tools[0].function.name"),
 ]
@@ -179,7 +178,7 @@ def test_what_cannot_be_is_named(caller: Running, fields: dict[str, Any], said_:
 def test_a_bad_schema_is_the_requests_fault(caller: Running, parameters: dict[str, Any]) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
     error = caller.chat("hi", tools=[tool], tool_choice="required").error
-    assert error["param"] == "tools"
+    assert error["param"] == "tools[0].function.parameters"
     assert caller.complete("well", max_tokens=2).status == 200
 
 
@@ -192,7 +191,8 @@ def test_messages_of_calls_must_be_whole(caller: Running) -> None:
                                {"id": "c", "function": {"name": "f", "arguments": "{}"}}]}, "tool_calls"),
                            ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "function")):
         error = caller.post(PATH, {"messages": [user, message]}).error
-        assert (error["param"], named in error["message"]) == ("messages", True), error
+        assert within(error["param"], "messages[1]"), error
+        assert named in error["message"]
 
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>'
@@ -283,3 +283,106 @@ def test_texts_and_lists_of_arguments_get_the_maximum_that_is_set(tmp_path: Path
             assert constraint is not None
             bounds = [int(n) for n in re.findall(r'"max(?:Length|Items)":\s*(\d+)', constraint.source)]
             assert sorted(bounds) == sorted([3, *said_to])
+
+
+POINT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+FORMATTED: list[dict[str, Any]] = [
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": POINT}}},
+    {"response_format": {"type": "json_object", "schema": POINT}},
+    {"structured_outputs": {"regex": '\\{"n": [0-9]\\}'}},
+]
+
+
+@pytest.mark.parametrize("formatted", FORMATTED)
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_that_must_be_made_leave_no_place_for_a_format(caller: Running, formatted: dict[str, Any],
+                                                             stream: bool) -> None:
+    named = {"type": "function", "function": {"name": "add"}}
+    for choice, names in (("required", {"look", "add"}), (named, {"add"})):
+        fields = {"tools": [LOOK, ADD], "tool_choice": choice, "max_tokens": 300, "parallel_tool_calls": False}
+        reply = caller.chat("hi", stream=stream, **fields, **formatted)
+        calls = checked(joined(reply)[1]) if stream else calls_of(reply)
+        assert len(calls) == 1
+        assert calls[0][0] in names
+
+
+@pytest.mark.parametrize("formatted", FORMATTED)
+@pytest.mark.parametrize("stream", [False, True])
+def test_where_the_model_chooses_it_calls_or_keeps_to_the_format(caller: Running, formatted: dict[str, Any],
+                                                                 stream: bool) -> None:
+    strict = LOOK | {"function": LOOK["function"] | {"strict": True}}
+    for first, tools in (("<", [LOOK]), ("{", [LOOK]), ("<", [strict]), ("{", [strict])):
+        bias = {str(ord(first)): 100, str(ord("}")): 30, str(tiny.EOS): 50}
+        reply = caller.chat("hi", stream=stream, tools=tools, max_tokens=400, logit_bias=bias,
+                            parallel_tool_calls=False, **formatted)
+        if stream:
+            content, calls, reasons = joined(reply)
+        else:
+            choice = reply.json["choices"][0]
+            content, reasons = choice["message"]["content"] or "", [choice["finish_reason"]]
+            calls = [(c["function"]["name"], c["function"]["arguments"])
+                     for c in choice["message"].get("tool_calls", [])]
+        if first == "{":
+            assert calls == []
+            jsonschema.validate(json.loads(content), POINT)
+            assert reasons == ["stop"]
+        else:
+            assert content == ""
+            assert {name for name, _ in calls} == {"look"}
+            assert reasons == ["tool_calls"]
+            assert tools == [LOOK] or checked(calls)
+
+
+def test_structural_tags_have_room_for_calls_and_not_for_strict_ones(caller: Running) -> None:
+    tags = {"type": "structural_tag", "triggers": ["<n>"],
+            "structures": [{"begin": "<n>", "schema": {"const": 7}, "end": "</n>"}]}
+    assert caller.chat("hi", tools=[LOOK], response_format=tags).status == 200
+    strict = LOOK | {"function": LOOK["function"] | {"strict": True}}
+    assert "structural tags" in caller.chat("hi", tools=[strict], response_format=tags).error["message"]
+    assert caller.chat("hi", tools=[LOOK], tool_choice="required", response_format=tags).status == 200
+
+
+def test_no_tools_are_an_empty_list_or_none_and_leave_nothing_to_choose(caller: Running) -> None:
+    plain = caller.chat("hi").json["usage"]
+    for tools in ({}, {"tools": []}, {"tools": None}):
+        for choice in ({}, {"tool_choice": "auto"}, {"tool_choice": "none"}, {"tool_choice": None}):
+            for parallel in ({}, {"parallel_tool_calls": True}, {"parallel_tool_calls": False}):
+                reply = caller.chat("hi", **tools, **choice, **parallel)
+                assert reply.status == 200, (tools, choice, parallel, reply.raw)
+                assert reply.json["usage"] == plain
+        assert caller.chat("hi", tool_choice="required", **tools).error["param"] == "tool_choice"
+        named = {"type": "function", "function": {"name": "look"}}
+        assert caller.chat("hi", tool_choice=named, **tools).error["param"] == "tool_choice.function.name"
+
+
+CHOICES: list[tuple[Any, str, str]] = [
+    ("any", "tool_choice", "none, auto, required"), ({"type": "any"}, "tool_choice.type", "function"),
+    ({"type": "function"}, "tool_choice.function", "missing"),
+    ({"type": "function", "name": "look"}, "tool_choice.function", "missing"),
+    ({"type": "function", "function": {}}, "tool_choice.function.name", "missing"),
+    ({"type": "function", "function": {"name": "no"}}, "tool_choice.function.name", "'no'"),
+    ({"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}, "tool_choice.allowed_tools", "not supported"),
+    ({"type": "allowed_tools"}, "tool_choice.type", "function"), (5, "tool_choice", "str"),
+]
+
+
+@pytest.mark.parametrize(("choice", "param", "says"), CHOICES)
+def test_choices_that_cannot_be_are_named(caller: Running, choice: Any, param: str, says: str) -> None:
+    error = caller.chat("hi", tools=[LOOK, ADD], tool_choice=choice).error
+    assert error["param"] == param
+    assert says in error["message"]
+
+
+def test_a_type_left_out_is_a_function(caller: Running) -> None:
+    reply = caller.chat("hi", tools=[{"function": ADD["function"]}], tool_choice={"function": {"name": "add"}},
+                        max_tokens=200)
+    assert [name for name, _ in calls_of(reply)] == ["add"]
+
+
+def test_the_tool_at_fault_is_named_by_its_place(caller: Running) -> None:
+    bad = {"type": "function", "function": {"name": "bad", "parameters": {"type": "object", "else": {}}}}
+    wrong = {"type": "function", "function": {"name": "wrong", "parameters": {"type": "something"}}}
+    for tool in (bad, wrong):
+        for choice in ("required", {"type": "function", "function": {"name": tool["function"]["name"]}}):
+            error = caller.chat("hi", tools=[LOOK, tool], tool_choice=choice).error
+            assert error["param"] == "tools[1].function.parameters"

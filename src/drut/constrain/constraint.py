@@ -53,6 +53,15 @@ class Constraint:
         """A Lark grammar from rule `start`, in which `%json {...}` stands for a schema; or EBNF from `root ::= ...`."""
         return cls("lark", lark.of_grammar(grammar))
 
+    def as_rule(self, name: str) -> str:
+        """The same as rule `name` of a Lark grammar that has others."""
+        match self.kind:
+            case "json_schema":
+                return f"{name}: %json {self.source}"
+            case "regex":
+                return f"{name}: %lark {{\nstart: {lark.pattern(self.source)}\n}}"
+        return f"{name}: %lark {{\n{self.source}\n}}"
+
     @classmethod
     def structural_tags(cls, tags: Sequence[tuple[str, Schema, str]], triggers: Sequence[str] = (), *,
                         required: bool = False, most: int | None = None) -> Constraint:

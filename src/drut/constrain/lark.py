@@ -34,6 +34,12 @@ def check_regex(pattern: str, name: str = "regex") -> None:
     check_nesting(name, pattern, quotes="")
 
 
+def pattern(regex: str) -> str:
+    """A regular expression between the slashes of Lark, which end at one that is not escaped."""
+    steps = re.sub(r"\\.|/", lambda step: "\\/" if step[0] == "/" else step[0], regex, flags=re.DOTALL)
+    return f"/{steps}/".replace("\n", "\\n")
+
+
 def of_choices(choices: Sequence[str]) -> str:
     """One of these strings, exactly."""
     if isinstance(choices, str) or not isinstance(choices, Sequence) or not choices:

@@ -20,26 +20,34 @@ ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 @dataclass(frozen=True)
 class Tool:
     """A function that may be called. `strict`: its arguments fit `parameters`, a JSON schema, also where it is up to
-    the model whether to call."""
+    the model whether to call. `place`: among all tools of the request, for errors; None: where it is among those
+    that may be called."""
 
     name: str
     parameters: Mapping[str, Any]
     strict: bool = False
+    place: int | None = None
 
 
 def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "required"], tokenizer: Tokenizer, *,
-               parallel: bool = True, bounds: Bounds = FREE) -> Constraint | None:
+               parallel: bool = True, bounds: Bounds = FREE, answer: Constraint | None = None) -> Constraint | None:
     """Calls of `tools` and nothing else, one or, with `parallel`, several; for `auto` free text in which calls keep to
-    the format, or None where no tool is strict. RequestError names the tool whose schema is no good."""
-    if choice == "auto" and not any(tool.strict for tool in tools):
+    the format, or None where no tool is strict. With `answer`, for `auto`: either calls alone, or what `answer` allows.
+    RequestError names the tool whose schema is no good."""
+    if choice == "auto" and answer is None and not any(tool.strict for tool in tools):
         return None
-    rules = [_rule(i, tool, form, choice, tokenizer, bounds) for i, tool in enumerate(tools)]
+    if answer is not None and not _marked(form):
+        _check_told_apart(tools)
+    rules = [_rule(i, tool, form, choice, tokenizer, bounds, alone=answer is None) for i, tool in enumerate(tools)]
     rules.append(f"inside: {' | '.join(f'call_{i}' for i in range(len(tools)))}")
     between = json.dumps(form.between or "\n")
     mark = _literal(form.opens, form, tokenizer) if _marked(form) else ""
     rules.append(f"more: {between}? {mark} inside")
     more = f"more{{0,{MOST_CALLS - 1}}}" if parallel else ""
     free = choice == "auto"
+    if answer is not None:
+        either = [f"start: {mark} inside {more} | answer", *rules, answer.as_rule("answer")]
+        return Constraint.lark("\n".join([*either, ""]))
     return Constraint.lark("\n".join([*_start(form, mark, more, free=free, special=mark.startswith("<[")), *rules, ""]))
 
 
@@ -54,19 +62,42 @@ def _start(form: Format, mark: str, more: str, *, free: bool, special: bool) -> 
     return [f"start: TEXT | open inside {more}", f"open[lazy]: TEXT {mark}", r"TEXT: /(.|\n)*/"]
 
 
-def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenizer, bounds: Bounds) -> str:
-    """One call, from behind its mark on."""
+def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenizer, bounds: Bounds, *,
+          alone: bool) -> str:
+    """One call, from behind its mark on. Not `alone`, one without a mark is told from other JSON token by token."""
     schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
     try:
         schema = _of_object(schema)
         Constraint.json_schema(schema)
     except RequestError as error:
-        raise RequestError(f"tools[{index}].function.parameters: {error}") from None
+        raise RequestError(f"tools[{_place(index, tool)}].function.parameters: {error}") from None
     before, after = form.tag(tool.name)
     before = before.removeprefix(form.opens) if _marked(form) else before
+    if not (alone or _marked(form)):
+        return f"call_{index}: %json {_as_json(tool, form)}"
     fitting = json.dumps(bounded(closed(schema), bounds))
     parts = [_literal(before, form, tokenizer), f"%json {fitting}", _literal(after, form, tokenizer)]
     return f"call_{index}: {' '.join(filter(None, parts))}"
+
+
+def _check_told_apart(tools: Sequence[Tool]) -> None:
+    """RequestError for a strict tool where a call has no mark: a text in another format may look like it."""
+    for i, tool in enumerate(tools):
+        if tool.strict:
+            raise RequestError(f"tools[{_place(i, tool)}].function.strict: this model's calls have no mark that tells "
+                               "them from an answer in a format")
+
+
+def _place(index: int, tool: Tool) -> int:
+    return index if tool.place is None else tool.place
+
+
+def _as_json(tool: Tool, form: Format) -> str:
+    """A schema of a whole call with any arguments, as the format writes it."""
+    shape = json.loads(f"{form.before}{{}}{form.after}")
+    fields = {key: ANY_OBJECT if value == {} else {"const": tool.name} for key, value in shape.items()}
+    return Constraint.json_schema({"type": "object", "properties": fields, "required": list(fields),
+                                   "additionalProperties": False}).source
 
 
 def _of_object(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ class Reading:
     offer: Offer | None = None
     only_calls: bool = False  # a grammar lets nothing but calls come
     named: bool = False  # the request names the one tool to call
+    either: bool = False  # an answer is calls alone or text alone
 
     def parser(self) -> MessageParser:
         """For one answer."""
@@ -28,7 +29,7 @@ class Reading:
         if thought is not None:
             reasoning = ReasoningParser(thought.opens, thought.closes, begun=thought.begun)
         if self.form is not None and self.offer is not None:
-            calls = CallParser(self.form, self.offer, only_calls=self.only_calls)
+            calls = CallParser(self.form, self.offer, only_calls=self.only_calls, either=self.either)
         return MessageParser(reasoning, calls)
 
     def finish_reason(self, reason: str, parser: MessageParser) -> str:

@@ -10,9 +10,10 @@ from drut.parse.formats import Format
 class CallParser:
     """Takes text in pieces cut anywhere. White space around calls is dropped, as their marks are."""
 
-    def __init__(self, form: Format, offer: Offer, *, only_calls: bool = False) -> None:
-        """`only_calls`: a grammar allows nothing else, so what is left of a call that was cut is not for the reader."""
-        self._form, self._offer, self._only_calls = form, offer, only_calls
+    def __init__(self, form: Format, offer: Offer, *, only_calls: bool = False, either: bool = False) -> None:
+        """`only_calls`: a grammar allows nothing else, so what is left of a call that was cut is not for the reader.
+        `either`: a call comes first thing or behind another; from other text on, all is text."""
+        self._form, self._offer, self._only_calls, self._either = form, offer, only_calls, either
         self._text = Text()
         self._space = ""  # white space that may be in front of a call
         self._call: CallList | NamedCall | None = None
@@ -29,13 +30,18 @@ class CallParser:
             pass
         return made
 
+    @property
+    def _no_text(self) -> bool:
+        """Whether all there is, and will be, belongs to calls."""
+        return self._only_calls or (self._either and self.calls > 0)
+
     def finish(self) -> list[Delta]:
         """The end of the answer: what was held back, if it is for the reader."""
         made: list[Delta] = []
         if self._call is not None:
             self.cut = self._call.half_told
             self._end_call(self._call, made)
-        if self._only_calls:
+        if self._no_text:
             return made
         self._say(self._mark + self._text.take(len(self._text.rest)), made)
         if self._space and not self.calls:
@@ -51,12 +57,18 @@ class CallParser:
             return False
         if rest[0] in self._form.bare:
             return self._begin("")
+        mark = self._form.opens
+        if self._either and mark and mark.startswith(rest[: len(mark)]):
+            if len(rest) < len(mark):
+                return False
+            self._text.take(len(mark))
+            return self._begin(mark)
         self._at = self._prose
         return True
 
     def _prose(self, made: list[Delta]) -> bool:
         """Text, until a mark."""
-        if not self._form.opens:
+        if self._either or not self._form.opens:
             self._say(self._text.take(len(self._text.rest)), made)
             return False
         before, found = self._text.take_before(self._form.opens)
@@ -98,7 +110,7 @@ class CallParser:
     def _end_call(self, call: CallList | NamedCall, made: list[Delta]) -> None:
         """Of a call that broke off, or was cut: what nobody was told is text, unless nothing but calls can be."""
         self._call = None
-        if not self._only_calls:
+        if not self._no_text:
             self._say(self._mark + call.untold, made)
         self._mark = ""
 

@@ -17,16 +17,22 @@ Budget = Annotated[int, Meta(ge=0, le=MOST_BUDGET, description="tokens of though
 MaxTokens = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 
 
+ROLES = ("system", "developer", "user", "assistant", "tool")
+PARTS = ("text", "input_text", "output_text", "refusal")
+
+
 class ContentPart(msgspec.Struct, kw_only=True):
-    """Of type `text`; all others are refused by name."""
+    """Of one of the types in `PARTS`, which are text in the words of different clients; others are refused by name."""
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class Message(msgspec.Struct, kw_only=True):
     role: str
-    content: str | list[ContentPart] | None = None
+    content: str | list[str | ContentPart] | None = None
+    refusal: str | None = None
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -51,10 +52,16 @@ class ApiError(Exception):
         return [(b"retry-after", str(max(1, math.ceil(self.retry_after_s))).encode())]
 
 
-def unsupported(name: str, hint: str = "") -> ApiError:
-    """What is known and not built is refused by its name."""
-    text = f"{name} is not supported" + (f": {hint}" if hint else "")
-    return ApiError(400, text, code="unsupported_parameter", param=name.partition("[")[0])
+def unsupported(path: str, hint: str = "") -> ApiError:
+    """A field that is known and not supported, refused by its path."""
+    text = f"{path} is not supported" + (f": {hint}" if hint else "")
+    return ApiError(400, text, code="unsupported_parameter", param=path)
+
+
+def not_among(path: str, value: str, allowed: Sequence[str]) -> ApiError:
+    """The value of an enum-like field that has no such value here; the error lists those it has."""
+    return ApiError(400, f"{path} {value[:40]!r} is not supported: it must be one of {', '.join(allowed)}",
+                    code="unsupported_parameter", param=path)
 
 
 def too_long(prompt_tokens: int, room: int) -> ApiError:

@@ -1,17 +1,18 @@
-"""Which fields of a request are honoured, refused by name, or ignored and said to be. Never silently."""
+"""Which fields of a request are honoured, refused by name, or ignored and named. One rule at every depth."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from drut.server.protocol.errors import ApiError, unsupported
+from drut.server.protocol.forms import Unknown, allowed_at, form_of, unknown_fields
 
 R = TypeVar("R", bound=msgspec.Struct)
 
-# Known and not built. The values are those that ask for nothing, as JSON.
+# Known and not supported, by path. The values are those that ask for nothing.
 UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],), "function_call": ("none", "auto"),
     "grammar": ("",), "json_schema": ({},),
@@ -24,76 +25,104 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "spaces_between_special_tokens": (True,), "return_tokens_as_token_ids": (False,), "kv_transfer_params": (),
     "vllm_xargs": (), "add_special_tokens": (False,), "typical_p": (1, 1.0), "mirostat": (0,), "top_a": (0, 0.0),
     "tfs_z": (1, 1.0), "dry_multiplier": (0, 0.0), "xtc_probability": (0, 0.0), "dynatemp_range": (0, 0.0),
+    "n_predict": (-1,), "n_probs": (0,), "max_new_tokens": (), "random_seed": (), "samplers": (), "lora": ([],),
+    "stop_regex": ([],), "return_hidden_states": (False,),
+    "messages[].content[].image_url": (), "messages[].content[].input_image": (),
+    "messages[].content[].image_embeds": (), "messages[].content[].input_audio": (),
+    "messages[].content[].audio_url": (), "messages[].content[].video_url": (), "messages[].content[].file": (),
+    "messages[].content[].thinking": (),
+    "messages[].function_call": (), "messages[].audio": (), "messages[].images": ([],), "messages[].prefix": (False,),
+    "messages[].partial": (False,), "messages[].tool_calls[].custom": (),
+    "tools[].custom": (), "tools[].parameters": (), "tools[].input_schema": (), "tools[].function.input_schema": (),
+    "tools[].function.schema": (), "tool_choice.allowed_tools": (), "tool_choice.custom": (),
+    "tool_choice.disable_parallel_tool_use": (False,),
+    "response_format.format": (), "response_format.grammar": (), "response_format.regex": (),
+    "response_format.pattern": (), "structured_outputs.ebnf": (), "structured_outputs.schema": (),
+    "structured_outputs.whitespace_pattern": (), "structured_outputs.disable_any_whitespace": (False,),
+    "structured_outputs.disable_additional_properties": (False,), "structured_outputs.disable_fallback": (False, True),
+    "structured_outputs.structural_tag.format": (),
 }  # fmt: skip
-_STRUCTURED = "structured_outputs has it"
+_STRUCTURED, _PARAMETERS = "structured_outputs has it", "function.parameters has it"
 HINTS = {
     "guided_json": _STRUCTURED, "guided_regex": _STRUCTURED, "guided_choice": _STRUCTURED,
     "guided_grammar": _STRUCTURED, "grammar": _STRUCTURED, "json_schema": _STRUCTURED, "regex": _STRUCTURED,
     "ebnf": _STRUCTURED,
     "functions": "this older form has made way for tools",
+    "messages[].function_call": "this older form has made way for tool_calls",
     "chat_template": "the model's own is used",
+    "n_predict": "max_tokens has it", "max_new_tokens": "max_tokens has it", "n_probs": "logprobs has it",
+    "random_seed": "seed has it",
+    "messages[].prefix": "continue_final_message has it", "messages[].partial": "continue_final_message has it",
+    "tools[].parameters": _PARAMETERS, "tools[].input_schema": _PARAMETERS,
+    "tools[].function.input_schema": _PARAMETERS, "tools[].function.schema": _PARAMETERS,
+    "response_format.grammar": _STRUCTURED, "response_format.regex": _STRUCTURED,
+    "response_format.pattern": _STRUCTURED,
+    "structured_outputs.ebnf": "structured_outputs.grammar has it",
+    "structured_outputs.schema": "structured_outputs.json has it",
 }
-# Change nothing of an answer. All other unknown fields are treated alike.
-HARMLESS = frozenset((
-    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "verbosity", "prediction", "request_id",
-))  # fmt: skip
-_NULL = b"null"
+MOST_NAMED = 2000  # characters of the names of ignored fields
 
 
 def decode(body: bytes, form: type[R], *, strict: bool = False) -> tuple[R, tuple[str, ...]]:
-    """The request in `body`, and the names of fields that were ignored; with `strict` these are an error too.
+    """The request in `body`, and the paths of fields that were ignored; with `strict` these are an error too.
 
-    ApiError 400 for what is no JSON or does not fit the form, `unsupported_parameter` for what is known and not built.
+    ApiError 400 for what is no JSON or does not fit the form, `unsupported_parameter` for what is known and not
+    supported.
     """
-    try:
-        given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        request = msgspec.json.decode(body, type=form)
-    except msgspec.ValidationError as error:
-        raise _misfit(error) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from None
-    except RecursionError:
-        raise ApiError(400, "the JSON is nested too deeply", code="invalid_json") from None
-    ignored = ignored_fields(given, frozenset(form.__struct_encode_fields__))
+    given, request = _read(body, form)
+    ignored = check_unknown(unknown_fields(given, form_of(form)))
     if ignored and strict:
         raise ApiError(400, f"unknown field {ignored[0]!r}", code="unknown_parameter", param=ignored[0])
     return request, ignored
 
 
-def ignored_fields(given: Mapping[str, msgspec.Raw], known: frozenset[str]) -> tuple[str, ...]:
-    """Names that are neither known nor refused. A field that is null is as good as absent."""
-    ignored = []
-    for name, raw in given.items():
-        if name in known or bytes(raw) == _NULL:
-            continue
-        if name in UNSUPPORTED:
-            _refuse_unless_neutral(name, raw)
+def check_unknown(fields: Iterable[Unknown]) -> tuple[str, ...]:
+    """The paths of those that are ignored, up to a length for a header. ApiError for one that is not supported."""
+    named: list[str] = []
+    length = more = 0
+    for unknown in fields:
+        if (neutral := UNSUPPORTED.get(unknown.kind)) is not None:
+            if not any(_same(unknown.value, value) for value in neutral):
+                raise unsupported(unknown.path, HINTS.get(unknown.kind, ""))
+        elif length + len(unknown.path) <= MOST_NAMED:
+            named.append(unknown.path)
+            length += len(unknown.path) + 2
         else:
-            ignored.append(_shown(name))
-    return tuple(ignored)
+            more += 1
+    return (*named, f"and {more} more") if more else tuple(named)
 
 
-def _refuse_unless_neutral(name: str, raw: msgspec.Raw) -> None:
+def _read(body: bytes, form: type[R]) -> tuple[object, R]:
+    """The body as plain data, and as a request."""
     try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        value = ...  # whatever it is, it asks for something
-    if not any(type(value) is type(neutral) and value == neutral for neutral in UNSUPPORTED[name]):
-        raise unsupported(name, HINTS.get(name, ""))
+        try:
+            given = msgspec.json.decode(body)
+        except msgspec.ValidationError:  # a number out of range, of a field that only the form can name
+            msgspec.json.decode(body, type=form)
+            raise
+        return given, msgspec.convert(given, form)
+    except msgspec.ValidationError as error:
+        raise misfit(error, form) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from None
+    except RecursionError:
+        raise ApiError(400, "the JSON is nested too deeply", code="invalid_json") from None
 
 
-def _misfit(error: msgspec.ValidationError) -> ApiError:
-    """msgspec's one line, with the field as `param`: it ends with a path like `$.stop[...]`."""
-    text, _, path = str(error).partition(" - at ")
-    where = path.rpartition("$")[2].strip("`").lstrip(".")
-    field = where.partition("[")[0].partition(".")[0]
+def _same(value: object, neutral: object) -> bool:
+    """Equal as JSON: true is not 1."""
+    return type(value) is type(neutral) and value == neutral
+
+
+def misfit(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> ApiError:
+    """The library's one line, with the path of the field as `param` and the values that an enum has."""
+    text, _, at = str(error).partition(" - at ")
+    path = at.rpartition("$")[2].strip("`").lstrip(".").partition("[...]")[0]
     if text.startswith("Object missing required field"):
-        field = field or text.partition("`")[2].partition("`")[0]
-        return ApiError(400, f"{text[0].lower()}{text[1:]}" + (f" at {where}" if where else ""), param=field or None)
-    return ApiError(400, f"{where or 'the body'}: {text[0].lower()}{text[1:]}", param=field or None)
-
-
-def _shown(name: str) -> str:
-    """A client's name for a field, fit for a header."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in ",\"" else "?" for c in name[:64])
+        path = f"{path}.{text.partition('`')[2].partition('`')[0]}".lstrip(".")
+        return ApiError(400, f"{path} is missing", param=path)
+    if allowed := allowed_at(form_of(form), path):
+        given = text.removeprefix("Invalid enum value ")[:60]
+        given = f", not {given}" if given != text[:60] else ""
+        return ApiError(400, f"{path} must be one of {', '.join(map(str, allowed))}{given}", param=path)
+    return ApiError(400, f"{path or 'the body'}: {text[0].lower()}{text[1:]}", param=path or None)

@@ -32,7 +32,7 @@ Bias = Annotated[dict[str, Any], Meta(
                        "propertyNames": {"pattern": "^[0-9]{1,10}$"}})]
 
 
-class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+class StreamOptions(msgspec.Struct):
     """What a stream tells besides the answer."""
 
     include_usage: bool | None = None
@@ -83,9 +83,9 @@ def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | N
         raise ApiError(400, "stop: this model has no tokenizer, so there is no text to stop", param="stop")
     if (request.min_tokens or 0) > max_tokens:
         raise ApiError(400, f"min_tokens {request.min_tokens} is more than max_tokens {max_tokens}", param="min_tokens")
-    constraint = constraint_of(request.response_format, request.structured_outputs)
-    if constraint is not None:
-        texts.check_constraint(constraint, "structured_outputs" if request.structured_outputs else "response_format")
+    asked = constraint_of(request.response_format, request.structured_outputs)
+    if asked is not None:
+        texts.check_constraint(asked.constraint, asked.path)
     try:
         return SamplingParams(
             max_tokens=min(max_tokens, MOST_TOKENS), temperature=_or(request.temperature, 1.0),
@@ -96,7 +96,8 @@ def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | N
             skip_special_tokens=request.skip_special_tokens is not False,
             repetition_penalty=_or(request.repetition_penalty, 1.0),
             presence_penalty=_or(request.presence_penalty, 0.0), frequency_penalty=_or(request.frequency_penalty, 0.0),
-            logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs, constraint=constraint)
+            logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
+            constraint=asked.constraint if asked is not None else None)
     except RequestError as error:
         raise ApiError(400, str(error)) from None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -10,6 +11,7 @@ from msgspec import Meta
 from drut.constrain import Constraint
 from drut.errors import RequestError
 from drut.server.protocol.errors import ApiError
+from drut.server.protocol.forms import form_of, unknown_fields
 
 Schema = Annotated[dict[str, Any], Meta(description="a JSON schema")] | bool
 
@@ -23,7 +25,7 @@ class JsonSchema(msgspec.Struct, kw_only=True):
     strict: bool | None = None
 
 
-class Structure(msgspec.Struct, forbid_unknown_fields=True):
+class Structure(msgspec.Struct):
     """A tag: how it begins, the schema of what is inside, how it ends."""
 
     begin: str
@@ -40,13 +42,16 @@ class StructuralTag(msgspec.Struct, kw_only=True):
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True):
+    """`schema`: where other clients put it, also beside `json_object`."""
+
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
     json_schema: JsonSchema | None = None
+    schema: Schema | None = None
     structures: Annotated[list[Structure], Meta(max_length=512)] | None = None
     triggers: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=512)] | None = None
 
 
-class StructuredOutputs(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class StructuredOutputs(msgspec.Struct, kw_only=True):
     """One of these. `json` and `structural_tag` may be JSON in a string."""
 
     json: dict[str, Any] | bool | str | None = None
@@ -57,8 +62,15 @@ class StructuredOutputs(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     structural_tag: StructuralTag | str | None = None
 
 
-def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> Constraint | None:
-    """The constraint they ask for, or None. ApiError 400 names the field and the keyword."""
+class Asked(NamedTuple):
+    """A constraint, and the path of the field that asks for it."""
+
+    constraint: Constraint
+    path: str
+
+
+def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> Asked | None:
+    """What they ask for, or None. ApiError 400 names the path and the keyword."""
     asked = _of_format(response_format) if response_format is not None else None
     if outputs is None:
         return asked
@@ -67,61 +79,90 @@ def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOut
     return _of_outputs(outputs)
 
 
-def _of_format(given: ResponseFormat) -> Constraint | None:
-    with _Naming("response_format"):
-        match given.type:
-            case "text":
-                return None
-            case "json_object":
-                return Constraint.json_object()
-            case "json_schema":
-                if given.json_schema is None or given.json_schema.schema is None:
-                    raise RequestError("json_schema.schema is missing")
-                return Constraint.json_schema(given.json_schema.schema)
-            case _:
-                if not given.structures or not given.triggers:
-                    raise RequestError("structural_tag needs structures and triggers")
-                return _tags(StructuralTag(structures=given.structures, triggers=given.triggers))
+def tagged(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> bool:
+    """Whether they ask for free text with tags in it."""
+    return ((response_format is not None and response_format.type == "structural_tag")
+            or (outputs is not None and outputs.structural_tag is not None))
 
 
-def _of_outputs(given: StructuredOutputs) -> Constraint | None:
+def _of_format(given: ResponseFormat) -> Asked | None:
+    """What is given beside the type counts or is an error, never dropped."""
+    path, schema = _schema_of(given)
+    for name in ("structures", "triggers"):
+        if getattr(given, name) and given.type != "structural_tag":
+            raise _needs(f"response_format.{name}", "structural_tag")
+    if schema is not None and given.type not in ("json_object", "json_schema"):
+        raise _needs(path, "json_schema")
+    match given.type:
+        case "text":
+            return None
+        case "json_schema" | "json_object" if schema is not None:
+            return _asked(path, lambda: Constraint.json_schema(schema))
+        case "json_schema":
+            raise _missing(path)
+        case "json_object":
+            return Asked(Constraint.json_object(), "response_format")
+    if not given.structures or not given.triggers:
+        raise _missing("response_format." + ("triggers" if given.structures else "structures"))
+    tags = StructuralTag(structures=given.structures, triggers=given.triggers)
+    return _asked("response_format", lambda: _tags(tags))
+
+
+def _schema_of(given: ResponseFormat) -> tuple[str, Schema | None]:
+    """The schema with its path, wherever it is. ApiError for two that differ."""
+    inner = given.json_schema.schema if given.json_schema is not None else None
+    if inner is None and given.schema is not None:
+        return "response_format.schema", given.schema
+    if inner is not None and given.schema is not None and inner != given.schema:
+        raise ApiError(400, "response_format.schema and response_format.json_schema.schema differ", param="response_format.schema")
+    return "response_format.json_schema.schema", inner
+
+
+def _of_outputs(given: StructuredOutputs) -> Asked | None:
     asked = [name for name in given.__struct_fields__ if getattr(given, name) is not None]
     if len(asked) > 1:
         raise ApiError(400, f"structured_outputs: {asked[0]} and {asked[1]} cannot be had together",
                        param="structured_outputs")
-    with _Naming("structured_outputs"):
-        if given.json is not None:
-            return Constraint.json_schema(given.json)
-        if given.regex is not None:
-            return Constraint.regex(given.regex)
-        if given.choice is not None:
-            return Constraint.choice(given.choice)
-        if given.grammar is not None:
-            return Constraint.lark(given.grammar)
-        if given.structural_tag is not None:
-            return _tags(given.structural_tag)
-        return Constraint.json_object() if given.json_object else None  # false asks for nothing
+    if not asked or given.json_object is False:  # which asks for nothing
+        return None
+    (name,) = asked
+    value = getattr(given, name)
+    makers: Mapping[str, Callable[[], Constraint]] = {
+        "json": lambda: Constraint.json_schema(value), "regex": lambda: Constraint.regex(value),
+        "choice": lambda: Constraint.choice(value), "grammar": lambda: Constraint.lark(value),
+        "structural_tag": lambda: _tags(value), "json_object": Constraint.json_object}
+    return _asked(f"structured_outputs.{name}", makers[name])
+
+
+def _asked(path: str, make: Callable[[], Constraint]) -> Asked:
+    """What `make` makes. ApiError names the path."""
+    try:
+        return Asked(make(), path)
+    except RequestError as error:
+        raise ApiError(400, f"{path}: {error}", param=path) from None
 
 
 def _tags(given: StructuralTag | str) -> Constraint:
-    if isinstance(given, str):
-        try:
-            given = msgspec.json.decode(given, type=StructuralTag)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise RequestError(f"structural_tag: {error}") from None
-    tags = [(tag.begin, tag.schema, tag.end) for tag in given.structures]
-    return Constraint.structural_tags(tags, given.triggers)
+    tag = _read(given) if isinstance(given, str) else given
+    return Constraint.structural_tags([(inner.begin, inner.schema, inner.end) for inner in tag.structures],
+                                      tag.triggers)
 
 
-class _Naming:
-    """Turns what a constraint's maker finds into a 400 that names the field."""
+def _read(text: str) -> StructuralTag:
+    """A tag that is JSON in a string. RequestError for what does not fit, unknown fields among it."""
+    try:
+        given = msgspec.json.decode(text)
+        tag = msgspec.convert(given, StructuralTag)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RequestError(str(error)) from None
+    if (unknown := next(unknown_fields(given, form_of(StructuralTag)), None)) is not None:
+        raise RequestError(f"unknown field {unknown.path!r}")
+    return tag
 
-    def __init__(self, field: str) -> None:
-        self._field = field
 
-    def __enter__(self) -> None:
-        pass
+def _needs(path: str, kind: str) -> ApiError:
+    return ApiError(400, f"{path} needs response_format.type {kind}", param=path)
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, RequestError):
-            raise ApiError(400, f"{self._field}: {error}", param=self._field) from None
+
+def _missing(path: str) -> ApiError:
+    return ApiError(400, f"{path} is missing", param=path)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from drut.parse.calling import Tool
-from drut.server.protocol.errors import ApiError, unsupported
+from drut.server.protocol.errors import ApiError, not_among
 
 NAME = r"^[A-Za-z0-9_.-]{1,64}$(?!\n)"  # $ alone lets a line end follow
+FUNCTION = "function"  # the one kind of tool
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -26,7 +28,7 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True):
 class OfferedTool(msgspec.Struct, kw_only=True):
     """Of type `function`; all others are refused by name."""
 
-    type: str
+    type: str = FUNCTION
     function: Function | None = None
 
 
@@ -37,7 +39,7 @@ class ChosenFunction(msgspec.Struct):
 class NamedChoice(msgspec.Struct, kw_only=True):
     """The one function to call."""
 
-    type: str
+    type: str = FUNCTION
     function: ChosenFunction | None = None
 
 
@@ -52,7 +54,7 @@ class ToolCall(msgspec.Struct, kw_only=True):
     """A call that the model has made."""
 
     id: str
-    type: str = "function"
+    type: str = FUNCTION
     function: CalledFunction
 
 
@@ -67,12 +69,13 @@ def check_tools(tools: list[OfferedTool] | None, most: int) -> list[Function]:
     if len(tools or ()) > most:
         raise ApiError(400, f"tools: {len(tools or ())} tools; at most {most} are allowed (--max-tools)", param="tools")
     for i, tool in enumerate(tools or ()):
-        if tool.type != "function":
-            raise unsupported(f"tools[{i}] of type {tool.type[:40]!r}")
+        path = f"tools[{i}].function"
+        if tool.type != FUNCTION:
+            raise not_among(f"tools[{i}].type", tool.type, (FUNCTION,))
         if tool.function is None:
-            raise ApiError(400, f"tools[{i}].function is missing", param="tools")
+            raise ApiError(400, f"{path} is missing", param=path)
         if tool.function.name in names:
-            raise ApiError(400, f"tools[{i}].function.name: {tool.function.name!r} is there twice", param="tools")
+            raise ApiError(400, f"{path}.name: {tool.function.name!r} is there twice", param=f"{path}.name")
         names.add(tool.function.name)
         functions.append(tool.function)
     return functions
@@ -84,21 +87,26 @@ def chosen(choice: ToolChoice | None, functions: list[Function]) -> str | Functi
         return "auto" if functions else "none"
     if isinstance(choice, str):
         if choice not in CHOICES:
-            raise ApiError(400, f"tool_choice must be one of {', '.join(CHOICES)} or name a function, not "
-                                f"{choice[:40]!r}", param="tool_choice")
+            raise ApiError(400, f"tool_choice must be one of {', '.join(CHOICES)}, or an object that names a "
+                                f"function, not {choice[:40]!r}", param="tool_choice")
         if choice == "required" and not functions:
             raise ApiError(400, "tool_choice: there are no tools to call", param="tool_choice")
         return choice if functions else "none"
-    if choice.type != "function" or choice.function is None:
-        raise unsupported("tool_choice", f"of type {choice.type[:40]!r}")
+    if choice.type != FUNCTION:
+        raise not_among("tool_choice.type", choice.type, (FUNCTION,))
+    if choice.function is None:
+        raise ApiError(400, "tool_choice.function is missing", param="tool_choice.function")
     for function in functions:
         if function.name == choice.function.name:
             return function
-    raise ApiError(400, f"tool_choice: {choice.function.name[:64]!r} is not among the tools", param="tool_choice")
+    raise ApiError(400, f"tool_choice.function.name: {choice.function.name[:64]!r} is not among the tools",
+                   param="tool_choice.function.name")
 
 
-def as_tool(function: Function) -> Tool:
-    return Tool(function.name, function.parameters or NO_PARAMETERS, bool(function.strict))
+def as_tools(functions: Sequence[Function], choice: str | Function) -> list[Tool]:
+    """Those that may be called."""
+    return [Tool(f.name, f.parameters or NO_PARAMETERS, bool(f.strict), i)
+            for i, f in enumerate(functions) if isinstance(choice, str) or f is choice]
 
 
 def for_template(function: Function) -> dict[str, Any]:

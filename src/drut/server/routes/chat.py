@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from drut.constrain import Constraint, Thought
 from drut.engine.params import SamplingParams
 from drut.errors import RequestError
-from drut.parse.calling import constraint
+from drut.parse.calling import Tool, constraint
 from drut.parse.calls import Offer
 from drut.parse.reading import Reading
 from drut.server.auth import salt_of
@@ -18,7 +19,8 @@ from drut.server.protocol.chat import ChatRequest
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
 from drut.server.protocol.sampling import MOST_TOKENS, check_stream, engine_params
-from drut.server.protocol.tools import Function, as_tool, check_tools, chosen, for_template
+from drut.server.protocol.structured import tagged
+from drut.server.protocol.tools import Function, as_tools, check_tools, chosen, for_template
 from drut.server.routes.messages import plain_messages
 from drut.server.service import Loaded, Service
 from drut.server.texts import Texts
@@ -35,16 +37,18 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     functions = check_tools(request.tools, service.limits.tools)
     choice = chosen(request.tool_choice, functions)
     offered = functions if choice != "none" else []
-    messages = plain_messages(request.messages, body, service, short_ids=texts.wants_short_ids)
+    messages = plain_messages(request.messages, service, short_ids=texts.wants_short_ids)
     variables = {**(request.chat_template_kwargs or {}), **effort_variables(request.reasoning_effort, texts)}
     text = chat_text(texts, messages, variables, offered, add_generation_prompt=request.add_generation_prompt,
                      continue_final=request.continue_final_message)
-    reading = _reading(request, texts, offered, choice, text, messages)
+    tags = tagged(request.response_format, request.structured_outputs)
     max_tokens = request.max_completion_tokens or request.max_tokens or MOST_TOKENS
     params = engine_params(request, max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=request.prompt_logprobs,
                            limits=service.limits, texts=texts)
+    reading = _reading(request, texts, offered, choice, thought_of(request, texts, text, messages),
+                       formatted=params.constraint is not None and not tags)
     params = replace(params, thought=reading.thought, shown_special_ids=texts.special_marks(reading))
-    params = _with_calls(params, request, texts, reading, offered, choice)
+    params = _with_calls(params, texts, reading, offered, choice, tags=tags)
     ids = texts.chat_ids(text)
     echo = bool(request.echo) and messages[-1]["role"] == "assistant"
     return Job(
@@ -67,38 +71,54 @@ def _logprobs(request: ChatRequest) -> int | None:
     return None
 
 
-def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice: str | Function, prompt: str,
-             messages: list[dict[str, Any]]) -> Reading:
-    """How the answers are to be read."""
-    thought = thought_of(request, texts, prompt, messages)
+def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice: str | Function,
+             thought: Thought | None, *, formatted: bool) -> Reading:
+    """How the answers are to be read. `formatted`: text has to fit a format."""
     if not offered:
         return Reading(thought)
     form, named = texts.tool_format(), isinstance(choice, Function)
     most = 1 if named or request.parallel_tool_calls is False else None
-    guarded = choice != "auto" or any(function.strict for function in offered)
+    either = formatted and choice == "auto"
+    guarded = choice != "auto" or (any(function.strict for function in offered) and not either)
     names = [choice.name] if isinstance(choice, Function) else [function.name for function in offered]
     offer = Offer(frozenset(names), whole=not guarded, most=most, new_id=form.new_id)
-    return Reading(thought, form, offer, only_calls=choice != "auto", named=named)
+    return Reading(thought, form, offer, only_calls=choice != "auto", named=named, either=either)
 
 
-def _with_calls(params: SamplingParams, request: ChatRequest, texts: Texts, reading: Reading, offered: list[Function],
-                choice: str | Function) -> SamplingParams:
-    """With the grammar that the calls need. ApiError 400 names the tool whose schema is no good."""
+def _with_calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list[Function],
+                choice: str | Function, *, tags: bool) -> SamplingParams:
+    """With the grammar that the calls need. ApiError 400 names the tool whose schema is no good.
+
+    Calls that must be made leave no place for a format. Where the model chooses, it calls or keeps to the format.
+    """
     if reading.form is None or reading.offer is None:
         return params
-    tools = [as_tool(choice)] if isinstance(choice, Function) else [as_tool(function) for function in offered]
+    if choice == "auto" and tags:  # their free text has room for calls
+        if any(function.strict for function in offered):
+            raise ApiError(400, "tools: a strict tool cannot be had together with structural tags", param="tools")
+        return params
+    tools = as_tools(offered, choice)
     try:
-        made = constraint(reading.form, tools, "auto" if choice == "auto" else "required", texts.encoder(),
-                          parallel=reading.offer.most is None, bounds=texts.tool_bounds)
+        made = constraint(reading.form, tools, "auto" if choice == "auto" else "required",
+                          texts.encoder(), parallel=reading.offer.most is None, bounds=texts.tool_bounds,
+                          answer=params.constraint if reading.either else None)
     except RequestError as error:
-        raise ApiError(400, str(error), param="tools") from None
+        path = str(error).partition(":")[0]
+        raise ApiError(400, str(error), param=path if path.startswith("tools[") else "tools") from None
     if made is None:
         return params
-    if params.constraint is not None:
-        raise ApiError(400, "tools that must be called, or are strict, cannot be had together with a format of the "
-                            "answer", param="tools")
-    texts.check_constraint(made, "tools")
+    _check_calls(made, tools, texts)
     return replace(params, constraint=made)
+
+
+def _check_calls(made: Constraint, tools: Sequence[Tool], texts: Texts) -> None:
+    """ApiError where the grammar of calls does not compile; it names the tool, if one alone is at fault."""
+    try:
+        texts.check_constraint(made, "tools")
+    except ApiError:
+        for tool in tools:
+            texts.check_constraint(Constraint.json_schema(tool.parameters), f"tools[{tool.place}].function.parameters")
+        raise
 
 
 def chat_text(texts: Texts, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,

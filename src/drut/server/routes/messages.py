@@ -6,39 +6,26 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from drut.parse.calls import SHORT_ID
-from drut.server.protocol.chat import Message
-from drut.server.protocol.errors import ApiError, unsupported
-from drut.server.protocol.tools import ToolCall
+from drut.server.protocol.chat import PARTS, ROLES, ContentPart, Message
+from drut.server.protocol.errors import ApiError, not_among
+from drut.server.protocol.tools import FUNCTION, ToolCall
 from drut.server.service import Service
 
-ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
-MESSAGE_FIELDS = frozenset(Message.__struct_encode_fields__)
-EMPTY = (b"null", b"[]")
 SHORT = 9  # characters of the ids that some templates insist on
 
 
-class _Raw(msgspec.Struct):
-    messages: list[dict[str, msgspec.Raw]]
-
-
-def plain_messages(messages: Sequence[Message], body: bytes, service: Service, *,
-                   short_ids: bool = False) -> list[dict[str, Any]]:
-    """Messages with their text as one string. ApiError names a part, role or field that is not supported.
+def plain_messages(messages: Sequence[Message], service: Service, *, short_ids: bool = False) -> list[dict[str, Any]]:
+    """Messages with their text as one string. ApiError names the path of a part or role that is not supported.
 
     A result is told with the name of its function. With `short_ids` ids of another shape are replaced.
     """
     service.limits.check_messages(len(messages))
     plain = []
     names: dict[str, str] = {}  # of functions, by the id of the call
-    for i, (message, raw) in enumerate(zip(messages, msgspec.json.decode(body, type=_Raw).messages, strict=True)):
-        for name, value in raw.items():
-            if name not in MESSAGE_FIELDS and bytes(value) not in EMPTY:
-                raise unsupported(f"messages[{i}].{name[:40]}")
+    for i, message in enumerate(messages):
         if message.role not in ROLES:
-            raise unsupported(f"messages[{i}].role {message.role[:40]!r}")
+            raise not_among(f"messages[{i}].role", message.role, ROLES)
         made: dict[str, Any] = {"role": message.role, "content": _text(i, message)}
         if message.name is not None:
             made["name"] = message.name
@@ -58,19 +45,21 @@ def _add_calls(index: int, message: Message, made: dict[str, Any], names: dict[s
             names.update((call.id, call.function.name) for call in message.tool_calls)
     elif message.tool_calls or message.reasoning_content or message.reasoning:
         field = "tool_calls" if message.tool_calls else "reasoning_content"
-        raise ApiError(400, f"messages[{index}].{field}: only an assistant has them", param="messages")
+        path = f"messages[{index}].{field}"
+        raise ApiError(400, f"{path}: only an assistant has them", param=path)
+    path = f"messages[{index}].tool_call_id"
     if message.role == "tool":
         if not message.tool_call_id:
-            raise ApiError(400, f"messages[{index}].tool_call_id is missing", param="messages")
+            raise ApiError(400, f"{path} is missing", param=path)
         made["tool_call_id"] = _id(message.tool_call_id, short_ids)
         made.setdefault("name", names.get(message.tool_call_id, "function"))
     elif message.tool_call_id is not None:
-        raise ApiError(400, f"messages[{index}].tool_call_id: only a message of role tool has one", param="messages")
+        raise ApiError(400, f"{path}: only a message of role tool has one", param=path)
 
 
 def _call(index: int, number: int, call: ToolCall, short_ids: bool) -> dict[str, Any]:
-    if call.type != "function":
-        raise unsupported(f"messages[{index}].tool_calls[{number}] of type {call.type[:40]!r}")
+    if call.type != FUNCTION:
+        raise not_among(f"messages[{index}].tool_calls[{number}].type", call.type, (FUNCTION,))
     function = {"name": call.function.name, "arguments": call.function.arguments}
     return {"id": _id(call.id, short_ids), "type": "function", "function": function}
 
@@ -83,17 +72,35 @@ def _id(given: str, short: bool) -> str:
 
 
 def _text(index: int, message: Message) -> str:
+    path = f"messages[{index}].content"
+    if message.refusal is not None:
+        return _refusal(index, message)
     if message.content is None:
         if message.role == "assistant" and (message.tool_calls or message.reasoning_content or message.reasoning):
             return ""
-        raise ApiError(400, f"messages[{index}].content is missing", param="messages")
+        raise ApiError(400, f"{path} is missing", param=path)
     if isinstance(message.content, str):
         return message.content
-    texts = []
-    for j, part in enumerate(message.content):
-        if part.type != "text":
-            raise unsupported(f"messages[{index}].content[{j}] of type {part.type[:40]!r}")
-        if part.text is None:
-            raise ApiError(400, f"messages[{index}].content[{j}].text is missing", param="messages")
-        texts.append(part.text)
-    return "".join(texts)
+    return "".join(_of_part(f"{path}[{j}]", part) for j, part in enumerate(message.content))
+
+
+def _refusal(index: int, message: Message) -> str:
+    """What an assistant has said in the place of content."""
+    path = f"messages[{index}].refusal"
+    if message.role != "assistant" or message.content:
+        why = "there is content too" if message.role == "assistant" else "only an assistant has one"
+        raise ApiError(400, f"{path}: {why}", param=path)
+    return message.refusal or ""
+
+
+def _of_part(path: str, part: str | ContentPart) -> str:
+    """The text of a part; a refusal is what the assistant has said, as any text."""
+    if isinstance(part, str):
+        return part
+    if part.type not in PARTS:
+        raise not_among(f"{path}.type", part.type, PARTS)
+    field = "refusal" if part.type == "refusal" else "text"
+    text: str | None = getattr(part, field)
+    if text is None:
+        raise ApiError(400, f"{path}.{field} is missing", param=f"{path}.{field}")
+    return text

@@ -42,7 +42,7 @@ def _tokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
     else:
         if request.add_special_tokens:
             raise ApiError(400, "add_special_tokens: a chat template writes its own", param="add_special_tokens")
-        messages = plain_messages(request.messages or [], body, service, short_ids=texts.wants_short_ids)
+        messages = plain_messages(request.messages or [], service, short_ids=texts.wants_short_ids)
         tools = check_tools(request.tools, service.limits.tools)
         text = chat_text(texts, messages, request.chat_template_kwargs or {}, tools,
                          add_generation_prompt=request.add_generation_prompt,

@@ -1,0 +1,83 @@
+"""Request bodies beside the forms that read them: which fields a form does not have, and what an enum allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+from msgspec import inspect
+
+STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")  # of a path such as messages[0].role
+MOST_NAME = 64  # characters of a client's name for a field
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a type has that matters here, at every depth; a value without structs and enums in it has nothing."""
+
+    fields: Mapping[str, Form] = field(default_factory=dict)  # of an object; empty where any name may come
+    items: Form | None = None  # of an array
+    allowed: tuple[object, ...] = ()  # values of an enum
+
+
+class Unknown(NamedTuple):
+    """A field that the form does not have. `kind` is its path with `[]` in the place of each index."""
+
+    path: str
+    kind: str
+    value: object
+
+
+@cache
+def form_of(type_: type) -> Form:
+    """The form of a struct type."""
+    return _form(inspect.type_info(type_))
+
+
+def unknown_fields(value: object, form: Form, path: str = "", kind: str = "") -> Iterator[Unknown]:
+    """Fields of decoded JSON that `form` does not have, at every depth. A field that is null counts as absent."""
+    if isinstance(value, dict) and form.fields:
+        for name, inner in value.items():
+            here, of_kind = f"{path}.{_shown(name)}".lstrip("."), f"{kind}.{name}".lstrip(".")
+            if (known := form.fields.get(name)) is not None:
+                yield from unknown_fields(inner, known, here, of_kind)
+            elif inner is not None:
+                yield Unknown(here, of_kind, inner)
+    elif isinstance(value, list) and form.items is not None:
+        for i, inner in enumerate(value):
+            yield from unknown_fields(inner, form.items, f"{path}[{i}]", f"{kind}[]")
+
+
+def allowed_at(form: Form, path: str) -> tuple[object, ...]:
+    """Values that the enum at `path` has; none where there is no enum."""
+    at: Form | None = form
+    for step in STEP.finditer(path):
+        at = None if at is None else at.fields.get(step[1]) if step[1] else at.items
+    return at.allowed if at is not None else ()
+
+
+def _form(kind: Any) -> Form:
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _form(inner)
+        case inspect.StructType(fields=fields):
+            return Form({f.encode_name: _form(f.type) for f in fields})
+        case inspect.ListType(item_type=item):
+            items = _form(item)
+            return Form(items=items if items != Form() else None)
+        case inspect.LiteralType(values=values):
+            return Form(allowed=tuple(values))
+        case inspect.UnionType(types=types):
+            parts = [_form(t) for t in types]
+            return Form({name: inner for part in parts for name, inner in part.fields.items()},
+                        next((part.items for part in parts if part.items is not None), None),
+                        tuple(value for part in parts for value in part.allowed))
+    return Form()
+
+
+def _shown(name: str) -> str:
+    """A client's name for a field, fit for a header."""
+    return "".join(c if c.isascii() and c.isprintable() and c not in ",\"" else "?" for c in name[:MOST_NAME])
