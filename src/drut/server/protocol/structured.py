@@ -114,7 +114,8 @@ def _schema_of(given: ResponseFormat) -> tuple[str, Schema | None]:
     if inner is None and given.schema is not None:
         return "response_format.schema", given.schema
     if inner is not None and given.schema is not None and inner != given.schema:
-        raise ApiError(400, "response_format.schema and response_format.json_schema.schema differ", param="response_format.schema")
+        raise ApiError(400, "response_format.schema and response_format.json_schema.schema differ",
+                       param="response_format.schema")
     return "response_format.json_schema.schema", inner
 
 
