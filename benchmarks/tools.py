@@ -19,7 +19,7 @@ import jsonschema
 
 from drut import LLM, SamplingParams
 from drut.bench.workloads.packed import read_jsonl
-from drut.model.template import ChatTemplate
+from drut.model.templates import ChatTemplates
 from drut.parse import Message
 from drut.parse.calling import Tool, constraint
 from drut.parse.calls import Offer
@@ -58,8 +58,8 @@ class Asker:
         self.llm = LLM(model, grammar_timeout_s=60, threads=threads)
         assert self.llm.tokenizer is not None
         self.tokenizer, self.max_tokens, self.bounds = self.llm.tokenizer, max_tokens, bounds
-        self.template = ChatTemplate.of(self.tokenizer)
-        self.form = tool_format("auto", self.template)
+        self.templates = ChatTemplates.of(self.tokenizer)
+        self.form = tool_format("auto", self.templates.with_tools)
 
     def ask(self, rows: list[dict]) -> list[tuple[Message, bool]]:
         """Of each question the answer, and whether it was cut."""
@@ -68,7 +68,7 @@ class Asker:
             functions = [tool["function"] for tool in row["tools"]]
             tools = [Tool(f["name"], f["parameters"]) for f in functions]
             made = constraint(self.form, tools, "required", self.tokenizer, parallel=False, bounds=self.bounds)
-            prompts.append(self.tokenizer.encode_chat(self.template.render(row["messages"], tools=row["tools"])))
+            prompts.append(self.tokenizer.encode_chat(self.templates.render(row["messages"], row["tools"])))
             params.append(SamplingParams(max_tokens=self.max_tokens, constraint=made, frequency_penalty=PENALTY))
         answers = self.llm.generate(prompts, params)
         return [(self.read(row, answer.text), answer.finish_reason == "length")

@@ -16,7 +16,14 @@ class UnsupportedError(DrutError):
 
 
 class RequestError(DrutError, ValueError):
-    """A request is invalid: a bad sampling value, a prompt past the context. The message names the field."""
+    """A request is invalid: a bad sampling value, a prompt past the context. The message names the field.
+
+    `field` is its path where that is more than the caller knows, as `messages[1].content`.
+    """
+
+    def __init__(self, message: str = "", *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class DownloadError(DrutError):

@@ -73,6 +73,7 @@ def test_all_of_a_tiny_model(tiny, capsys):
             "eos": [{"id": EOS, "text": "<eos>"}],
         },
         "chat_template": TEMPLATE,
+        "named_templates": {},
     }
 
 
@@ -180,6 +181,8 @@ def test_a_directory_of_shards_with_a_tokenizer(tmp_path, capsys):
     (path / "tokenizer_config.json").write_text(
         json.dumps({"bos_token": "<s>", "chat_template": "{{ messages }}"})
     )
+    (path / "additional_chat_templates").mkdir()
+    (path / "additional_chat_templates" / "tool_use.jinja").write_text("{{ tools }}")
     told = inspect(capsys, path)
     assert told["file_bytes"] == sum((path / f"{half}.safetensors").stat().st_size for half in "ab")
     assert told["tensors"] == len(halves)
@@ -192,6 +195,9 @@ def test_a_directory_of_shards_with_a_tokenizer(tmp_path, capsys):
         "eos": [{"id": 2, "text": "</s>"}],
     }
     assert told["chat_template"] == "{{ messages }}"
+    assert told["named_templates"] == {"tool_use": "{{ tools }}"}
+    assert main(["inspect", str(path)]) == 0
+    assert "chat template  'tool_use': 11 characters, 1 lines\n" in capsys.readouterr().out
 
 
 def test_kv_groups_of_a_model_with_windows(tmp_path, capsys):

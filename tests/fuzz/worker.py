@@ -20,7 +20,7 @@ from pathlib import Path
 
 from drut.errors import DrutError
 from drut.model.model import open_model
-from drut.model.template import ChatTemplate
+from drut.model.templates import ChatTemplates
 from tests.fuzz.mutate import mutant
 from tests.fuzz.seeds import seeds
 
@@ -40,7 +40,7 @@ def read(path: Path) -> None:
             ids = tokenizer.encode("ab <s>, 12\n") + tokenizer.encode_chat("<s>[user]ह")
             tokenizer.decode(ids, skip_special=False)
             if tokenizer.chat_template is not None:
-                ChatTemplate.of(tokenizer)
+                ChatTemplates.of(tokenizer)
         for name, info in files.source.tensors.items():
             assert len(files.source.raw(name)) == info.nbytes
     finally:

@@ -61,9 +61,9 @@ def one_shot(ids, *, skip_special=True):
 
 
 def cut_at_stop(text, stops):
-    """The oracle: try every end in order, and at each end the stop strings in order."""
+    """The oracle: try every end in order, and at each end the stop strings, the longest first."""
     for end in range(1, len(text) + 1):
-        for stop in stops:
+        for stop in sorted(stops, key=len, reverse=True):
             if text[:end].endswith(stop):
                 return text[: end - len(stop)], True
     return text, False
@@ -130,6 +130,13 @@ def test_the_match_that_ends_first_wins_and_then_the_order_of_the_list():
     assert StopChecker(["ab", "b"]).push("xab") == ("x", True)
     assert StopChecker(["b", "ab"]).push("xab") == ("xa", True)
     assert StopChecker(["ab", "b", "ab"]).push("xab") == ("x", True)
+
+
+@pytest.mark.parametrize("stops", [["d Emma who", "ma who"], ["ma who", "d Emma who"]])
+def test_of_two_that_end_together_the_one_that_begins_first_cuts(stops):
+    checker = StopChecker(stops)
+    assert checker.push("had Emma who") == ("ha", True)
+    assert checker.matched == "d Emma who"
 
 
 def test_nothing_follows_a_stop():

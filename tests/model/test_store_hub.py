@@ -18,6 +18,7 @@ WEIGHTS = packed({"a": entry()}, F32)
 SINGLE = {
     "config.json": b"{}", "tokenizer.json": b'{"version": "1.0"}', "model.safetensors": WEIGHTS,
     "pytorch_model.bin": b"pickle", "model.pt": b"pickle", "README.md": b"hello", "training.log": b"no",
+    "additional_chat_templates/tool_use.jinja": b"{{ tools }}", "additional_chat_templates/x/y.jinja": b"",
     "sub/model.safetensors": WEIGHTS, "consolidated.safetensors": WEIGHTS,
 }  # fmt: skip
 INDEX = json.dumps({"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}).encode()
@@ -74,7 +75,8 @@ def test_malformed_references_are_named(reference):
 
 def test_a_repository_with_one_file_of_weights(hub):
     path = resolve(f"hf:{REPO}", progress=silent)
-    assert names(path) == {"config.json", "tokenizer.json", "model.safetensors", "README.md"}
+    assert names(path) == {"config.json", "tokenizer.json", "model.safetensors", "README.md",
+                           "additional_chat_templates/tool_use.jinja"}
     assert list(open_safetensors(path).tensors) == ["a"]
     assert not [r for r in hub.requests if r.endswith((".bin", ".pt"))]
 

@@ -9,7 +9,7 @@ from jinja2.ext import Extension
 from jinja2.nodes import Scope
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from drut.errors import DrutError, ModelFileError, RequestError, UnsupportedError
+from drut.errors import DrutError, ModelFileError, RequestError
 from drut.model.template import MAX_SOURCE_CHARS, ChatTemplate
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -142,6 +142,7 @@ def test_a_developer_is_a_system_where_the_template_knows_none(source, role):
         ([{"content": "x"}], r"messages\[0\]\.role"),
         ([{"role": 5, "content": "x"}], r"messages\[0\]\.role"),
         ([{"role": "user"}], r"messages\[0\]\.content"),
+        ([{"role": "assistant"}], r"messages\[0\]\.content"),
         ([{"role": "user", "content": None}], r"messages\[0\]\.content"),
         ([{"role": "user", "content": [{"type": "text", "text": "x"}]}], r"messages\[0\]\.content"),
         ([{"role": "user", "content": "x", "tool_calls": "no"}], r"messages\[0\]\.tool_calls"),
@@ -164,14 +165,6 @@ def test_variables_that_cannot_be_set(name):
         render("x", variables={name: True})
 
 
-def test_a_model_without_a_template_says_so():
-    class NoTemplate:
-        name, chat_template = "base.gguf", None
-
-    with pytest.raises(UnsupportedError, match=r"base\.gguf has no chat template"):
-        ChatTemplate.of(NoTemplate())
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -179,7 +172,7 @@ def test_a_model_without_a_template_says_so():
         "{{",
         "{% if x %}",
         "{% nope %}",
-        "{{ x | center(9) }}",
+        "{{ x | from_json }}",
         "{{ " + "(" * 9999 + ")" * 9999 + " }}",
         "{{ " + "9" * 9999 + " }}",
         "x" * (MAX_SOURCE_CHARS + 1),
@@ -222,9 +215,14 @@ def test_what_goes_wrong_in_a_template_is_one_line(source, said):
         "{{ cycler.__init__.__globals__.os.system('x') }}",
         "{{ messages.append(1) }}",
         "{{ messages[0].update(x=1) }}",
-        "{{ dict.fromkeys([1]) }}",
-        "{{ '{0.__class__}'.format(1) }}",
-        "{{ '{0.__class__}'.format_map({}) }}",
+        "{{ dict.__class__.__mro__ }}",
+        "{{ dict.fromkeys.__globals__.x }}",
+        "{{ {}.fromkeys([1]) }}",
+        "{% set ns = namespace(_x=1) %}",
+        "{% set ns = namespace() %}{% set ns._x = 1 %}",
+        "{{ (1 | attr('__class__')).__mro__ }}",
+        "{{ '{0.__class__.__mro__}'.format(1) }}",
+        "{{ '{x.__class__.__mro__}'.format_map({'x': 1}) }}",
         "{{ (5).to_bytes(9, 'big') }}",
         "{{ 'a'.encode() }}",
         "{{ range.__call__(1) }}",
@@ -263,6 +261,9 @@ HOSTILE = {
         "tests": LISTS + "{% set c = a is eq b %}" * 500,
         "filters": LISTS + "{% set c = a | sort %}" * 300,
         "chain of filters": "{{ range(99999)" + " | map('string')" * 60 + " | list }}",
+        "words": "{{ ('a ' * 4000000) | wordcount }}",
+        "sums": LISTS + "{% set c = a | batch(1) | list %}{{ c | sum(start=[]) }}" * 9,
+        "fields": "{{ ('{}' * 99999).format(*range(99999)) }}" * 9,
         "texts": LISTS + "{% macro m() %}" + "{{ a }}" * 200 + "{% endmacro %}{{ m() }}",
     },
     "made a text": {
@@ -282,6 +283,16 @@ HOSTILE = {
         "block filter": "{% filter replace('a', 'b' * 4000000 ~ 'b') %}aaaa{% endfilter %}",
         "many outputs": "{% for i in range(99999) %}{{ 'a' * 999 }}{% endfor %}",
         "large outputs": A_LOT + "{{ a }}{{ a }}",
+        "format": A_LOT + "{{ '{0}{0}'.format(a) }}",
+        "format of many": "{{ ('{:999}' * 99999).format(*range(99999)) }}",
+        "format_map": A_LOT + "{{ '{x}{x}'.format_map({'x': a}) }}",
+        "center": "{{ 'a' | center(10 ** 9) }}",
+        "ljust": "{{ 'a'.ljust(10 ** 9) }}",
+        "expandtabs": "{{ ('\t' * 99999).expandtabs(10 ** 6) }}",
+        "urlencode": "{{ ('é' * 8000000) | urlencode }}",
+        "xmlattr": "{{ {'a': '&' * 8000000} | xmlattr }}",
+        "wordwrap": "{{ ('a ' * 9999) | wordwrap(1, wrapstring='b' * 99999) }}",
+        "urlize": "{{ ('a.de ' * 9999) | urlize(target='b' * 9999) }}",
     },
     "made more than": {"copies": A_LOT + "{% set b = a[1:] %}" * 20},
     "made a list": {
@@ -302,6 +313,10 @@ HOSTILE = {
         "joined letters": A_LOT + "{{ a | join }}",
         "titles": "{{ ('a ' * 4000000) | title }}",
         "arguments": "{{ cycler(*('é' * 8000000)) }}",
+        "batch": "{{ [1] | batch(10 ** 9, 0) | list }}",
+        "slice": "{{ [1] | slice(10 ** 9) | list }}",
+        "sum": LISTS + "{{ [a, b, a] | sum(start=[]) }}",
+        "fromkeys": "{{ dict.fromkeys('é' * 8000000) }}",
     },
     "made a number": {
         "**": "{{ 10 ** (10 ** 10) }}",
@@ -318,10 +333,20 @@ HOSTILE = {
         "width from the values": "{{ '%*d' % (1000000000, 1) }}",
         "width after a nested name": "{{ '%((a))99999999d' % {'(a)': 1} }}",
     },
+    "width of more": {
+        "format": "{{ '{:1000000000}'.format(1) }}",
+        "format, nested": "{{ '{:{}}'.format(1, 1000000000) }}",
+    },
     "more than 64": {
         "indent": "{{ 'a' | indent(1000000000, true) }}",
         "json": "{{ [1] | tojson(indent=1000000000) }}",
         "round": "{{ 5 | round(-1000000000) }}",
+    },
+    "slow filter": {
+        "urlize": "{{ ('(' * 99999) | urlize }}",
+        "striptags": "{{ ('<b>' * 99999) | striptags }}",
+        "pprint": "{{ range(40000) | list | pprint }}",
+        "wordwrap": "{{ ('a' * 99999) | wordwrap(1) }}",
     },
     "Range too big": {"range": "{% for a in range(10 ** 9) %}{% endfor %}"},
     "RecursionError": {"loop": "{% for x in [1, 2] recursive %}{{ loop([1, 2]) }}{% endfor %}"},
@@ -378,11 +403,16 @@ def test_an_answer_can_be_continued():
     text = template.render(open_ended, continue_final=True)
     assert text.endswith("<|im_start|>assistant\nOnce upon a")
     assert template.render(open_ended, add_generation_prompt=False).startswith(text)
-    # what a template trims away at the end of a message is the model's to continue from
+    # as in transformers: a template that trims messages continues behind the last word, another behind the space
     spaced = [*HELLO, {"role": "assistant", "content": " Once "}]
-    assert template.render(spaced, continue_final=True).endswith("assistant\nOnce ")
+    assert template.render(spaced, continue_final=True).endswith("assistant\nOnce")
+    as_it_is = ChatTemplate("{% for m in messages %}[{{ m.content }}]{% endfor %}")
+    assert as_it_is.render(spaced, continue_final=True) == "[Hello][ Once "
     with pytest.raises(RequestError, match="does not show the last message"):
         ChatTemplate("{{ messages[0].content }}").render(open_ended, continue_final=True)
+    cut = ChatTemplate("{{ messages[-1].content.split('upon')[-1] }}")
+    with pytest.raises(RequestError, match="does not show the last message"):
+        cut.render(open_ended, continue_final=True)
 
 
 def test_variables_are_what_a_caller_may_set():

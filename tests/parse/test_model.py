@@ -22,7 +22,7 @@ from drut.parse.reading import Reading
 def test_calls_fit_their_schema(group: str) -> None:
     rows = [row for row in read_jsonl("bfcl") if row["group"] == group][:60:12]
     with LLM("smollm2-135m-instruct", grammar_timeout_s=60) as llm:
-        form, prompts, params = tool_format("auto", llm.template), [], []
+        form, prompts, params = tool_format("auto", llm.templates.with_tools), [], []
         for row in rows:
             functions = [tool["function"] for tool in row["tools"]]
             tools = [Tool(f["name"], f["parameters"]) for f in functions]

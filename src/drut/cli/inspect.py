@@ -63,7 +63,10 @@ def _rows(d: Description) -> Iterator[tuple[str, str]]:
     yield from _kv_groups(d)
     yield "vocabulary", f"{d.vocabulary:,}"
     yield "tokenizer", "none" if d.tokenizer is None else _tokenizer(d.tokenizer)
-    yield from _template(d.chat_template)
+    if d.chat_template is not None or not d.named_templates:
+        yield from _template(d.chat_template)
+    for name, template in d.named_templates.items():
+        yield from _template(template, f"{name!r}: ")
     if d.unsupported_tensors:
         more = len(d.unsupported_tensors) - NAMES
         names = ", ".join(d.unsupported_tensors[:NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -93,13 +96,13 @@ def _tokenizer(use: TokenizerUse) -> str:
     return f"{kind}, {use.tokens:,} tokens, {bos}{put}, {eos}"
 
 
-def _template(template: str | None) -> Iterator[tuple[str, str]]:
+def _template(template: str | None, name: str = "") -> Iterator[tuple[str, str]]:
     """The size and the first lines of a chat template."""
     if template is None:
         yield "chat template", "none"
         return
     lines = template.splitlines()
-    yield "chat template", f"{len(template):,} characters, {len(lines)} lines"
+    yield "chat template", f"{name}{len(template):,} characters, {len(lines)} lines"
     for line in lines[:TEMPLATE_LINES]:
         yield "", line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1] + "…"
     if len(lines) > TEMPLATE_LINES:

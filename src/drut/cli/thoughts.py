@@ -14,10 +14,10 @@ def parser(talker: Talker, messages: list[Message]) -> MessageParser:
     """For the answer to `messages`. Of a server's model its server has told the thoughts apart."""
     if not isinstance(talker, LLM) or talker.tokenizer is None:
         return MessageParser()
-    marks = choose.marks(choose.AUTO, talker.template)
+    marks = choose.marks(choose.AUTO, talker.templates)
     if marks is None:
         return MessageParser()
-    begun = choose.begun(marks, talker.template.render(messages))
+    begun = choose.begun(marks, talker.templates.render(messages))
     return MessageParser() if begun is None else MessageParser(ReasoningParser(*marks, begun=begun))
 
 

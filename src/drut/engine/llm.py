@@ -29,7 +29,7 @@ from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import Progress, resolve, show
-from drut.model.template import ChatTemplate
+from drut.model.templates import ChatTemplates
 from drut.model.tokenizer import StopStrings, Tokenizer
 from drut.observe.laps import Laps
 
@@ -154,7 +154,7 @@ class LLM:
 
     def encode_chat(self, messages: Messages, tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
         """Token ids of a conversation up to where the answer starts; `tools` as in OpenAI's requests."""
-        return self._tokenizer().encode_chat(self.template.render(messages, tools=tools))
+        return self._tokenizer().encode_chat(self.templates.render(messages, tools))
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
         """By layer, how many rows each of its experts got since the model was loaded; empty for a dense model."""
@@ -167,9 +167,9 @@ class LLM:
             return logits(self.engine, list(token_ids), chunk)
 
     @cached_property
-    def template(self) -> ChatTemplate:
-        """Turns conversations into prompts. UnsupportedError where the model has none."""
-        return ChatTemplate.of(self._tokenizer())
+    def templates(self) -> ChatTemplates:
+        """They turn conversations into prompts. UnsupportedError where the model has none."""
+        return ChatTemplates.of(self._tokenizer())
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

@@ -16,6 +16,7 @@ from drut.model.decoder import kv_layouts
 from drut.model.model import ModelFiles
 from drut.model.spec import ModelSpec
 from drut.model.tokenizer import Tokenizer
+from drut.model.tokenizer.chat import DEFAULT, gguf_templates
 from drut.model.weights.gguf_split import part_paths
 from drut.model.weights.json_file import read_json
 from drut.model.weights.metadata import optional
@@ -114,6 +115,7 @@ class Description:
     kv_groups: tuple[KvUse, ...]
     tokenizer: TokenizerUse | None
     chat_template: str | None
+    named_templates: dict[str, str]
     problems: tuple[str, ...]  # why it cannot run here, a line each
 
     def to_json(self) -> dict[str, object]:
@@ -125,6 +127,7 @@ def describe(files: ModelFiles) -> Description:
     spec, path = files.spec, files.path
     tokenizer, problems = _usable(files)
     uses = _encodings(files)
+    templates = _templates(files, tokenizer)
     names = [stored.name for stored in files.table.values() if stored.name in files.source.tensors]
     return Description(
         path=str(path),
@@ -149,7 +152,8 @@ def describe(files: ModelFiles) -> Description:
         kv_bytes_per_token={dtype: sum(kv.token_bytes for kv in kv_layouts(spec, dtype)) for dtype in KV_DTYPES},
         kv_groups=_kv_groups(spec),
         tokenizer=_tokenizer(files, tokenizer),
-        chat_template=tokenizer.chat_template if tokenizer else _text(files, "tokenizer.chat_template", ""),
+        chat_template=templates.pop(DEFAULT, None),
+        named_templates=templates,
         problems=problems,
     )
 
@@ -239,6 +243,13 @@ def _tokenizer(files: ModelFiles, tokenizer: Tokenizer | None) -> TokenizerUse |
     bos = None if tokenizer.bos_id is None else special(tokenizer.bos_id)
     eos = tuple(special(i) for i in sorted(tokenizer.eos_ids))
     return TokenizerUse(kind, pre, tokenizer.vocab_size, bos, tokenizer.add_bos, eos)
+
+
+def _templates(files: ModelFiles, tokenizer: Tokenizer | None) -> dict[str, str]:
+    """Chat templates by name."""
+    if tokenizer is not None:
+        return tokenizer.chat_templates
+    return gguf_templates(files.metadata, files.path.name) if files.is_gguf else {}
 
 
 def _text(files: ModelFiles, gguf_key: str, config_key: str) -> str | None:

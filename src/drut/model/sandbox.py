@@ -9,27 +9,31 @@ outlives the limit.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from jinja2.utils import Cycler, Joiner, Namespace
 from jinja2.visitor import NodeTransformer
 
 from drut.model import sandbox_filters
 from drut.model.sandbox_filters import MAX_CHARS, LimitError, check_chars, check_items
+from drut.model.sandbox_rare import RARE
 
 MAX_CHARS_MADE = 8 * MAX_CHARS  # by all operations of one rendering
 MAX_DEPTH = 64  # of lists in lists
 MAX_BITS = 4096  # of an integer
+_WIDE = re.compile(r"\d{4}")
 
 
 class _Meter:
@@ -65,9 +69,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             extensions=("jinja2.ext.loopcontrols", _Generation),
         )
         self.code_generator_class = _BoundedCode
-        self.globals = {name: self.globals[name] for name in ("range", "dict", "cycler", "joiner")}
-        self.globals["namespace"] = _Namespace
-        self.filters = sandbox_filters.filters(self)
+        self.globals = {name: self.globals[name] for name in ("range", "cycler", "joiner")}
+        self.globals |= {"dict": _Dict(), "namespace": _Namespace}
+        self.filters = {**sandbox_filters.filters(self), **RARE}
         self.filters |= {"=bounded": self.bounded, "=concat": self.concat, "=listed": sandbox_filters.listed}
 
     @contextmanager
@@ -78,6 +82,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             yield
         finally:
             del self._thread.meter
+
+    def tick(self) -> None:
+        """LimitError where the time is over."""
+        self._thread.meter.tick()
 
     def bounded(self, value: Any) -> Any:
         """`value` itself, if there is time left and it is not too large; an iterator comes back watched."""
@@ -119,28 +127,81 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return self.bounded(super().call(context, obj, *args, **kwargs))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        if isinstance(obj, (LoopContext, Macro, Namespace, Cycler, Joiner)):
+        if isinstance(obj, (LoopContext, Macro, Namespace, Cycler, Joiner, _Dict)):
             return super().is_safe_attribute(obj, attr, value)
         return any(isinstance(obj, kind) and attr in names for kind, names in sandbox_filters.METHODS.items())
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        return None  # so that it is an attribute like any other, and not among METHODS
+        """What `value` becomes where it is the method `format` or `format_map` of a text."""
+        text, name = getattr(value, "__self__", None), getattr(value, "__name__", "")
+        if not isinstance(text, str) or name not in ("format", "format_map"):
+            return None
+
+        def formatted(args: Sequence[Any], values: Mapping[str, Any]) -> str:
+            return type(text)(_Formatter(self).vformat(text, args, values))
+
+        if name == "format_map":
+            return lambda values: formatted((), values)
+        return lambda *args, **values: formatted(args, values)
 
     def _watched(self, values: Iterator[Any]) -> Iterator[Any]:
         for value in values:
-            self._thread.meter.tick()
+            self.tick()
             yield value
 
     def _finalize(self, value: Any) -> Any:
-        self._thread.meter.tick()
+        self.tick()
         return value
+
+
+class _Formatter(SandboxedFormatter):
+    """Of one text, bounded as that grows."""
+
+    def __init__(self, environment: BoundedEnvironment) -> None:
+        super().__init__(environment)
+        self._environment, self._made = environment, 0
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        self._environment.tick()
+        if _WIDE.search(format_spec):
+            raise SecurityError("a width of more than three digits in a format string is not supported")
+        made = super().format_field(value, format_spec)
+        self._made += len(made)
+        check_chars(self._made)
+        return made
+
+
+class _Dict:
+    """`dict` of a template: it makes one, and has none of the class's attributes but `fromkeys`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
+        return dict.fromkeys(sandbox_filters.listed(keys), value)
 
 
 class _Namespace(Namespace):
     """Its text does not spell its attributes: their sizes are bounded one by one, not together."""
 
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, args = args[0], args[1:]  # so that an attribute may be called `self`
+        attributes = dict(*args, **kwargs)
+        for name in attributes:
+            _check_public(name)
+        Namespace.__init__(self, attributes)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_public(name)
+        super().__setitem__(name, value)
+
     def __repr__(self) -> str:
         return "<Namespace>"
+
+
+def _check_public(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace cannot have an attribute {name[:40]!r}")
 
 
 class _Generation(Extension):

@@ -1,7 +1,6 @@
 """The filters and methods a bounded template may use, and what each is checked for before it runs.
 
-Filters that can multiply a text, or that no chat template needs, are left out: to use one is an error that
-names it.
+All filters of Jinja are here or in `sandbox_rare`. A method that is not in METHODS is an error that names it.
 """
 
 from __future__ import annotations
@@ -29,16 +28,20 @@ _ITERATING = ("map", "max", "min", "reject", "rejectattr", "select", "selectattr
 
 METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset((
-        "capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isdecimal",
-        "isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "join", "lower", "lstrip",
-        "partition", "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rpartition", "rsplit",
-        "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "upper",
+        "capitalize", "casefold", "center", "count", "endswith", "expandtabs", "find", "index", "isalnum", "isalpha",
+        "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle",
+        "isupper", "join", "ljust", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rfind",
+        "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase",
+        "title", "upper", "zfill",
     )),
+    int: frozenset(("bit_length", "bit_count")),
+    float: frozenset(("is_integer",)),
     list: frozenset(("count", "index", "copy")),
     tuple: frozenset(("count", "index", "grouper", "list")),  # the last two: of what `groupby` gives
     dict: frozenset(("get", "items", "keys", "values", "copy")),
 }  # fmt: skip
 
+_PADDING = frozenset(("center", "ljust", "rjust", "zfill"))  # to a width
 # Methods whose cost is the product of two lengths.
 _QUADRATIC = frozenset(("strip", "lstrip", "rstrip", "rfind", "rindex", "rpartition", "rsplit"))
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -109,6 +112,10 @@ def check_method(
         check_items(len(owner.split(separator, MAX_ITEMS)))
     elif name == "splitlines":
         check_items(_line_count(owner))
+    elif name in _PADDING and args:
+        check_chars(args[0])
+    elif name == "expandtabs":
+        check_chars(owner.count("\t") * (args[0] if args else kwargs.get("tabsize", 8)))
     if name in _QUADRATIC:
         _check_product(owner, *args, *kwargs.values())
     return args

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from jinja2 import TemplateError, TemplateSyntaxError, meta, nodes
 
-from drut.errors import ModelFileError, RequestError, UnsupportedError
+from drut.errors import ModelFileError, RequestError
 from drut.model import tool_text
 from drut.model.sandbox import BoundedEnvironment
-from drut.model.tokenizer import Tokenizer
+from drut.model.tool_text import Message
 
 MAX_SOURCE_CHARS = 128 << 10  # some seconds of compiling, at worst; real ones have up to 40,000
 COMPILE_LIMIT_S = 10.0
@@ -24,8 +24,10 @@ _RESERVED = frozenset((
     "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "chat_template",
     "tokenize", "conversation",
 ))  # fmt: skip
+_SYSTEM_PROBE = [{"role": "system", "content": "probing"}, {"role": "user", "content": "probe"}]
 _FIELDS: dict[str, type] = {"role": str, "content": str, "name": str, "tool_call_id": str, "tool_calls": list,
                             "reasoning_content": str}  # of a message
+_WITHOUT_CONTENT = ("tool_calls", "reasoning_content")  # with these an assistant need not say anything
 _STRFTIME = re.compile(r"(?:[^%]|%-?[A-Za-z%])*")
 
 
@@ -66,13 +68,6 @@ class ChatTemplate:
         except Exception as error:  # what Python's compiler says of too deep a nesting, for one
             raise ModelFileError(f"chat template: {_line(error)}") from None
 
-    @classmethod
-    def of(cls, tokenizer: Tokenizer) -> ChatTemplate:
-        """The template of a tokenizer's model. UnsupportedError where it has none."""
-        if tokenizer.chat_template is None:
-            raise UnsupportedError(f"{tokenizer.name} has no chat template, so it can continue text only")
-        return cls(tokenizer.chat_template, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token)
-
     def render(
         self,
         messages: Sequence[Mapping[str, object]],
@@ -84,7 +79,8 @@ class ChatTemplate:
     ) -> str:
         """The prompt of a conversation, each message a mapping with strings `role` and `content`.
 
-        With `continue_final` it ends where the last message's content does, so that an answer continues that.
+        With `continue_final` it ends where the last message's content does, so that an answer continues that; without
+        white space at the end, where the template trims it. An assistant's content may be missing.
         `tools`, `tool_calls` of messages and messages of role `tool` have OpenAI's form; a template that knows nothing
         of them gets them as text (drut.model.tool_text).
 
@@ -95,38 +91,83 @@ class ChatTemplate:
         for name in variables or ():
             if name in _RESERVED or name in self._environment.globals:
                 raise RequestError(f"chat template variable {name[:40]!r} cannot be set")
-        checked = self._checked(messages)
         values = dict(variables or {})
-        if not self.reads_tools:
-            checked = tool_text.told(checked, tools)
-        else:
-            checked = tool_text.with_arguments(checked, as_objects=self._takes_objects)
-            if tools:
-                values["tools"] = list(tools)
-        if continue_final:
-            return self._open_ended(checked, values)
-        return self._rendered(checked, add_generation_prompt, values)
+        if tools and self.reads_tools:
+            values["tools"] = list(tools)
+        checked = self._checked(messages)
+
+        def shown(ready: list[Message]) -> str:
+            return self._open_ended(ready, values) if continue_final else self._rendered(
+                ready, add_generation_prompt, values)
+
+        if not self._shows_calls(checked, bool(tools)):
+            return shown(tool_text.told(checked, tools, takes_system=self._takes_system))
+        ready = tool_text.with_arguments(checked, as_objects=self._takes_objects)
+        try:
+            return shown(ready)
+        except RequestError as error:
+            raise self._named(error, ready, shown) from None
+
+    def _named(self, error: RequestError, ready: Sequence[Message],
+               shown: Callable[[list[Message]], str]) -> RequestError:
+        """The error, or one that names a call's arguments where without them there would be none."""
+        field = tool_text.first_text(ready) if self._takes_objects else None
+        if field is None:
+            return error
+        try:
+            shown(tool_text.without_text(ready))
+        except RequestError:
+            return error
+        return RequestError(f"{field} must be the text of a JSON object: this model's chat template takes nothing else",
+                            field=field)
+
+    def _shows_calls(self, messages: Sequence[Message], offered: bool) -> bool:
+        """Whether the template is given tools, calls and results as they are, and not as words."""
+        if self.reads_tools:
+            return True
+        has_calls = any(m["role"] == "tool" or m.get("tool_calls") for m in messages)
+        return not offered and has_calls and self._knows_calls
+
+    @cached_property
+    def _knows_calls(self) -> bool:
+        """Whether a call and its result both show, without tools that are offered."""
+        probe = tool_text.with_arguments(tool_text.PROBE, as_objects=self._takes_objects)
+        with suppress(RequestError):
+            text = self._rendered(probe, True, {})
+            return tool_text.PROBE_VALUE in text and tool_text.PROBE_RESULT in text
+        return False
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Whether the template shows a system message: some refuse it."""
+        with suppress(RequestError):
+            return "probing" in self._rendered(_SYSTEM_PROBE, True, {})
+        return False
 
     @cached_property
     def _takes_objects(self) -> bool:
-        """Whether the template wants a call's arguments as an object, not as the JSON text of one: it is tried out."""
+        """Whether the template wants a call's arguments as an object, not as the JSON text of one: it is tried out.
+
+        An object that it fails over, leaves out or writes as Python does is none that it wants.
+        """
         for as_objects in (True, False):
             messages = tool_text.with_arguments(tool_text.PROBE, as_objects=as_objects)
             with suppress(RequestError):
                 text = self._rendered(messages, True, {"tools": [tool_text.PROBE_TOOL]})
-                if tool_text.PROBE_SHOWN.search(text):
+                if tool_text.PROBE_VALUE in text and tool_text.PROBE_AS_PYTHON not in text:
                     return as_objects
         return True
 
-    def _open_ended(self, messages: list[dict[str, object]], variables: Mapping[str, object]) -> str:
-        mark = secrets.token_hex(16)  # a word no message holds shows where the content went
-        last = {**messages[-1], "content": f"{messages[-1]['content']}{mark}"}
-        before, found, _ = self._rendered([*messages[:-1], last], False, variables).rpartition(mark)
-        if not found:
+    def _open_ended(self, messages: list[Message], variables: Mapping[str, object]) -> str:
+        mark, content = secrets.token_hex(16), messages[-1]["content"]  # a word no message holds shows where it went
+        last = {**messages[-1], "content": f"{content}{mark} "}
+        text = self._rendered([*messages[:-1], last], False, variables)
+        before, found, after = text.rpartition(mark)
+        if not found or content.strip() not in text:
             raise RequestError("chat template: it does not show the last message as it is, so nothing can continue it")
-        return before
+        return before if after.startswith(" ") else before.rstrip()
 
-    def _rendered(self, messages: list[dict[str, object]], generate: bool, variables: Mapping[str, object]) -> str:
+    def _rendered(self, messages: Sequence[Message], generate: bool, variables: Mapping[str, object]) -> str:
         values = {**variables, "messages": messages}
         environment, template = self._environment, self._template
         try:
@@ -138,24 +179,29 @@ class ChatTemplate:
         except Exception as error:  # a template can raise whatever Python can
             raise RequestError(f"chat template: {_line(error)}") from None
 
-    def _checked(self, messages: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    def _checked(self, messages: Sequence[Mapping[str, object]]) -> list[Message]:
         if not isinstance(messages, (list, tuple)) or not messages:
             raise RequestError("messages must be a list of at least one message")
         return [self._message(i, message) for i, message in enumerate(messages)]
 
-    def _message(self, index: int, message: Mapping[str, object]) -> dict[str, object]:
+    def _message(self, index: int, message: Mapping[str, object]) -> Message:
         if not isinstance(message, Mapping):
             raise RequestError(f"messages[{index}] must be an object, not {type(message).__name__}")
+        made: Message = {key: value for key, value in message.items() if value is not None}
+        if made.get("role") == "assistant" and not made.keys().isdisjoint(_WITHOUT_CONTENT):
+            made.setdefault("content", "")
         for key in ("role", "content"):
-            if not isinstance(message.get(key), str):
+            if not isinstance(made.get(key), str):
                 raise RequestError(f"messages[{index}].{key} must be a string")
-        for key, value in message.items():
+        for key, value in made.items():
             if not isinstance(value, _FIELDS.get(key, ())):
                 raise RequestError(f"messages[{index}].{str(key)[:40]} is not supported")
-        tool_text.check_calls(message.get("tool_calls") or (), f"messages[{index}].tool_calls")
-        if message["role"] == "developer" and not self._knows_developer:
-            return {**message, "role": "system"}
-        return dict(message)
+        tool_text.check_calls(made.get("tool_calls") or (), f"messages[{index}].tool_calls")
+        if made["role"] == "developer" and not self._knows_developer:
+            made["role"] = "system"
+        if "reasoning_content" in made:
+            made["thinking"] = made["reasoning_content"]  # as some templates call it
+        return made
 
 
 def _raise_exception(message: object) -> NoReturn:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from drut.errors import RequestError
@@ -19,12 +18,12 @@ To call a function, answer with nothing but this JSON object, for several calls 
 PROBE_TOOL = {"type": "function", "function": {
     "name": "probe", "description": "probe",
     "parameters": {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}}}
-PROBE_SHOWN = re.compile(r'"probed"\s*:\s*"probing"')
+PROBE_VALUE, PROBE_AS_PYTHON, PROBE_RESULT = "probing", "{'probed': 'probing'}", "result of the probe"
 PROBE: list[Message] = [
     {"role": "user", "content": "probe"},
     {"role": "assistant", "content": "", "tool_calls": [{"id": "probe1234", "type": "function", "function": {
         "name": "probe", "arguments": '{"probed": "probing"}'}}]},
-    {"role": "tool", "content": "probe", "tool_call_id": "probe1234", "name": "probe"},
+    {"role": "tool", "content": PROBE_RESULT, "tool_call_id": "probe1234", "name": "probe"},
 ]  # fmt: skip
 
 
@@ -41,15 +40,29 @@ def check_calls(calls: object, where: str) -> None:
 
 def with_arguments(messages: Iterable[Message], *, as_objects: bool) -> list[Message]:
     """The messages, their calls' arguments as objects where they are the text of one, or else as they are."""
-    if not as_objects:
-        return list(messages)
-    return [{**m, "tool_calls": [_with_object(call) for call in m["tool_calls"]]} if m.get("tool_calls") else m
+    return _each_call(messages, _parsed) if as_objects else list(messages)
+
+
+def without_text(messages: Iterable[Message]) -> list[Message]:
+    """The messages, with no arguments in the place of such as are still text."""
+    return _each_call(messages, lambda arguments: {} if isinstance(arguments, str) else arguments)
+
+
+def _each_call(messages: Iterable[Message], change: Callable[[Any], object]) -> list[Message]:
+    """The messages, their calls' arguments changed."""
+    def changed(call: Mapping[str, Any]) -> Message:
+        function = call["function"]
+        return {**call, "function": {**function, "arguments": change(function["arguments"])}}
+
+    return [{**m, "tool_calls": [changed(call) for call in m["tool_calls"]]} if m.get("tool_calls") else m
             for m in messages]
 
 
-def _with_object(call: Mapping[str, Any]) -> Message:
-    function = call["function"]
-    return {**call, "function": {**function, "arguments": _parsed(function["arguments"])}}
+def first_text(messages: Iterable[Message]) -> str | None:
+    """The path of the first arguments that are still text."""
+    return next((f"messages[{i}].tool_calls[{j}].function.arguments" for i, message in enumerate(messages)
+                 for j, call in enumerate(message.get("tool_calls") or ())
+                 if isinstance(call["function"]["arguments"], str)), None)
 
 
 def _parsed(arguments: str) -> object:
@@ -63,25 +76,41 @@ def _parsed(arguments: str) -> object:
     return value if isinstance(value, dict) else arguments
 
 
-def told(messages: Sequence[Message], tools: Sequence[Mapping[str, object]]) -> list[Message]:
-    """Messages of plain text: tools in the system message, calls as the JSON they are, results as the user's words."""
+def told(messages: Sequence[Message], tools: Sequence[Mapping[str, object]], *, takes_system: bool) -> list[Message]:
+    """Messages of plain text: calls as the JSON they are, results as the user's words.
+
+    The tools are described in the system message, or, without `takes_system`, in the user's first.
+    """
     made: list[Message] = []
-    for message in messages:
-        calls, content = message.get("tool_calls") or (), message["content"]
-        if calls:
-            written = [f'{{"name": {_json(c["function"]["name"])}, "arguments": {c["function"]["arguments"] or "{}"}}}'
-                       for c in calls]
-            content = "\n".join([content, *written] if content else written)
-        if message["role"] == "tool":
-            made.append({"role": "user", "content": f"{message.get('name', 'The function')} returned: {content}"})
+    for i, message in enumerate(messages):
+        if message["role"] != "tool":
+            plain = {key: value for key, value in message.items() if key not in ("tool_calls", "tool_call_id")}
+            made.append(plain | {"content": _with_calls(message)})
+            continue
+        result = f"{message.get('name', 'The function')} returned: {message['content']}"
+        if i and messages[i - 1]["role"] == "tool":  # in one turn, as some templates want turns to alternate
+            made[-1] = {**made[-1], "content": f"{made[-1]['content']}\n{result}"}
         else:
-            made.append({k: v for k, v in message.items() if k in ("role", "name")} | {"content": content})
-    if not tools:
-        return made
+            made.append({"role": "user", "content": result})
+    return _described(made, tools, "system" if takes_system else "user") if tools else made
+
+
+def _with_calls(message: Message) -> str:
+    written = [f'{{"name": {_json(c["function"]["name"])}, "arguments": {c["function"]["arguments"] or "{}"}}}'
+               for c in message.get("tool_calls") or ()]
+    content = message["content"]
+    return "\n".join([content, *written] if content or not written else written)
+
+
+def _described(messages: list[Message], tools: Sequence[Mapping[str, object]], role: str) -> list[Message]:
+    """With the tools at the end of the system message, or ahead of what the user says first."""
     text = INSTRUCTION.format(tools="\n".join(_json(tool.get("function", tool)) for tool in tools))
-    if made[0]["role"] == "system":
-        return [{**made[0], "content": f"{made[0]['content']}\n\n{text}"}, *made[1:]]
-    return [{"role": "system", "content": text}, *made]
+    at = next((i for i, message in enumerate(messages) if message["role"] == role), None)
+    if at is None or (role == "system" and at):
+        return [{"role": role, "content": text}, *messages]
+    content = messages[at]["content"]
+    parts = (content, text) if role == "system" else (text, content)
+    return [*messages[:at], {**messages[at], "content": "\n\n".join(parts)}, *messages[at + 1 :]]
 
 
 def _json(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from drut.errors import RequestError, UnsupportedError
 from drut.model.template import ChatTemplate
+from drut.model.templates import ChatTemplates
 from drut.parse.formats import FORMATS, HERMES, JSON, LLAMA3, MISTRAL, MISTRAL_NAMED, Format
 
 AUTO, NONE = "auto", "none"
@@ -28,10 +29,10 @@ FAMILIES = {
 }
 
 
-def marks(setting: str, template: ChatTemplate | None) -> Marks | None:
-    """Of the family `setting`, or for `auto` those whose end the template looks for. RequestError for no family."""
+def marks(setting: str, templates: ChatTemplate | ChatTemplates | None) -> Marks | None:
+    """Of the family `setting`, or for `auto` those whose end a template looks for. RequestError for no family."""
     if setting == AUTO:
-        source = template.source if template is not None else ""
+        source = templates.source if templates is not None else ""
         return next((m for m in FAMILIES.values() if m.closes in source), None)
     if setting == NONE:
         return None

@@ -54,8 +54,8 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
                       tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
                       tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
-        yield f"template    {'good' if texts.template is not None else texts.why_no_chat}"
-        if texts.template is not None:
+        yield f"template    {'good' if texts.templates is not None else texts.why_no_chat}"
+        if texts.templates is not None:
             yield f"thoughts    {'between ' + ' and '.join(texts.marks) if texts.marks else 'none'}"
             yield f"tools       {calls_of(texts)}"
         yield f"context     {room} tokens of a prompt and its answer"

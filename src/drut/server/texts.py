@@ -12,7 +12,7 @@ from drut.constrain.compiler import Grammars
 from drut.engine.build import make_grammars
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.model.model import open_model
-from drut.model.template import ChatTemplate
+from drut.model.templates import ChatTemplates
 from drut.model.tokenizer import Tokenizer
 from drut.parse import choose
 from drut.parse.formats import Format
@@ -31,14 +31,14 @@ class Texts:
         """`grammars`: None where constraints are not checked before the engine does."""
         self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
         self._grammars = grammars
-        self.template: ChatTemplate | None = None
+        self.templates: ChatTemplates | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
-        if tokenizer is not None and tokenizer.chat_template is not None:
+        if tokenizer is not None and tokenizer.chat_templates:
             try:
-                self.template = ChatTemplate.of(tokenizer)
+                self.templates = ChatTemplates.of(tokenizer)
             except DrutError as error:
                 self._no_template = UnsupportedError(f"this model's chat template is no good: {error}")
-        self.marks = choose.marks(reasoning_parser, self.template)  # of thoughts; None where it does not think
+        self.marks = choose.marks(reasoning_parser, self.templates)  # of thoughts; None where it does not think
         self._tool_parser, self.tool_bounds = tool_parser, tool_bounds
         # No text of more characters can become so few tokens.
         self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
@@ -72,13 +72,14 @@ class Texts:
                   tools: Sequence[Mapping[str, object]] = (), *, add_generation_prompt: bool = True,
                   continue_final: bool = False) -> str:
         """The prompt of a conversation, up to where the answer starts. ApiError where that cannot be."""
-        if self.template is None:
+        if self.templates is None:
             raise self._no_template
         try:
-            return self.template.render(messages, add_generation_prompt=add_generation_prompt, tools=tools,
-                                        continue_final=continue_final, variables=variables)
+            return self.templates.offering(tools).render(
+                messages, add_generation_prompt=add_generation_prompt, tools=tools, continue_final=continue_final,
+                variables=variables)
         except RequestError as error:
-            raise ApiError(400, str(error), param="messages") from None
+            raise ApiError(400, str(error), param=error.field or "messages") from None
 
     def chat_ids(self, text: str, *, fit: bool = True) -> list[int]:
         """Ids of a rendered conversation."""
@@ -90,17 +91,21 @@ class Texts:
 
     def tool_format(self) -> Format:
         """How the model writes calls. ApiError where that is not known."""
-        if self.template is None:
+        if self.templates is None:
             raise self._no_template
         try:
-            return choose.tool_format(self._tool_parser, self.template)
+            return choose.tool_format(self._tool_parser, self.templates.with_tools)
         except UnsupportedError as error:
             raise ApiError(400, f"tools: {error}", code="unsupported_parameter", param="tools") from None
 
     @property
     def wants_short_ids(self) -> bool:
         """Whether the template insists on ids of nine letters and digits."""
-        return self.template is not None and "[TOOL_CALLS]" in self.template.source
+        return self.templates is not None and "[TOOL_CALLS]" in self.templates.source
+
+    def variables(self, tools: object) -> frozenset[str]:
+        """What a request that offers `tools`, or none where they are empty, may set of the template."""
+        return self.templates.offering(tools).variables if self.templates is not None else frozenset()
 
     def special_marks(self, reading: Reading) -> tuple[int, ...]:
         """The special tokens among the marks of an answer, which its text must show."""

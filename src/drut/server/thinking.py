@@ -20,7 +20,7 @@ def effort_variables(effort: str | None, texts: Texts) -> dict[str, object]:
     """`reasoning_effort` as variables of the template. ApiError where it looks at nothing of the kind."""
     if effort is None:
         return {}
-    known = texts.template.variables if texts.template is not None else frozenset[str]()
+    known = texts.variables(())
     if "reasoning_effort" in known and effort != "none":
         return {"reasoning_effort": effort}
     for name in SWITCHES:

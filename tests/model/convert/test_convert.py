@@ -24,6 +24,7 @@ from tests.model.quantized.files import gptq
 
 NAMES = ["llama_tied", "llama3_gqa", "qwen2_untied", "qwen3_gqa", "rope_linear"]
 TEXT = "abc  cab, 12 ba\n<end>"
+TEMPLATES = {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
 
 
 def tokenizer(vocab: int) -> tokenizers.Tokenizer:
@@ -41,7 +42,8 @@ def tokenizer(vocab: int) -> tokenizers.Tokenizer:
 def checkpoint(name: str, folder: Path) -> Path:
     write_checkpoint(name, folder)
     tokenizer(config(name)["vocab_size"]).save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "chat_template": "{{ messages }}"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "chat_template": [
+        {"name": name, "template": text} for name, text in TEMPLATES.items()]}))
     return folder
 
 
@@ -87,7 +89,7 @@ def test_to_gguf_and_back(tmp_path: Path, name: str) -> None:
         assert theirs.encode(TEXT) == ours.encode(TEXT)
         assert theirs.eos_ids == ours.eos_ids
         assert len(ours.eos_ids) > 1  # of the tokenizer and of generation_config.json
-        assert theirs.chat_template == "{{ messages }}"
+        assert theirs.chat_templates == TEMPLATES
 
 
 def test_the_answer_is_the_same(tmp_path: Path) -> None:

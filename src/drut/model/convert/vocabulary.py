@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drut.errors import ModelFileError, UnsupportedError
-from drut.model.tokenizer import Tokenizer
+from drut.model.tokenizer import Tokenizer, chat
 from drut.model.tokenizer.gguf import splitting_of
 
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # of `tokenizer.ggml.token_type`
@@ -48,20 +48,17 @@ def _rules(tokenizer: Tokenizer) -> dict[str, object]:
                                                                          strict=False))}
     out: dict[str, object] = {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
     out["tokenizer.ggml.add_bos_token"] = tokenizer.add_bos
-    if rules.chat_template is not None:
-        out["tokenizer.chat_template"] = rules.chat_template
-    return out
+    return out | chat.gguf_keys(tokenizer.chat_templates)
 
 
 def write_hf(tokenizer: Tokenizer, folder: Path) -> None:
     """`tokenizer.json` and `tokenizer_config.json`."""
     (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    rules = tokenizer.rules
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": tokenizer.add_bos,
                               "clean_up_tokenization_spaces": False}
     for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
         if token:
             config[key] = token
-    if rules.chat_template is not None:
-        config["chat_template"] = rules.chat_template
+    if (template := chat.hf_value(tokenizer.chat_templates)) is not None:
+        config["chat_template"] = template
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")

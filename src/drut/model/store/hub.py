@@ -32,6 +32,7 @@ SMALL_FILES = frozenset((
     "hf_quant_config.json",
     "chat_template.jinja", "LICENSE", "LICENSE.txt", "LICENSE.md", "README.md", INDEX,
 ))  # fmt: skip
+_TEMPLATES = re.compile(r"additional_chat_templates/[^/]+\.jinja")
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
@@ -149,7 +150,7 @@ def _fetch(
     else:
         if "config.json" not in files or not files.keys() & {SINGLE, INDEX}:
             raise ModelFileError(f"{model}: no config.json with safetensors weights{_offer(model, files)}")
-        small = sorted(SMALL_FILES & files.keys())
+        small = sorted(name for name in files if name in SMALL_FILES or _TEMPLATES.fullmatch(name))
         _download(api, model, commit, [files[name] for name in small], partial, progress)
         weights = [SINGLE] if SINGLE in files else sorted(set(read_index(partial / INDEX).values()))
     for name in weights:

@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from drut.errors import ModelFileError, UnsupportedError
+from drut.model.tokenizer.chat import DEFAULT, gguf_templates
 from drut.model.tokenizer.pieces import ByteLevelPieces, byte_alphabet
 from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, library
 from drut.model.weights.metadata import optional, require, require_list
@@ -168,11 +169,13 @@ def _rules(metadata: Mapping[str, object], splitting: _Splitting, vocab_size: in
     ends = (eos_id, special("eot"), special("eom"))
     add_bos = optional(metadata, "tokenizer.ggml.add_bos_token", bool, name, splitting.adds_bos)
     add_eos = optional(metadata, "tokenizer.ggml.add_eos_token", bool, name, False)
+    templates = gguf_templates(metadata, name)
     return TextRules(
         bos_id=bos_id,
         eos_id=eos_id,
         eos_ids=frozenset(i for i in ends if i is not None),
         prefix=(bos_id,) if add_bos and bos_id is not None else (),
         suffix=(eos_id,) if add_eos and eos_id is not None else (),
-        chat_template=optional(metadata, "tokenizer.chat_template", str, name),
+        chat_template=templates.pop(DEFAULT, None),
+        named_templates=templates,
     )

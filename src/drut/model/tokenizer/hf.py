@@ -14,13 +14,14 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from drut.errors import ModelFileError, UnsupportedError
+from drut.model.tokenizer.chat import DEFAULT, hf_templates
 from drut.model.tokenizer.patterns import check_patterns
 from drut.model.tokenizer.pieces import pieces_of
+from drut.model.tokenizer.small_files import read_object, read_text
 from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, encode, library
 from drut.model.weights.metadata import optional
 
 _MAX_VOCABULARY_BYTES = 256 << 20
-_MAX_CONFIG_BYTES = 16 << 20
 _MAX_GROWTH = 64
 _GROWTH = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "Strip": 1, "StripAccents": 1}
 
@@ -29,7 +30,7 @@ def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
     """The tokenizer of a model directory.
 
     Reads `tokenizer.json`, and where they are there `tokenizer_config.json`, `special_tokens_map.json`,
-    `generation_config.json` (further ids that end an answer) and `chat_template.jinja`. Raises ModelFileError
+    `generation_config.json` (further ids that end an answer) and files with chat templates. Raises ModelFileError
     naming the file that is missing or damaged, UnsupportedError naming a decoder that is not known, or a pattern that
     may take unbounded time.
     """
@@ -45,7 +46,7 @@ def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
 
 
 def _backend(path: Path) -> tokenizers.Tokenizer:
-    text = _read(path, _MAX_VOCABULARY_BYTES)
+    text = read_text(path, _MAX_VOCABULARY_BYTES)
     if text is None:
         raise ModelFileError(f"{path}: no such file")
     with library(str(path)):
@@ -57,20 +58,22 @@ def _backend(path: Path) -> tokenizers.Tokenizer:
 
 def _rules(directory: Path, backend: tokenizers.Tokenizer) -> TextRules:
     config_path = directory / "tokenizer_config.json"
-    config = _read_object(config_path)
-    names = _read_object(directory / "special_tokens_map.json") | config
+    config = read_object(config_path)
+    names = read_object(directory / "special_tokens_map.json") | config
     bos_id, eos_id = (_token_id(names, key, backend, config_path) for key in ("bos_token", "eos_token"))
     eos_ids = _generation_eos(directory / "generation_config.json")
     prefix, suffix = _surroundings(backend, str(directory / "tokenizer.json"))
     add_bos = optional(config, "add_bos_token", bool, config_path)
     add_eos = optional(config, "add_eos_token", bool, config_path)
+    templates = hf_templates(directory, config.get("chat_template"))
     return TextRules(
         bos_id=bos_id,
         eos_id=eos_id,
         eos_ids=eos_ids if eos_id is None else eos_ids | {eos_id},
         prefix=_switched(prefix, bos_id, add_bos),
         suffix=_switched(suffix, eos_id, add_eos),
-        chat_template=_chat_template(directory, config, config_path),
+        chat_template=templates.pop(DEFAULT, None),
+        named_templates=templates,
     )
 
 
@@ -109,58 +112,11 @@ def _token_id(
 
 
 def _generation_eos(path: Path) -> frozenset[int]:
-    value = _read_object(path).get("eos_token_id")
+    value = read_object(path).get("eos_token_id")
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(i) is int for i in ids):
         raise ModelFileError(f"{path}: eos_token_id must be an integer or a list of integers")
     return frozenset(ids)
-
-
-def _chat_template(directory: Path, config: Mapping[str, object], config_path: Path) -> str | None:
-    """The template file if there is one, else the configuration's (of several, the one called `default`)."""
-    text = _read(directory / "chat_template.jinja", _MAX_CONFIG_BYTES)
-    if text is not None:
-        return text
-    value = config.get("chat_template")
-    if isinstance(value, list):
-        named = [entry for entry in value if isinstance(entry, dict) and entry.get("name") == "default"]
-        if not named:
-            raise UnsupportedError(f"{config_path}: chat_template has no entry called 'default'")
-        value = named[0].get("template")
-    if value is not None and not isinstance(value, str):
-        raise ModelFileError(f"{config_path}: chat_template must be a string, not {type(value).__name__}")
-    return value
-
-
-def _read(path: Path, limit: int) -> str | None:
-    """The text of a file, or None where there is none."""
-    try:
-        if not path.exists():
-            return None
-        if not path.is_file():
-            raise ModelFileError(f"{path}: not a regular file")
-        size = path.stat().st_size
-        if size > limit:
-            raise ModelFileError(f"{path}: {size} bytes is more than the {limit} that are read")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ModelFileError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ModelFileError(f"{path}: not UTF-8 text") from None
-
-
-def _read_object(path: Path) -> dict[str, object]:
-    """The JSON object in a file; empty where there is no such file."""
-    text = _read(path, _MAX_CONFIG_BYTES)
-    if text is None:
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ModelFileError(f"{path}: not valid JSON") from None
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{path}: must be a JSON object, not {type(value).__name__}")
-    return value
 
 
 def _state(part: Normalizer | PreTokenizer | Decoder | None) -> dict[str, Any] | None:

@@ -12,8 +12,8 @@ MAX_STOP_CHARS = 16384
 class StopChecker:
     """Releases text up to the first stop string, which is released only with `include`.
 
-    The match that ends first wins; of those that end together, the string first in the list. What is held
-    back is the longest end of the text that begins a stop string, and nothing more.
+    The match that ends first wins; of those that end together, the one that begins first. The order of the strings
+    changes nothing. What is held back is the longest end of the text that begins a stop string, and nothing more.
     """
 
     def __init__(self, stops: Sequence[str] | StopStrings, *, include: bool = False) -> None:
@@ -55,7 +55,7 @@ class StopStrings:
     """The automaton of a list of stop strings: hundreds of bytes a character, so choices share one. Never changes.
 
     A node is a beginning of a stop string; being at it means that it is the longest that ends the text.
-    `depth[node]` is its length, `matched[node]` that of the stop string that ends there, or 0.
+    `depth[node]` is its length, `matched[node]` that of the longest stop string that ends there, or 0.
     RequestError for stop strings that are empty, or longer than MAX_STOP_CHARS in all.
     """
 
@@ -66,8 +66,7 @@ class StopStrings:
         self.matched = [0]
         self._next: list[dict[str, int]] = [{}]
         self._fail = [0]
-        rank = [len(stops)]  # of the string matched at the node, in the list
-        for index, stop in enumerate(stops):
+        for stop in stops:
             node = 0
             for char in stop:
                 if char not in self._next[node]:
@@ -76,16 +75,13 @@ class StopStrings:
                     self.matched.append(0)
                     self._next.append({})
                     self._fail.append(0)
-                    rank.append(len(stops))
                 node = self._next[node][char]
-            if index < rank[node]:
-                rank[node], self.matched[node] = index, len(stop)
+            self.matched[node] = len(stop)
         queue = list(self._next[0].values())
         for node in queue:  # breadth first: a node's fallback is shorter, so done before it
             for char, child in self._next[node].items():
                 fallback = self._fail[child] = self.step(self._fail[node], char)
-                if rank[fallback] < rank[child]:
-                    rank[child], self.matched[child] = rank[fallback], self.matched[fallback]
+                self.matched[child] = self.matched[child] or self.matched[fallback]
                 queue.append(child)
 
     def step(self, node: int, char: str) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import tokenizers
@@ -30,6 +30,7 @@ class TextRules:
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
     chat_template: str | None = None
+    named_templates: Mapping[str, str] = field(default_factory=dict)  # further chat templates
 
 
 class Tokenizer:
@@ -84,6 +85,12 @@ class Tokenizer:
     @property
     def chat_template(self) -> str | None:
         return self.rules.chat_template
+
+    @property
+    def chat_templates(self) -> dict[str, str]:
+        """All of them by name; that without a name is called `default`."""
+        default = {} if self.rules.chat_template is None else {"default": self.rules.chat_template}
+        return default | dict(self.rules.named_templates)
 
     @property
     def bos_token(self) -> str:

@@ -127,7 +127,7 @@ def chat_text(texts: Texts, messages: list[dict[str, Any]], variables: Mapping[s
     if continue_final and add_generation_prompt:
         raise ApiError(400, "continue_final_message and add_generation_prompt cannot both be true",
                        param="continue_final_message")
-    allowed = texts.template.variables if texts.template is not None else frozenset[str]()
+    allowed = texts.variables(tools)
     for name in variables:
         if name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"

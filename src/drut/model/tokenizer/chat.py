@@ -1,0 +1,94 @@
+"""The chat templates of a model's files, by name: what each container calls them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from drut.errors import ModelFileError
+from drut.model.tokenizer.small_files import read_object, read_text
+from drut.model.weights.metadata import optional
+
+DEFAULT = "default"
+MOST_TEMPLATES = 64
+_PREFIX = "tokenizer.chat_template."
+_log = logging.getLogger("drut.model")
+
+
+def hf_templates(directory: Path, configured: object) -> dict[str, str]:
+    """Those of a HF-style directory; `configured`: `chat_template` of its `tokenizer_config.json`.
+
+    Where there is `chat_template.jinja` or `additional_chat_templates/NAME.jinja` these count, and a warning is logged
+    where something else is configured, but for a `default` that they lack. `chat_template.json`, which processors of
+    older models have, comes last. ModelFileError for what is no template.
+    """
+    given = _configured(configured, f"{directory / 'tokenizer_config.json'}: chat_template")
+    found = _files(directory)
+    if not found and not given:
+        older = directory / "chat_template.json"
+        return _configured(read_object(older).get("chat_template"), f"{older}: chat_template")
+    if not found:
+        return given
+    used = {DEFAULT: given[DEFAULT], **found} if DEFAULT in given else found
+    unused = [name for name, text in given.items() if used.get(name) != text]
+    if unused:
+        _log.warning("%s: the chat templates in files of their own are used, not %s of tokenizer_config.json",
+                     directory, ", ".join(map(repr, unused)))
+    return used
+
+
+def _files(directory: Path) -> dict[str, str]:
+    paths = {DEFAULT: directory / "chat_template.jinja"}
+    paths |= {path.name.removesuffix(".jinja"): path
+              for path in sorted((directory / "additional_chat_templates").glob("*.jinja"))}
+    _check_count(len(paths), directory)
+    return {name: text for name, path in paths.items() if (text := read_text(path)) is not None}
+
+
+def gguf_templates(metadata: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Those of a GGUF file's metadata. ModelFileError for what is no template."""
+    keys = {DEFAULT: "tokenizer.chat_template"}
+    keys |= {key.removeprefix(_PREFIX): key for key in metadata if key.startswith(_PREFIX)}
+    _check_count(len(keys), name)
+    found = {label: optional(metadata, key, str, name) for label, key in keys.items()}
+    return {label: text for label, text in found.items() if text is not None}
+
+
+def gguf_keys(templates: Mapping[str, str]) -> dict[str, object]:
+    """The metadata of a GGUF file that says them."""
+    named = {name: text for name, text in templates.items() if name != DEFAULT}
+    keys: dict[str, object] = {_PREFIX + name: text for name, text in named.items()}
+    if DEFAULT in templates:
+        keys["tokenizer.chat_template"] = templates[DEFAULT]
+    return keys | ({"tokenizer.chat_templates": list(named)} if named else {})
+
+
+def hf_value(templates: Mapping[str, str]) -> object:
+    """`chat_template` of `tokenizer_config.json`: the only template, or a list of named ones; None for none."""
+    if templates.keys() <= {DEFAULT}:
+        return templates.get(DEFAULT)
+    return [{"name": name, "template": text} for name, text in templates.items()]
+
+
+def _configured(value: object, where: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {DEFAULT: value}
+    if not isinstance(value, list):
+        raise ModelFileError(f"{where} must be a string or a list, not {type(value).__name__}")
+    _check_count(len(value), where)
+    made: dict[str, str] = {}
+    for i, entry in enumerate(value):
+        name, text = (entry.get("name"), entry.get("template")) if isinstance(entry, dict) else (None, None)
+        if not (isinstance(name, str) and isinstance(text, str)):
+            raise ModelFileError(f"{where}[{i}] must have a name and a template, both strings")
+        made[name] = text
+    return made
+
+
+def _check_count(count: int, where: object) -> None:
+    if count > MOST_TEMPLATES:
+        raise ModelFileError(f"{where}: {count} chat templates are more than the {MOST_TEMPLATES} that are read")
