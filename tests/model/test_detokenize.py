@@ -124,11 +124,11 @@ def test_only_the_start_of_a_text_loses_the_space_put_in_front():
         assert "".join(stream.push([i]) for i in (2, 0, 1)) == expected
 
 
-def test_the_match_that_ends_first_wins_and_then_the_order_of_the_list():
+def test_the_match_that_ends_first_wins_and_then_the_longest():
     assert StopChecker(["cde", "b"]).push("abcde") == ("a", True)
     assert StopChecker(["abcd", "bc"]).push("xabcd") == ("xa", True)
     assert StopChecker(["ab", "b"]).push("xab") == ("x", True)
-    assert StopChecker(["b", "ab"]).push("xab") == ("xa", True)
+    assert StopChecker(["b", "ab"]).push("xab") == ("x", True)
     assert StopChecker(["ab", "b", "ab"]).push("xab") == ("x", True)
 
 
