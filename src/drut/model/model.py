@@ -10,15 +10,17 @@ from pathlib import Path
 from drut.errors import ModelFileError
 from drut.kernels.backend import Backend, PackingBackend
 from drut.model.families import Family, family_of_gguf, family_of_hf
+from drut.model.families.architecture import architecture, check_text_part
 from drut.model.families.table import Stored
 from drut.model.packs import PackCache, load_through
 from drut.model.spec import ModelSpec
 from drut.model.tokenizer import Tokenizer, from_gguf, from_hf
 from drut.model.weights.decoded import DecodedSource
 from drut.model.weights.gguf_split import open_gguf
+from drut.model.weights.head import shared_under_head, with_stored_head
 from drut.model.weights.json_file import read_json
 from drut.model.weights.loader import Report, Weights, check_tensors, load_weights
-from drut.model.weights.metadata import require, require_list
+from drut.model.weights.metadata import require
 from drut.model.weights.quantized import open_quantized
 from drut.model.weights.safetensors import open_safetensors
 from drut.model.weights.source import TensorSource
@@ -85,16 +87,18 @@ def _open_directory(path: Path) -> ModelFiles:
         raise ModelFileError(f"{path}: no config.json; not a model directory")
     config = read_json(config_path)
     where = f"{path.name}/config.json"
-    architectures = require_list(config, "architectures", str, where)
-    if not architectures:
-        raise ModelFileError(f"{where}: key 'architectures' is empty")
-    family: Family = family_of_hf(architectures[0])
+    named = architecture(config, where)
+    config = {**config, "architectures": [named]}
+    family: Family = family_of_hf(named)
     sees = "text_config" in config
     told = text_config(config, where) if sees else config
+    if sees:
+        check_text_part(config, told, where)
     spec = family.from_hf(told, where)
     source = open_quantized(open_safetensors(path), config, path)
     if sees:
         source = text = TextPart(source)
         skipped = f"drut: {path.name}: {text.skipped} tensors of vision are skipped, it reads text only"
         warnings.warn(skipped, stacklevel=2)
-    return ModelFiles(path, spec, source, family.hf_table(spec), told, False)
+    spec = with_stored_head(spec, source, path.name)
+    return ModelFiles(path, spec, source, shared_under_head(family.hf_table(spec), spec, source), told, False)

@@ -68,8 +68,7 @@ def scaled(kind: str, base: Base, table: Mapping[str, object], context: int, whe
             low, high = (positive(table, f"{name}_freq_factor", where) for name in ("low", "high"))
             if not low < high:
                 raise ModelFileError(f"{where}: low_freq_factor {low} is not below high_freq_factor {high}")
-            original = require(table, "original_max_position_embeddings", int, where)
-            return Rope(llama3(f, positive(table, "factor", where), low, high, original))
+            return Rope(llama3(f, positive(table, "factor", where), low, high, _original(table, context, where)))
         case "yarn":
             return _yarn(base, f, table, context, where)
         case "longrope" | "su":
@@ -117,13 +116,14 @@ def yarn_scale(factor: float, amount: float = 1.0) -> float:
 
 
 def _yarn(base: Base, inv_freq: Sequence[float], table: Mapping[str, object], context: int, where: str) -> Rope:
-    original = _original(table, where)
+    original = _original(table, context, where)
     factor = positive(table, "factor", where) if table.get("factor") is not None else context / original
     scale = optional(table, "attention_factor", float, where)
     over, under = (optional(table, key, float, where, 0.0) for key in ("mscale", "mscale_all_dim"))
     if scale is None:
         scale = yarn_scale(factor, over) / yarn_scale(factor, under) if over and under else yarn_scale(factor)
-    fast, slow = optional(table, "beta_fast", float, where, 32.0), optional(table, "beta_slow", float, where, 1.0)
+    fast = optional(table, "beta_fast", float, where, 32.0) or 32.0
+    slow = optional(table, "beta_slow", float, where, 1.0) or 1.0
     if not fast > slow > 0 or base.theta <= 1:
         raise ModelFileError(f"{where}: beta_fast {fast} is not above beta_slow {slow}, or that is not positive")
     truncate = optional(table, "truncate", bool, where, True)
@@ -143,7 +143,7 @@ def longrope_scale(factor: float, original_context: int) -> float:
 
 
 def _longrope(inv_freq: Sequence[float], table: Mapping[str, object], context: int, where: str) -> Rope:
-    original = _original(table, where)
+    original = _original(table, context, where)
     factor = optional(table, "factor", float, where, context / original)
     scale = optional(table, "attention_factor", float, where, longrope_scale(factor, original))
     short, long = (require_list(table, key, float, where) for key in ("short_factor", "long_factor"))
@@ -155,8 +155,9 @@ def _longrope(inv_freq: Sequence[float], table: Mapping[str, object], context: i
     return longrope(inv_freq, short, long, original, scale)
 
 
-def _original(table: Mapping[str, object], where: str) -> int:
-    original = require(table, "original_max_position_embeddings", int, where)
+def _original(table: Mapping[str, object], context: int, where: str) -> int:
+    """The context that the model was trained with first: all of `context` where the table does not say."""
+    original = optional(table, "original_max_position_embeddings", int, where, context)
     if original < 2:
         raise ModelFileError(f"{where}: original_max_position_embeddings is {original}")
     return original

@@ -4,7 +4,7 @@ turn pair by pair, the fourth sees all and is told no positions."""
 from __future__ import annotations
 
 from drut.errors import ModelFileError
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
@@ -25,9 +25,8 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     every = optional(config, "sliding_window_pattern", int, path, 4)
     if every < 1:
         raise ModelFileError(f"{path}: sliding_window_pattern is {every}")
-    kinds = hf.layer_types(config, s, NAME, path, lambda layer: (layer + 1) % every != 0)
-    windows = hf.windows({**config, "layer_types": kinds}, s, NAME, path)
-    rope = hf.rope(hf.rope_table(config, path), s, path)
+    kinds, windows = hf.layer_windows(config, s, NAME, path, lambda layer: (layer + 1) % every != 0)
+    rope = hf_rope.rope(config, s, NAME, path)
     bias, act = optional(config, "attention_bias", bool, path, False), hf.activation(config, NAME, path)
     layers = [_layer(s, rope if kind == "sliding_attention" else None, window, act, bias)
               for kind, window in zip(kinds, windows, strict=True)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from drut.errors import UnsupportedError
+from drut.errors import ModelFileError, UnsupportedError
 from drut.kernels.ops import Routing
 from drut.model.families.gguf import Keys
 from drut.model.families.table import Stored, StoredExperts
 from drut.model.spec import ModelSpec, MoeFfn, check
+from drut.model.weights.metadata import require
 from drut.model.weights.source import TensorSource
 
+COUNTS = ("num_local_experts", "num_experts")  # names of one setting, the older one last
 SOFTMAX, SIGMOID = 1, 2  # values of `expert_gating_func` in GGUF files
 
 
@@ -39,6 +41,14 @@ def hf_names(block: str, *, shared: str = "shared_expert",
         "gate_experts": one(gate, 0, 2, "gate_up_proj"), "up_experts": one(up, 1, 2, "gate_up_proj"),
         "down_experts": one(down, 0, 1, "down_proj"),
     }
+
+
+def hf_count(config: Mapping[str, object], path: str, names: Sequence[str] = COUNTS) -> int:
+    """How many experts a `config.json` gives a layer. ModelFileError where two of its `names` differ."""
+    found = {name: require(config, name, int, path) for name in names if config.get(name) is not None}
+    if len(set(found.values())) > 1:
+        raise ModelFileError(f"{path}: {' and '.join(found)} differ: {', '.join(map(str, found.values()))}")
+    return next(iter(found.values())) if found else require(config, names[0], int, path)
 
 
 def gguf_ffn(keys: Keys, source: TensorSource, *, normalize: bool = True, gating: int = SOFTMAX,

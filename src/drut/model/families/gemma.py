@@ -3,8 +3,8 @@ on five layers of six, which turn faster than the sixth). Both norm what goes in
 
 from __future__ import annotations
 
-from drut.errors import ModelFileError
-from drut.model.families import gguf, hf, names
+from drut.errors import ModelFileError, UnsupportedError
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
@@ -34,10 +34,10 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     if pattern < 1:
         raise ModelFileError(f"{path}: sliding_window_pattern is {pattern}")
     act = hf.activation(config, NAME, path, "hidden_activation", supported=("gelu_tanh",))
-    kinds = hf.layer_types(config, s, NAME, path, lambda layer: (layer + 1) % pattern != 0)
-    ropes = {kind: _hf_rope(config, s, kind, path) if is_3 else hf.rope(hf.rope_table(config, path), s, path)
-             for kind in dict.fromkeys(kinds)}
-    windows = hf.windows({**config, "layer_types": kinds}, s, NAME, path)
+    if not is_3 and pattern != 2 and config.get("layer_types") is None:
+        raise UnsupportedError(f"{path}: sliding_window_pattern {pattern} is not supported for {s.architecture}")
+    kinds, windows = hf.layer_windows(config, s, NAME, path, lambda layer: (layer + 1) % pattern != 0)
+    ropes = _hf_ropes(config, s, is_3, path)
     cap, logit_cap = (optional(config, key, float, path, 0.0) for key in ("attn_logit_softcapping",
                                                                           "final_logit_softcapping"))
     bias = optional(config, "attention_bias", bool, path, False)
@@ -48,13 +48,12 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
                    logit_cap=logit_cap)
 
 
-def _hf_rope(config: Metadata, s: hf.Sizes, kind: str, path: str) -> Rope:
-    """Layers with a window have a base of their own and no scaling, in older files by `rope_local_base_freq`."""
-    told_apart = "full_attention" in (config.get("rope_parameters") or ())  # type: ignore[operator]
-    if kind == "full_attention" or told_apart:
-        theta = 1e6 if kind == "full_attention" else 1e4
-        return hf.rope(hf.rope_table(config, path, kind), s, path, theta)
-    return hf.rope({"rope_theta": optional(config, "rope_local_base_freq", float, path, 1e4)}, s, path)
+def _hf_ropes(config: Metadata, s: hf.Sizes, is_3: bool, path: str) -> dict[str, Rope]:
+    """The rope of each kind of layer. In Gemma 3, layers with a window have a base of their own and no scaling."""
+    if not is_3:
+        return dict.fromkeys((hf_rope.FULL, hf_rope.WINDOW), hf_rope.rope(config, s, NAME, path))
+    tables = hf_rope.tables(config, path, full=1e6, window=1e4, local="rope_local_base_freq")
+    return {kind: hf_rope.turned(table, s, NAME, path) for kind, table in tables.items()}
 
 
 def _layer(s: hf.Sizes, rope: Rope, scale: float, window: int, cap: float, is_3: bool, act: str,
@@ -70,7 +69,7 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     s, is_3 = gguf.sizes(keys, source, NAME), keys.architecture == "gemma3"
     pattern = 6 if is_3 else 2
     rope = gguf.rope(keys, s, source, theta=1e6 if is_3 else 1e4)
-    local = hf.rope({"rope_theta": keys.get("rope.freq_base_swa", float, 1e4)}, s, path) if is_3 else rope
+    local = hf_rope.turned({"rope_theta": keys.get("rope.freq_base_swa", float, 1e4)}, s, NAME, path) if is_3 else rope
     scale = hf.inverse_root(s.hidden / max(s.heads, 1) if s.layers == LARGEST[keys.architecture] else s.head_dim)
     cap = 0.0 if is_3 else keys.get("attn_logit_softcapping", float, 50.0)
     windowed = [(i + 1) % pattern != 0 for i in range(s.layers)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drut.errors import UnsupportedError
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
@@ -20,8 +20,8 @@ HF_NAMES = {"attn_post_norm": "post_self_attn_layernorm.weight", "ffn_post_norm"
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
-    config, s = hf.open_config(config, NAME, path, ("attention_bias", "partial_rotary_factor"), DEFAULTS)
-    rope = hf.rope(hf.rope_table(config, path), s, path, partial=0.5)
+    config, s = hf.open_config(config, NAME, path, ("attention_bias",), DEFAULTS)
+    rope = hf_rope.rope(config, s, NAME, path, partial=0.5)
     bias, act = optional(config, "attention_bias", bool, path, True), hf.activation(config, NAME, path)
     return _spec(s, rope, bias, act, hf.rms_eps(config, path, 1.5625e-7), path)
 

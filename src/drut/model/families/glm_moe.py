@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from drut.errors import ModelFileError
 from drut.kernels.ops import Routing
-from drut.model.families import gguf, hf, names
-from drut.model.families.experts import SIGMOID, gguf_ffn, gguf_sparse, hf_names, with_experts
+from drut.model.families import gguf, hf, hf_rope, names
+from drut.model.families.experts import SIGMOID, gguf_ffn, gguf_sparse, hf_count, hf_names, with_experts
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, MoeFfn, Rope
@@ -19,8 +19,9 @@ NAME, EXAMPLES = "glm_moe", "GLM-4.5, GLM-4.6"
 HF_ARCHITECTURES: tuple[str, ...] = ("Glm4MoeForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("glm4moe",)
 
-KNOWN = ("attention_bias", "use_qk_norm", "partial_rotary_factor", "n_routed_experts", "num_local_experts")
-DEFAULTS: Metadata = {"head_dim": 128}
+COUNTS = ("n_routed_experts", "num_local_experts")  # names of one setting
+KNOWN = ("attention_bias", "use_qk_norm", *COUNTS)
+DEFAULTS: Metadata = {"num_key_value_heads": 8}
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
@@ -28,8 +29,8 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     hf.activation(config, NAME, path)
     bias, normed = (optional(config, key, bool, path, False) for key in ("attention_bias", "use_qk_norm"))
-    rope = hf.rope(hf.rope_table(config, path), s, path, partial=0.5)
-    routing = Routing(require(config, "n_routed_experts", int, path), require(config, "num_experts_per_tok", int, path),
+    rope = hf_rope.rope(config, s, NAME, path, partial=0.5)
+    routing = Routing(hf_count(config, path, COUNTS), require(config, "num_experts_per_tok", int, path),
                       sigmoid=True, normalize=optional(config, "norm_topk_prob", bool, path, True),
                       scale=optional(config, "routed_scaling_factor", float, path, 1.0),
                       groups=optional(config, "n_group", int, path, 1),

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from drut.errors import UnsupportedError
 from drut.kernels.ops import Routing
-from drut.model.families import gguf, hf, names
-from drut.model.families.experts import gguf_ffn
+from drut.model.families import gguf, hf, hf_rope, names
+from drut.model.families.experts import COUNTS, gguf_ffn, hf_count
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored, StoredExperts
 from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, MoeFfn, Rope
@@ -19,9 +19,11 @@ NAME, EXAMPLES = "gpt_oss", "gpt-oss"
 HF_ARCHITECTURES: tuple[str, ...] = ("GptOssForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("gpt-oss",)
 
-KNOWN = ("attention_bias", "sliding_window", "layer_types", "num_local_experts")
-DEFAULTS: Metadata = {"attention_bias": True, "head_dim": 64, "sliding_window": 128}
-LIMIT = 7.0  # of the activation, which the kernels know
+KNOWN = ("attention_bias", "sliding_window", "layer_types", *COUNTS)
+DEFAULTS: Metadata = {"attention_bias": True, "head_dim": 64, "sliding_window": 128, "num_key_value_heads": 8}
+ROPE: Metadata = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                  "original_max_position_embeddings": 4096}
+ACTIVATION_SETTINGS = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}  # the kernels know no others
 ACTIVATION = "clamped_swiglu"
 
 
@@ -30,12 +32,13 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     if not optional(config, "attention_bias", bool, path, True):
         raise UnsupportedError(f"{path}: attention_bias false is not supported by family {NAME}")
-    if optional(config, "swiglu_limit", float, path, LIMIT) != LIMIT:
-        raise UnsupportedError(f"{path}: swiglu_limit is not {LIMIT}")
-    experts, top_k = (require(config, key, int, path) for key in ("num_local_experts", "num_experts_per_tok"))
-    windows = hf.windows(config, s, NAME, path, _windowed)
-    rope = hf.rope(hf.rope_table(config, path), s, path, theta=150000.0)
-    ffn = MoeFfn(s.ffn, Routing(experts, top_k), bias=True, activation=ACTIVATION)
+    for key, value in ACTIVATION_SETTINGS.items():
+        if optional(config, key, float, path, value) != value:
+            raise UnsupportedError(f"{path}: {key} is not {value}")
+    _, windows = hf.layer_windows(config, s, NAME, path, _windowed)
+    rope = hf_rope.rope(config, s, NAME, path, theta=150000.0, default=ROPE)
+    routing = Routing(hf_count(config, path), require(config, "num_experts_per_tok", int, path))
+    ffn = MoeFfn(s.ffn, routing, bias=True, activation=ACTIVATION)
     return _spec(s, rope, windows, ffn, hf.rms_eps(config, path, 1e-5), path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drut.errors import ModelFileError
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
@@ -25,7 +25,7 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
         optional(config, key, float, path, 1.0)
         for key in ("attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling"))
     bias, ffn_bias = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf.rope(hf.rope_table(config, path), s, path), attention,
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf_rope.rope(config, s, NAME, path), attention,
                            bias, bias)
     ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias)
     return _spec(s, LayerSpec(mixer, ffn, residual_scale=residual), hf.rms_eps(config, path), embed, logits, path)

@@ -1,4 +1,4 @@
-"""What families read out of a `config.json`: sizes, activation, windows, rope."""
+"""What families read out of a `config.json`: sizes, activation, windows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from drut.errors import ModelFileError, UnsupportedError
-from drut.model import rope as ropes
 from drut.model.families import settings
-from drut.model.spec import LayerSpec, ModelSpec, Rope, check
+from drut.model.spec import LayerSpec, ModelSpec, check
 from drut.model.weights.mapping import quote
 from drut.model.weights.metadata import optional, require, require_list
 
@@ -78,21 +77,41 @@ def activation(config: Metadata, family: str, path: str, key: str = "hidden_act"
     return ACTIVATIONS[name]
 
 
-def windows(config: Metadata, sizes: Sizes, family: str, path: str,
-            windowed: Callable[[int], bool] = lambda layer: True) -> list[int]:
-    """The window of each layer, 0 for none. `windowed` says which layers have one where `layer_types` does not."""
-    window = optional(config, "sliding_window", int, path)
-    if window is not None and window < 0:
-        raise ModelFileError(f"{path}: sliding_window is {window}")
-    width = window if window and window < sizes.context else 0
-    return [width * (kind == "sliding_attention") for kind in layer_types(config, sizes, family, path, windowed)]
+def layer_windows(config: Metadata, sizes: Sizes, family: str, path: str,
+                  windowed: Callable[[int], bool]) -> tuple[list[str], list[int]]:
+    """Of each layer its kind, by `layer_types` or else by `windowed`, and its window, 0 for none."""
+    kinds = _layer_types(config, sizes, family, path) or [
+        "sliding_attention" if windowed(i) else "full_attention" for i in range(sizes.layers)]
+    if "sliding_attention" not in kinds:
+        return kinds, [0] * sizes.layers
+    width = _width(config, sizes, path)
+    if width is None:
+        raise ModelFileError(f"{path}: layers have a window, and sliding_window names none")
+    return kinds, [width * (kind == "sliding_attention") for kind in kinds]
 
 
-def layer_types(config: Metadata, sizes: Sizes, family: str, path: str,
-                windowed: Callable[[int], bool]) -> list[str]:
-    """`full_attention` or `sliding_attention` for each layer."""
+def window(config: Metadata, sizes: Sizes, family: str, path: str) -> int:
+    """The window of all layers, 0 for none. UnsupportedError where `layer_types` names others."""
+    width = _width(config, sizes, path)
+    wanted = "full_attention" if width is None else "sliding_attention"
+    if set(_layer_types(config, sizes, family, path) or [wanted]) != {wanted}:
+        raise UnsupportedError(f"{path}: layer_types: all layers of family {family} are {wanted} where sliding_window "
+                               f"is {config.get('sliding_window')}")
+    return width or 0
+
+
+def _width(config: Metadata, sizes: Sizes, path: str) -> int | None:
+    """Positions that a layer with a window sees; 0 where they are all, None where the file names none."""
+    width = optional(config, "sliding_window", int, path)
+    if width is not None and width < 1:
+        raise ModelFileError(f"{path}: sliding_window is {width}")
+    return width if width is None or width < sizes.context else 0
+
+
+def _layer_types(config: Metadata, sizes: Sizes, family: str, path: str) -> list[str]:
+    """`full_attention` or `sliding_attention` for each layer; empty where the file does not say."""
     if config.get("layer_types") is None:
-        return ["sliding_attention" if windowed(i) else "full_attention" for i in range(sizes.layers)]
+        return []
     kinds = require_list(config, "layer_types", str, path)
     if len(kinds) != sizes.layers:
         raise ModelFileError(f"{path}: layer_types names {len(kinds)} layers of {sizes.layers}")
@@ -101,31 +120,6 @@ def layer_types(config: Metadata, sizes: Sizes, family: str, path: str,
             raise UnsupportedError(f"{path}: layer_types: {quote(kind)} is not supported by family {family} "
                                    "(supported: full_attention, sliding_attention)")
     return kinds
-
-
-def rope_table(config: Metadata, path: str, kind: str | None = None) -> Metadata:
-    """`rope_parameters`, of the layers of `kind` where the file tells them apart, or the older `rope_scaling`; with
-    the base, which older files keep beside it."""
-    table = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(table, Mapping):
-        raise ModelFileError(f"{path}: rope_scaling must be an object")
-    if kind is not None and "full_attention" in table:
-        table = table.get(kind) or {}
-        if not isinstance(table, Mapping):
-            raise ModelFileError(f"{path}: rope_parameters.{kind} must be an object")
-    older = {key: config[key] for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
-             if config.get(key) is not None}
-    return {**older, **{key: value for key, value in table.items() if value is not None}}
-
-
-def rope(table: Metadata, sizes: Sizes, path: str, theta: float = 10000.0, partial: float = 1.0) -> Rope:
-    """The rope a table describes; `theta` and `partial` where it leaves out its base and what part of a head turns."""
-    part = optional(table, "partial_rotary_factor", float, path, partial)
-    if not 0 < part <= 1:
-        raise ModelFileError(f"{path}: partial_rotary_factor is {part}")
-    kind = optional(table, "rope_type", str, path) or optional(table, "type", str, path, "default")
-    base = ropes.Base(optional(table, "rope_theta", float, path, theta), int(sizes.head_dim * part), path)
-    return ropes.scaled(kind, base, table, sizes.context, path)
 
 
 def positive(table: Metadata, key: str, kind: type[Any], path: str) -> Any:

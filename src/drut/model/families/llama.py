@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.experts import gguf_ffn, with_experts
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
@@ -19,7 +19,7 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
     config, s = hf.open_config(config, NAME, path, ("attention_bias", "mlp_bias"))
     attention, ffn = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf.rope(hf.rope_table(config, path), s, path),
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf_rope.rope(config, s, NAME, path),
                            hf.inverse_root(s.head_dim), qkv_bias=attention, o_bias=attention)
     layer = LayerSpec(mixer, GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn))
     return hf.spec(s, NAME, [layer] * s.layers, hf.rms_eps(config, path), path)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.model.families import gguf, hf, llama, names
+from drut.model.families import gguf, hf, hf_rope, llama, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.rope import positive
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
-from drut.model.weights.metadata import optional, require
+from drut.model.weights.metadata import require
 from drut.model.weights.source import TensorSource
 
 NAME, EXAMPLES = "mistral", "Mistral, Ministral, Ministral 3"
@@ -19,23 +19,34 @@ HF_ARCHITECTURES: tuple[str, ...] = ("MistralForCausalLM", "MinistralForCausalLM
 GGUF_ARCHITECTURES: tuple[str, ...] = ("mistral3",)  # older files call themselves llama
 gguf_table = llama.gguf_table
 
-DEFAULTS: Metadata = {"sliding_window": 4096}
-DEFAULTS_3: Metadata = {"head_dim": 128}
+DEFAULTS: Metadata = {"sliding_window": 4096, "num_key_value_heads": 8}
+DEFAULTS_3: Metadata = {"head_dim": 128, "num_key_value_heads": 8}
+ROPE_3: Metadata = {"type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384,
+                    "beta_fast": 32.0, "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0,
+                    "llama_4_scaling_beta": 0.1}
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
     is_3 = config.get("model_type") == "ministral3"
     config, s = hf.open_config(config, NAME, path, ("sliding_window", "layer_types"), DEFAULTS_3 if is_3 else DEFAULTS)
-    table = hf.rope_table(config, path)
-    amount = optional(table, "llama_4_scaling_beta", float, path, 0.0)
+    table = hf_rope.table(config, path, ROPE_3 if is_3 else hf_rope.NOTHING)
     growth = None
-    if amount:
+    if is_3:
         positive(table, "original_max_position_embeddings", path)
-        growth = amount, require(table, "original_max_position_embeddings", int, path)
+        growth = (require(table, "llama_4_scaling_beta", float, path),
+                  require(table, "original_max_position_embeddings", int, path))
     ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path))
-    layers = _layers(s, hf.rope(table, s, path), ffn, hf.windows(config, s, NAME, path), growth)
+    layers = _layers(s, hf_rope.turned(table, s, NAME, path), ffn, _windows(config, s, path), growth)
     return hf.spec(s, NAME, layers, hf.rms_eps(config, path, 1e-5 if is_3 else 1e-6), path)
+
+
+def _windows(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
+    """Of each layer. Ministral, and Mistral with `layer_types`, may have some layers with a window."""
+    if config.get("model_type") == "ministral3":
+        return [hf.window(config, s, NAME, path)] * s.layers
+    windowed = config.get("sliding_window") is not None
+    return hf.layer_windows(config, s, NAME, path, lambda layer: windowed)[1]
 
 
 def _layers(s: hf.Sizes, rope: Rope, ffn: GatedFfn, windows: Sequence[int],

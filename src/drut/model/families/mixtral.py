@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from drut.kernels.ops import Routing
-from drut.model.families import hf, llama, names
-from drut.model.families.experts import hf_names
+from drut.model.families import hf, hf_rope, llama, names
+from drut.model.families.experts import COUNTS, hf_count, hf_names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, MoeFfn
@@ -13,19 +13,19 @@ from drut.model.weights.metadata import require
 NAME, EXAMPLES = llama.MIXTRAL, "Mixtral"
 HF_ARCHITECTURES: tuple[str, ...] = ("MixtralForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ()
+KNOWN = ("sliding_window", "layer_types", *COUNTS)
+DEFAULTS: Metadata = {"num_key_value_heads": 8}
 from_gguf, gguf_table = llama.from_gguf, llama.gguf_table
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
-    config, s = hf.open_config(config, NAME, path, ("sliding_window", "num_local_experts"))
+    config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     hf.activation(config, NAME, path)
-    rope, scale = hf.rope(hf.rope_table(config, path), s, path, theta=1e6), hf.inverse_root(s.head_dim)
-    experts, top_k = (require(config, key, int, path) for key in ("num_local_experts", "num_experts_per_tok"))
-    ffn = MoeFfn(s.ffn, Routing(experts, top_k))
-    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=window), ffn)
-              for window in hf.windows(config, s, NAME, path)]
-    return hf.spec(s, NAME, layers, hf.rms_eps(config, path, 1e-5), path)
+    rope, scale = hf_rope.rope(config, s, NAME, path, theta=1e6), hf.inverse_root(s.head_dim)
+    ffn = MoeFfn(s.ffn, Routing(hf_count(config, path), require(config, "num_experts_per_tok", int, path)))
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=hf.window(config, s, NAME, path))
+    return hf.spec(s, NAME, [LayerSpec(mixer, ffn)] * s.layers, hf.rms_eps(config, path, 1e-5), path)
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:

@@ -3,7 +3,8 @@ all heads together. OLMo 3 has a window on three layers of four."""
 
 from __future__ import annotations
 
-from drut.model.families import gguf, hf, names
+from drut.errors import UnsupportedError
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
@@ -15,6 +16,7 @@ HF_ARCHITECTURES: tuple[str, ...] = ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
 GGUF_ARCHITECTURES: tuple[str, ...] = ("olmo2",)
 
 DEFAULTS_3: Metadata = {"sliding_window": 4096}
+THETA_3 = 500000.0
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
@@ -22,22 +24,24 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     is_3 = require_list(config, "architectures", str, path)[0].startswith("Olmo3")
     known = ("attention_bias", "sliding_window", "layer_types") if is_3 else ("attention_bias",)
     config, s = hf.open_config(config, NAME, path, known, DEFAULTS_3 if is_3 else {})
-    kinds = hf.layer_types(config, s, NAME, path, lambda layer: is_3 and (layer + 1) % 4 != 0)
-    windows = hf.windows({**config, "layer_types": kinds}, s, NAME, path)
-    ropes = {kind: _hf_rope(config, s, kind, is_3, path) for kind in dict.fromkeys(kinds)}
+    kinds, windows = hf.layer_windows(config, s, NAME, path, lambda layer: is_3 and (layer + 1) % 4 != 0)
+    ropes = _hf_ropes(config, s, is_3, path)
     bias = optional(config, "attention_bias", bool, path, False)
     ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path))
     layers = [_layer(s, ropes[kind], window, ffn, bias) for kind, window in zip(kinds, windows, strict=True)]
     return hf.spec(s, NAME, layers, hf.rms_eps(config, path, 1e-5), path)
 
 
-def _hf_rope(config: Metadata, s: hf.Sizes, kind: str, is_3: bool, path: str) -> Rope:
-    """Layers with a window share the base and take no scaling, unless the file tells them apart."""
-    table = hf.rope_table(config, path, kind)
-    told_apart = "full_attention" in (config.get("rope_parameters") or ())  # type: ignore[operator]
-    if kind == "sliding_attention" and not told_apart:
-        table = {key: table[key] for key in ("rope_theta",) if key in table}
-    return hf.rope(table, s, path, 500000.0 if is_3 else 10000.0)
+def _hf_ropes(config: Metadata, s: hf.Sizes, is_3: bool, path: str) -> dict[str, Rope]:
+    """The rope of each kind of layer. In OLMo 3, layers with a window take no scaling."""
+    if not is_3:
+        return dict.fromkeys((hf_rope.FULL, hf_rope.WINDOW), hf_rope.rope(config, s, NAME, path))
+    tables = hf_rope.tables(config, path, full=THETA_3, window=THETA_3)
+    older = optional(config, "rope_theta", float, path, THETA_3)
+    if tables[hf_rope.WINDOW]["rope_theta"] != older and not config.get("rope_parameters"):
+        raise UnsupportedError(f"{path}: rope_theta {older} without rope_parameters is not supported, as it does not "
+                               "name the base of layers with a window")
+    return {kind: hf_rope.turned(table, s, NAME, path) for kind, table in tables.items()}
 
 
 def _layer(s: hf.Sizes, rope: Rope, window: int, ffn: GatedFfn, bias: bool = False) -> LayerSpec:
@@ -51,7 +55,7 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME)
     rope = gguf.rope(keys, s, source)
-    local = hf.rope({"rope_theta": keys.get("rope.freq_base", float, 10000.0)}, s, path)
+    local = hf_rope.turned({"rope_theta": keys.get("rope.freq_base", float, 10000.0)}, s, NAME, path)
     windowed = [keys.get("attention.sliding_window", int, 0) > 0 and (i + 1) % 4 != 0 for i in range(s.layers)]
     layers = [_layer(s, local if windowed[i] else rope, window, GatedFfn(s.ffn))
               for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]

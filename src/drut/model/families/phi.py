@@ -3,7 +3,7 @@ rope by length)."""
 
 from __future__ import annotations
 
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
@@ -18,15 +18,14 @@ DEFAULTS: Metadata = {"original_max_position_embeddings": 4096}
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
-    config, s = hf.open_config(config, NAME, path, ("sliding_window", "partial_rotary_factor"), DEFAULTS)
-    table = hf.rope_table(config, path)
+    config, s = hf.open_config(config, NAME, path, ("sliding_window", "layer_types"), DEFAULTS)
+    table = hf_rope.table(config, path)
     if table.get("rope_type", table.get("type")) in ("su", "yarn"):  # earlier names of the same
         table = {**table, "rope_type": "longrope"}
-    rope, scale = hf.rope(table, s, path), hf.inverse_root(s.head_dim)
+    rope, scale = hf_rope.turned(table, s, NAME, path, partial=1.0), hf.inverse_root(s.head_dim)
     ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path))
-    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=window), ffn)
-              for window in hf.windows(config, s, NAME, path)]
-    return hf.spec(s, NAME, layers, hf.rms_eps(config, path, 1e-5), path)
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=hf.window(config, s, NAME, path))
+    return hf.spec(s, NAME, [LayerSpec(mixer, ffn)] * s.layers, hf.rms_eps(config, path, 1e-5), path)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:

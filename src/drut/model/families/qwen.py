@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
@@ -16,32 +16,41 @@ HF_ARCHITECTURES: tuple[str, ...] = ("Qwen2ForCausalLM", "Qwen3ForCausalLM")
 GGUF_ARCHITECTURES: tuple[str, ...] = ("qwen2", "qwen3")
 
 # What a config means by a key it leaves out.
-DEFAULTS: Metadata = {"sliding_window": 4096, "max_window_layers": 28}
+DEFAULTS: Metadata = {"sliding_window": 4096, "max_window_layers": 28, "num_key_value_heads": 32}
 DEFAULTS_3: Metadata = {**DEFAULTS, "head_dim": 128}
+Windows = Callable[[Metadata, hf.Sizes, str], list[int]]  # of each layer
 KNOWN = ("sliding_window", "use_sliding_window", "layer_types")
 
 
-def from_hf(config: Metadata, path: str, family: str = NAME, more: Sequence[str] = ()) -> ModelSpec:
-    """The spec of a `config.json`; `family` knows `more` settings. Errors name the key."""
+def from_hf(config: Metadata, path: str) -> ModelSpec:
+    """The spec of a `config.json`. Errors name the key."""
     is_3 = require_list(config, "architectures", str, path)[0].startswith("Qwen3")
-    known = (*KNOWN, "attention_bias") if is_3 else KNOWN
-    config, s = hf.open_config(config, family, path, (*known, *more), DEFAULTS_3 if is_3 else DEFAULTS)
+    return dense(config, path, NAME, is_3=is_3, known=KNOWN, defaults=DEFAULTS_3 if is_3 else DEFAULTS,
+                 windows=_windows)
+
+
+def dense(config: Metadata, path: str, family: str, *, is_3: bool, known: Sequence[str], defaults: Metadata,
+          windows: Windows) -> ModelSpec:
+    """The spec with a feed-forward of one part in all layers, for a `family` that knows the settings `known`."""
+    config, s = hf.open_config(config, family, path, (*known, "attention_bias") if is_3 else known, defaults)
     bias = optional(config, "attention_bias", bool, path, False) if is_3 else False
-    rope, scale = hf.rope(hf.rope_table(config, path), s, path), hf.inverse_root(s.head_dim)
+    rope, scale = hf_rope.rope(config, s, family, path), hf.inverse_root(s.head_dim)
     ffn = GatedFfn(s.ffn, hf.activation(config, family, path))
     layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias or not is_3, bias,
-                                       "head" if is_3 else "", window), ffn) for window in _windows(config, s, path)]
+                                       "head" if is_3 else "", window), ffn) for window in windows(config, s, path)]
     return hf.spec(s, family, layers, hf.rms_eps(config, path), path)
 
 
+def used_window(config: Metadata, path: str) -> Metadata:
+    """The config with no `sliding_window` where `use_sliding_window` is off."""
+    return config if optional(config, "use_sliding_window", bool, path, False) else {**config, "sliding_window": None}
+
+
 def _windows(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
-    """`layer_types` says which layers have a window; without it, if windows are used, those past the first
-    `max_window_layers` do."""
-    used = optional(config, "use_sliding_window", bool, path, False)
-    full = optional(config, "max_window_layers", int, path, 0)
-    if not used:
-        config = {**config, "sliding_window": None}
-    return hf.windows(config, s, NAME, path, lambda layer: layer >= full)
+    """`layer_types` says which layers have a window; without it, those past the first `max_window_layers`."""
+    config, full = used_window(config, path), optional(config, "max_window_layers", int, path, 0)
+    used = config.get("sliding_window") is not None
+    return hf.layer_windows(config, s, NAME, path, lambda layer: used and layer >= full)[1]
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str, family: str = NAME) -> ModelSpec:

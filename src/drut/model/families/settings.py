@@ -19,7 +19,7 @@ AT_REST: Mapping[str, object] = {
     "residual_multiplier": 1, "embedding_multiplier": 1, "logits_scaling": 1, "logit_scale": 1,
     "scale_embedding": False, "scale_emb": 1, "scale_depth": 1, "dim_model_base": None,
     "normalize_embedding": False, "embed_scale": 1,
-    "partial_rotary_factor": 1, "rotary_pct": 1, "rope_interleaved": False, "is_causal": True,
+    "rotary_pct": 1, "rope_interleaved": False, "is_causal": True,
     "num_local_experts": 0, "num_experts": 0, "n_routed_experts": 0, "kv_lora_rank": None, "q_lora_rank": None,
     "index_topk": None, "ssm_cfg": None, "mamba_d_state": None, "linear_num_value_heads": None, "conv_L_cache": None,
     "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "altup_num_inputs": None, "lora": None,
@@ -31,5 +31,10 @@ def refuse_others(config: Mapping[str, object], known: Collection[str], family: 
     """UnsupportedError naming the first setting of AT_REST outside `known` that would do something."""
     for key, rest in AT_REST.items():
         value = config.get(key)
-        if key not in known and value is not None and value != rest:
+        if key not in known and value is not None and value != rest and not _all_full(key, value):
             raise UnsupportedError(f"{path}: {key} {quote(str(value))} is not supported by family {family}")
+
+
+def _all_full(key: str, value: object) -> bool:
+    """Whether `value` is a list of layer types that are all the plain one."""
+    return key == "layer_types" and isinstance(value, list) and all(kind == "full_attention" for kind in value)

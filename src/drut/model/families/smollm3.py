@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drut.errors import ModelFileError
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
@@ -14,7 +14,7 @@ NAME, EXAMPLES = "smollm3", "SmolLM3"
 HF_ARCHITECTURES: tuple[str, ...] = ("SmolLM3ForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("smollm3",)
 
-DEFAULTS: Metadata = {"tie_word_embeddings": True}
+DEFAULTS: Metadata = {"tie_word_embeddings": True, "num_key_value_heads": 4}
 KNOWN = ("attention_bias", "mlp_bias", "sliding_window", "use_sliding_window", "layer_types", "no_rope_layers")
 
 
@@ -23,11 +23,11 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     turned = _turned(config, s, path)
     used = optional(config, "use_sliding_window", bool, path, False)
-    windows = hf.windows(config if used else {**config, "sliding_window": None}, s, NAME, path,
-                         lambda layer: not turned[layer])
+    windowed = used and config.get("sliding_window") is not None
+    _, windows = hf.layer_windows(config, s, NAME, path, lambda layer: windowed and not turned[layer])
     bias, ffn_bias = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
-    ffn, rope = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias), hf.rope(hf.rope_table(config, path), s,
-                                                                                      path, 2e6)
+    ffn, rope = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias), hf_rope.rope(config, s, NAME, path,
+                                                                                           theta=2e6)
     layers = [_layer(s, rope if turned[i] else None, ffn, bias, windows[i]) for i in range(s.layers)]
     return hf.spec(s, NAME, layers, hf.rms_eps(config, path), path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drut.model.families import gguf, hf, names
+from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, PlainFfn
@@ -19,13 +19,14 @@ HF_NAMES = {"up": "mlp.c_fc.weight", "down": "mlp.c_proj.weight"}
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
     """The spec of a `config.json`. Errors name the key."""
-    config, s = hf.open_config(config, NAME, path, ("use_bias", "sliding_window"), DEFAULTS)
+    config, s = hf.open_config(config, NAME, path, ("use_bias", "sliding_window", "layer_types"), DEFAULTS)
     bias = optional(config, "use_bias", bool, path, True)
     act = hf.activation(config, NAME, path, default="gelu_pytorch_tanh", supported=("gelu_tanh", "gelu_erf"))
-    rope, scale = hf.rope(hf.rope_table(config, path), s, path), hf.inverse_root(s.head_dim)
-    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias, bias, window=window),
-                        PlainFfn(s.ffn, act, bias)) for window in hf.windows(config, s, NAME, path)]
+    rope, scale = hf_rope.rope(config, s, NAME, path), hf.inverse_root(s.head_dim)
+    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias, bias,
+                           window=hf.window(config, s, NAME, path))
     eps = optional(config, "norm_epsilon", float, path, 1e-5)
+    layers = [LayerSpec(mixer, PlainFfn(s.ffn, act, bias))] * s.layers
     return hf.spec(s, NAME, layers, eps, path, centred_norm=True, norm_bias=True)
 
 

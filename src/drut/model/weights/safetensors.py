@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from drut.errors import ModelFileError
 from drut.model.weights.json_file import parse_json, read_json
 from drut.model.weights.mapping import TensorFile, quote
+from drut.model.weights.same import same_tensor
 from drut.model.weights.source import TensorInfo, TensorSource
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -157,11 +158,25 @@ def open_safetensors(directory: str | os.PathLike[str]) -> TensorSource:
                 shards[file] = SafetensorsFile(folder / file)
             if name not in shards[file].tensors:
                 raise ModelFileError(f"{index}: tensor {quote(name)} is not in the shard {file!r}")
-        return ShardedSafetensors(shards, weight_map)
+        return ShardedSafetensors(shards, weight_map | _unlisted(shards, weight_map, index))
     except BaseException:
         for shard in shards.values():
             shard.close()
         raise
+
+
+def _unlisted(shards: Mapping[str, SafetensorsFile], weight_map: Mapping[str, str], index: Path) -> dict[str, str]:
+    """Tensor -> shard, of those that lie in a shard and not in the index. `transformers` reads them, too.
+
+    Raises ModelFileError for a tensor that lies in two shards with different bytes.
+    """
+    found: dict[str, str] = {}
+    for file, shard in shards.items():
+        for name in shard.tensors:
+            first = weight_map.get(name) or found.setdefault(name, file)
+            if first != file and not same_tensor(shards[first], name, shard, name):
+                raise ModelFileError(f"{index}: tensor {quote(name)} differs between the shards {first!r} and {file!r}")
+    return found
 
 
 def read_index(index: Path) -> dict[str, str]:

@@ -15,15 +15,17 @@ from drut.model.weights.source import TensorInfo, TensorSource
 
 # Where files keep the text part: as `language_model`, within `model` in newer ones.
 PREFIX = re.compile(r"language_model\.|(?<=^model\.)language_model\.")
-OUTER = ("architectures", "tie_word_embeddings", "eos_token_id", "bos_token_id")
+OUTER = ("eos_token_id", "bos_token_id")
 
 
 def text_config(config: Mapping[str, object], where: str) -> Mapping[str, object]:
-    """What `text_config` says, and what is said of the whole."""
+    """What `text_config` says, with what is said of the whole. The whole alone says whether the head is tied: it is
+    where the key is missing."""
     inner = config["text_config"]
     if not isinstance(inner, Mapping):
         raise ModelFileError(f"{where}: text_config must be an object")
-    return {**{key: config[key] for key in OUTER if key in config}, **inner, "architectures": config["architectures"]}
+    return {**{key: config[key] for key in OUTER if key in config}, **inner, "architectures": config["architectures"],
+            "tie_word_embeddings": config.get("tie_word_embeddings", True)}
 
 
 class TextPart:
