@@ -173,9 +173,10 @@ def write_safetensors(path: Path, items: Iterable[tuple[str, NDArray[Any]]]) -> 
             file.write(array.data)
 
 
-def write_checkpoint(name: str, directory: Path) -> Path:
-    """config.json, generation_config.json and model.safetensors of checkpoint `name` in `directory`."""
-    cfg = config(name)
+def write_checkpoint(name: str, directory: Path, cfg: dict[str, Any] | None = None) -> Path:
+    """config.json, generation_config.json and model.safetensors of checkpoint `name` in `directory`; its config may be
+    written otherwise."""
+    cfg = config(name) if cfg is None else cfg
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(cfg, indent=1))
     ids = {key: cfg[key] for key in ("bos_token_id", "eos_token_id")}

@@ -167,7 +167,6 @@ REFUSED_HF = [
     ("qwen3_gqa", {"architectures": ["DeepseekV3ForCausalLM"]}, "latent attention"),
     ("qwen3_gqa", {"architectures": ["Lfm2ForCausalLM"]}, "short convolutions"),
     ("qwen2_tied", {"rope_scaling": {"type": "mrope"}}, "'mrope'"),
-    ("qwen2_tied", {"partial_rotary_factor": 0.5}, "partial_rotary_factor '0.5'"),
     ("qwen2_tied", {"hidden_act": "gelu"}, "hidden_act 'gelu'"),
     ("qwen2_tied", {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping '30.0'"),
     ("llama_tied", {"sliding_window": 64}, "sliding_window '64'"),
@@ -219,8 +218,8 @@ DAMAGED = [
      "short_factor holds a value that is not positive"),
     ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn", "factor": -1.0,
                                                "original_max_position_embeddings": 64}}, "factor is -1.0"),
-    ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}},
-     "'original_max_position_embeddings' is missing"),
+    ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}, "max_position_embeddings": 1},
+     "original_max_position_embeddings is 1"),
 ]
 
 

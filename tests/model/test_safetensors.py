@@ -123,7 +123,7 @@ def index(folder: Path, weight_map: object) -> Path:
 
 
 def test_shards_behind_an_index(tmp_path):
-    save(tmp_path / "m-1.safetensors", {"a": ("F32", [6], F32), "unlisted": ("F32", [1], bytes(4))})
+    save(tmp_path / "m-1.safetensors", {"a": ("F32", [6], F32)})
     save(tmp_path / "m-2.safetensors", {"b": ("BF16", [2], b"abcd")})
     source = open_safetensors(index(tmp_path, {"a": "m-1.safetensors", "b": "m-2.safetensors"}))
     assert list(source.tensors) == ["a", "b"]
@@ -133,6 +133,27 @@ def test_shards_behind_an_index(tmp_path):
     with pytest.raises(ModelFileError, match="'c'"):
         source.raw("c")
     source.close()
+
+
+def test_a_tensor_that_an_index_leaves_out_is_read(tmp_path):
+    save(tmp_path / "m.safetensors", {"a": ("F32", [6], F32), "unlisted": ("F32", [1], b"abcd")})
+    source = open_safetensors(index(tmp_path, {"a": "m.safetensors"}))
+    assert list(source.tensors) == ["a", "unlisted"]
+    assert source.raw("unlisted").tobytes() == b"abcd"
+
+
+@pytest.mark.parametrize("listed", ["m-1.safetensors", "m-2.safetensors", None])
+def test_a_tensor_in_two_shards_must_be_one(tmp_path, listed):
+    weight_map = {"x": "m-1.safetensors", "y": "m-2.safetensors"} | ({"a": listed} if listed else {})
+    for values, same in ((bytes(24), False), (F32, True)):
+        save(tmp_path / "m-1.safetensors", {"a": ("F32", [6], F32), "x": ("F32", [1], bytes(4))})
+        save(tmp_path / "m-2.safetensors", {"a": ("F32", [6], values), "y": ("F32", [1], bytes(4))})
+        folder = index(tmp_path, weight_map)
+        if same:
+            assert open_safetensors(folder).raw("a").tobytes() == F32
+        else:
+            with pytest.raises(ModelFileError, match=r"'a' differs between the shards 'm-\d"):
+                open_safetensors(folder)
 
 
 OUTSIDE = ["../m.safetensors", "/m.safetensors", "sub/m.safetensors", "m.bin", "model.safetensors.index.json",
