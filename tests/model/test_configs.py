@@ -56,11 +56,11 @@ def test_defaults_are_those_of_every_type() -> None:
 
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_a_key_that_is_left_out_has_the_default_of_transformers(kind: str) -> None:
-    """Sizes have none here: a file that leaves one out is damaged."""
+    """Sizes have none here, but for Gemma, whose published files leave some out: a file without one is damaged."""
     whole, spec = DEFAULTS[kind], read(DEFAULTS[kind])
     for key in whole.keys() - {"model_type"}:
         left = {k: v for k, v in whole.items() if k != key}
-        if key in SIZES:
+        if key in SIZES and not kind.startswith("gemma"):
             with pytest.raises(ModelFileError, match=f"key '{key}' is missing"):
                 read(left)
         else:
