@@ -15,10 +15,13 @@ class Bytes:
 
     pieces: list[bytes]
     special_ids: frozenset[int] = frozenset()
-    strips_first_space: bool = False
+    stripped_spaces: int = 0
 
     def token_bytes(self, token_id):
         return self.pieces[token_id]
+
+    def first_bytes(self, token_id):
+        return self.pieces[token_id] if 0 <= token_id < len(self.pieces) else None
 
 
 # Every way to cut a character: bytes, halves and wholes of characters, invalid bytes, text that overlaps.
@@ -118,7 +121,7 @@ def test_an_invalid_byte_does_not_wait():
 
 
 def test_only_the_start_of_a_text_loses_the_space_put_in_front():
-    spaced = Bytes([b" Hi", b" there", b"<s>"], frozenset([2]), strips_first_space=True)
+    spaced = Bytes([b" Hi", b" there", b"<s>"], frozenset([2]), stripped_spaces=1)
     for at_start, expected in ((True, "Hi there"), (False, " Hi there")):
         stream = Detokenizer(spaced, at_start=at_start)
         assert "".join(stream.push([i]) for i in (2, 0, 1)) == expected

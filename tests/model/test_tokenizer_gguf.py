@@ -12,7 +12,7 @@ from tests.cli import tiny
 from tests.model.gguf_writer import ARRAY, Typed
 from tests.model.tokenizer_reference import PRE_TOKENIZERS, TEXTS, random_texts, reference
 
-CONTROL, USER_DEFINED = 3, 4
+CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
 U8, I32, GGUF_F32 = 0, 5, 6  # of elements
 
 
@@ -191,10 +191,9 @@ def test_text_that_is_no_text(metadata, text):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("model", "llama"),
+        ("model", "rwkv"),
         ("model", "x" * 10**6),
-        ("pre", "tekken"),
-        ("pre", None),
+        ("pre", "superb"),
         ("add_space_prefix", True),
     ],
 )
@@ -204,7 +203,52 @@ def test_what_is_not_supported_is_named(metadata, key, value):
     message = str(caught.value)
     assert "m.gguf" in message
     assert key in message or str(value)[:40] in message
-    assert len(message) < 300
+    assert len(message) < 2000
+
+
+def test_without_a_name_text_is_cut_by_default_and_the_log_says_so(metadata, caplog):
+    nameless = from_gguf(metadata | {"tokenizer.ggml.pre": None}, "m.gguf")
+    assert "m.gguf: no tokenizer.ggml.pre" in caplog.text
+    default = from_gguf(metadata | {"tokenizer.ggml.pre": "default"}, "m.gguf")
+    for text in TEXTS:
+        assert nameless.encode(text) == default.encode(text)
+
+
+ALIASES = {"llama-bpe": ["llama3", "llama-v3"], "qwen2": ["deepseek-r1-qwen", "megrez"], "gpt-2": ["phi-2"]}
+
+
+@pytest.mark.parametrize(("name", "other"), [(name, other) for name in ALIASES for other in ALIASES[name]])
+def test_other_names_of_a_splitting_split_alike(metadata, name, other):
+    one, two = (from_gguf(metadata | {"tokenizer.ggml.pre": pre}, "m") for pre in (name, other))
+    assert one.add_bos == two.add_bos
+    for text in TEXTS:
+        assert one.encode(text) == two.encode(text)
+
+
+def test_bytes_that_the_vocabulary_lacks_are_named_at_load(metadata, caplog):
+    from_gguf(metadata, "m.gguf")
+    assert not caplog.text
+    tokens = metadata["tokenizer.ggml.tokens"]
+    tokens[tokens.index("A")], tokens[tokens.index("ÿ")] = "rare", "dust"  # no text has the byte 0xFF
+    from_gguf(metadata, "m.gguf")
+    assert "m.gguf: tokenizer.ggml.tokens has no entry for the bytes 0x41 (A): text loses them" in caplog.text
+
+
+def test_one_bos_where_the_template_writes_it_after_white_space(metadata):
+    tokenizer = from_gguf(metadata, "m")
+    assert tokenizer.encode_chat("\n <s>ab").count(tokenizer.bos_id) == 1
+    assert tokenizer.encode_chat("\n <s>ab") == tokenizer.encode("\n <s>ab", add_special=False)
+    assert tokenizer.encode_chat("x <s>ab").count(tokenizer.bos_id) == 2
+
+
+def test_rows_that_fill_a_vocabulary_up_have_no_text(metadata):
+    padded = len(metadata["tokenizer.ggml.tokens"])
+    metadata["tokenizer.ggml.tokens"] += ["[PAD0]", "[PAD1]"]
+    metadata["tokenizer.ggml.token_type"] += [UNUSED] * 2
+    tokenizer = from_gguf(metadata, "m")
+    assert tokenizer.vocab_size == padded
+    assert tokenizer.decode([padded, tokenizer.id_of("ab"), padded + 1], skip_special=False) == "ab"
+    assert tokenizer.decode(tokenizer.encode("[PAD0]", add_special=False)) == "[PAD0]"
 
 
 @pytest.mark.parametrize(

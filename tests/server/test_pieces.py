@@ -18,10 +18,12 @@ class Bytes:
     """A vocabulary of the 256 bytes; 255 is special."""
 
     special_ids = frozenset((255,))
-    strips_first_space = False
+    stripped_spaces = 0
 
     def token_bytes(self, token_id: int) -> bytes:
         return bytes((token_id,))
+
+    first_bytes = token_bytes
 
 
 def job(prompts: int = 1, n: int = 1, **fields: object) -> Job:

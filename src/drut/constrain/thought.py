@@ -68,7 +68,7 @@ class ThoughtWatch:
     def of(cls, thought: Thought, tokenizer: Tokenizer, hidden: frozenset[int] = frozenset()) -> ThoughtWatch:
         """`hidden`: tokens that the answer's text leaves out; they are no part of it here either, unless they spell a
         mark. RequestError where the vocabulary cannot spell `closing`."""
-        opening, closing = (tokenizer.encode(text, add_special=False) for text in (thought.opens, thought.closing))
+        opening, closing = (tokenizer.encode_more(text) for text in (thought.opens, thought.closing))
         for text, mark, ids in (("opens", thought.opens, opening), ("closing", thought.closes, closing)):
             if ids and mark.encode() not in b"".join(map(tokenizer.token_bytes, ids)):
                 raise RequestError(f"thought.{text}: {tokenizer.name} has no tokens for {mark!r}")

@@ -31,7 +31,7 @@ class _Bytes:
 
     def __call__(self, text: str | bytes) -> list[int]:
         text = text.decode(errors="replace") if isinstance(text, bytes) else text
-        return self._tokenizer.encode(text, add_special=False, parse_special=False)
+        return self._tokenizer.encode_more(text, parse_special=False)
 
 
 def read(tokenizer: Tokenizer, vocab: int, eos_ids: frozenset[int]) -> LLTokenizer:

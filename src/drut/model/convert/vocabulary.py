@@ -8,7 +8,7 @@ from typing import Any
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.model.tokenizer import Tokenizer, chat
-from drut.model.tokenizer.gguf import splitting_of
+from drut.model.tokenizer.splitting import name_of
 
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # of `tokenizer.ggml.token_type`
 
@@ -23,7 +23,7 @@ def gguf_keys(tokenizer: Tokenizer, vocab: int, where: str) -> dict[str, object]
     if model.get("type") != "BPE":
         raise UnsupportedError(f"{where}: a tokenizer of kind {model.get('type')!r} cannot be written to GGUF "
                                "(can be: byte-level BPE)")
-    pre = splitting_of(state)
+    pre = name_of(state)
     if pre is None:
         raise UnsupportedError(f"{where}: the tokenizer cuts text in a way that GGUF has no name for here")
     tokens, types = [f"[PAD{i}]" for i in range(vocab)], [_UNUSED] * vocab

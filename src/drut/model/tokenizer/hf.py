@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers.decoders import Decoder
-from tokenizers.normalizers import Normalizer
-from tokenizers.pre_tokenizers import PreTokenizer
 
-from drut.errors import ModelFileError, UnsupportedError
+from drut.errors import ModelFileError
 from drut.model.tokenizer.chat import DEFAULT, hf_templates
+from drut.model.tokenizer.growth import check_growth
+from drut.model.tokenizer.hf_added import add_missing, special_names, text_of
 from drut.model.tokenizer.patterns import check_patterns
-from drut.model.tokenizer.pieces import pieces_of
+from drut.model.tokenizer.pieces import pieces_of, state_of
 from drut.model.tokenizer.small_files import read_object, read_text
 from drut.model.tokenizer.tokenizer import TextRules, Tokenizer, encode, library
 from drut.model.weights.metadata import optional
 
 _MAX_VOCABULARY_BYTES = 256 << 20
-_MAX_GROWTH = 64
-_GROWTH = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "Strip": 1, "StripAccents": 1}
 
 
 def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
     """The tokenizer of a model directory.
 
     Reads `tokenizer.json`, and where they are there `tokenizer_config.json`, `special_tokens_map.json`,
-    `generation_config.json` (further ids that end an answer) and files with chat templates. Raises ModelFileError
-    naming the file that is missing or damaged, UnsupportedError naming a decoder that is not known, or a pattern that
-    may take unbounded time.
+    `added_tokens.json`, `generation_config.json` (further ids that end an answer) and files with chat templates. Raises
+    ModelFileError naming the file that is missing or damaged, UnsupportedError naming a decoder that is not known, or a
+    pattern that may take unbounded time.
     """
     directory = Path(directory)
     backend = _backend(directory / "tokenizer.json")
     path = str(directory / "tokenizer.json")
-    normalizer = _state(backend.normalizer)
-    check_patterns([normalizer, _state(backend.pre_tokenizer)], path)
-    _check_growth(normalizer, path)
-    pieces = pieces_of(_state(backend.decoder), path)
+    normalizer, decoder = state_of(backend.normalizer), state_of(backend.decoder)
+    check_patterns([normalizer, state_of(backend.pre_tokenizer), decoder], path)
+    check_growth(normalizer, path)
+    pieces = pieces_of(decoder, path)
+    special = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
+    config = read_object(directory / "tokenizer_config.json")
+    names = special_names(config, read_object(directory / "special_tokens_map.json"), str(directory))
+    add_missing(backend, names, read_object(directory / "added_tokens.json"), str(directory))
     added = sorted(backend.get_added_tokens_decoder().items())
-    return Tokenizer(backend, added, pieces, _rules(directory, backend), str(directory))
+    for token_id, token in added:
+        token.special |= token_id in special  # once special, always: the files beside do not take that away
+    return Tokenizer(backend, added, pieces, _rules(directory, backend, names), str(directory))
 
 
 def _backend(path: Path) -> tokenizers.Tokenizer:
@@ -56,11 +58,9 @@ def _backend(path: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _rules(directory: Path, backend: tokenizers.Tokenizer) -> TextRules:
+def _rules(directory: Path, backend: tokenizers.Tokenizer, config: dict[str, Any]) -> TextRules:
     config_path = directory / "tokenizer_config.json"
-    config = read_object(config_path)
-    names = read_object(directory / "special_tokens_map.json") | config
-    bos_id, eos_id = (_token_id(names, key, backend, config_path) for key in ("bos_token", "eos_token"))
+    bos_id, eos_id = (_token_id(config, key, backend, config_path) for key in ("bos_token", "eos_token"))
     eos_ids = _generation_eos(directory / "generation_config.json")
     prefix, suffix = _surroundings(backend, str(directory / "tokenizer.json"))
     add_bos = optional(config, "add_bos_token", bool, config_path)
@@ -98,13 +98,9 @@ def _token_id(
     names: Mapping[str, object], key: str, backend: tokenizers.Tokenizer, path: Path
 ) -> int | None:
     """The id of the token that `key` names, in words or as an object with `content`."""
-    token = names.get(key)
-    if isinstance(token, dict):
-        token = token.get("content")
+    token = text_of(names.get(key))
     if token is None:
         return None
-    if not isinstance(token, str):
-        raise ModelFileError(f"{path}: {key} must be a string, not {type(token).__name__}")
     token_id: int | None = backend.token_to_id(token)
     if token_id is None:
         raise ModelFileError(f"{path}: {key} {token[:40]!r} is not in the vocabulary")
@@ -119,33 +115,3 @@ def _generation_eos(path: Path) -> frozenset[int]:
     return frozenset(ids)
 
 
-def _state(part: Normalizer | PreTokenizer | Decoder | None) -> dict[str, Any] | None:
-    """A part of `tokenizer.json` as the library understood it; as a pickle's state is how it gives it out."""
-    if part is None:
-        return None
-    state: dict[str, Any] = json.loads(part.__getstate__())
-    return state
-
-
-def _check_growth(normalizer: dict[str, Any] | None, name: str) -> None:
-    """UnsupportedError for a normalizer that is not known, or that could make a text many times longer.
-
-    Ten replacements in a row, of one letter by ten, would turn a short prompt into more than memory holds.
-    """
-    growth, steps = 1, [normalizer] if normalizer else []
-    for step in steps:
-        if step["type"] == "Sequence":
-            steps.extend(step["normalizers"])
-        else:
-            growth *= _growth(step)
-        if growth > _MAX_GROWTH:
-            raise UnsupportedError(f"{name}: tokenizer normalizer {step['type']} is not supported this way")
-
-
-def _growth(step: dict[str, Any]) -> int:
-    """How many times longer a step of a normalizer can make a text."""
-    if step["type"] == "Replace":
-        return 1 + len(step["content"]) // max(1, len(step["pattern"].get("String", "")))
-    if step["type"] == "Prepend":
-        return 1 + len(step["prepend"])
-    return _GROWTH.get(step["type"], _MAX_GROWTH + 1)

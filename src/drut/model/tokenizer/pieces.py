@@ -1,18 +1,22 @@
-"""What bytes a vocabulary entry stands for.
+"""What bytes a vocabulary entry stands for, alone and as the first of a text.
 
-Two spellings exist. Byte-level vocabularies write each byte as one printable character; SentencePiece-like
-ones write text with U+2581 for a space, and single bytes as `<0x0A>`.
+Two spellings exist. Byte-level vocabularies write each byte as one printable character; the others write text, which a
+decoder of the library turns into what is shown, and may write single bytes as `<0x0A>`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Regex, decoders
 
 from drut.errors import UnsupportedError
 
-_SPACE = "\u2581"
+_LONGEST_REPLACEMENT = 16  # characters: a decoder may not make a piece many times longer
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -31,9 +35,9 @@ class ByteLevelPieces:
     """Each character of a piece is one byte; a piece with a character outside the alphabet is plain text."""
 
     alphabet: Mapping[str, int]
-    strips_first_space: bool = False
+    stripped_spaces: int = 0
 
-    def to_bytes(self, piece: str) -> bytes:
+    def to_bytes(self, piece: str, *, first: bool = False) -> bytes:
         try:
             return bytes([self.alphabet[c] for c in piece])
         except KeyError:
@@ -41,53 +45,83 @@ class ByteLevelPieces:
 
 
 @dataclass(frozen=True)
-class SpacePieces:
-    """Text with U+2581 for a space; `<0xNN>` is one byte where `byte_fallback` says so.
+class TextPieces:
+    """`decoder` shows one piece, which may look different as the first of a text; None shows it as it is.
 
-    `strips_first_space`: encoding puts a space in front of a text, so decoding a whole text takes one away.
+    `byte_fallback`: `<0xNN>` is one byte. `stripped_spaces`: at most so many spaces at the start of a text are not
+    part of it.
     """
 
-    byte_fallback: bool
-    strips_first_space: bool
+    decoder: decoders.Decoder | None = None
+    byte_fallback: bool = False
+    stripped_spaces: int = 0
 
-    def to_bytes(self, piece: str) -> bytes:
+    def to_bytes(self, piece: str, *, first: bool = False) -> bytes:
+        if self.decoder is not None:
+            piece = self.decoder.decode([piece] if first else ["", piece])
         if self.byte_fallback and (match := _BYTE.fullmatch(piece)):
             return bytes([int(match[1], 16)])
-        return piece.replace(_SPACE, " ").encode()
+        return piece.encode()
 
 
-Pieces = ByteLevelPieces | SpacePieces
+Pieces = ByteLevelPieces | TextPieces
 
 
-def pieces_of(decoder: Mapping[str, object] | None, name: str) -> Pieces:
-    """The spelling that the decoder of a `tokenizer.json` undoes. UnsupportedError names one not known."""
+def pieces_of(decoder: dict[str, Any] | None, name: str) -> Pieces:
+    """The spelling that the decoder of a `tokenizer.json` undoes. UnsupportedError names one not known.
+
+    A step works on single pieces until `Fuse` joins them; after that only a `Strip` of leading spaces is known.
+    """
     steps = _steps(decoder)
     kinds = [step.get("type") for step in steps]
-    if kinds == ["ByteLevel"]:
+    if kinds in (["ByteLevel"], ["ByteLevel", "Fuse"]):
         return ByteLevelPieces(byte_alphabet())
-    if kinds == ["Metaspace"] and steps[0].get("replacement") == _SPACE:
-        prefixed = steps[0].get("prepend_scheme", "always") != "never"
-        return SpacePieces(byte_fallback=False, strips_first_space=prefixed)
-    known = {
-        "Replace": {"pattern": {"String": _SPACE}, "content": " "},
-        "ByteFallback": {},
-        "Fuse": {},
-        "Strip": {"content": " ", "start": 1, "stop": 0},
-    }
-    if "Replace" in kinds and all(known.get(str(s.get("type"))) == _fields(s) for s in steps):
-        return SpacePieces(byte_fallback="ByteFallback" in kinds, strips_first_space="Strip" in kinds)
-    listed = " + ".join(map(str, kinds)) or "none"
-    raise UnsupportedError(f"{name}: tokenizer decoder {listed[:80]} is not supported")
+    end = kinds.index("Fuse") if "Fuse" in kinds else len(kinds)
+    single, joined = steps[:end], [step for step in steps[end:] if step["type"] != "Fuse"]
+    byte_fallback = bool(single) and single[-1]["type"] == "ByteFallback"
+    shown = single[:-1] if byte_fallback else single
+    known = bool(steps) and all(map(_is_single, shown)) and len(joined) <= 1
+    if not known or not all(_strips_spaces(step) for step in joined):
+        listed = " + ".join(map(str, kinds)) or "none"
+        raise UnsupportedError(f"{name}: tokenizer decoder {listed[:80]} is not supported")
+    made = [_SINGLE[step["type"]](step) for step in shown]
+    return TextPieces(decoders.Sequence(made) if made else None, byte_fallback,
+                      joined[0]["start"] if joined else 0)
 
 
-def _steps(decoder: Mapping[str, object] | None) -> list[Mapping[str, object]]:
+def _is_single(step: dict[str, Any]) -> bool:
+    return step["type"] in _SINGLE and len(step.get("content", "")) <= _LONGEST_REPLACEMENT
+
+
+def _strips_spaces(step: dict[str, Any]) -> bool:
+    return step == step | {"type": "Strip", "content": " ", "stop": 0}
+
+
+def _replace(step: Mapping[str, Any]) -> decoders.Decoder:
+    [(kind, text)] = step["pattern"].items()
+    return decoders.Replace(Regex(text) if kind == "Regex" else text, step["content"])
+
+
+_SINGLE: dict[str, Callable[[Mapping[str, Any]], decoders.Decoder]] = {
+    "Replace": _replace,
+    "Strip": lambda step: decoders.Strip(step["content"], step["start"], step["stop"]),
+    "Metaspace": lambda step: decoders.Metaspace(step["replacement"], step["prepend_scheme"], step["split"]),
+    "WordPiece": lambda step: decoders.WordPiece(step["prefix"], step["cleanup"]),
+}
+
+
+def _steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The steps of a decoder, those of sequences in it among them."""
     if decoder is None:
         return []
-    inner = decoder.get("decoders")
-    if decoder.get("type") != "Sequence" or not isinstance(inner, list):
+    if decoder["type"] != "Sequence":
         return [decoder]
-    return [step for step in inner if isinstance(step, dict)]
+    return [step for inner in decoder["decoders"] for step in _steps(inner)]
 
 
-def _fields(step: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in step.items() if key != "type"}
+def state_of(part: Any) -> dict[str, Any] | None:
+    """A part of `tokenizer.json` as the library understood it; as a pickle's state is how it gives it out."""
+    if part is None:
+        return None
+    state: dict[str, Any] = json.loads(part.__getstate__())
+    return state

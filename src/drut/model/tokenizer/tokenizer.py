@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import tokenizers
-from tokenizers import AddedToken
+from tokenizers import AddedToken, models
 
 from drut.errors import ModelFileError, RequestError
 from drut.model.tokenizer.detokenize import Detokenizer
-from drut.model.tokenizer.pieces import Pieces
+from drut.model.tokenizer.pieces import ByteLevelPieces, Pieces
+from drut.model.tokenizer.prefix import without_prefix
 
 _WORDS_KEPT = 1000  # a thread: 7 MB, where a client sends long new words; the 10,000 of the library would be 67
 
@@ -47,17 +48,22 @@ class Tokenizer:
         pieces: Pieces,
         rules: TextRules,
         name: str,
+        *,
+        literal: models.Model | None = None,
     ) -> None:
+        """`literal`: the model for texts in which special tokens are ordinary text, where it is another one."""
         added = list(added)
         _bound_words(backend)
         self.name = name
         self.rules = rules
         self.special_ids = frozenset(i for i, token in added if token.special)
-        self.strips_first_space = pieces.strips_first_space
-        self._backend = backend
-        self._literal = _literal_twin(backend, added, name)
+        self.stripped_spaces = pieces.stripped_spaces
+        self._backend, self._added = backend, added
+        self._literal = _literal_twin(backend, added, name, literal)
         self._pieces = pieces
-        self._bytes = {i: token.content.encode() for i, token in added}
+        # A byte-level decoder of the library would break some added tokens into bytes that are no text.
+        spelled = isinstance(pieces, ByteLevelPieces)
+        self._bytes = {i: token.content.encode() for i, token in added} if spelled else {}
         self.vocab_size = max([backend.get_vocab_size(with_added_tokens=True), *(i + 1 for i, _ in added)])
         for token_id in (rules.bos_id, rules.eos_id, *rules.eos_ids, *rules.prefix, *rules.suffix):
             if token_id is not None and not 0 <= token_id < self.vocab_size:
@@ -113,10 +119,31 @@ class Tokenizer:
         ids = encode(backend, text, self.name)
         return [*self.rules.prefix, *ids, *self.rules.suffix] if add_special else ids
 
+    def encode_more(self, text: str, *, parse_special: bool = True) -> list[int]:
+        """Ids of `text` as it follows other text: the space that some tokenizers put in front of a text is left out."""
+        _check_text(text)
+        parsing, literal = self._following
+        return encode(parsing if parse_special else literal, text, self.name)
+
+    @cached_property
+    def _following(self) -> tuple[tokenizers.Tokenizer, tokenizers.Tokenizer]:
+        """The backends of `encode_more`: of text with special tokens, and without."""
+        parts = without_prefix(self._backend)
+        if parts is None:
+            return self._backend, self._literal
+        made = tuple(_twin(backend, self._added, self.name) for backend in (self._backend, self._literal))
+        for twin in made:
+            twin.normalizer, twin.pre_tokenizer = parts
+        made[1].encode_special_tokens = True
+        return made[0], made[1]
+
     def encode_chat(self, rendered: str) -> list[int]:
-        """Ids of a rendered chat prompt: one BOS, whether or not the template writes it, and no EOS added."""
+        """Ids of a rendered chat prompt: one BOS, whether or not the template writes it, and no EOS added.
+
+        The template writes it where it comes before all text that is not white space.
+        """
         ids = self.encode(rendered, add_special=False)
-        written = self.bos_token and rendered.startswith(self.bos_token)
+        written = self.bos_token and rendered.lstrip().startswith(self.bos_token)
         return ids if written else [*self.rules.prefix, *ids]
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
@@ -132,11 +159,22 @@ class Tokenizer:
         """The bytes a token adds to the text; none for an id outside the vocabulary."""
         found = self._bytes.get(token_id)
         if found is None:
-            piece = self._backend.id_to_token(token_id) if 0 <= token_id < 1 << 32 else None
+            piece = self._piece(token_id)
             if piece is None:
                 return b""
             found = self._bytes[token_id] = self._pieces.to_bytes(piece)
         return found
+
+    def first_bytes(self, token_id: int) -> bytes | None:
+        """As `token_bytes`, of the first token of a text; None for an id outside the vocabulary."""
+        piece = self._piece(token_id)
+        if piece is None or isinstance(self._pieces, ByteLevelPieces):
+            return None if piece is None else self.token_bytes(token_id)
+        return self._pieces.to_bytes(piece, first=True)
+
+    def _piece(self, token_id: int) -> str | None:
+        piece: str | None = self._backend.id_to_token(token_id) if 0 <= token_id < 1 << 32 else None
+        return piece
 
     def id_of(self, token: str) -> int | None:
         """The id of a vocabulary entry as it is spelled in the file; None where there is none."""
@@ -189,19 +227,27 @@ def _check_text(text: str) -> None:
 
 
 def _literal_twin(
-    backend: tokenizers.Tokenizer, added: list[tuple[int, AddedToken]], name: str
+    backend: tokenizers.Tokenizer, added: list[tuple[int, AddedToken]], name: str, model: models.Model | None
 ) -> tokenizers.Tokenizer:
-    """The same vocabulary (shared, not copied) that takes special tokens in a text for ordinary text.
+    """The same vocabulary (shared, not copied, without `model`) that takes special tokens in a text for ordinary text.
 
     The library has this as a property of the tokenizer, and two threads may want it both ways at once.
     """
+    twin = _twin(backend, added, name)
+    for token_id, token in added:
+        if not backend.token_to_id(token.content) == twin.token_to_id(token.content) == token_id:
+            raise ModelFileError(f"{name}: added token {token.content[:40]!r} cannot have the id {token_id}")
+    if model is not None:
+        twin.model = model
+    twin.encode_special_tokens = True
+    return twin
+
+
+def _twin(backend: tokenizers.Tokenizer, added: list[tuple[int, AddedToken]], name: str) -> tokenizers.Tokenizer:
+    """Another tokenizer of the same parts and added tokens."""
     with library(f"{name}: added tokens"):
         twin = tokenizers.Tokenizer(backend.model)
         twin.normalizer = backend.normalizer
         twin.pre_tokenizer = backend.pre_tokenizer
         twin.add_tokens([token for _, token in added])
-    twin.encode_special_tokens = True
-    for token_id, token in added:
-        if not backend.token_to_id(token.content) == twin.token_to_id(token.content) == token_id:
-            raise ModelFileError(f"{name}: added token {token.content[:40]!r} cannot have the id {token_id}")
     return twin
