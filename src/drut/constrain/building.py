@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
+from drut.constrain import faults
 from drut.constrain.constraint import Constraint
-from drut.constrain.reasons import reason
+from drut.constrain.reasons import INSIDE, reason
 from drut.errors import RequestError
 
 # Of the library. States of a lexer take 1 to 2 KB each; fuel is worked off at about 50,000 a millisecond when a grammar
@@ -17,16 +18,38 @@ PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_0
 
 
 def build(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
-    """RequestError with the library's reason where it does not compile."""
-    matcher = LLMatcher(tokenizer, _grammar(constraint), limits=PARSER_LIMITS, log_level=0)
+    """RequestError with the library's reason where it does not compile, or allows no answer at all."""
+    matcher = _matcher(tokenizer, constraint)
+    if matcher.is_error():
+        raise RequestError(f"{constraint.kind}: {_placed(tokenizer, constraint, matcher.get_error())}")
     # What it forces at once may take seconds to find out, or be too much; its copies need not, between two steps.
-    first = [] if matcher.is_error() else matcher.compute_ff_tokens()[:1]
-    tried = matcher.deep_copy() if first else matcher
+    first = matcher.compute_ff_tokens()[:1]
+    tried = matcher.deep_copy()
     if first:
         tried.try_consume_tokens(first)
+    else:
+        tried.compute_bitmask()  # which fails where nothing can come
     if tried.is_error():
         raise RequestError(f"{constraint.kind}: {reason(tried.get_error())}")
     return matcher
+
+
+def _matcher(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
+    return LLMatcher(tokenizer, _grammar(constraint), limits=PARSER_LIMITS, log_level=0)
+
+
+def _placed(tokenizer: LLTokenizer, constraint: Constraint, error: str) -> str:
+    """The reason, and where it comes from in a schema."""
+    why = reason(error)
+    if constraint.kind != "json_schema" and INSIDE not in error:
+        return why
+
+    def refused(source: str) -> str:
+        matcher = _matcher(tokenizer, Constraint("json_schema", source))
+        return reason(matcher.get_error()) if matcher.is_error() else ""
+
+    path = faults.place(constraint.source, why, refused)
+    return f"{why}, at {path}" if path else why
 
 
 def _grammar(constraint: Constraint) -> str:

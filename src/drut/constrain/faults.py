@@ -1,0 +1,57 @@
+"""Where in a schema the library's refusal comes from: it names no path, so the parts are asked one by one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from drut.constrain.lark import JSON_BLOCK
+from drut.constrain.schema.keywords import inside
+
+MOST_PARTS, MOST_SECONDS = 300, 1.0
+
+
+def place(source: str, refusal: str, refused: Callable[[str], str]) -> str:
+    """The path of the smallest part that is refused for the same reason; "" where none was found soon.
+
+    `source`: a prepared schema, or a grammar with such in it; `refused` gives the reason why a schema is, or "".
+    """
+    deadline = time.monotonic() + MOST_SECONDS
+    for root in _schemas(source):
+        parts = sorted(_parts(root), key=lambda part: -len(part[1]))[:MOST_PARTS]
+        rest = {key: root[key] for key in ("$defs", "x-guidance") if key in root}
+        for path, _, part in parts:
+            if time.monotonic() > deadline:
+                return ""
+            if refused(json.dumps({**part, **rest})) == refusal:
+                return path
+    return ""
+
+
+def _schemas(source: str) -> list[dict[str, Any]]:
+    if source.startswith("{"):
+        return [json.loads(source)]
+    found = []
+    for block in JSON_BLOCK.finditer(source):
+        value, _ = json.JSONDecoder().raw_decode(source, block.end())
+        found += [value] if isinstance(value, dict) else []
+    return found
+
+
+def _parts(root: dict[str, Any]) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """Each with the path that the client knows, and its own. Those of a definition begin where that was written."""
+    found = []
+    stack: list[tuple[str, tuple[str, ...], Any]] = [("#", (), root)]
+    while stack:
+        path, steps, part = stack.pop()
+        if not isinstance(part, dict):
+            continue
+        if steps:
+            path = part.get("$comment", path)
+        found.append((path, steps, part))
+        for more, member in inside(part):
+            below = path + "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in more)
+            stack.append((below, (*steps, *more), member))
+    return found

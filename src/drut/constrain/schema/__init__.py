@@ -1,0 +1,86 @@
+"""A JSON schema made ready for the library: of any draft, within bounds, every keyword exact or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from drut.constrain import limits
+from drut.constrain.schema import bounds, keywords
+from drut.constrain.schema.alternatives import Alternatives
+from drut.constrain.schema.canonical import Canonical
+from drut.constrain.schema.drafts import draft_of
+from drut.constrain.schema.finite import Finite
+from drut.constrain.schema.references import References, parts, pointer
+from drut.errors import RequestError
+
+__all__ = ["parts", "prepared"]
+# Between the tokens of JSON at most one space: no model can pad for ever.
+OPTIONS: Mapping[str, object] = {"whitespace_pattern": r"\x20?", "lenient": False, "coerce_one_of": False}
+# Without \u a string is written in one way: else a name could come again, spelled otherwise, as an additional one.
+PLAIN_ESCAPES: Mapping[str, object] = {"json_allowed_escapes": 'nrbtf\\"'}
+
+
+def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> str:
+    """The schema as the library gets it, a JSON text. RequestError names the keyword at fault and where it is."""
+    text = schema if isinstance(schema, str) else limits.write_json(name, schema)
+    limits.check_text(name, text, limits.MOST_BYTES)
+    root = limits.read_json(name, text)
+    if not isinstance(root, dict | bool):
+        raise RequestError(f"{name} must be an object, not {type(root).__name__}")
+    limits.check_size(name, root)
+    try:
+        return limits.write_json(name, _ready(root))
+    except RequestError as error:
+        raise RequestError(f"{name}: {error}") from None
+
+
+def _ready(root: dict[str, Any] | bool) -> dict[str, Any]:
+    if isinstance(root, bool):
+        if not root:
+            raise RequestError("false allows no value")
+        return {"x-guidance": OPTIONS}
+    draft = draft_of(root)
+    for path, part in parts(root):
+        if isinstance(part, dict):
+            try:
+                keywords.check(part, draft)
+            except RequestError as error:
+                raise RequestError(f"{error}, at {pointer(path)}") from None
+    made = Canonical(root, draft, References(root, draft))
+    whole: dict[str, Any] = {**made.root} if isinstance(made.root, dict) else {}
+    if isinstance(made.root, dict):
+        made.paths[id(whole)] = ()
+    if made.definitions:
+        whole["$defs"] = made.definitions
+    _check(whole, made)
+    bounds.check_chains(whole)
+    plain = PLAIN_ESCAPES if any(map(_names_and_more, _all(whole))) else {}
+    return {**whole, "x-guidance": {**OPTIONS, **plain}}
+
+
+def _check(whole: dict[str, Any], made: Canonical) -> None:
+    """What only the whole shows: references that go round, members of oneOf, and values without an end."""
+    bounds.check_cycles(whole, lambda part: pointer(made.paths.get(id(part), ())))
+    bounds.check_multiples(_all(whole))
+    alternatives = Alternatives(whole, made.definitions)
+    for part in list(_all(whole)):
+        if "oneOf" in part:
+            try:
+                alternatives.settle(part)
+            except RequestError as error:
+                raise RequestError(f"{error}, at {pointer(made.paths.get(id(part), ()))}") from None
+    if endless := Finite(whole, made.definitions).endless():
+        path = next((made.paths[id(part)] for part in endless if id(part) in made.paths), ())
+        raise RequestError(f"what is required leads back to itself, so that no value has an end, at {pointer(path)}")
+
+
+def _all(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The canonical schemas, each once."""
+    return (part for _, part in parts(whole) if isinstance(part, dict))
+
+
+def _names_and_more(schema: dict[str, Any]) -> bool:
+    """Whether it names properties and lets others be."""
+    named = schema.keys() & {"properties", "patternProperties", "required"}
+    return bool(named) and schema.get("additionalProperties") is not False

@@ -1,0 +1,209 @@
+"""Whether what a schema asks for ever comes to an end: a schema that requires itself has no finite value.
+
+A value must fit several schemas at once, so what is looked at are sets of schemas. A set is finite where one of its
+alternatives is: a type all of whose required items and properties are finite in turn. Those are found from the leaves
+on (the least fixpoint); a set that is not found, but for the recursion would have been, is refused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from drut.constrain.schema.canonical import type_of
+from drut.constrain.schema.keywords import TYPES
+
+Schema = dict[str, Any]
+MOST_SETS, MOST_ALTERNATIVES, MOST_WORK = 4000, 256, 200_000  # what is beyond is taken to be finite
+SCALARS = frozenset(("null", "boolean", "integer", "number", "string"))
+Set = tuple[Any, ...]  # of schemas
+Key = frozenset[int]
+
+
+class _Overflow(Exception):  # noqa: N818  # ends a search, and is no error
+    pass
+
+
+class Finite:
+    """Of one canonical schema and its definitions."""
+
+    def __init__(self, root: Schema | bool, definitions: Mapping[str, Schema | bool]) -> None:
+        self._root, self._definitions = root, definitions
+        self._needs: dict[Key, list[set[Key]]] = {}  # of each set: by alternative, the sets that it requires
+        self._sets: dict[Key, Set] = {}
+        self._work = 0  # schemas looked at
+
+    def endless(self) -> list[Schema] | None:
+        """The first set of schemas, from the root on, that only recursion keeps from being finite."""
+        self._explore()
+        least, most = self._least(), self._greatest()
+        for key, needs in self._needs.items():
+            if key not in least and key in most and needs:
+                return [schema for schema in self._sets[key] if isinstance(schema, dict)]
+        return None
+
+    def _explore(self) -> None:
+        waiting = deque([self._known((self._root,))])
+        while waiting:
+            key = waiting.popleft()
+            if key in self._needs:
+                continue
+            needed: list[set[Key]] = []
+            if len(self._needs) > MOST_SETS or self._work > MOST_WORK:
+                self._needs[key] = [set()]
+                continue
+            try:
+                for atoms in self._alternatives(self._sets[key]):
+                    for required, others in self._children(atoms):
+                        needed.append({self._known(child) for child in required})
+                        waiting += [*needed[-1], *(self._known(child) for child in others)]
+            except _Overflow:
+                needed = [set()]
+            self._needs[key] = needed
+
+    def _known(self, schemas: Set) -> Key:
+        self._work += len(schemas)
+        led = tuple(map(self._led, schemas))
+        key = frozenset(id(schema) if isinstance(schema, dict) else int(schema) for schema in led)
+        self._sets.setdefault(key, led)
+        return key
+
+    def _led(self, schema: Any) -> Any:
+        """Where a schema that is nothing but a $ref leads."""
+        while isinstance(schema, dict) and schema.keys() <= {"$ref", "$comment"} and "$ref" in schema:
+            schema = self._target(schema["$ref"])
+        return schema
+
+    def _target(self, ref: str) -> Any:
+        return self._root if ref == "#" else self._definitions[ref.rpartition("/")[2]]
+
+    def _least(self) -> set[Key]:
+        """The sets with an alternative that needs none but such sets."""
+        found: set[Key] = set()
+        users: dict[Key, list[tuple[Key, int]]] = {}
+        missing: dict[tuple[Key, int], int] = {}
+        ready: list[Key] = []
+        for key, i, needed in self._each():
+            missing[key, i] = len(needed)
+            ready += [] if needed else [key]
+            for child in needed:
+                users.setdefault(child, []).append((key, i))
+        while ready:
+            key = ready.pop()
+            if key in found:
+                continue
+            found.add(key)
+            for user in users.get(key, ()):
+                missing[user] -= 1
+                ready += [] if missing[user] else [user[0]]
+        return found
+
+    def _greatest(self) -> set[Key]:
+        """The sets that no false schema empties."""
+        alive = {key: len(alternatives) for key, alternatives in self._needs.items()}
+        users: dict[Key, list[tuple[Key, int]]] = {}
+        for key, i, needed in self._each():
+            for child in needed:
+                users.setdefault(child, []).append((key, i))
+        dead, gone = [key for key, count in alive.items() if not count], set[tuple[Key, int]]()
+        while dead:
+            for user in users.get(dead.pop(), ()):
+                if user in gone:
+                    continue
+                gone.add(user)
+                alive[user[0]] -= 1
+                dead += [] if alive[user[0]] else [user[0]]
+        return {key for key, count in alive.items() if count}
+
+    def _each(self) -> Iterator[tuple[Key, int, set[Key]]]:
+        for key, alternatives in self._needs.items():
+            for i, needed in enumerate(alternatives):
+                yield key, i, needed
+
+    def _alternatives(self, schemas: Set) -> Iterator[list[Schema]]:
+        """Sets of schemas without $ref, allOf, anyOf and oneOf; together they say what `schemas` do."""
+        stack: list[tuple[list[Any], list[Schema], frozenset[str]]] = [(list(schemas), [], frozenset())]
+        count = 0
+        while stack:
+            pending, atoms, seen = stack.pop()
+            count += 1
+            if count > MOST_ALTERNATIVES * 8 or len(stack) > MOST_ALTERNATIVES:
+                raise _Overflow
+            if not pending:
+                yield atoms
+                continue
+            schema, rest = pending[0], pending[1:]
+            if schema is False:
+                continue
+            if schema is True:
+                stack.append((rest, atoms, seen))
+                continue
+            rest += schema.get("allOf", ())
+            ref = schema.get("$ref")
+            if ref is not None and ref not in seen:
+                rest.append(self._target(ref))
+                seen = seen | {ref}
+            options = [[*rest]]
+            for key in ("anyOf", "oneOf"):
+                if key in schema:
+                    options = [[*option, member] for option in options for member in schema[key]]
+            if len(options) > MOST_ALTERNATIVES:
+                raise _Overflow
+            stack += [(option, [*atoms, schema], seen) for option in reversed(options)]
+
+    def _children(self, atoms: list[Schema]) -> Iterator[tuple[list[Set], list[Set]]]:
+        """For each type that may fit: the sets that its parts need, and those of parts that may be left out."""
+        types = frozenset(TYPES)
+        for schema in atoms:
+            if "type" in schema:
+                named = schema["type"]
+                types &= _with_integers(frozenset([named] if isinstance(named, str) else named))
+            for values in (schema.get("enum"), [schema["const"]] if "const" in schema else None):
+                if values is not None:  # what is written out is finite
+                    types &= _with_integers(frozenset(map(type_of, values)))
+                    if types:
+                        yield [], []
+                    return
+        if types & SCALARS:
+            yield [], []
+        if "array" in types and (parts := _of_array(atoms)) is not None:
+            yield parts
+        if "object" in types:
+            yield _of_object(atoms)
+
+
+def _with_integers(types: frozenset[str]) -> frozenset[str]:
+    return types | {"integer"} if "number" in types else types
+
+
+def _of_array(atoms: list[Schema]) -> tuple[list[Set], list[Set]] | None:
+    least = max((schema.get("minItems", 0) for schema in atoms), default=0)
+    most = min((schema["maxItems"] for schema in atoms if "maxItems" in schema), default=least + 1)
+    if least > most:
+        return None
+    longest = max(len(schema.get("prefixItems", ())) for schema in atoms) if atoms else 0
+    sets = [tuple(_item(schema, i) for schema in atoms) for i in range(min(longest, max(most, least)) + 1)]
+    needed = min(least, len(sets))
+    return sets[:needed], sets[needed:] if most else []
+
+
+def _item(schema: Schema, index: int) -> Any:
+    prefix = schema.get("prefixItems", ())
+    return prefix[index] if index < len(prefix) else schema.get("items", True)
+
+
+def _of_object(atoms: list[Schema]) -> tuple[list[Set], list[Set]]:
+    required = dict.fromkeys(name for schema in atoms for name in schema.get("required", ()))
+    names = dict.fromkeys(name for schema in atoms for name in schema.get("properties", ()))
+    needed = [tuple(_property(schema, name) for schema in atoms) for name in required]
+    others = [tuple(_property(schema, name) for schema in atoms) for name in names if name not in required]
+    others.append(tuple(schema.get("additionalProperties", True) for schema in atoms))
+    others += [(value,) for schema in atoms for value in schema.get("patternProperties", {}).values()]
+    return needed, others
+
+
+def _property(schema: Schema, name: str) -> Any:
+    if name in schema.get("properties", {}):
+        return schema["properties"][name]
+    return True if "patternProperties" in schema else schema.get("additionalProperties", True)
