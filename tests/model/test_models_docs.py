@@ -1,27 +1,44 @@
-"""docs/models.md says what families and tiny checkpoints say. `python -m tests.model.test_models_docs` writes it."""
+"""docs/models.md says what families are and what proves them. `python -m tests.model.test_models_docs` writes it."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from drut.model.families import FAMILIES, family_of_hf
-from tests.golden.weights import NAMES, config
+from drut.model.families import FAMILIES, Family, family_of_hf
+from drut.model.families.architecture import TYPES
+from tests.golden.as_gguf import GGUF_NAMES, architecture
+from tests.golden.variants import VARIANTS
+from tests.golden.weights import HERE, NAMES, config
+from tests.model.test_text_part import SEEING
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
-HEAD = "| family | such as | Hugging Face | GGUF | held to `transformers` by |\n|---|---|---|---|---|\n"
+HEAD = ("| family | such as | Hugging Face | logits of `transformers` | saved again | otherwise | from GGUF |\n"
+        "|---|---|---|---|---|---|---|\n")
+RESAVED = json.loads((HERE / "resaved.json").read_text())
 
 
-def quoted(names: tuple[str, ...] | list[str]) -> str:
+def quoted(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def of_family(family: Family, names: Iterable[str]) -> list[str]:
+    return [name for name in names if family_of_hf(config(name)["architectures"][0]) is family]
 
 
 def table() -> str:
     rows = []
     for family in FAMILIES:
-        tests = [name for name in NAMES if family_of_hf(config(name)["architectures"][0]) is family]
-        rows.append(f"| `{family.NAME}` | {family.EXAMPLES} | {quoted(family.HF_ARCHITECTURES)} | "
-                    f"{quoted(family.GGUF_ARCHITECTURES)} | {quoted(tests)} |\n")
+        checkpoints = of_family(family, NAMES)
+        variants = [name for name, (base, _) in VARIANTS.items() if base in checkpoints]
+        files = Counter(architecture(name) for name in of_family(family, GGUF_NAMES))
+        cells = (f"`{family.NAME}`", family.EXAMPLES, quoted(family.HF_ARCHITECTURES), quoted(checkpoints),
+                 len(of_family(family, RESAVED)), len(variants),
+                 ", ".join(f"`{name}` {count}" for name, count in sorted(files.items())))
+        rows.append("| " + " | ".join(map(str, cells)) + " |\n")
     return HEAD + "".join(rows)
 
 
@@ -29,8 +46,20 @@ def test_the_table_is_what_the_code_says() -> None:
     assert table() in PAGE.read_text(), "run python -m tests.model.test_models_docs"
 
 
-def test_every_family_is_held_to_a_reference() -> None:
-    assert {family_of_hf(config(name)["architectures"][0]).NAME for name in NAMES} == {f.NAME for f in FAMILIES}
+def test_every_architecture_of_a_config_is_proven() -> None:
+    """By logits, and by its config saved again; what also sees, by its text part."""
+    proven = {config(name)["architectures"][0] for name in RESAVED} | {outer for outer, _, _ in SEEING}
+    assert proven == {name for family in FAMILIES for name in family.HF_ARCHITECTURES} == set(TYPES)
+
+
+def test_every_architecture_of_a_gguf_file_is_proven() -> None:
+    claimed = {name for family in FAMILIES for name in family.GGUF_ARCHITECTURES}
+    assert {architecture(name) for name in GGUF_NAMES} == claimed
+
+
+def test_every_architecture_that_the_page_names_is_in_the_code() -> None:
+    named = set(re.findall(r"`(\w+For(?:CausalLM|ConditionalGeneration))`", PAGE.read_text()))
+    assert named == {name for family in FAMILIES for name in family.HF_ARCHITECTURES}
 
 
 if __name__ == "__main__":

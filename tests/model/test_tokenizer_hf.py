@@ -72,6 +72,15 @@ def test_ids_that_end_an_answer_come_from_all_files(directory):
     assert (tokenizer.bos_id, tokenizer.bos_token, tokenizer.eos_token) == (BOS, "<s>", "</s>")
 
 
+def test_the_config_names_the_ids_that_end_an_answer_where_no_other_file_does(directory):
+    directory.write("config.json", {"eos_token_id": [EOT]})
+    assert directory.load().eos_ids == {EOS, EOT}
+    directory.write("config.json", {"text_config": {"eos_token_id": EOT}})
+    assert directory.load().eos_ids == {EOS, EOT}
+    directory.write("generation_config.json", {"eos_token_id": EOS})
+    assert directory.load().eos_ids == {EOS}
+
+
 def test_special_tokens_named_in_the_map_only(directory):
     directory.write("tokenizer_config.json", {})
     directory.write("special_tokens_map.json", {"bos_token": {"content": "<s>"}, "eos_token": "<eot>"})

@@ -215,8 +215,9 @@ def _rope(files: ModelFiles) -> RopeUse:
         base = optional(metadata, f"{key}.freq_base", float, where, 10000.0)
         factors = "factors" if "rope_freqs.weight" in files.source.tensors else "none"
         return RopeUse(base, elements, optional(metadata, f"{key}.scaling.type", str, where, factors))
-    scaling = metadata.get("rope_parameters") or metadata.get("rope_scaling")
+    scaling = metadata.get("rope_scaling") or metadata.get("rope_parameters")
     table = scaling if isinstance(scaling, dict) else {}
+    table = table.get("full_attention") or table  # where each kind of layer has a table
     older = optional(metadata, "rope_theta", float, where, 10000.0)
     base = optional(table, "rope_theta", float, where, older)
     kind = optional(table, "rope_type", str, where) or optional(table, "type", str, where, "default")

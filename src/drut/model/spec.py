@@ -137,6 +137,7 @@ class ModelSpec:
     embed_scale: float = 1.0
     logit_scale: float = 1.0
     logit_cap: float = 0.0  # logits become cap * tanh(logit / cap), after the scale; 0: they stay
+    drafts: bool = False  # a file may have a layer past the last, which drafts tokens and is not used
 
     @cached_property
     def ropes(self) -> tuple[Rope, ...]:

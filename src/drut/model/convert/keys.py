@@ -10,6 +10,7 @@ import numpy as np
 
 from drut.errors import UnsupportedError
 from drut.model import rope as ropes
+from drut.model.families import hf_rope
 from drut.model.model import ModelFiles
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional
@@ -94,9 +95,7 @@ def _theta(files: ModelFiles) -> float:
     where = files.path.name
     if files.is_gguf:
         return optional(files.metadata, f"{files.spec.architecture}.rope.freq_base", float, where, 10000.0)
-    table = files.metadata.get("rope_parameters")
-    older = optional(files.metadata, "rope_theta", float, where, 10000.0)
-    return optional(table, "rope_theta", float, where, older) if isinstance(table, dict) else older
+    return optional(hf_rope.table(files.metadata, where), "rope_theta", float, where, 10000.0)
 
 
 def _plain(spec: ModelSpec, where: str) -> tuple[AttentionMixer, Rope]:

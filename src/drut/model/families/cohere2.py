@@ -44,8 +44,9 @@ def _layer(s: hf.Sizes, rope: Rope | None, window: int, act: str, bias: bool) ->
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """The spec of a GGUF file. Errors name the key."""
     keys = gguf.Keys(metadata, path)
-    s = gguf.sizes(keys, source, NAME)
-    rope, windowed = gguf.rope(keys, s, source), [(i + 1) % 4 != 0 for i in range(s.layers)]
+    s = gguf.sizes(keys, source, NAME, known=("logit_scale",))
+    keys.need("attention.sliding_window", int)  # its layers have rope, whatever its width
+    rope, windowed = gguf.rope(keys, s, source), gguf.windowed(keys, s, 4)
     bias = "blk.0.attn_q.bias" in source.tensors
     layers = [_layer(s, rope if windowed[i] else None, window, "silu", bias)
               for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]

@@ -58,10 +58,10 @@ def gguf_ffn(keys: Keys, source: TensorSource, *, normalize: bool = True, gating
     if gating not in (SOFTMAX, SIGMOID):
         raise UnsupportedError(f"{keys.path}: {keys.architecture}.expert_gating_func {gating} is not supported")
     groups, kept = (keys.get(f"expert_group_{key}", int, 1) or 1 for key in ("count", "used_count"))
-    routing = Routing(keys.need("expert_count", int), keys.need("expert_used_count", int), sigmoid=gating == SIGMOID,
+    routing = Routing(keys.need("expert_count", int), keys.alike("expert_used_count"), sigmoid=gating == SIGMOID,
                       normalize=keys.get("expert_weights_norm", bool, normalize),
                       scale=keys.get("expert_weights_scale", float, 1.0) or 1.0, groups=groups, kept_groups=kept)
-    width = keys.get("expert_feed_forward_length", int, 0) or keys.need("feed_forward_length", int)
+    width = keys.alike("expert_feed_forward_length", 0) or keys.alike("feed_forward_length")
     shared = next((t for name, t in source.tensors.items() if name.endswith("ffn_up_shexp.weight")), None)
     correction = any(name.endswith("exp_probs_b.bias") for name in source.tensors)
     return MoeFfn(width, routing, shared.shape[0] if shared else 0, shared_gate, correction)

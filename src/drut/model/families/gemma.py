@@ -23,6 +23,7 @@ DEFAULTS_2: Metadata = {**COMMON, "attn_logit_softcapping": 50.0, "final_logit_s
 DEFAULTS_3: Metadata = {**COMMON, "max_position_embeddings": 131072, "vocab_size": 262208}
 KNOWN = ("query_pre_attn_scalar", "sliding_window", "layer_types", "attention_bias", "attn_logit_softcapping",
          "final_logit_softcapping")
+SOFT_CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
 LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B models, whose scale is that of hidden / heads
 
 
@@ -66,15 +67,16 @@ def _layer(s: hf.Sizes, rope: Rope, scale: float, window: int, cap: float, is_3:
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """The spec of a GGUF file. Errors name the key."""
     keys = gguf.Keys(metadata, path)
-    s, is_3 = gguf.sizes(keys, source, NAME), keys.architecture == "gemma3"
-    pattern = 6 if is_3 else 2
+    is_3 = keys.architecture == "gemma3"
+    s = gguf.sizes(keys, source, NAME, known=(*SOFT_CAPS, "rope.freq_base_swa") if is_3 else SOFT_CAPS)
+    width = 0 if is_3 else 4096  # of the window, where the file does not say
     rope = gguf.rope(keys, s, source, theta=1e6 if is_3 else 1e4)
     local = hf_rope.turned({"rope_theta": keys.get("rope.freq_base_swa", float, 1e4)}, s, NAME, path) if is_3 else rope
     scale = hf.inverse_root(s.hidden / max(s.heads, 1) if s.layers == LARGEST[keys.architecture] else s.head_dim)
     cap = 0.0 if is_3 else keys.get("attn_logit_softcapping", float, 50.0)
-    windowed = [(i + 1) % pattern != 0 for i in range(s.layers)]
+    windowed = gguf.windowed(keys, s, 6 if is_3 else 2, width)
     layers = [_layer(s, local if windowed[i] else rope, scale, window, cap, is_3, "gelu_tanh")
-              for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]
+              for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__, width))]
     return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path, embed_scale=hf.root(s.hidden),
                    logit_cap=keys.get("final_logit_softcapping", float, 0.0 if is_3 else 30.0))
 

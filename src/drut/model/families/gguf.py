@@ -3,7 +3,7 @@ llama.cpp takes where a file does not say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from drut.errors import ModelFileError, UnsupportedError
 from drut.model import rope as ropes
 from drut.model.families.hf import Sizes
 from drut.model.spec import Rope
-from drut.model.weights.metadata import optional, require
+from drut.model.weights.metadata import optional, require, require_list
 from drut.model.weights.source import TensorSource
 
 T = TypeVar("T", bound=int | float | str)
@@ -31,23 +31,67 @@ class Keys:
     def get(self, key: str, kind: type[T], default: T) -> T:
         return optional(self.metadata, f"{self.architecture}.{key}", kind, self.path, default)
 
+    def alike(self, key: str, default: int | None = None) -> int:
+        """A size that a file may name once, or for each layer: then all must be equal. UnsupportedError if they differ;
+        `default` where the file names none."""
+        name = f"{self.architecture}.{key}"
+        if not isinstance(self.metadata.get(name), list):
+            return self.need(key, int) if default is None else self.get(key, int, default)
+        values, layers = require_list(self.metadata, name, int, self.path), self.need("block_count", int)
+        if len(values) != layers:
+            raise ModelFileError(f"{self.path}: {name} names {len(values)} layers of {layers}")
+        if len(set(values)) > 1:
+            raise UnsupportedError(f"{self.path}: {name}: layers differ ({min(values)} to {max(values)}), which is not "
+                                   "supported")
+        return values[0]
+
     def fail(self, key: str, value: object, family: str) -> UnsupportedError:
         return UnsupportedError(f"{self.path}: {self.architecture}.{key} {value} is not supported by family {family}")
 
 
-def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = False) -> Sizes:
-    """Of a file whose layers are all as large. Errors name the key or the tensor."""
+# Key -> the value at which it does nothing. A key left out does nothing either.
+AT_REST: Mapping[str, object] = {
+    "attention.causal": True, "attention.clamp_kqv": 0, "attention.max_alibi_bias": 0, "attention.scale": 0,
+    "attention.output_scale": 0, "attention.temperature_scale": 0, "attn_logit_softcapping": 0,
+    "final_logit_softcapping": 0, "logit_scale": 0, "residual_scale": 0, "embedding_scale": 0,
+    "use_parallel_residual": False, "rope.scaling.alpha": 0, "swiglu_clamp_exp": 0,
+}
+
+
+# Key of layers with a window -> that of all layers.
+OF_WINDOWS = {"rope.freq_base_swa": "rope.freq_base", "rope.dimension_count_swa": "rope.dimension_count",
+              "attention.key_length_swa": "attention.key_length",
+              "attention.value_length_swa": "attention.value_length"}
+
+
+def refuse_others(keys: Keys, family: str, known: Collection[str]) -> None:
+    """UnsupportedError naming the first key outside `known` that would do something."""
+    for key, rest in AT_REST.items():
+        value = keys.metadata.get(f"{keys.architecture}.{key}")
+        if key not in known and value is not None and value != rest:
+            raise keys.fail(key, value, family)
+    for key, whole in OF_WINDOWS.items():
+        value, usual = (keys.metadata.get(f"{keys.architecture}.{name}") for name in (key, whole))
+        if key not in known and value is not None and value != usual:
+            raise keys.fail(key, value, family)
+
+
+def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = False,
+          known: Collection[str] = ()) -> Sizes:
+    """Of a file whose layers are all as large, and whose family knows the keys `known` of AT_REST. Errors name the key
+    or the tensor."""
     path = keys.path
     if not experts and keys.get("expert_count", int, 0):
         raise UnsupportedError(f"{path}: {keys.architecture}.expert_count: experts are not supported by family "
                                f"{family}")
-    hidden, heads = keys.need("embedding_length", int), keys.need("attention.head_count", int)
+    refuse_others(keys, family, known)
+    hidden, heads = keys.need("embedding_length", int), keys.alike("attention.head_count")
     if heads < 1:
         raise ModelFileError(f"{path}: {keys.architecture}.attention.head_count is {heads}")
     head_dim = keys.get("attention.key_length", int, hidden // heads)
     if keys.get("attention.value_length", int, head_dim) != head_dim:
         raise UnsupportedError(f"{path}: {keys.architecture}.attention.value_length differs from key_length")
-    kv_heads, layers = keys.get("attention.head_count_kv", int, heads), keys.need("block_count", int)
+    kv_heads, layers = keys.alike("attention.head_count_kv", heads), keys.need("block_count", int)
     if kv_heads < 1 or head_dim < 1:
         raise ModelFileError(f"{path}: {keys.architecture}.attention.head_count_kv is {kv_heads}, key_length "
                              f"{head_dim}")
@@ -60,7 +104,7 @@ def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = Fals
     if isinstance(tokens, list) and len(tokens) > embed.shape[0]:
         raise ModelFileError(f"{path}: the vocabulary has {len(tokens)} tokens, tensor 'token_embd.weight' "
                              f"{embed.shape[0]} rows")
-    return Sizes(keys.architecture, layers, hidden, heads, kv_heads, head_dim, keys.need("feed_forward_length", int),
+    return Sizes(keys.architecture, layers, hidden, heads, kv_heads, head_dim, keys.alike("feed_forward_length"),
                  embed.shape[0], keys.need("context_length", int), "output.weight" not in source.tensors)
 
 
@@ -68,11 +112,28 @@ def rms_eps(keys: Keys) -> float:
     return keys.need("attention.layer_norm_rms_epsilon", float)
 
 
-def windows(keys: Keys, sizes: Sizes, windowed: Callable[[int], bool]) -> list[int]:
-    """The window of each layer, 0 for none."""
-    window = keys.get("attention.sliding_window", int, 0)
+def windows(keys: Keys, sizes: Sizes, windowed: Callable[[int], bool], default: int = 0) -> list[int]:
+    """The window of each layer, 0 for none; `default` positions where the file does not say."""
+    window = keys.get("attention.sliding_window", int, default)
     width = window if 0 < window < sizes.context else 0
     return [width * windowed(i) for i in range(sizes.layers)]
+
+
+def windowed(keys: Keys, sizes: Sizes, every: int, default: int = 0) -> list[bool]:
+    """Which layers have a window: all but each `every`-th, unless the file names another number or each layer; none
+    where the window is of 0 positions, which are `default` where the file does not say."""
+    if not keys.get("attention.sliding_window", int, default):
+        return [False] * sizes.layers
+    name = f"{keys.architecture}.attention.sliding_window_pattern"
+    if isinstance(keys.metadata.get(name), list):
+        flags = require_list(keys.metadata, name, bool, keys.path)
+        if len(flags) != sizes.layers:
+            raise ModelFileError(f"{keys.path}: {name} names {len(flags)} layers of {sizes.layers}")
+        return flags
+    every = keys.get("attention.sliding_window_pattern", int, every)
+    if every < 0:
+        raise ModelFileError(f"{keys.path}: {name} is {every}")
+    return [every == 0 or (i + 1) % every != 0 for i in range(sizes.layers)]
 
 
 def refuse_window(keys: Keys, sizes: Sizes, family: str) -> None:
@@ -87,13 +148,16 @@ def rope(keys: Keys, sizes: Sizes, source: TensorSource, *, theta: float = 10000
     path = keys.path
     base = ropes.Base(keys.get("rope.freq_base", float, theta), keys.get("rope.dimension_count", int, sizes.head_dim),
                       path)
-    f, kind = base.frequencies, keys.get("rope.scaling.type", str, "none")
-    factor = keys.get("rope.scaling.factor", float, 0.0)
+    f, kind = base.frequencies, keys.get("rope.scaling.type", str, "linear")
+    factor = keys.get("rope.scaling.factor", float, keys.get("rope.scale_linear", float, 0.0))
     original = keys.get("rope.scaling.original_context_length", int, sizes.context)
     scale = keys.get("rope.scaling.attn_factor", float, 1.0)
     if factor < 0 or original < 2 or not scale > 0:
         raise ModelFileError(f"{path}: {keys.architecture}.rope.scaling: a value is not positive")
-    if "rope_factors_long.weight" in source.tensors:
+    if {"rope_factors_long.weight", "rope_factors_short.weight"} & source.tensors.keys():
+        if kind in ("linear", "yarn") and factor not in (0, 1):
+            raise UnsupportedError(f"{path}: {keys.architecture}.rope.scaling.type {kind} beside tensors of factors is "
+                                   "not supported")
         short, long = (_factors(source, f"rope_factors_{name}.weight", len(f), path) for name in ("short", "long"))
         return ropes.longrope(f, short, long, original, scale)
     rope = Rope(f)
@@ -108,7 +172,7 @@ def rope(keys: Keys, sizes: Sizes, source: TensorSource, *, theta: float = 10000
             under = ropes.yarn_scale(factor, keys.get("rope.scaling.yarn_log_multiplier", float, 0.0))
             rope = Rope(ropes.yarn(base, f, factor, original, fast, slow, truncate),
                         ropes.yarn_scale(factor) / under * scale)
-        case "none" | "llama3" | "longrope":
+        case "none" | "linear" | "yarn" | "llama3" | "longrope":
             pass
         case _:
             raise ropes.unsupported(kind, path)

@@ -45,7 +45,7 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 def _spec(s: hf.Sizes, rope: Rope, bias: bool, normed: bool, eps: float, path: str) -> ModelSpec:
     mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), bias,
                            qk_norm="head" if normed else "")
-    return hf.spec(s, NAME, [LayerSpec(mixer, GatedFfn(s.ffn))] * s.layers, eps, path)
+    return hf.spec(s, NAME, [LayerSpec(mixer, GatedFfn(s.ffn))] * s.layers, eps, path, drafts=True)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:

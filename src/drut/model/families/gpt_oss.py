@@ -58,7 +58,7 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     s = gguf.sizes(keys, source, NAME, experts=True)
     ffn = replace(gguf_ffn(keys, source), bias=True, activation=ACTIVATION)
     rope = gguf.rope(keys, s, source, theta=150000.0, truncate=False)  # as the model was trained
-    return _spec(s, rope, gguf.windows(keys, s, _windowed), ffn, gguf.rms_eps(keys), path)
+    return _spec(s, rope, gguf.windows(keys, s, gguf.windowed(keys, s, 2).__getitem__), ffn, gguf.rms_eps(keys), path)
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:

@@ -10,7 +10,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME, EXAMPLES = "granite", "Granite 3"
+NAME, EXAMPLES = "granite", "Granite 3 (dense)"
 HF_ARCHITECTURES: tuple[str, ...] = ("GraniteForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("granite",)
 
@@ -40,7 +40,9 @@ def _spec(s: hf.Sizes, layer: LayerSpec, eps: float, embed: float, logits: float
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """The spec of a GGUF file. Errors name the key."""
     keys = gguf.Keys(metadata, path)
-    s = gguf.sizes(keys, source, NAME)
+    s = gguf.sizes(keys, source, NAME, known=("attention.scale", "residual_scale", "embedding_scale", "logit_scale"))
+    if not keys.get("rope.scaling.finetuned", bool, True):
+        raise keys.fail("rope.scaling.finetuned", False, NAME)
     gguf.refuse_window(keys, s, NAME)
     attention = keys.get("attention.scale", float, 0.0) or hf.inverse_root(s.head_dim)
     residual, embed, logits = (keys.get(key, float, 0.0) or 1.0

@@ -10,7 +10,7 @@ from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 
-NAME, MIXTRAL, EXAMPLES = "llama", "mixtral", "Llama 2 and 3, SmolLM2"
+NAME, MIXTRAL, EXAMPLES = "llama", "mixtral", "Llama 2 and 3 (text), SmolLM2"
 HF_ARCHITECTURES: tuple[str, ...] = ("LlamaForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("llama",)
 

@@ -59,7 +59,7 @@ def _layers(s: hf.Sizes, rope: Rope, ffn: GatedFfn, windows: Sequence[int],
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """The spec of a GGUF file. Errors name the key."""
     keys = gguf.Keys(metadata, path)
-    s = gguf.sizes(keys, source, NAME)
+    s = gguf.sizes(keys, source, NAME, known=("attention.temperature_scale",))
     amount, growth = keys.get("attention.temperature_scale", float, 0.0), None
     if amount:
         growth = amount, keys.need("rope.scaling.original_context_length", int)

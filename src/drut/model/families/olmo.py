@@ -56,7 +56,7 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     s = gguf.sizes(keys, source, NAME)
     rope = gguf.rope(keys, s, source)
     local = hf_rope.turned({"rope_theta": keys.get("rope.freq_base", float, 10000.0)}, s, NAME, path)
-    windowed = [keys.get("attention.sliding_window", int, 0) > 0 and (i + 1) % 4 != 0 for i in range(s.layers)]
+    windowed = gguf.windowed(keys, s, 4)
     layers = [_layer(s, local if windowed[i] else rope, window, GatedFfn(s.ffn))
               for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]
     return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path)

@@ -9,7 +9,7 @@ from drut.model.families.table import Stored
 from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
 from drut.model.weights.source import TensorSource
 
-NAME, EXAMPLES = "phi", "Phi-3, Phi-3.5, Phi-4"
+NAME, EXAMPLES = "phi", "Phi-3 mini and medium, Phi-3.5 mini, Phi-4, Phi-4 mini"
 HF_ARCHITECTURES: tuple[str, ...] = ("Phi3ForCausalLM",)
 GGUF_ARCHITECTURES: tuple[str, ...] = ("phi3",)
 

@@ -61,7 +61,7 @@ def _backend(path: Path) -> tokenizers.Tokenizer:
 def _rules(directory: Path, backend: tokenizers.Tokenizer, config: dict[str, Any]) -> TextRules:
     config_path = directory / "tokenizer_config.json"
     bos_id, eos_id = (_token_id(config, key, backend, config_path) for key in ("bos_token", "eos_token"))
-    eos_ids = _generation_eos(directory / "generation_config.json")
+    eos_ids = _eos(directory / "generation_config.json") or _eos(directory / "config.json")
     prefix, suffix = _surroundings(backend, str(directory / "tokenizer.json"))
     add_bos = optional(config, "add_bos_token", bool, config_path)
     add_eos = optional(config, "add_eos_token", bool, config_path)
@@ -107,8 +107,11 @@ def _token_id(
     return token_id
 
 
-def _generation_eos(path: Path) -> frozenset[int]:
-    value = read_object(path).get("eos_token_id")
+def _eos(path: Path) -> frozenset[int]:
+    """The ids that end an answer, of a file that may name one or several."""
+    whole = read_object(path)
+    text = whole.get("text_config")  # of a model that also sees
+    value = whole.get("eos_token_id", text.get("eos_token_id") if isinstance(text, dict) else None)
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(i) is int for i in ids):
         raise ModelFileError(f"{path}: eos_token_id must be an integer or a list of integers")

@@ -68,9 +68,8 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
         else:
             tensor_info(source, stored.name, (stored.rows or shape[0], *shape[1:]), shape[-1], where)
         used.update(stored.names(shape[0]))
-    # No key of a file need tell of a bias or a norm, and to leave one out would change the answer. Layers past the last
-    # are for drafting.
-    beyond = tuple(prefix.format(len(spec.layers)) for prefix in ("model.layers.{}.", "blk.{}."))
+    # No key of a file need tell of a bias or a norm, and to leave one out would change the answer.
+    beyond = tuple(prefix.format(len(spec.layers)) for prefix in ("model.layers.{}.", "blk.{}.") if spec.drafts)
     for name in source.tensors:
         copied = spec.tied_head and name == "lm_head.weight"
         spare = not (name in used or copied or name.startswith(beyond) or SAID_ELSEWHERE.fullmatch(name))
