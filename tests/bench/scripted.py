@@ -78,7 +78,10 @@ class ScriptedServer:
         self._thread.join()
 
     def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=1024, ssl=self._tls)

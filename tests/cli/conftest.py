@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.virtual import virtual_time
 from tests.cli.tiny import model
+
+__all__ = ["virtual_time"]
 
 
 @pytest.fixture(scope="session")

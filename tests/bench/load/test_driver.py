@@ -17,6 +17,9 @@ from drut.bench.load.record import Record
 from drut.bench.load.wire import Offer, Window
 from drut.bench.work import Session, Turn
 from tests.bench.scripted import Handler, Request, ScriptedServer, tokens
+from tests.bench.virtual import Clock
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 def hello(i: int, **more: Any) -> Session:
@@ -185,11 +188,11 @@ def test_a_failed_turn_ends_its_session() -> None:
     assert [(r.turn, r.failure) for r in records] == [(0, "http")]
 
 
-def test_what_delays_one_session_does_not_delay_those_after_it() -> None:
+def test_what_delays_one_session_does_not_delay_those_after_it(virtual_time: Clock) -> None:
     """Each takes 5 ms to make. Were gaps slept and not times, the last would be 200 ms late."""
     def slowly() -> Iterator[Offer]:
         for offer in by_the_clock(0.02, 40):
-            time.sleep(0.005)
+            virtual_time.now += 0.005
             yield offer
 
     records, _ = driven(tokens(1), Window(0.0, 0.8, 5.0), slowly())

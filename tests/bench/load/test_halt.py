@@ -100,6 +100,7 @@ async def refuses(request: Request) -> None:
     await request.json({"error": "no model"}, 503)
 
 
+@pytest.mark.usefixtures("virtual_time")
 @pytest.mark.parametrize("loop", [ClosedLoop(30), OpenLoop(Schedule(Rate.steady(100.0)))])
 def test_a_run_in_which_all_fails_is_ended(loop: ClosedLoop | OpenLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halt, "HOPELESS_S", 0.5)
@@ -112,6 +113,7 @@ def test_a_run_in_which_all_fails_is_ended(loop: ClosedLoop | OpenLoop, monkeypa
     assert min(load.cpu) > 0
 
 
+@pytest.mark.usefixtures("virtual_time")
 def test_a_run_in_which_some_is_well_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halt, "HOPELESS_S", 0.3)
 
