@@ -1,5 +1,5 @@
-"""Benchmarks in virtual time: sockets and code are real, but the clock stands still while any event loop of this process
-has work, and jumps to the next timer once none has. So minutes of load take seconds, and times are exact.
+"""Benchmarks in virtual time: sockets and code are real, but the clock stands still while any event loop of this
+process has work, and jumps to the next timer once none has. So minutes of load take seconds, and times are exact.
 
 `virtual_time` (a fixture) puts all event loops of the process on this clock, and client processes into the loop of
 their parent. Only waits of event loops are virtual: `time.sleep` and waits of threads are real.
@@ -192,7 +192,7 @@ class VirtualMock:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         mock = mock_server.Mock(self._script, lambda ring: CallLater(ring, self._loop))
         server = await self._loop.create_server(lambda: Connection(mock), "127.0.0.1", 0, backlog=4096)
-        self.url = "http://127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._listening.set()
         await self._stop.wait()
         server.close()
