@@ -28,7 +28,8 @@ class Bytes:
 
 def job(prompts: int = 1, n: int = 1, **fields: object) -> Job:
     params = SamplingParams(n=n, logprobs=0, prompt_logprobs=0 if fields.get("echo") else None)
-    return Job("id", "m", "f", [PreparedPrompt([97, 98], "ab")] * prompts, params, logprobs=True, **fields)  # type: ignore[arg-type]
+    return Job("id", "m", "f", [PreparedPrompt([97, 98], "ab")] * prompts, params, logprobs=True,
+               echo_scores=bool(fields.get("echo")), **fields)  # type: ignore[arg-type]
 
 
 def chunks(ids: list[int], stops: list[str], cuts: set[int], index: int = 0) -> list[Chunk]:
@@ -53,7 +54,9 @@ def scores(token: int) -> dict[int, Logprob]:
 
 
 def whole(pieces: list[Piece]) -> tuple[str, list[int], list[Entry]]:
-    return "".join(p.text for p in pieces), [i for p in pieces for i in p.ids], [e for p in pieces for e in p.entries]
+    entries = [Entry(token, offset, scores) for p in pieces
+               for (token, scores), offset in zip(p.scores(), p.offsets(), strict=True)]
+    return "".join(p.text for p in pieces), [i for p in pieces for i in p.ids], entries
 
 
 ANSWERS = st.lists(st.sampled_from(list(b"abc")), min_size=1, max_size=12)
@@ -73,7 +76,7 @@ def test_any_cut_gives_the_same(ids: list[int], stops: list[str], cuts: set[int]
         if i in reads:
             pieces += assembler.take()
             out = sum(len(p.text) for p in pieces)
-            assert all(e.offset < out for p in pieces for e in p.entries)
+            assert all(offset < out for p in pieces for offset in p.offsets())
     pieces += assembler.take()
     text, got, entries = whole(pieces)
     final = said[-1].completion

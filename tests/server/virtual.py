@@ -62,7 +62,7 @@ class FakeEngine:
         self._task: asyncio.Task[None] | None = None
 
     def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
-             salt: str = "") -> str:
+             salt: str = "", lean: bool = False) -> str:
         if self.dead is not None:
             raise EngineDeadError(self.dead)
         self._serial += 1

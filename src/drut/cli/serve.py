@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
+import gc
 import logging
 import sys
 import tomllib
@@ -62,10 +63,17 @@ def run(args: argparse.Namespace) -> int:
     log = RequestLog(unbuffered_output()) if config.request_log else None
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(Server(args.model, resolve(args.model), config, engine, note, log).run())
+            server = Server(args.model, resolve(args.model), config, engine, note, log, on_loaded=settle)
+            return runner.run(server.run())
     finally:
         if log is not None:
             log.close()
+
+
+def settle() -> None:
+    """Takes what was loaded, and stays, out of the garbage collector's way: walking it would hold up every request."""
+    gc.collect()
+    gc.freeze()
 
 
 def unbuffered_output() -> BinaryIO:

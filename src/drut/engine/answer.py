@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.engine import Scored, Update
@@ -18,8 +19,9 @@ class Answer:
     """Follows one request. Tokens after a stop string never enter, however many steps it took to be noticed."""
 
     def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float,
-                 thought: ThoughtWatch | None = None) -> None:
-        self.request, self._tokenizer, self._load_s = request, tokenizer, load_s
+                 thought: ThoughtWatch | None = None, *, lean: bool = False) -> None:
+        """`lean`: what `take` has given is forgotten, so that memory does not grow with the answer."""
+        self.request, self._tokenizer, self._load_s, self._lean = request, tokenizer, load_s, lean
         params = request.params
         self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens,
                                         shown=params.shown_special_ids) if tokenizer else None
@@ -29,7 +31,7 @@ class Answer:
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []
         self._prompt_logprobs: list[Logprobs | None] = [None]
-        self._taken = self._ids_taken = 0
+        self._taken = self._ids_taken = self._scores_taken = 0
         self._prompt_taken = False
         self.stopped = False
         self.done = False
@@ -73,14 +75,21 @@ class Answer:
         if self.failed:
             raise self.why_failed
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
-        scores = self._logprobs[self._ids_taken :] if self.request.params.logprobs is not None else None
-        self._taken, self._ids_taken = len(self._text), len(self._ids)
+        scores = self._logprobs[self._scores_taken :] if self.request.params.logprobs is not None else None
+        if self._lean:
+            self._text.clear()
+            self._logprobs.clear()
+        self._taken, self._ids_taken, self._scores_taken = len(self._text), len(self._ids), len(self._logprobs)
         self.taken = self.done
         return Chunk(text, ids, self.completion() if self.done else None, self.request.choice, scores,
                      self._take_prompt())
 
     def _take_prompt(self) -> list[Logprobs | None] | None:
-        """The prompt's logprobs, once, when the first token says that they are complete."""
+        """The prompt's logprobs, once, when the first token says that they are complete; where nothing is kept, those
+        that are new."""
+        if self._lean:
+            fresh, self._prompt_logprobs = self.prompt_logprobs, []
+            return fresh or None
         if self._prompt_taken or not (self._ids or self.done):
             return None
         self._prompt_taken = True
@@ -92,10 +101,11 @@ class Answer:
         assert r.finish_reason is not None
         reason = "stop" if self.stopped else r.finish_reason
         scored = prompt_logprobs if prompt_logprobs is not None else self.prompt_logprobs
-        return Completion("".join(self._text), list(self._ids), reason, r.prompt_tokens, r.cached_tokens or 0,
+        made = Completion("".join(self._text), list(self._ids), reason, r.prompt_tokens, r.cached_tokens or 0,
                           len(self._ids), r.seed, r.choice, self._timings(),
                           self._logprobs if r.params.logprobs is not None else None, scored, self._why(),
                           self._stop_reason(), self._thought.tokens if self._thought is not None else None)
+        return replace(made, token_ids=[], logprobs=None, prompt_logprobs=None) if self._lean else made
 
     def _stop_reason(self) -> str | int | None:
         if self.stopped:

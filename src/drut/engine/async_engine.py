@@ -109,9 +109,11 @@ class AsyncEngine:
         return await answer
 
     def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
-             salt: str = "") -> str:
+             salt: str = "", lean: bool = False) -> str:
         """Starts a request whose messages go to `sink`, up to the one that is `last` or a failure. Returns its handle.
 
+        `lean`: nothing is kept of what was said. Completions have no text, ids and logprobs, and a prompt's logprobs
+        come as they are computed, in the chunks of its first choice.
         RequestError or EngineDeadError where it cannot even be sent.
         """
         self._started()
@@ -122,7 +124,7 @@ class AsyncEngine:
         handle = f"{name}.{self._serial}"  # what is still on its way from a stopped request of that name goes nowhere
         self._sinks[handle] = sink
         try:
-            self._transport.send(Submit(handle, prompt, params, priority, salt))
+            self._transport.send(Submit(handle, prompt, params, priority, salt, lean))
         except UnicodeEncodeError:
             del self._sinks[handle]
             raise RequestError("text holds a lone surrogate") from None

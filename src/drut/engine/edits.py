@@ -34,7 +34,7 @@ class EditTable:
         """Counts a token of the output."""
         if self._penal:
             self._seen[token] = self._seen.get(token, 0) + 1
-            self._kept = None
+            self._kept = self._kept and counted(self._kept, token)
 
     def edits(self, outputs: int) -> Edits | None:
         """What to change for the output token number `outputs` (0 for the first); None if nothing."""
@@ -50,3 +50,14 @@ class EditTable:
         seen = [1 if i in self._seen else 0 for i in ids]
         return Edits(np.array(ids, np.int32), np.array(bias, np.float32), np.array(counts, np.int32),
                      np.array(seen, np.int32))
+
+
+def counted(edits: Edits, token: int) -> Edits:
+    """`edits` with `token` generated once more; those before stay as they are, since a step may still read them."""
+    at = int(np.searchsorted(edits.ids, token))
+    if at == len(edits.ids) or edits.ids[at] != token:
+        return Edits(*(np.insert(array, at, value) for array, value in zip(edits, (token, 0, 1, 1), strict=True)))
+    counts, seen = edits.counts.copy(), edits.seen.copy()
+    counts[at] += 1
+    seen[at] = 1
+    return edits._replace(counts=counts, seen=seen)

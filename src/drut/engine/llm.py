@@ -185,19 +185,21 @@ class LLM:
         return self.encode_chat(items) if items and isinstance(items[0], Mapping) else items
 
     def submit(self, prompt: Prompt | Messages, params: SamplingParams, *, priority: int = 0, salt: str = "",
-               request_id: str = "") -> list[Answer]:
+               request_id: str = "", lean: bool = False) -> list[Answer]:
         """Queues a prompt or a conversation for `engine.step`: one answer a choice. For one thread, which steps too."""
-        return self._submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id)
+        return self._submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id,
+                            lean=lean)
 
     def _submit(self, ids: list[int], params: SamplingParams, *, priority: int, salt: str = "",
-                request_id: str = "") -> list[Answer]:
+                request_id: str = "", lean: bool = False) -> list[Answer]:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
         thought = self._watch(params.thought, params) if params.thought is not None else None
         requests = self.engine.submit(ids, params, priority=priority, salt=salt, request_id=request_id,
                                       thought=thought)
-        return [Answer(request, self.tokenizer, stops, self.load_s, thought and thought.twin()) for request in requests]
+        return [Answer(request, self.tokenizer, stops, self.load_s, thought and thought.twin(), lean=lean)
+                for request in requests]
 
     def _watch(self, thought: Thought, params: SamplingParams) -> ThoughtWatch:
         tokenizer = self._tokenizer()

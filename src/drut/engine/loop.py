@@ -60,7 +60,7 @@ class EngineLoop:
             return out.append(Failed(message.id, f"request id {message.id!r} is in use", True))
         try:
             answers = self._llm.submit(message.prompt, message.params, priority=message.priority, salt=message.salt,
-                                       request_id=message.id)
+                                       request_id=message.id, lean=message.lean)
         except DrutError as error:
             return out.append(Failed(message.id, str(error), _is_the_requests(error)))
         except Exception as error:  # whatever a request makes fail, it fails alone
@@ -104,7 +104,7 @@ class EngineLoop:
         answer, siblings = self._answers[request], self._open[request.id]
         if request.finish_reason is None:
             chunk = answer.take()
-            if chunk.text or chunk.token_ids:
+            if chunk.text or chunk.token_ids or chunk.prompt_logprobs:
                 out.append(Output(request.id, chunk, last=False))
             return
         answer.end()

@@ -19,6 +19,7 @@ class Submit(msgspec.Struct, frozen=True, tag="submit"):
     params: SamplingParams
     priority: int = 0
     salt: str = ""
+    lean: bool = False  # what was said is not said again: completions come without text, ids and logprobs
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):

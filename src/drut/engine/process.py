@@ -18,7 +18,7 @@ import msgspec
 
 from drut.config import EngineConfig
 from drut.engine.messages import FromEngine, Stop, ToEngine
-from drut.engine.transport import DUMP_SIGNAL, read_frame, serve, write_frame
+from drut.engine.transport import DUMP_SIGNAL, frames, read_frame, serve, write_frame
 
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 FAREWELL_S = 10.0  # for the step that runs when the asker is gone
@@ -53,7 +53,8 @@ def main(fd: int, model: str, config: str, parent: int) -> None:
 
     def send(messages: list[FromEngine]) -> None:
         with suppress(OSError):  # the asker is gone: `pump` notices too
-            write_frame(sock, msgspec.msgpack.encode(messages))
+            for frame in frames(messages):
+                write_frame(sock, frame)
 
     threading.Thread(target=pump, daemon=True).start()
     serve(model, msgspec.json.decode(config, type=EngineConfig), receive, send)

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ from drut.errors import DrutError
 Deliver = Callable[[list[FromEngine]], None]
 LENGTH = struct.Struct("<I")
 MAX_FRAME = 1 << 28
+USUAL_FRAME = 1 << 20  # bytes; several messages of more than that go apart
 DUMP_SIGNAL = signal.SIGUSR2  # an engine's process answers it with its Python stacks on standard error
 
 
@@ -160,6 +161,17 @@ class ProcessTransport:
             self._process.kill()
         if not self._stopping:
             deliver([Failed("", f"the engine process ended with code {self._process.wait()}", False)])
+
+
+def frames(messages: list[FromEngine]) -> Iterator[bytes]:
+    """Messages as frames, none of which takes long to decode unless one message alone does."""
+    data = msgspec.msgpack.encode(messages)
+    if len(data) <= USUAL_FRAME or len(messages) == 1:
+        yield data
+        return
+    half = len(messages) // 2
+    yield from frames(messages[:half])
+    yield from frames(messages[half:])
 
 
 def write_frame(sock: socket.socket, data: bytes) -> None:

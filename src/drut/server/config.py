@@ -53,6 +53,9 @@ class ServerConfig(Settings):
     max_header_kb: int = setting(64, "most KB of a request's line and headers", type=int, least=1, most=1024)
     max_headers: int = setting(100, "most headers of a request", type=int, least=8, most=10_000)
     max_choices: int = setting(256, "most answers of a request, prompts times n", type=int, least=1, most=16384)
+    max_reply_mb: float = setting(64.0, "most MB that a reply is expected to have at most: choices times tokens times "
+                                        "bytes of text and logprobs; of a stream what it says of prompts",
+                                  type=float, least=0.001, most=16384)
     max_text_chars: int = setting(1_000_000, "most characters of a text to tokenize", type=int, least=1, most=1 << 30)
     max_messages: int = setting(4096, "most messages of a conversation", type=int, least=1, most=1 << 20)
     max_tools: int = setting(256, "most tools of a request", type=int, least=1, most=1 << 14)

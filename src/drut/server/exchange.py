@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from typing import Any
 
@@ -92,6 +92,17 @@ class Exchange:
         """A whole reply."""
         await self._start(status, [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *headers])
         await self._write(body, more=False)
+
+    async def reply_in_parts(self, status: int, parts: AsyncIterator[bytes], headers: Headers = ()) -> None:
+        """A whole JSON reply as it is made. Of more than one part the length is not known when it begins."""
+        first, second = await anext(parts, b""), await anext(parts, b"")
+        if not second:
+            return await self.reply(status, first, headers=headers)
+        await self._start(status, [(b"content-type", JSON), *headers])
+        await self._write(first + second, more=True)
+        async for part in parts:
+            await self._write(part, more=True)
+        await self._write(b"", more=False)
 
     async def fail(self, error: ApiError) -> None:
         # What is left of a body that was not wanted must not be taken for the next request.

@@ -37,6 +37,7 @@ class Job:
     include_usage: bool = False  # a last chunk of a stream with the usage
     continuous_usage: bool = False  # and the usage so far in every chunk
     echo: bool = False  # the prompt's text before the answer's
+    echo_scores: bool = False  # and its logprobs
     scoring: bool = False  # max_tokens 0: the answer itself is dropped
     logprobs: bool = False
     prompt_logprobs: bool = False  # as a field of the reply

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from drut.server.config import ServerConfig
 from drut.server.protocol.errors import ApiError
+from drut.server.sizes import ReplySize
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,7 @@ class Limits:
     """Sizes of requests; `ServerConfig` says what each is."""
 
     body_bytes: int
+    reply_bytes: int
     choices: int
     messages: int
     tools: int
@@ -21,13 +23,29 @@ class Limits:
 
     @classmethod
     def of(cls, config: ServerConfig) -> Limits:
-        return cls(int(config.max_body_mb * 1e6), config.max_choices, config.max_messages, config.max_tools,
-                   config.max_stop, config.max_stop_chars)
+        return cls(int(config.max_body_mb * 1e6), int(config.max_reply_mb * 1e6), config.max_choices,
+                   config.max_messages, config.max_tools, config.max_stop, config.max_stop_chars)
 
     def check_choices(self, prompts: int, n: int) -> None:
         if prompts * n > self.choices:
             raise ApiError(400, f"prompt: {prompts} prompts with n {n} make {prompts * n} answers; at most "
                                 f"{self.choices} are allowed (--max-choices)", param="prompt")
+
+    def check_reply(self, size: ReplySize) -> None:
+        if size.bytes > self.reply_bytes:
+            scores = f" with {size.scores + 1} logprobs each" if size.scores >= 0 else ""
+            raise self._too_large(
+                size.field, f"the reply may have {size.bytes / 1e6:.0f} MB: {size.choices} choices of up to "
+                f"{size.answer_tokens} tokens, and {size.prompt_tokens} tokens of prompts shown in each,{scores}")
+
+    def check_text(self, size: int) -> None:
+        """Of `size` bytes, made of token ids."""
+        if size > self.reply_bytes:
+            raise self._too_large("tokens", f"they make a text of {size / 1e6:.1f} MB")
+
+    def _too_large(self, field: str, why: str) -> ApiError:
+        return ApiError(400, f"{field}: {why}; at most {self.reply_bytes / 1e6:g} MB are allowed (--max-reply-mb)",
+                        code="reply_too_large", param=field)
 
     def check_messages(self, count: int) -> None:
         if count > self.messages:

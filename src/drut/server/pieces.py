@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from drut.engine.output import Chunk, Completion, Logprobs
+from drut.engine.output import Chunk, Completion
 from drut.model.tokenizer import Detokenizer, Tokenizer
 from drut.server.job import Job, PreparedPrompt
+from drut.server.scored import Row
 
 CHUNK_BYTES, TOKEN_BYTES, SCORE_BYTES = 64, 8, 64  # rough sizes of what waits for a reader
 
@@ -18,12 +20,31 @@ class Entry(NamedTuple):
 
     token: int
     offset: int
-    scores: Logprobs | None
+    row: Row
+
+
+@dataclass(frozen=True)
+class ScoredPrompt:
+    """A prompt's tokens and their logprobs, shared by all its choices. What clients see of it is made when written."""
+
+    prompt: PreparedPrompt
+    rows: list[Row | None]
+    tokenizer: Tokenizer | None
+
+    def offsets(self) -> Iterator[int]:
+        """Of each token, the characters of the prompt's text before it."""
+        spell = self.tokenizer and Detokenizer(self.tokenizer, skip_special=False, at_start=True)
+        offset = 0
+        for i, token in enumerate(self.prompt.ids):
+            yield offset
+            if spell and i >= self.prompt.unwritten:
+                offset += len(spell.push((token,)))
 
 
 @dataclass
 class Piece:
-    """What is new of one choice; `index` counts the choices of all prompts."""
+    """What is new of one choice; `index` counts the choices of all prompts. `entries` are of the answer's tokens,
+    `echoed` of the prompt that it repeats."""
 
     index: int
     prompt: PreparedPrompt
@@ -31,19 +52,38 @@ class Piece:
     text: str = ""
     ids: list[int] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
-    prompt_logprobs: list[Logprobs | None] | None = None
+    echoed: ScoredPrompt | None = None
+    prompt_logprobs: list[Row | None] | None = None
     end: Completion | None = None
     tokens_so_far: int = 0
+
+    def scores(self) -> Iterator[tuple[int, Row | None]]:
+        """Each token with its logprobs, those of the prompt first."""
+        if self.echoed is not None:
+            yield from zip(self.echoed.prompt.ids, self.echoed.rows, strict=True)
+        for token, _, row in self.entries:
+            yield token, row
+
+    def offsets(self) -> Iterator[int]:
+        """Characters of the choice's text before each of these tokens."""
+        if self.echoed is not None:
+            yield from self.echoed.offsets()
+        for entry in self.entries:
+            yield entry.offset
+
+    @property
+    def scored(self) -> int:
+        """How many tokens come with logprobs."""
+        return len(self.entries) + len(self.echoed.rows if self.echoed else self.prompt_logprobs or ())
 
 
 class Choice:
     """One answer as it grows. A token's logprobs come when its text is out, so those of a stop string never do."""
 
     def __init__(self, index: int, prompt: PreparedPrompt, job: Job, tokenizer: Tokenizer | None) -> None:
-        self._index, self._prompt, self._job = index, prompt, job
+        self._index, self._prompt, self._job, self._tokenizer = index, prompt, job, tokenizer
         self._text = tokenizer and Detokenizer(tokenizer, skip_special=job.params.skip_special_tokens,
                                               shown=job.params.shown_special_ids)
-        self._spell = tokenizer and Detokenizer(tokenizer, skip_special=False, at_start=True)
         self._held: deque[Entry] = deque()
         self._decoded = self._out = 0  # characters: of the tokens so far, of the text that went out
         self._pending: Piece | None = None
@@ -51,7 +91,7 @@ class Choice:
         self.tokens = 0
         self.end: Completion | None = None
 
-    def push(self, chunk: Chunk, prompt_logprobs: list[Logprobs | None] | None) -> None:
+    def push(self, chunk: Chunk, prompt_logprobs: list[Row | None] | None) -> None:
         piece = self._pending = self._pending or Piece(self._index, self._prompt)
         if not self._begun:
             self._begin(piece, prompt_logprobs)
@@ -65,7 +105,7 @@ class Choice:
         if self._job.logprobs:
             self._out += len(chunk.text)
             for token, scores in zip(chunk.token_ids, chunk.logprobs or (), strict=True):
-                self._held.append(Entry(token, self._decoded, scores))
+                self._held.append(Entry(token, self._decoded, Row.of(scores)))
                 self._decoded += len(self._text.push((token,))) if self._text else 0
             piece.entries += self._released()
 
@@ -73,19 +113,15 @@ class Choice:
         piece, self._pending = self._pending, None
         return piece
 
-    def _begin(self, piece: Piece, prompt_logprobs: list[Logprobs | None] | None) -> None:
+    def _begin(self, piece: Piece, prompt_logprobs: list[Row | None] | None) -> None:
         self._begun = piece.first = True
         piece.prompt_logprobs = prompt_logprobs if self._job.prompt_logprobs else None
         if not self._job.echo:
             return
         piece.text = self._prompt.text
         self._decoded = self._out = len(self._prompt.text)
-        if self._job.logprobs and prompt_logprobs is not None:
-            offset = 0
-            for i, (token, scores) in enumerate(zip(self._prompt.ids, prompt_logprobs, strict=True)):
-                piece.entries.append(Entry(token, offset, scores))
-                if self._spell and i >= self._prompt.unwritten:
-                    offset += len(self._spell.push((token,)))
+        if self._job.echo_scores and prompt_logprobs is not None:
+            piece.echoed = ScoredPrompt(self._prompt, prompt_logprobs, self._tokenizer)
 
     def _released(self) -> list[Entry]:
         """Entries whose text is out; at the end all, but for a stop string's own."""
@@ -109,24 +145,27 @@ class Assembler:
         self._choices = [Choice(p * self._n + i, prompt, job, tokenizer)
                          for p, prompt in enumerate(job.prompts) for i in range(self._n)]
         self._wants_prompt = job.params.prompt_logprobs is not None
-        self._scored: dict[int, list[Logprobs | None]] = {}  # by prompt
+        self._scored: dict[int, list[Row | None]] = {}  # by prompt
         self._early: dict[int, list[Chunk]] = {}  # of other choices, until the prompt's logprobs are there
         self._news: dict[Choice, None] = {}
         self.backlog = 0
 
-    def push(self, prompt: int, chunk: Chunk) -> None:
+    def push(self, prompt: int, chunk: Chunk) -> bool:
+        """Takes a chunk; whether there is now something to say. Nothing is, until all of a prompt's logprobs are here,
+        where they are wanted: they come from its first choice, in one chunk or several."""
         scores = len(chunk.logprobs[0]) if chunk.logprobs else 0
         self.backlog += CHUNK_BYTES + len(chunk.text) + len(chunk.token_ids) * (TOKEN_BYTES + scores * SCORE_BYTES)
-        if self._wants_prompt and prompt not in self._scored:
-            if chunk.prompt_logprobs is None:
-                self._early.setdefault(prompt, []).append(chunk)
-                return
-            self._scored[prompt] = chunk.prompt_logprobs
-            self._push(prompt, chunk)
+        if self._wants_prompt:
+            rows = self._scored.setdefault(prompt, [])
+            rows += [None if scores is None else Row.of(scores) for scores in chunk.prompt_logprobs or ()]
+            if len(rows) < len(self._job.prompts[prompt].ids):
+                if chunk.token_ids:
+                    self._early.setdefault(prompt, []).append(chunk)
+                return False
             for early in self._early.pop(prompt, ()):
                 self._push(prompt, early)
-            return
         self._push(prompt, chunk)
+        return True
 
     def _push(self, prompt: int, chunk: Chunk) -> None:
         choice = self._choices[prompt * self._n + chunk.index]

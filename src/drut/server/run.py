@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
 from drut.server.admission import Ticket
@@ -49,13 +49,21 @@ class Run:
         if self.gone:
             raise ClientGoneError
 
+    async def while_there(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """`parts` as they are made. ClientGoneError once nobody is there to take them."""
+        async for part in parts:
+            if self.gone:
+                raise ClientGoneError
+            yield part
+
     async def _pump(self, prompt: int, ticket: Ticket) -> None:
         try:
             async for chunk in ticket:
-                self._assembler.push(prompt, chunk)
+                news = self._assembler.push(prompt, chunk)
                 if self._exchange.started and self._assembler.backlog > self._backlog:
                     self._leave()
-                self.news.set()
+                if news:
+                    self.news.set()
         except Exception as error:
             self.error = self.error or error
         finally:

@@ -83,13 +83,15 @@ class Server:
     """Serves the model at `path` under one address. `tell` gets lines for the operator, `log` hears of each request."""
 
     def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, tell: Tell,
-                 log: Observer | None = None) -> None:
-        """Takes the port. RequestError where it, or who may call, is no good."""
+                 log: Observer | None = None, *, on_loaded: Callable[[], None] | None = None) -> None:
+        """Takes the port. RequestError where it, or who may call, is no good. `on_loaded` is called once the model can
+        answer."""
         self._startup = Startup()
         config = with_connections(config)
         self.service = Service(config, served_names(config, model))
         check_exposure(config, self.service.keys)
         self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
+        self._on_loaded = on_loaded
         metrics = self.service.metrics
         self._spans = open_spans(config.otlp_endpoint, self.service.name) if config.otlp_endpoint else None
         others = [o for o in (log, self._spans) if o is not None]
@@ -143,6 +145,8 @@ class Server:
             self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, life.stop)
             service.loaded = Loaded(texts, admission, ready.numerics_id, int(time.time()))
             self._startup.lap("tokenizer")
+            if self._on_loaded is not None:
+                self._on_loaded()
             self._tell(str(self._startup))
             self._tell(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
             threads = self._engine.threads or len(usable_cpus())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -15,9 +15,13 @@ from drut.server.life import Health
 from drut.server.limits import Limits
 from drut.server.metrics import Metrics
 from drut.server.protocol.errors import ApiError
+from drut.server.render.parts import bundles
+from drut.server.room import ReplyRoom
 from drut.server.texts import Texts
 
 T = TypeVar("T")
+SMALL_REPLY = 128 << 10  # bytes of a reply that is made at once, where it is sent
+REPLIES = 4  # of the largest size, that may be under way at a time
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Service:
         self.hosts = Hosts(config, keyless=not self.keys)
         self.loaded: Loaded | None = None
         self.health, self.metrics = Health(), Metrics(self.name)
+        self.reply_room = ReplyRoom(REPLIES * self.limits.reply_bytes, small=SMALL_REPLY)
         self._pool = ThreadPoolExecutor(config.text_threads, thread_name_prefix="drut-text")
 
     @property
@@ -60,8 +65,14 @@ class Service:
                            code="model_not_found", param="model")
 
     async def off_loop(self, work: Callable[[], T]) -> T:
-        """Runs what may take long in a thread: reading, templating, tokenizing."""
+        """Runs what may take long in a thread: reading, templating, tokenizing, writing large replies."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def in_parts(self, made: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Bundles of `made`, each made in a thread when it is asked for; work of other requests comes in between."""
+        bundled = bundles(made)
+        while part := await self.off_loop(lambda: next(bundled, b"")):
+            yield part
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
+import msgspec
+
 from drut.server.exchange import Exchange, Headers
 from drut.server.job import Job
-from drut.server.pieces import Assembler
+from drut.server.pieces import SCORE_BYTES, Assembler, Piece
 from drut.server.protocol.errors import as_api_error, encode_error
 from drut.server.render.dialect import Dialect
+from drut.server.render.parts import parts
 from drut.server.run import Run
+from drut.server.service import SMALL_REPLY, Service
 
 COMMENT = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
 
 
-async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, dialect: Dialect, *,
-                 keep_alive_s: float, headers: Headers) -> None:
+async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, dialect: Dialect, service: Service, *,
+                 headers: Headers) -> None:
     """The answer, event by event. An error before the first chunk is raised, so that it still has its own status;
     a later one is an event, after which the stream ends without [DONE]."""
+    keep_alive_s = service.config.keep_alive_s
     with suppress(TimeoutError):
         await asyncio.wait_for(run.wait(), keep_alive_s)
     if run.error is not None:
@@ -29,17 +35,42 @@ async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, d
     with Silence(run.news, keep_alive_s) as silence:
         while True:
             finished, error = run.finished, run.error
-            data = b"".join(b"data: %b\n\n" % event for piece in assembler.take() for event in dialect.events(piece))
+            pieces = assembler.take()
+            if sum(weight(piece, job) for piece in pieces) <= SMALL_REPLY:
+                data = b"".join(framed(pieces, dialect))
+            else:
+                data = b""
+                async for part in run.while_there(service.in_parts(framed(pieces, dialect))):
+                    await exchange.write(part)
             if error is not None:
                 data += b"data: %b\n\n" % encode_error(as_api_error(error))
             elif finished:
-                data += (b"data: %b\n\n" % dialect.usage_event() if job.include_usage else b"") + DONE
+                data += (event(dialect.usage_event()) if job.include_usage else b"") + DONE
             if data or silence.broken():
                 await exchange.write(data or COMMENT)
                 silence.reset()
             if finished:
                 return await exchange.end()
             await run.wait()
+
+
+def framed(pieces: Sequence[Piece], dialect: Dialect) -> Iterator[bytes]:
+    """The events of `pieces`, in parts."""
+    for piece in pieces:
+        for form in dialect.events(piece):
+            yield b"data: "
+            yield from parts(form)
+            yield b"\n\n"
+
+
+def event(form: msgspec.Struct) -> bytes:
+    return b"data: %b\n\n" % b"".join(parts(form))
+
+
+def weight(piece: Piece, job: Job) -> int:
+    """Bytes of its events, roughly."""
+    top = max(job.params.logprobs or 0, job.params.prompt_logprobs or 0)
+    return len(piece.text) + piece.scored * (1 + top) * SCORE_BYTES
 
 
 class Silence:

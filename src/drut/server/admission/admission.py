@@ -29,7 +29,7 @@ class Engine(Protocol):
     @property
     def dead(self) -> str | None: ...
     def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
-             salt: str = "") -> str: ...
+             salt: str = "", lean: bool = False) -> str: ...
     def abort(self, handle: str) -> None: ...
     def on_death(self, watcher: Callable[[str], None]) -> None: ...
 
@@ -179,7 +179,7 @@ class Admission:
         self._silent.add(ticket)
         try:
             ticket.handle = self._engine.open(ask.prompt, ask.params, ticket.take, name=ask.id, priority=ask.priority,
-                                              salt=ask.salt)
+                                              salt=ask.salt, lean=True)
         except DrutError as error:
             return ticket.fail(error)
         ticket.record.admitted = self.clock()

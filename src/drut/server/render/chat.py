@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from drut.model.tokenizer import Tokenizer
@@ -27,6 +26,7 @@ from drut.server.protocol.chat import (
 from drut.server.protocol.replies import Usage
 from drut.server.protocol.tools import CalledFunction, ToolCall
 from drut.server.render.dialect import usage, usage_so_far
+from drut.server.render.parts import lazily
 from drut.server.render.scores import Speller, chat_logprobs, prompt_logprobs
 
 
@@ -37,16 +37,15 @@ class ChatDialect:
         self._job, self._assembler = job, assembler
         self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens,
                                 shown=job.params.shown_special_ids)
-        self._encode = msgspec.json.Encoder().encode
         self._parsers: dict[int, MessageParser] = {}  # by choice
 
-    def events(self, piece: Piece) -> list[bytes]:
-        job, made = self._job, []
+    def events(self, piece: Piece) -> Iterator[ChatChunk]:
+        job = self._job
         if piece.first:
             opening = self._chunk(ChunkChoice(index=piece.index, delta=Delta(role="assistant", content="")))
             if job.return_token_ids:
                 opening.prompt_token_ids = piece.prompt.ids
-            made.append(opening)
+            yield opening
         parser = self._parser(piece.index)
         deltas = [told for delta in self._read(parser, piece) if (told := self._told(delta)) is not None]
         if not deltas and (piece.entries or (job.return_token_ids and piece.ids)):
@@ -56,27 +55,26 @@ class ChatDialect:
             if number == 0:
                 choice.logprobs = self._logprobs(piece)
                 choice.token_ids = piece.ids if job.return_token_ids else UNSET
-            made.append(self._chunk(choice))
+            yield self._chunk(choice)
         if piece.end is not None:
             reason = job.reading.finish_reason(piece.end.finish_reason, parser)
-            made.append(self._chunk(ChunkChoice(index=piece.index, delta=Delta(), stop_reason=piece.end.stop_reason,
-                                                finish_reason=reason)))
-        return [self._encode(chunk) for chunk in made]
+            yield self._chunk(ChunkChoice(index=piece.index, delta=Delta(), stop_reason=piece.end.stop_reason,
+                                          finish_reason=reason))
 
-    def usage_event(self) -> bytes:
+    def usage_event(self) -> ChatChunk:
         job = self._job
-        return self._encode(ChatChunk(id=job.id, created=job.created, model=job.model, choices=[],
-                                      usage=usage(job, self._assembler), system_fingerprint=job.fingerprint))
+        return ChatChunk(id=job.id, created=job.created, model=job.model, choices=[],
+                         usage=usage(job, self._assembler), system_fingerprint=job.fingerprint)
 
-    def reply(self, pieces: Sequence[Piece]) -> bytes:
-        job = self._job
-        reply = ChatReply(id=job.id, created=job.created, model=job.model, choices=[self._choice(p) for p in pieces],
+    def reply(self, pieces: Sequence[Piece]) -> ChatReply:
+        job, choices = self._job, lazily((self._choice(p) for p in pieces), whole=False)
+        reply = ChatReply(id=job.id, created=job.created, model=job.model, choices=choices,
                           usage=usage(job, self._assembler), system_fingerprint=job.fingerprint)
         if job.prompt_logprobs:
-            reply.prompt_logprobs = prompt_logprobs(pieces[0].prompt_logprobs)
+            reply.prompt_logprobs = prompt_logprobs(pieces[0].prompt_logprobs, self._speller)
         if job.return_token_ids:
             reply.prompt_token_ids = job.prompts[0].ids
-        return self._encode(reply)
+        return reply
 
     def _choice(self, piece: Piece) -> ChatChoice:
         assert piece.end is not None, "a whole reply has whole choices"
@@ -117,7 +115,7 @@ class ChatDialect:
 
     def _logprobs(self, piece: Piece) -> ChatLogprobs | None:
         job = self._job
-        return chat_logprobs(piece.entries, job.params.logprobs or 0, self._speller) if job.logprobs else None
+        return chat_logprobs(piece, job.params.logprobs or 0, self._speller) if job.logprobs else None
 
     def _chunk(self, choice: ChunkChoice) -> ChatChunk:
         job = self._job

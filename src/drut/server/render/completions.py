@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from drut.model.tokenizer import Tokenizer
@@ -13,6 +12,7 @@ from drut.server.pieces import Assembler, Piece
 from drut.server.protocol.completions import CompletionChoice, CompletionReply
 from drut.server.protocol.replies import Usage
 from drut.server.render.dialect import usage, usage_so_far
+from drut.server.render.parts import lazily
 from drut.server.render.scores import Speller, completion_logprobs, prompt_logprobs
 
 
@@ -20,19 +20,19 @@ class CompletionsDialect:
     def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
         self._job, self._assembler = job, assembler
         self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens)
-        self._encode = msgspec.json.Encoder().encode
 
-    def events(self, piece: Piece) -> list[bytes]:
+    def events(self, piece: Piece) -> Iterator[CompletionReply]:
         told: Usage | UnsetType | None = None if self._job.include_usage else UNSET
         if self._job.continuous_usage:
             told = usage_so_far(self._job, self._assembler)
-        return [self._encode(self._envelope([self._choice(piece)], told))]
+        yield self._envelope([self._choice(piece)], told)
 
-    def usage_event(self) -> bytes:
-        return self._encode(self._envelope([], usage(self._job, self._assembler)))
+    def usage_event(self) -> CompletionReply:
+        return self._envelope([], usage(self._job, self._assembler))
 
-    def reply(self, pieces: Sequence[Piece]) -> bytes:
-        return self._encode(self._envelope([self._choice(p) for p in pieces], usage(self._job, self._assembler)))
+    def reply(self, pieces: Sequence[Piece]) -> CompletionReply:
+        choices = lazily((self._choice(p) for p in pieces), whole=False)
+        return self._envelope(choices, usage(self._job, self._assembler))
 
     def _envelope(self, choices: list[CompletionChoice], told: Usage | UnsetType | None) -> CompletionReply:
         job = self._job
@@ -43,7 +43,7 @@ class CompletionsDialect:
         job, end = self._job, piece.end
         choice = CompletionChoice(
             index=piece.index, text=piece.text,
-            logprobs=completion_logprobs(piece.entries, self._speller) if job.logprobs else None,
+            logprobs=completion_logprobs(piece, self._speller) if job.logprobs else None,
             finish_reason=("length" if job.scoring else end.finish_reason) if end is not None else None)
         if end is not None and not job.scoring:
             choice.stop_reason = end.stop_reason
@@ -52,5 +52,5 @@ class CompletionsDialect:
             if piece.first:
                 choice.prompt_token_ids = piece.prompt.ids
         if job.prompt_logprobs:
-            choice.prompt_logprobs = prompt_logprobs(piece.prompt_logprobs)
+            choice.prompt_logprobs = prompt_logprobs(piece.prompt_logprobs, self._speller)
         return choice

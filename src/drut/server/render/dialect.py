@@ -1,9 +1,11 @@
-"""What one way of asking makes of pieces: events of a stream, or a whole reply."""
+"""What one way of asking makes of pieces: events of a stream, or a whole reply, for `render.parts` to write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from drut.server.job import Job
 from drut.server.pieces import Assembler, Piece
@@ -11,15 +13,15 @@ from drut.server.protocol.replies import CompletionDetails, PromptDetails, Usage
 
 
 class Dialect(Protocol):
-    """Bytes of JSON, made of pieces."""
+    """Forms of replies, made of pieces."""
 
-    def events(self, piece: Piece) -> list[bytes]:
+    def events(self, piece: Piece) -> Iterable[msgspec.Struct]:
         """What a stream says of a piece."""
 
-    def usage_event(self) -> bytes:
+    def usage_event(self) -> msgspec.Struct:
         """The last event, where the client wants one: no choices, but the usage of them all."""
 
-    def reply(self, pieces: Sequence[Piece]) -> bytes:
+    def reply(self, pieces: Sequence[Piece]) -> msgspec.Struct:
         """The whole answer: one piece a choice."""
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 
-from drut.engine.output import Logprobs
 from drut.model.tokenizer import Tokenizer
-from drut.server.pieces import Entry
+from drut.server.pieces import Piece
 from drut.server.protocol.chat import ChatLogprobs, TokenLogprob, TopLogprob
 from drut.server.protocol.completions import CompletionLogprobs
 from drut.server.protocol.replies import PromptLogprob, PromptLogprobs
+from drut.server.render.parts import lazily
+from drut.server.scored import Row
 
 
 class Speller:
@@ -20,8 +21,15 @@ class Speller:
         """`shown`: special tokens that the text has all the same."""
         self._tokenizer = tokenizer
         self._skipped = tokenizer.special_ids.difference(shown) if tokenizer and skip_special else frozenset[int]()
+        self._known: dict[int, str] = {}  # at most the vocabulary
 
     def text(self, token: int) -> str:
+        text = self._known.get(token)
+        if text is None:
+            text = self._known[token] = self._spelled(token)
+        return text
+
+    def _spelled(self, token: int) -> str:
         if self._tokenizer is None:
             return f"token_id:{token}"
         raw = self._tokenizer.token_bytes(token)
@@ -30,40 +38,47 @@ class Speller:
         except UnicodeDecodeError:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
+    def decoded(self, token: int) -> str:
+        """The token alone as text, with the replacement character for bytes that are no whole one."""
+        return self._tokenizer.token_bytes(token).decode(errors="replace") if self._tokenizer else ""
+
     def bytes(self, token: int) -> list[int] | None:
         if self._tokenizer is None or token in self._skipped:
             return None
         return list(self._tokenizer.token_bytes(token))
 
 
-def chat_logprobs(entries: Sequence[Entry], top: int, speller: Speller) -> ChatLogprobs:
-    content = []
-    for token, _, scores in entries:
-        assert scores is not None, "only a prompt's first token has no scores"
-        best = [TopLogprob(speller.text(i), p.logprob, speller.bytes(i)) for i, p in islice(scores.items(), top)]
-        content.append(TokenLogprob(speller.text(token), scores[token].logprob, speller.bytes(token), best))
-    return ChatLogprobs(content)
+def chat_logprobs(piece: Piece, top: int, speller: Speller) -> ChatLogprobs:
+    """Of the answer's tokens: a list for `render.parts`."""
+    return ChatLogprobs(lazily(_scored(token, row, top, speller) for token, _, row in piece.entries))
 
 
-def completion_logprobs(entries: Sequence[Entry], speller: Speller) -> CompletionLogprobs:
-    """`top_logprobs` holds the likeliest tokens and the drawn one; of two spelled alike the likelier counts."""
-    made = CompletionLogprobs([], [], [], [])
-    for token, offset, scores in entries:
-        made.tokens.append(speller.text(token))
-        made.text_offset.append(offset)
-        made.token_logprobs.append(None if scores is None else scores[token].logprob)
-        made.top_logprobs.append(None if scores is None else _by_text(scores, speller))
-    return made
+def _scored(token: int, row: Row, top: int, speller: Speller) -> TokenLogprob:
+    best = [TopLogprob(speller.text(i), logprob, speller.bytes(i)) for i, _, logprob in islice(row.scores(), top)]
+    return TokenLogprob(speller.text(token), row.logprob(token), speller.bytes(token), best)
 
 
-def prompt_logprobs(scored: list[Logprobs | None] | None) -> PromptLogprobs | None:
-    if scored is None:
-        return None
-    return [None if entry is None else {str(i): PromptLogprob(*p) for i, p in entry.items()} for entry in scored]
+def completion_logprobs(piece: Piece, speller: Speller) -> CompletionLogprobs:
+    """`top_logprobs` holds the likeliest tokens and the drawn one; of two spelled alike the likelier counts. Lists for
+    `render.parts`."""
+    return CompletionLogprobs(
+        lazily(speller.text(token) for token, _ in piece.scores()),
+        lazily(None if row is None else row.logprob(token) for token, row in piece.scores()),
+        lazily(None if row is None else _by_text(row, speller) for _, row in piece.scores()),
+        lazily(piece.offsets()))
 
 
-def _by_text(scores: Logprobs, speller: Speller) -> dict[str, float]:
+def prompt_logprobs(rows: list[Row | None] | None, speller: Speller) -> PromptLogprobs | None:
+    """A list for `render.parts`."""
+    return None if rows is None else lazily(None if row is None else _by_id(row, speller) for row in rows)
+
+
+def _by_id(row: Row, speller: Speller) -> dict[str, PromptLogprob]:
+    return {str(i): PromptLogprob(logprob, rank, speller.decoded(i)) for i, rank, logprob in row.scores()}
+
+
+def _by_text(row: Row, speller: Speller) -> dict[str, float]:
     named: dict[str, float] = {}
-    for token, p in scores.items():
-        named.setdefault(speller.text(token), p.logprob)
+    for token, _, logprob in row.scores():
+        named.setdefault(speller.text(token), logprob)
     return named

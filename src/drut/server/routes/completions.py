@@ -42,7 +42,8 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         deadline_s=request.deadline_s, stream=bool(request.stream),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
-        echo=echo, scoring=max_tokens == 0, logprobs=request.logprobs is not None,
+        echo=echo, echo_scores=echo and request.logprobs is not None, scoring=max_tokens == 0,
+        logprobs=request.logprobs is not None,
         prompt_logprobs=request.prompt_logprobs is not None, return_token_ids=bool(request.return_token_ids),
         ignored=ignored)
 

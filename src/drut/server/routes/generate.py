@@ -12,8 +12,10 @@ from drut.server.job import Job
 from drut.server.pieces import Assembler
 from drut.server.protocol.errors import ApiError
 from drut.server.render.dialect import Dialect
+from drut.server.render.parts import parts
 from drut.server.run import Run
-from drut.server.service import Loaded, Service
+from drut.server.service import SMALL_REPLY, Loaded, Service
+from drut.server.sizes import ReplySize
 from drut.server.stream import stream
 
 MakeDialect = Callable[[Job, Assembler, Tokenizer | None], Dialect]
@@ -25,21 +27,25 @@ async def generate(exchange: Exchange, service: Service, caller: str, prepare: P
     arrived, loaded = time.monotonic(), service.model()
     body = await read_json(exchange, service)
     job = await service.off_loop(lambda: prepare(body, service, loaded, caller))
+    size = ReplySize.of(job, loaded.texts.room)
+    service.limits.check_reply(size)
     tokenizer = loaded.texts.tokenizer
     assembler = Assembler(job, tokenizer)
     dialect = make(job, assembler, tokenizer)
-    tickets = admit(loaded, job, caller, arrived, exchange.trace)
     headers = [(b"x-drut-ignored", ", ".join(job.ignored).encode())] if job.ignored else []
-    async with Run(tickets, assembler, exchange, backlog=service.config.max_backlog_kb * 1000) as run:
-        if job.stream:
-            return await stream(exchange, run, job, assembler, dialect, keep_alive_s=service.config.keep_alive_s,
-                                headers=headers)
-        while not run.finished:
-            await run.wait()
-        if run.error is not None:
-            raise run.error
-        reply = dialect.reply(sorted(assembler.take(), key=lambda piece: piece.index))
-        await exchange.reply(200, reply, headers=headers)
+    async with service.reply_room.hold(size.bytes):
+        tickets = admit(loaded, job, caller, arrived, exchange.trace)
+        async with Run(tickets, assembler, exchange, backlog=service.config.max_backlog_kb * 1000) as run:
+            if job.stream:
+                return await stream(exchange, run, job, assembler, dialect, service, headers=headers)
+            while not run.finished:
+                await run.wait()
+            if run.error is not None:
+                raise run.error
+            made = parts(dialect.reply(sorted(assembler.take(), key=lambda piece: piece.index)))
+            if size.bytes <= SMALL_REPLY:
+                return await exchange.reply(200, b"".join(made), headers=headers)
+            await exchange.reply_in_parts(200, run.while_there(service.in_parts(made)), headers=headers)
 
 
 def admit(loaded: Loaded, job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> list[Ticket]:

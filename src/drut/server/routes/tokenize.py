@@ -63,6 +63,7 @@ def _detokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
         if not 0 <= worst < tokenizer.vocab_size:
             raise ApiError(400, f"tokens: id {worst} is outside the vocabulary of {tokenizer.vocab_size}",
                            param="tokens")
+    service.limits.check_text(sum(len(tokenizer.token_bytes(i)) for i in request.tokens))
     reply = DetokenizeReply(tokenizer.decode(request.tokens, skip_special=False))
     return msgspec.json.encode(reply), named(ignored)
 
