@@ -7,15 +7,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drut.constrain import schema
+from drut.constrain import gbnf, rules, schema
 from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_RULES, check_nesting, check_text
 from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
 # %ignore beside a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
-NO_OPTIONS = "%llguidance {}"  # what is made of EBNF begins so
+EBNF = re.compile(r"^[ \t]*[\w-]+[ \t]*::=", re.MULTILINE)  # a rule in GBNF
 REFUSED = re.compile(r"%\s*(ignore|llguidance)\b")
 HEATED = re.compile(r"^\s*\w+\[[^\]\n]*\btemperature\s*=", re.MULTILINE)  # a rule with a temperature of its own
+BLANK = re.compile(r"[^\n]")
 TEXT = r"/(.|\n)*/"
 
 
@@ -84,39 +85,31 @@ def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = Fa
 def of_grammar(text: str, name: str = "grammar") -> str:
     """A client's grammar, Lark or EBNF (`root ::= ...`), checked; the schemas in it are made ready as any other."""
     check_text(name, text, MOST_BYTES)
-    if "::=" in text:
-        text = _from_ebnf(text, name)
+    if EBNF.search(text):
+        return gbnf.to_lark(text, name)
     outside, at, made = [], 0, []
     while (block := JSON_BLOCK.search(text, at)) is not None:
         try:
             value, end = json.JSONDecoder().raw_decode(text, block.end())
         except (ValueError, RecursionError) as error:
             raise RequestError(f"{name}: %json is not followed by valid JSON: {error}") from None
-        outside.append(text[at : block.start()])
-        made += [text[at : block.end()], schema.prepared(value, f"{name}: %json")]
+        outside += [text[at : block.end()], BLANK.sub(" ", text[block.end() : end])]
+        ready, lines = schema.prepared(value, f"{name}: %json"), text.count("\n", block.end(), end)
+        made += [text[at : block.end()], ready[0], "\n" * lines, ready[1:]]  # what the library finds has its line
         at = end
     outside.append(text[at:])
-    rules = "".join(outside)
-    if refused := REFUSED.search(rules):
+    plain = "".join(outside)  # as long as the text
+    if refused := REFUSED.search(plain):
         raise RequestError(f"{name}: %{refused[1]} is not supported")
-    if HEATED.search(rules):
+    if HEATED.search(plain):
         raise RequestError(f"{name}: a rule's temperature is not supported: the request's holds throughout")
-    if rules.count(":") > MOST_RULES:
+    if plain.count(":") > MOST_RULES:
         raise RequestError(f"{name}: more than {MOST_RULES} rules")
-    check_nesting(name, rules, quotes="\"/")
+    check_nesting(name, plain, quotes="\"/")
+    rules.check(plain, name)
     return "".join([*made, text[at:]])
 
 
 def quoted(text: str) -> str:
     """A literal."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _from_ebnf(text: str, name: str) -> str:
-    from llguidance.gbnf_to_lark import gbnf_to_lark
-
-    check_nesting(name, text, quotes="\"")
-    try:
-        return str(gbnf_to_lark(text)).removeprefix(NO_OPTIONS)
-    except Exception as error:  # a parser of the library, for what a client wrote
-        raise RequestError(f"{name}: {' '.join(str(error).split())[:200]}") from None

@@ -59,8 +59,8 @@ def _whole(found: _Sequence) -> str:
     return f"{'' if found.starts else SEARCH}{found.text}{'' if found.ends else SEARCH}"
 
 
-def _class(ranges: Ranges) -> str:
-    """A class of the library. It has none without members."""
+def class_of(ranges: Ranges) -> str:
+    """One of these code points, in the library's notation, which has no class without members."""
     if not ranges:
         return r"[^\x{0}-\x{10ffff}]"
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
@@ -137,16 +137,16 @@ class _Reader:
         if self._take("("):
             return self._group()
         if self._take("["):
-            return [_Sequence(_class(self._members()))]
+            return [_Sequence(class_of(self._members()))]
         if self._take("."):
-            return [_Sequence(_class(complement(LINES)))]
+            return [_Sequence(class_of(complement(LINES)))]
         if self._take("\\"):
             return [_Sequence(self._escape())]
         char = self._peek()
         if char in "*+?":
             raise self._error(f"{char!r} with nothing to repeat")
         self._at += 1
-        return [_Sequence(_class(((ord(char), ord(char)),)))]
+        return [_Sequence(class_of(((ord(char), ord(char)),)))]
 
     def _group(self) -> list[_Sequence]:
         if self._take("?"):
@@ -204,7 +204,7 @@ class _Reader:
         if char in ("k", "") or char in "123456789":
             raise self._error("a backreference is not supported," if char else "a backslash at the end")
         kind, name = self._property()
-        return name if kind == "property" else _class(self._escaped())
+        return name if kind == "property" else class_of(self._escaped())
 
     def _property(self) -> tuple[Literal["property", ""], str]:
         if self._peek() not in ("p", "P") or self._peek(2)[1:] != "{":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 MOST_CHARS = 300
+PLACE = re.compile(r"(?:at )?(\d+)\(\d+\): ([^\n]*)")
 ITS_OWN = " <non-verbose/>"
 PLAIN = (
     ("Regex is empty: ", "no value fits: pattern, format, enum and lengths leave no string"),
@@ -19,6 +22,8 @@ def reason(message: str) -> str:
     for mark, plain in PLAIN:
         if mark in message:
             return plain
+    if place := PLACE.match(message):  # the lines of the grammar that follow are not what the client wrote
+        message = f"{place[2]} (line {place[1]})"
     if INSIDE in message:
         message = message.partition(INSIDE)[2].partition("\n")[0]
     message = message.replace("Unsatisfiable schema: ", "no value fits: ").partition("while processing json-schema:")[0]

@@ -1,0 +1,123 @@
+"""The rules of a grammar in Lark, as far as they say which rule needs which: for those that never end.
+
+What is not understood here is left to the grammar library, which reads the grammar anyway.
+"""
+
+from __future__ import annotations
+
+import re
+
+from drut.constrain.endless import check_ends
+from drut.errors import RequestError
+
+HEAD = re.compile(r"^[ \t]*[!?]*([A-Za-z_]\w*)[ \t]*(?:\[[^\]\n]*\])?[ \t]*(?:\.[ \t]*-?\d+)?[ \t]*:(?!:)",
+                  re.MULTILINE)
+TOKEN = re.compile(r"""
+    (?P<space>\s+|//[^\n]*|\#[^\n]*|->[ \t]*\w+)
+  | (?P<atom>"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|<[^>\n]*>|%json\b|%regex\s*\{[^}]*\})
+  | (?P<name>[A-Za-z_]\w*)
+  | (?P<times>\{\s*(?P<low>\d*)\s*,?\s*\d*\s*\}|~\s*(?P<least>\d+)(?:\s*\.\.\s*\d+)?|[*+?])
+  | (?P<mark>[()|\[\]&~])
+""", re.VERBOSE)
+Needs = list[set[str]]  # by alternative, the rules that are needed
+MOST_NEEDS = 64
+
+
+class _NotUnderstoodError(Exception):
+    pass
+
+
+def check(text: str, field: str) -> None:
+    """RequestError for a rule that comes twice, and for one that never ends. `text`: without what follows %json."""
+    heads = list(HEAD.finditer(text))
+    lines = {head[1]: text.count("\n", 0, head.start(1)) + 1 for head in reversed(heads)}
+    if len(lines) < len(heads):
+        names = [head[1] for head in heads]
+        twice = next(head for i, head in enumerate(heads) if head[1] in names[:i])
+        line = text.count("\n", 0, twice.start(1)) + 1
+        raise RequestError(f"{field}: the rule {twice[1]!r} is there already, line {lines[twice[1]]} (line {line})")
+    needs: dict[str, Needs] = {}
+    uses: dict[str, set[str]] = {}
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    try:
+        for head, end in zip(heads, ends, strict=True):
+            body = _Body(text[head.end() : end])
+            needs[head[1]], uses[head[1]] = body.needs(), body.names
+    except _NotUnderstoodError:
+        return
+    check_ends(field, "start", uses, needs, lambda name: f"line {lines[name]}")
+
+
+class _Body:
+    """What stands behind the colon of one rule."""
+
+    def __init__(self, text: str) -> None:
+        self.names: set[str] = set()
+        self._tokens: list[re.Match[str]] = []
+        at = 0
+        while at < len(text):
+            token = TOKEN.match(text, at)
+            if token is None:
+                break
+            at = token.end()
+            if token["space"] is None:
+                self._tokens.append(token)
+        self._rest = text[at:].lstrip()
+        self._at = 0
+
+    def needs(self) -> Needs:
+        """Of the whole rule; a directive may stand behind it."""
+        found = self._choice()
+        if self._at < len(self._tokens) or (self._rest and not self._rest.startswith(("%", "@"))):
+            raise _NotUnderstoodError
+        return found
+
+    def _choice(self) -> Needs:
+        found = self._sequence()
+        while self._take("|"):
+            found += self._sequence()
+        return found[:MOST_NEEDS] if len(found) <= MOST_NEEDS else [set()]
+
+    def _take(self, mark: str) -> bool:
+        found = self._at < len(self._tokens) and self._tokens[self._at][0] == mark
+        self._at += found
+        return found
+
+    def _sequence(self) -> Needs:
+        found: Needs = [set()]
+        while self._at < len(self._tokens) and self._tokens[self._at][0] not in ("|", ")", "]"):
+            if self._take("&") or self._take("~"):
+                continue
+            part = self._repeated(self._part())
+            found = found if set() in part else [one | other for one in found for other in part]
+            if len(found) > MOST_NEEDS:  # taken to end
+                return self._skipped()
+        return found
+
+    def _skipped(self) -> Needs:
+        while self._at < len(self._tokens) and self._tokens[self._at][0] not in ("|", ")", "]"):
+            self._repeated(self._part())
+        return [set()]
+
+    def _part(self) -> Needs:
+        token = self._tokens[self._at]
+        self._at += 1
+        if token["atom"] is not None:
+            return [set()]
+        if token["name"] is not None:
+            self.names.add(token["name"])
+            return [{token["name"]}]
+        if token[0] not in ("(", "["):
+            raise _NotUnderstoodError
+        inside = self._choice()
+        if not self._take(")" if token[0] == "(" else "]"):
+            raise _NotUnderstoodError
+        return inside if token[0] == "(" else [set()]
+
+    def _repeated(self, part: Needs) -> Needs:
+        while self._at < len(self._tokens) and (times := self._tokens[self._at])["times"] is not None:
+            self._at += 1
+            least = times["low"] if times["low"] is not None else times["least"]
+            if times[0] in ("*", "?") or (least is not None and int(least or 0) == 0):
+                part = [set()]
+        return part
