@@ -82,9 +82,9 @@ def test_a_fault_behind_a_schema_of_many_lines_has_its_line(walker: Walker) -> N
 
 
 def test_what_the_library_finds_in_gbnf_has_the_clients_line(walker: Walker) -> None:
-    rules = [f"r{i} ::= r{i + 1} r{i + 1} | r{i + 1}" for i in range(400)]
+    rules = [f"r{i} ::= r{i + 1} r{i + 1} | r{i + 1}" for i in range(1000)]
     with pytest.raises(RequestError, match=r"too big.*\(line (2|3)\d\d\)"):
-        walker.grammars.check(Constraint.lark("\n".join(["root ::= r0", *rules, 'r400 ::= "a"'])))
+        walker.grammars.check(Constraint.lark("\n".join(["root ::= r0", *rules, 'r1000 ::= "a"'])))
 
 
 @pytest.mark.parametrize("grammar", [
