@@ -3,6 +3,7 @@ PYTHON ?= python3
 MODEL  ?= smollm2-135m-instruct
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 ARGS   ?=
+WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -23,10 +24,11 @@ run: setup ## fetch the default model, answer a question, then chat
 setup: .venv/.installed ## make .venv with drut in it; Python sources are used in place
 
 test: .venv/.test ## run all tests (ARGS="tests/cli -k pull" chooses)
-	$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/drut pull $(MODEL) > /dev/null || true # now, so that no test waits for it
+	$(BIN)/python -m pytest -n $(WORKERS) --budget test $(ARGS)
 
 check: .venv/.test ## the fast tests, without model or download, and lint
-	$(BIN)/python -m pytest -m "not model and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --budget check -m "not model and not slow" $(ARGS)
 	@$(MAKE) --no-print-directory lint
 
 lint: .venv/.lint ## style, types, and which layer may import which

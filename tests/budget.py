@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -214,3 +215,7 @@ def _machine_cpu() -> float:
     """CPU seconds of all programs of this machine so far, and those its host kept."""
     times = psutil.cpu_times()
     return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq", "steal"))
+
+
+if __name__ == "__main__":  # python -m tests.budget RUN SECONDS
+    sys.exit(Budget.load().run_fault(sys.argv[1], float(sys.argv[2])))
