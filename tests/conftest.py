@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import rows
 from tests.budget import Budget, Judge, Meter, WorkerMeter
 
 THREADS = {"DRUT_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of a test beside others; the bits are the same
@@ -25,14 +26,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.update(THREADS)
         config.pluginmanager.register(WorkerMeter(config.workeroutput))
         return
+    os.environ[rows.SEED] = rows.seed()  # for the workers too
     meter = Meter()
     config.pluginmanager.register(meter)
     config.pluginmanager.register(Judge(Budget.load(), meter, config.getoption("budget")))
 
 
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"products of parameters: all pairs, {rows.SEED}={os.environ[rows.SEED]}"
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Serial tests come last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of large products of parameters a part is run. Serial tests come last."""
+    items[:], left_out = rows.choose(items, os.environ[rows.SEED])
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
     items.sort(key=is_serial)
 
 

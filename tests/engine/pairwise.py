@@ -36,6 +36,19 @@ def all_pairs(factors: Factors, seed: int = 0) -> list[Row]:
     return rows
 
 
+def covering(rows: Sequence[Row], seed: int = 0) -> list[int]:
+    """Places of few of `rows` in which all their pairs meet; others for another `seed`."""
+    dice, missing = random.Random(seed), set[Pair]().union(*map(pairs_of, rows))
+    left, kept = list(range(len(rows))), list[int]()
+    while missing:
+        best = max(dice.sample(left, min(CANDIDATES, len(left))), key=lambda i: len(pairs_of(rows[i]) & missing))
+        left.remove(best)
+        if new := pairs_of(rows[best]) & missing:
+            missing -= new
+            kept.append(best)
+    return sorted(kept)
+
+
 def _grow(factors: Factors, missing: set[Pair], dice: random.Random) -> Row:
     """A row around one missing pair; each further value is the one that adds the most missing pairs."""
     row: Row = dict(dice.choice(sorted(missing, key=lambda pair: sorted(map(repr, pair)))))

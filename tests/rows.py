@@ -1,0 +1,50 @@
+"""Which rows of a product of parameters a run takes: few in which all pairs meet, others for each commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.engine.pairwise import Row, covering
+
+SEED = "DRUT_ROWS"  # names the rows: a number, or `all`
+FEWEST = 24  # rows of a product that is worth it
+
+
+def seed() -> str:
+    """What DRUT_ROWS says, else the commit that is checked out, else 0."""
+    if given := os.environ.get(SEED):
+        return given
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    try:
+        return str(int(subprocess.run(git, capture_output=True, text=True, check=True, timeout=10).stdout, 16))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return "0"
+
+
+def choose(items: Sequence[pytest.Item], which: str) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Items to run, and those to leave out: of each test of three parameters or more, what adds no pair."""
+    if which == "all":
+        return list(items), []
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        tests[item.nodeid.split("[")[0]].append(item)
+    left_out: set[pytest.Item] = set()
+    for same in tests.values():
+        rows = _rows(same) if len(same) > FEWEST else []
+        if rows and len(rows[0]) > 2:
+            kept = set(covering(rows, int(which)))
+            left_out.update(item for i, item in enumerate(same) if i not in kept)
+    return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+
+
+def _rows(items: Iterable[pytest.Item]) -> list[Row]:
+    """The parameters of each by place in their lists. Names that vary together, as those of one list do, are one."""
+    indices = [item.callspec.indices for item in items if hasattr(item, "callspec")]
+    columns = {tuple(row[name] for row in indices): name for name in indices[0]} if indices else {}
+    return [{name: row[name] for name in columns.values()} for row in indices]
