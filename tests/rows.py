@@ -44,7 +44,11 @@ def choose(items: Sequence[pytest.Item], which: str) -> tuple[list[pytest.Item],
 
 
 def _rows(items: Iterable[pytest.Item]) -> list[Row]:
-    """The parameters of each by place in their lists. Names that vary together, as those of one list do, are one."""
-    indices = [item.callspec.indices for item in items if hasattr(item, "callspec")]
-    columns = {tuple(row[name] for row in indices): name for name in indices[0]} if indices else {}
-    return [{name: row[name] for name in columns.values()} for row in indices]
+    """The parameters of each. Names that vary together, as those of one list do, are one."""
+    values = [{name: f"{type(value).__name__} {value!r}" for name, value in item.callspec.params.items()}
+              for item in items if hasattr(item, "callspec")]
+    columns: dict[tuple[int, ...], str] = {}
+    for name in values[0] if values else ():
+        seen: dict[str, int] = {}
+        columns.setdefault(tuple(seen.setdefault(row[name], len(seen)) for row in values), name)
+    return [{name: row[name] for name in columns.values()} for row in values]

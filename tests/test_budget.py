@@ -73,7 +73,7 @@ def log(name, seconds):
 """
 
 
-def run(folder: Path, files: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, files: dict[str, str], *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """pytest over `files`, with this repository's plugin and small budgets."""
     (folder / "conftest.py").write_text("""
 import tests.budget
@@ -84,9 +84,9 @@ from tests.conftest import *
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(BODY + text)
-    environ = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "DRUT_"))}
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "DRUT_"))} | {"PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, "-m", "pytest", "-q", *QUICK, *args], cwd=folder, text=True,
-                          env=environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, timeout=120)
+                          env=ours | environment, capture_output=True, timeout=120)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -115,7 +115,7 @@ def test_serial_tests_run_alone_and_with_all_cpus(tmp_path: Path) -> None:
 def test_alone(i):
     log("alone", 0.05)
     {threads.format(None)}"""
-    done = run(tmp_path, files, "-n", "2", "-v")
+    done = run(tmp_path, files, "-n", "2", "-vv")
     assert done.returncode == 0, done.stdout
     assert "16 passed" in done.stdout.splitlines()[-1]
     assert "@serial" not in done.stdout
@@ -130,3 +130,25 @@ def test_serial_tests_alone_are_run(tmp_path: Path) -> None:
     done = run(tmp_path, {"b/test_a.py": "pytestmark = pytest.mark.serial\ndef test_a(): pass\ndef test_b(): pass\n"},
                "-n", "2")
     assert "2 passed" in done.stdout.splitlines()[-1]
+
+
+def test_of_a_large_product_a_part_is_run_and_another_for_another_commit(tmp_path: Path) -> None:
+    files = {"b/test_a.py": """
+@pytest.mark.parametrize("a", range(4))
+@pytest.mark.parametrize("b", range(4))
+@pytest.mark.parametrize(("c", "d"), [(1, 2), (3, 4), (5, 6)])
+def test_product(a, b, c, d): pass
+
+@pytest.mark.parametrize("a", range(30))
+@pytest.mark.parametrize(("b", "c"), [(1, 2), (3, 4)])
+def test_pairs(a, b, c): pass
+"""}
+    whole, first, again, other = (run(tmp_path, files, "-vv", "-n", "0", DRUT_ROWS=rows).stdout
+                                  for rows in ("all", "0", "0", "1"))
+    assert "108 passed" in whole.splitlines()[-1]
+    names = [{line.split()[0] for line in out.splitlines() if "PASSED" in line} for out in (first, again, other)]
+    assert names[0] == names[1] != names[2]
+    assert 16 <= sum("product" in name for name in names[0]) < 32
+    assert sum("pairs" in name for name in names[0]) == 60
+    assert "DRUT_ROWS=0" in first
+    assert "deselected" in first.splitlines()[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.pairwise import all_pairs, pairs_of, suspects, wanted_pairs
+from tests.engine.pairwise import all_pairs, covering, pairs_of, suspects, wanted_pairs
 
 FACTORS = {"a": (1, 2, 3), "b": ("x", "y"), "c": (False, True), "d": (None, 0, 7, 9)}
 
@@ -44,3 +44,18 @@ def test_a_pair_that_fails_only_with_a_third_setting_is_named() -> None:
     failed = [row for row in rows if row["b"] == "x" and row["c"] and row["a"] != 3]
     assert 1 < len(failed) < len([row for row in rows if row["b"] == "x" and row["c"]])
     assert suspects(rows, failed) == ["b=x x c=True"]
+
+
+def test_some_of_given_rows_have_all_their_pairs() -> None:
+    rows = [{"a": a, "b": b, "c": c} for a in range(4) for b in range(4) for c in range(4) if (a, b) != (0, 0)]
+    wanted = set().union(*map(pairs_of, rows))
+    chosen = {seed: covering(rows, seed) for seed in range(40)}
+    for places in chosen.values():
+        assert set().union(*(pairs_of(rows[i]) for i in places)) == wanted
+        assert len(places) < len(rows) // 2
+    assert chosen[0] == covering(rows, 0) != chosen[1]
+    assert set().union(*chosen.values()) == set(range(len(rows)))  # each is run with one seed or another
+
+
+def test_nothing_is_chosen_of_nothing() -> None:
+    assert covering([]) == []
