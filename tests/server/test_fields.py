@@ -30,6 +30,7 @@ ASKED: dict[str, Any] = {
     "spaces_between_special_tokens": False, "return_tokens_as_token_ids": True, "kv_transfer_params": {},
     "vllm_xargs": {}, "add_special_tokens": True, "typical_p": 0.5, "mirostat": 2, "top_a": 0.1, "tfs_z": 0.5,
     "dry_multiplier": 0.8, "xtc_probability": 0.5, "dynatemp_range": 0.5, "n_predict": 5, "n_probs": 2,
+    "logprob_token_ids": [5],
     "max_new_tokens": 5, "random_seed": 1, "samplers": ["top_k"], "lora": [{"id": 0}], "stop_regex": ["a"],
     "return_hidden_states": True,
 }  # fmt: skip
@@ -76,7 +77,7 @@ def test_what_is_unknown_or_harmless_is_named(server: Running, model_path: Path)
 
 
 BAD: list[tuple[str, Any]] = [
-    ("temperature", -0.1), ("temperature", 2.1), ("temperature", "1"), ("temperature", True), ("top_p", 0),
+    ("temperature", -0.1), ("temperature", 100.1), ("temperature", "1"), ("temperature", True), ("top_p", 0),
     ("top_p", 1.1), ("top_k", -2), ("top_k", 1.5), ("min_p", -1), ("n", 0),
     ("n", 129), ("n", "2"), ("seed", 1 << 63), ("seed", 0.5),
     ("presence_penalty", 2.5), ("frequency_penalty", -3), ("repetition_penalty", 0), ("stop", ""), ("stop", [""]),
@@ -93,7 +94,7 @@ BAD: list[tuple[str, Any]] = [
     ("structured_outputs", {"regex": "a", "choice": ["a"]}), ("structured_outputs", {"choice": []}),
     ("structured_outputs", {"grammar": "start: nothing"}), ("structured_outputs", {"ebnf": "x"}),
     ("structured_outputs", {"json": "{"}), ("structured_outputs", {"structural_tag": "{}"}),
-    ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", "5"), ("max_tokens", 1 << 63), ("echo", "yes"),
+    ("max_tokens", -2), ("max_tokens", 1.5), ("max_tokens", "5"), ("max_tokens", 1 << 63), ("echo", "yes"),
     ("skip_special_tokens", 0), ("include_stop_str_in_output", "no"), ("return_token_ids", 1), ("model", 5),
 ]
 

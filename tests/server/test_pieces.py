@@ -108,7 +108,7 @@ def test_choices_wait_for_the_prompts_scores() -> None:
     for index, own in pieces.items():
         text, _, entries = whole(own)
         assert text == "ab" + chr(97 + index) * 4
-        assert [e.scores is None for e in entries] == [True] + [False] * 5
+        assert [e.row is None for e in entries] == [True] + [False] * 5
 
 
 def test_the_backlog_grows_with_what_waits_and_is_gone_when_it_is_taken() -> None:

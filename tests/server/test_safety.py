@@ -77,7 +77,7 @@ def test_salts_of_different_callers_never_meet() -> None:
     assert len(set(made)) == len(made)
 
 
-@pytest.mark.parametrize("bad", ["short", "with space 123", "ünïcode-key", "tab\tkey-123", "", "good-key-123,"])
+@pytest.mark.parametrize("bad", ["with space 123", "ünïcode-key", "tab\tkey-123", "", "good-key-123,"])
 def test_weak_keys_are_refused(bad: str) -> None:
     with pytest.raises(RequestError, match="API key") as error:
         Keys.of(ServerConfig(api_key=bad))
@@ -110,6 +110,34 @@ def test_a_loopback_address_needs_none() -> None:
         check_exposure(ServerConfig(host=host), Keys([]))
 
 
+def test_a_short_key_is_taken_where_only_this_machine_can_guess(caplog: pytest.LogCaptureFixture) -> None:
+    keys = Keys.of(ServerConfig(api_key="none"))
+    assert keys.caller("Bearer none")
+    for host in ("127.0.0.1", "::1", "localhost"):
+        caplog.clear()
+        check_exposure(ServerConfig(host=host), keys)
+        assert "at least 8" in caplog.text
+        assert "none" not in caplog.text
+    for allow in (False, True):
+        with pytest.raises(RequestError, match="at least 8"):
+            check_exposure(ServerConfig(host="0.0.0.0", allow_keyless=allow), keys)
+    caplog.clear()
+    check_exposure(ServerConfig(), Keys(KEYS))
+    assert not caplog.text
+
+
+def test_a_page_of_another_origin_is_allowed_nothing(server: Running, locked: Running) -> None:
+    """Without a list of origins no reply says that a browser may show it to another page."""
+    asks = {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type"}
+    for running in (server, locked):
+        preflight = running.request("OPTIONS", "/v1/chat/completions", headers=asks)
+        assert (preflight.status, preflight.headers["allow"]) == (405, "POST")
+        for reply in (preflight, running.get("/v1/models", headers={"Origin": "http://localhost:3000"}),
+                      running.post("/tokenize", {"prompt": "a"}, headers={"Origin": "http://localhost:3000"})):
+            assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
 def test_hosts() -> None:
     hosts = Hosts(ServerConfig(host="0.0.0.0", allowed_hosts="llm.example.org, b"), keyless=True)
     for good in ("localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:80", "[::1]", "10.0.0.7", "b",
@@ -133,6 +161,8 @@ def test_only_json_is_read(server: Running, kind: str | None) -> None:
     for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"):
         reply = server.request("POST", path, b"{}", {"content-type": kind} if kind else {"content-type": "x"})
         assert (reply.status, reply.error["code"]) == (415, "unsupported_media_type")
+    head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 14\r\n\r\n"
+    assert b" 415 " in server.raw(head + b'{"prompt":"a"}').split(b"\r\n")[0]
     good = {"content-type": "Application/JSON; charset=utf-8"}
     assert server.post("/tokenize", b'{"prompt":"a"}', headers=good).status == 200
 
@@ -197,3 +227,7 @@ def test_other_paths_and_methods(server: Running) -> None:
                          ("PUT", "/tokenize")):
         reply = server.request(method, path)
         assert (reply.status, reply.error["code"]) == (405, "method_not_allowed")
+        allowed = "POST" if path in ("/v1/completions", "/tokenize") else "GET, HEAD"
+        assert sorted(reply.headers["allow"].split(", ")) == sorted(allowed.split(", "))
+        for name in allowed.split(", "):
+            assert name in reply.error["message"]

@@ -16,6 +16,7 @@ SEED_BITS = 64
 MOST_ANSWERS = 128
 MOST_IDS = 1024  # of stop_token_ids, and of logit_bias
 HIGHEST_ID = (1 << 31) - 1
+MOST_TEMPERATURE = 100.0
 PENALTY_RANGE = 0.01, 100.0  # of repetition_penalty: logits stay finite
 
 
@@ -56,7 +57,7 @@ class SamplingParams:
         for name in ("stop_token_ids", "shown_special_ids"):
             object.__setattr__(self, name, _ids(name, getattr(self, name)))
         _integer("max_tokens", self.max_tokens, 1, 1 << 30)
-        _number("temperature", self.temperature, 0.0, 100.0)
+        _number("temperature", self.temperature, 0.0, MOST_TEMPERATURE)
         _number("top_p", self.top_p, 0.0, 1.0)
         if self.top_p == 0.0:
             raise RequestError("top_p must be above 0 and at most 1, not 0.0")

@@ -16,13 +16,14 @@ from drut.server.render.chat import ChatDialect
 from drut.server.render.completions import CompletionsDialect
 from drut.server.routes import chat, completions, state
 from drut.server.routes.docs import show_docs, show_openapi
-from drut.server.routes.generate import generate
+from drut.server.routes.generate import MakeDialect, Prepare, generate
 from drut.server.routes.models import list_models, show_model
 from drut.server.routes.tokenize import detokenize, tokenize
 from drut.server.service import Service
 
 log = logging.getLogger("drut.server")
 
+PREFIXES = ("/v1", "")  # of OpenAI's routes: some clients take a server's root for their base URL
 Handler = Callable[[Exchange, Service, str], Awaitable[None]]  # with the caller's id
 
 
@@ -59,6 +60,10 @@ class App:
         self._service = service
         guarded, public = partial(Endpoint, service), partial(Endpoint, service, public=True)
         get, post = ["GET"], ["POST"]
+
+        def answer(*, prepare: Prepare, make: MakeDialect) -> Endpoint:
+            return guarded(partial(generate, prepare=prepare, make=make))
+
         self._router = Router(redirect_slashes=False, default=self._nothing_here, routes=[
             Route("/health", public(state.health), methods=get),
             Route("/ready", public(state.ready), methods=get),
@@ -66,12 +71,11 @@ class App:
             Route("/metrics", guarded(state.metrics), methods=get),
             Route("/docs", guarded(show_docs), methods=get),
             Route("/openapi.json", guarded(show_openapi), methods=get),
-            Route("/v1/models", guarded(list_models), methods=get),
-            Route("/v1/models/{name:path}", guarded(show_model), methods=get),
-            Route("/v1/completions", guarded(partial(generate, prepare=completions.prepare, make=CompletionsDialect)),
-                  methods=post),
-            Route("/v1/chat/completions", guarded(partial(generate, prepare=chat.prepare, make=ChatDialect)),
-                  methods=post),
+            *(Route(prefix + path, handler, methods=methods) for prefix in PREFIXES for path, handler, methods in (
+                ("/models", guarded(list_models), get),
+                ("/models/{name:path}", guarded(show_model), get),
+                ("/completions", answer(prepare=completions.prepare, make=CompletionsDialect), post),
+                ("/chat/completions", answer(prepare=chat.prepare, make=ChatDialect), post))),
             Route("/tokenize", guarded(tokenize), methods=post),
             Route("/detokenize", guarded(detokenize), methods=post),
         ])
@@ -85,7 +89,7 @@ class App:
         except HTTPException as refusal:
             allowed = (refusal.headers or {}).get("Allow", "")
             error = ApiError(refusal.status_code, f"{scope['method']} is not for this path; {allowed} is",
-                             code="method_not_allowed")
+                             code="method_not_allowed", allow=allowed)
             await self._refuse(error, scope, receive, send)
 
     async def _nothing_here(self, scope: Scope, receive: Receive, send: Send) -> None:

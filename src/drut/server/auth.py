@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
 from drut.errors import RequestError
 from drut.server.config import ServerConfig
 from drut.server.protocol.errors import ApiError
+
+log = logging.getLogger("drut.server")
 
 MIN_KEY_CHARS = 8
 KEY_ID_CHARS = 12
@@ -21,9 +24,9 @@ class Keys:
 
     def __init__(self, keys: Iterable[str]) -> None:
         for key in (keys := list(keys)):
-            if len(key) < MIN_KEY_CHARS or not (key.isascii() and key.isprintable()) or " " in key:
-                raise RequestError(f"an API key must have at least {MIN_KEY_CHARS} characters, all printable ASCII "
-                                   "and no space")
+            if not key or not (key.isascii() and key.isprintable()) or " " in key:
+                raise RequestError("an API key must have characters, all of them printable ASCII and none a space")
+        self.shortest = min(map(len, keys), default=0)  # characters
         self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
 
     @classmethod
@@ -97,7 +100,13 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(config: ServerConfig, keys: Keys) -> None:
-    """RequestError where everybody on the network could use the server unasked."""
+    """RequestError where everybody on the network could use the server unasked, or guess a key. Where only this machine
+    can reach it a short key is taken, with a warning."""
+    if keys and keys.shortest < MIN_KEY_CHARS:
+        short = f"an API key of {keys.shortest} characters is easy to guess; give it at least {MIN_KEY_CHARS}"
+        if not is_loopback(config.host):
+            raise RequestError(f"{short}, since host {config.host} can be reached from outside")
+        log.warning("%s", short)
     if not is_loopback(config.host) and not keys and not config.allow_keyless:
         raise RequestError(f"host {config.host} can be reached from outside: set --api-key, DRUT_API_KEY or "
                            "--api-key-file, or --allow-keyless if everybody may use it")

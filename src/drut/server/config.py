@@ -18,7 +18,9 @@ class ServerConfig(Settings):
 
     host: str = setting("127.0.0.1", "address to listen on; any but a loopback address needs an API key")
     port: int = setting(8000, "port to listen on; 0: any free one", type=int, least=0, most=65535)
-    api_key: str | None = setting(None, "keys that clients may use, with commas between them", env="DRUT_API_KEY")
+    api_key: str | None = setting(
+        None, "keys that clients may use, with commas between them; under 8 characters on a loopback address only",
+        env="DRUT_API_KEY")
     api_key_file: str | None = setting(None, "file with one key a line", env="DRUT_API_KEY_FILE")
     allow_keyless: bool = setting(False, "listen on a public address without a key", type=bool)
     allowed_hosts: str = setting("", "names that clients may call this server by where no key is set, with commas "

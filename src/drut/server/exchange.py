@@ -94,8 +94,10 @@ class Exchange:
         await self._write(body, more=False)
 
     async def reply_in_parts(self, status: int, parts: AsyncIterator[bytes], headers: Headers = ()) -> None:
-        """A whole JSON reply as it is made. Of more than one part the length is not known when it begins."""
+        """A whole JSON reply as it is made, in chunks where it has more than one part."""
         first, second = await anext(parts, b""), await anext(parts, b"")
+        if self.scope["http_version"] == "1.0":  # which has no chunks
+            return await self.reply(status, first + second + b"".join([part async for part in parts]), headers=headers)
         if not second:
             return await self.reply(status, first, headers=headers)
         await self._start(status, [(b"content-type", JSON), *headers])

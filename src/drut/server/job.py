@@ -45,6 +45,7 @@ class Job:
     operation: str = "text_completion"  # or "chat": what a span calls it
     reading: Reading = PLAIN  # of a chat's answers
     tell_thought: bool = True
+    timings: bool = False  # in the reply; of a stream in its last events
     ignored: tuple[str, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))
 

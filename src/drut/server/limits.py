@@ -26,10 +26,10 @@ class Limits:
         return cls(int(config.max_body_mb * 1e6), int(config.max_reply_mb * 1e6), config.max_choices,
                    config.max_messages, config.max_tools, config.max_stop, config.max_stop_chars)
 
-    def check_choices(self, prompts: int, n: int) -> None:
+    def check_choices(self, prompts: int, n: int, field: str) -> None:
         if prompts * n > self.choices:
-            raise ApiError(400, f"prompt: {prompts} prompts with n {n} make {prompts * n} answers; at most "
-                                f"{self.choices} are allowed (--max-choices)", param="prompt")
+            raise ApiError(400, f"{field}: {prompts} prompts with n {n} make {prompts * n} answers; at most "
+                                f"{self.choices} are allowed (--max-choices)", param=field)
 
     def check_reply(self, size: ReplySize) -> None:
         if size.bytes > self.reply_bytes:

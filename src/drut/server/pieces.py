@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from drut.engine.output import Chunk, Completion
 from drut.model.tokenizer import Detokenizer, Tokenizer
+from drut.server.admission import Record
 from drut.server.job import Job, PreparedPrompt
 from drut.server.scored import Row
 
@@ -149,6 +150,7 @@ class Assembler:
         self._early: dict[int, list[Chunk]] = {}  # of other choices, until the prompt's logprobs are there
         self._news: dict[Choice, None] = {}
         self.backlog = 0
+        self.records: list[Record] = []  # of the prompts, where the reply has timings
 
     def push(self, prompt: int, chunk: Chunk) -> bool:
         """Takes a chunk; whether there is now something to say. Nothing is, until all of a prompt's logprobs are here,

@@ -58,7 +58,7 @@ class Texts:
     def prompt(self, prompt: str | Sequence[int], *, add_special: bool = True, echo: bool = False) -> PreparedPrompt:
         """A prompt's ids, checked: in the vocabulary, and with room for an answer."""
         if isinstance(prompt, str):
-            self._check_prompt(prompt)
+            self._check_prompt(prompt, "prompt")
             ids = self.encode(prompt, add_special=add_special)
             if not ids:
                 raise ApiError(400, "the prompt is empty", param="prompt")
@@ -84,8 +84,8 @@ class Texts:
     def chat_ids(self, text: str, *, fit: bool = True) -> list[int]:
         """Ids of a rendered conversation."""
         if fit:
-            self._check_prompt(text)
-        self._check_text(text)
+            self._check_prompt(text, "messages")
+        self._check_text(text, "messages")
         ids = self.encoder().encode_chat(text)
         return self.checked(ids, "messages") if fit else ids
 
@@ -116,7 +116,7 @@ class Texts:
 
     def encode(self, text: str, *, add_special: bool) -> list[int]:
         """Ids of a text, however many."""
-        self._check_text(text)
+        self._check_text(text, "prompt")
         return self.encoder().encode(text, add_special=add_special)
 
     @property
@@ -133,7 +133,7 @@ class Texts:
             raise ApiError(400, f"{name} is empty", param=name)
         self.in_vocabulary(ids, name)
         if len(ids) >= self.room:
-            raise too_long(len(ids), self.room)
+            raise too_long(len(ids), self.room, name)
         return ids
 
     def check_constraint(self, constraint: Constraint, name: str) -> None:
@@ -156,13 +156,13 @@ class Texts:
             if not 0 <= worst < self.vocab:
                 raise ApiError(400, f"{name}: token id {worst} is outside the vocabulary of {self.vocab}", param=name)
 
-    def _check_prompt(self, text: str) -> None:
+    def _check_prompt(self, text: str, field: str) -> None:
         if self.tokenizer is not None and len(text) > self._most_prompt_chars:
             raise ApiError(400, f"the prompt has {len(text)} characters; no text of more than "
                                 f"{self._most_prompt_chars} fits this server's context length of {self.room} tokens",
-                           code="context_length_exceeded", param="prompt")
+                           code="context_length_exceeded", param=field)
 
-    def _check_text(self, text: str) -> None:
+    def _check_text(self, text: str, field: str) -> None:
         if len(text) > self._most_chars:
             raise ApiError(400, f"the text has {len(text)} characters; at most {self._most_chars} are tokenized "
-                                "(--max-text-chars)", param="prompt")
+                                "(--max-text-chars)", param=field)

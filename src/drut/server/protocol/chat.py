@@ -8,13 +8,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from drut.constrain.thought import MOST_BUDGET
-from drut.server.protocol.replies import PromptLogprobs, Usage
-from drut.server.protocol.sampling import Int64, SamplingFields, TopLogprobs
+from drut.server.protocol.replies import PromptLogprobs, Timings, Usage
+from drut.server.protocol.sampling import Int64, MaxTokens, SamplingFields, TopLogprobs
 from drut.server.protocol.tools import OfferedTool, ToolCall, ToolChoice
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 Budget = Annotated[int, Meta(ge=0, le=MOST_BUDGET, description="tokens of thought, after which it is closed")]
-MaxTokens = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -84,11 +83,16 @@ class ChatLogprobs(msgspec.Struct):
 
 
 class ReplyMessage(msgspec.Struct, kw_only=True):
+    """What is always null is there for clients that look for it: OpenAI's and vLLM's replies have it."""
+
     role: str = "assistant"
     content: str | None
     refusal: None = None
-    reasoning_content: str | UnsetType = UNSET
-    reasoning: str | UnsetType = UNSET
+    annotations: None = None
+    audio: None = None
+    function_call: None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
     tool_calls: list[ToolCall] | UnsetType = UNSET
 
 
@@ -98,7 +102,7 @@ class ChatChoice(msgspec.Struct, kw_only=True):
     logprobs: ChatLogprobs | None
     finish_reason: str
     stop_reason: str | int | None = None
-    token_ids: list[int] | UnsetType = UNSET
+    token_ids: list[int] | None = None
 
 
 class ChatReply(msgspec.Struct, kw_only=True):
@@ -108,9 +112,12 @@ class ChatReply(msgspec.Struct, kw_only=True):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    service_tier: None = None
     system_fingerprint: str
-    prompt_logprobs: PromptLogprobs | UnsetType | None = UNSET
-    prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+    kv_transfer_params: None = None
+    timings: Timings | UnsetType = UNSET
 
 
 class FunctionDelta(msgspec.Struct, kw_only=True):
@@ -153,3 +160,4 @@ class ChatChunk(msgspec.Struct, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: str
     prompt_token_ids: list[int] | UnsetType = UNSET
+    timings: Timings | UnsetType = UNSET

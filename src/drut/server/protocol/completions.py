@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from drut.server.protocol.replies import PromptLogprobs, Usage
-from drut.server.protocol.sampling import SamplingFields, TopLogprobs
+from drut.server.protocol.replies import PromptLogprobs, Timings, Usage
+from drut.server.protocol.sampling import MaxTokens, SamplingFields, TopLogprobs
 
-MaxTokens = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="0 with echo: only the prompt is scored")]
 Prompt = Annotated[str | list[str | int | list[int]], Meta(
     description="a text, token ids, or several of either",
     extra_json_schema={"examples": ["Once upon a time", [72, 105], ["a", "b"], [[72], [105]]]})]
@@ -38,13 +37,13 @@ class CompletionChoice(msgspec.Struct, kw_only=True):
     logprobs: CompletionLogprobs | None
     finish_reason: str | None
     stop_reason: str | int | None = None
-    token_ids: list[int] | UnsetType = UNSET
-    prompt_token_ids: list[int] | UnsetType = UNSET
+    token_ids: list[int] | UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType | None = UNSET
     prompt_logprobs: PromptLogprobs | UnsetType | None = UNSET
 
 
 class CompletionReply(msgspec.Struct, kw_only=True):
-    """A whole reply, and each chunk of a stream."""
+    """A whole reply, and each chunk of a stream, which has no fields that are always null."""
 
     id: str
     object: str = "text_completion"
@@ -52,4 +51,7 @@ class CompletionReply(msgspec.Struct, kw_only=True):
     model: str
     choices: list[CompletionChoice]
     usage: Usage | UnsetType | None = UNSET
+    service_tier: UnsetType | None = UNSET
     system_fingerprint: str
+    kv_transfer_params: UnsetType | None = UNSET
+    timings: Timings | UnsetType = UNSET

@@ -33,12 +33,14 @@ class ErrorReply(msgspec.Struct, frozen=True):
 
 
 class ApiError(Exception):
-    """A reply that is an error. `retry_after_s` becomes the header of that name, rounded up."""
+    """A reply that is an error. `retry_after_s` becomes the header of that name, rounded up; `allow` are the methods
+    that the path has."""
 
     def __init__(self, status: int, message: str, *, code: str | None = None, param: str | None = None,
-                 retry_after_s: float | None = None) -> None:
+                 retry_after_s: float | None = None, allow: str = "") -> None:
         super().__init__(message)
         self.status, self.code, self.param, self.retry_after_s = status, code, param, retry_after_s
+        self.allow = allow
 
     @property
     def detail(self) -> ErrorReply:
@@ -47,9 +49,10 @@ class ApiError(Exception):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        if self.retry_after_s is None:
-            return []
-        return [(b"retry-after", str(max(1, math.ceil(self.retry_after_s))).encode())]
+        headers = [(b"allow", self.allow.encode())] if self.allow else []
+        if self.retry_after_s is not None:
+            headers.append((b"retry-after", str(max(1, math.ceil(self.retry_after_s))).encode()))
+        return headers
 
 
 def unsupported(path: str, hint: str = "") -> ApiError:
@@ -64,9 +67,9 @@ def not_among(path: str, value: str, allowed: Sequence[str]) -> ApiError:
                     code="unsupported_parameter", param=path)
 
 
-def too_long(prompt_tokens: int, room: int) -> ApiError:
+def too_long(prompt_tokens: int, room: int, field: str) -> ApiError:
     return ApiError(400, f"the prompt has {prompt_tokens} tokens; this server's context length of {room} tokens leaves "
-                         "no room for an answer", code="context_length_exceeded", param="prompt")
+                         "no room for an answer", code="context_length_exceeded", param=field)
 
 
 def as_api_error(error: BaseException) -> ApiError:

@@ -25,6 +25,7 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "spaces_between_special_tokens": (True,), "return_tokens_as_token_ids": (False,), "kv_transfer_params": (),
     "vllm_xargs": (), "add_special_tokens": (False,), "typical_p": (1, 1.0), "mirostat": (0,), "top_a": (0, 0.0),
     "tfs_z": (1, 1.0), "dry_multiplier": (0, 0.0), "xtc_probability": (0, 0.0), "dynatemp_range": (0, 0.0),
+    "logprob_token_ids": (),
     "n_predict": (-1,), "n_probs": (0,), "max_new_tokens": (), "random_seed": (), "samplers": (), "lora": ([],),
     "stop_regex": ([],), "return_hidden_states": (False,),
     "messages[].content[].image_url": (), "messages[].content[].input_image": (),

@@ -27,6 +27,21 @@ class CompletionDetails(msgspec.Struct):
     reasoning_tokens: int
 
 
+class Timings(msgspec.Struct, kw_only=True):
+    """llama.cpp's: of the prompts, those of their tokens that were in the cache or had to be computed; of the answers,
+    all their tokens. Times without waiting in a queue; of several prompts those of the one that took longest."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
 class Usage(msgspec.Struct, kw_only=True):
     prompt_tokens: int
     completion_tokens: int

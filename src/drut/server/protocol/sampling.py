@@ -7,7 +7,14 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from drut.engine.params import HIGHEST_ID, MOST_ANSWERS, MOST_IDS, PENALTY_RANGE, SamplingParams
+from drut.engine.params import (
+    HIGHEST_ID,
+    MOST_ANSWERS,
+    MOST_IDS,
+    MOST_TEMPERATURE,
+    PENALTY_RANGE,
+    SamplingParams,
+)
 from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 from drut.server.limits import Limits
@@ -23,6 +30,7 @@ Priority = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1, description="sma
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 TokenId = Annotated[int, Meta(ge=0, le=HIGHEST_ID)]
 TopLogprobs = Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)]
+MaxTokens = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1, description="-1: to the end of the context")]
 Deadline = Annotated[float, Meta(gt=0, le=86400, description="seconds from its arrival after which the request ends "
                                                              "with an error")]
 Name = Annotated[str, Meta(max_length=256)]
@@ -45,7 +53,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     model: Name | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=MOST_TEMPERATURE)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     n: Annotated[int, Meta(ge=1, le=MOST_ANSWERS)] | None = None
     seed: Int64 | None = None
@@ -69,6 +77,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     deadline_s: Deadline | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
+    timings_per_token: bool | None = None
 
 
 def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | None, prompt_logprobs: int | None,
@@ -88,10 +97,10 @@ def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | N
         texts.check_constraint(asked.constraint, asked.path)
     try:
         return SamplingParams(
-            max_tokens=min(max_tokens, MOST_TOKENS), temperature=_or(request.temperature, 1.0),
+            max_tokens=min(max_tokens, texts.room), temperature=_or(request.temperature, 1.0),
             top_p=_or(request.top_p, 1.0), top_k=max(0, _or(request.top_k, 0)), min_p=_or(request.min_p, 0.0),
             seed=request.seed, n=_or(request.n, 1), stop=stop, stop_token_ids=stop_ids,
-            min_tokens=request.min_tokens or 0, ignore_eos=bool(request.ignore_eos),
+            min_tokens=min(request.min_tokens or 0, texts.room), ignore_eos=bool(request.ignore_eos),
             include_stop_str_in_output=bool(request.include_stop_str_in_output),
             skip_special_tokens=request.skip_special_tokens is not False,
             repetition_penalty=_or(request.repetition_penalty, 1.0),
@@ -99,7 +108,8 @@ def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | N
             logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
             constraint=asked.constraint if asked is not None else None)
     except RequestError as error:
-        raise ApiError(400, str(error)) from None
+        field = str(error).partition(" ")[0]
+        raise ApiError(400, str(error), param=field if field in request.__struct_fields__ else None) from None
 
 
 def check_stream(request: SamplingFields) -> None:
@@ -108,6 +118,12 @@ def check_stream(request: SamplingFields) -> None:
         raise ApiError(400, "stream_options needs stream true", param="stream_options")
     if request.stream and request.prompt_logprobs is not None:
         raise ApiError(400, "prompt_logprobs and stream cannot be had together", param="prompt_logprobs")
+
+
+def most_tokens(*given: int | None) -> int:
+    """The first that is given; -1 asks for as many as there is room for."""
+    value = next(tokens for tokens in given if tokens is not None)
+    return MOST_TOKENS if value == -1 else value
 
 
 def _or(value: T | None, default: T) -> T:

@@ -23,18 +23,19 @@ from drut.server.protocol.chat import (
     FunctionDelta,
     ReplyMessage,
 )
-from drut.server.protocol.replies import Usage
+from drut.server.protocol.replies import Timings, Usage
 from drut.server.protocol.tools import CalledFunction, ToolCall
 from drut.server.render.dialect import usage, usage_so_far
 from drut.server.render.parts import lazily
 from drut.server.render.scores import Speller, chat_logprobs, prompt_logprobs
+from drut.server.render.timings import timings
 
 
 class ChatDialect:
     """A stream says the role first, then thought, text and calls as they come, then why it ended: for every choice."""
 
     def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
-        self._job, self._assembler = job, assembler
+        self._job, self._assembler, self._written = job, assembler, 0  # tokens
         self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens,
                                 shown=job.params.shown_special_ids)
         self._parsers: dict[int, MessageParser] = {}  # by choice
@@ -46,6 +47,7 @@ class ChatDialect:
             if job.return_token_ids:
                 opening.prompt_token_ids = piece.prompt.ids
             yield opening
+        self._written += len(piece.ids)
         parser = self._parser(piece.index)
         deltas = [told for delta in self._read(parser, piece) if (told := self._told(delta)) is not None]
         if not deltas and (piece.entries or (job.return_token_ids and piece.ids)):
@@ -58,18 +60,22 @@ class ChatDialect:
             yield self._chunk(choice)
         if piece.end is not None:
             reason = job.reading.finish_reason(piece.end.finish_reason, parser)
-            yield self._chunk(ChunkChoice(index=piece.index, delta=Delta(), stop_reason=piece.end.stop_reason,
-                                          finish_reason=reason))
+            last = self._chunk(ChunkChoice(index=piece.index, delta=Delta(), stop_reason=piece.end.stop_reason,
+                                           finish_reason=reason))
+            last.timings = self._timings()
+            yield last
 
     def usage_event(self) -> ChatChunk:
         job = self._job
         return ChatChunk(id=job.id, created=job.created, model=job.model, choices=[],
-                         usage=usage(job, self._assembler), system_fingerprint=job.fingerprint)
+                         usage=usage(job, self._assembler), system_fingerprint=job.fingerprint,
+                         timings=self._timings())
 
     def reply(self, pieces: Sequence[Piece]) -> ChatReply:
         job, choices = self._job, lazily((self._choice(p) for p in pieces), whole=False)
         reply = ChatReply(id=job.id, created=job.created, model=job.model, choices=choices,
-                          usage=usage(job, self._assembler), system_fingerprint=job.fingerprint)
+                          usage=usage(job, self._assembler), system_fingerprint=job.fingerprint,
+                          timings=self._timings())
         if job.prompt_logprobs:
             reply.prompt_logprobs = prompt_logprobs(pieces[0].prompt_logprobs, self._speller)
         if job.return_token_ids:
@@ -117,10 +123,13 @@ class ChatDialect:
         job = self._job
         return chat_logprobs(piece, job.params.logprobs or 0, self._speller) if job.logprobs else None
 
+    def _timings(self) -> Timings | UnsetType:
+        return timings(self._assembler.records) if self._job.timings else UNSET
+
     def _chunk(self, choice: ChunkChoice) -> ChatChunk:
         job = self._job
         told: Usage | UnsetType | None = None if job.include_usage else UNSET
         if job.continuous_usage:
-            told = usage_so_far(job, self._assembler)
+            told = usage_so_far(job, self._written)
         return ChatChunk(id=job.id, created=job.created, model=job.model, choices=[choice], usage=told,
                          system_fingerprint=job.fingerprint)

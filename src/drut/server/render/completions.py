@@ -14,30 +14,44 @@ from drut.server.protocol.replies import Usage
 from drut.server.render.dialect import usage, usage_so_far
 from drut.server.render.parts import lazily
 from drut.server.render.scores import Speller, completion_logprobs, prompt_logprobs
+from drut.server.render.timings import timings
 
 
 class CompletionsDialect:
     def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
-        self._job, self._assembler = job, assembler
+        self._job, self._assembler, self._written = job, assembler, 0  # tokens
         self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens)
 
     def events(self, piece: Piece) -> Iterator[CompletionReply]:
-        told: Usage | UnsetType | None = None if self._job.include_usage else UNSET
+        shown: Usage | UnsetType | None = None if self._job.include_usage else UNSET
+        self._written += len(piece.ids)
         if self._job.continuous_usage:
-            told = usage_so_far(self._job, self._assembler)
-        yield self._envelope([self._choice(piece)], told)
+            shown = usage_so_far(self._job, self._written)
+        yield self._envelope([self._choice(piece)], shown, ended=piece.end is not None)
 
     def usage_event(self) -> CompletionReply:
-        return self._envelope([], usage(self._job, self._assembler))
+        return self._envelope([], usage(self._job, self._assembler), ended=True)
 
     def reply(self, pieces: Sequence[Piece]) -> CompletionReply:
-        choices = lazily((self._choice(p) for p in pieces), whole=False)
-        return self._envelope(choices, usage(self._job, self._assembler))
+        choices = lazily((self._whole(p) for p in pieces), whole=False)
+        reply = self._envelope(choices, usage(self._job, self._assembler), ended=True)
+        reply.service_tier = reply.kv_transfer_params = None
+        return reply
 
-    def _envelope(self, choices: list[CompletionChoice], told: Usage | UnsetType | None) -> CompletionReply:
+    def _envelope(self, choices: list[CompletionChoice], shown: Usage | UnsetType | None, *,
+                  ended: bool) -> CompletionReply:
         job = self._job
-        return CompletionReply(id=job.id, created=job.created, model=job.model, choices=choices, usage=told,
-                               system_fingerprint=job.fingerprint)
+        return CompletionReply(id=job.id, created=job.created, model=job.model, choices=choices, usage=shown,
+                               system_fingerprint=job.fingerprint,
+                               timings=timings(self._assembler.records) if job.timings and ended else UNSET)
+
+    def _whole(self, piece: Piece) -> CompletionChoice:
+        """A choice of a whole reply, where fields without a value are null."""
+        choice = self._choice(piece)
+        for name in ("token_ids", "prompt_token_ids", "prompt_logprobs"):
+            if getattr(choice, name) is UNSET:
+                setattr(choice, name, None)
+        return choice
 
     def _choice(self, piece: Piece) -> CompletionChoice:
         job, end = self._job, piece.end

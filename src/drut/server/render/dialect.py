@@ -25,14 +25,14 @@ class Dialect(Protocol):
         """The whole answer: one piece a choice."""
 
 
-def usage_so_far(job: Job, assembler: Assembler) -> Usage:
-    done = assembler.completion_tokens
+def usage_so_far(job: Job, done: int) -> Usage:
+    """With `done` tokens of all answers."""
     return Usage(prompt_tokens=job.prompt_tokens, completion_tokens=done, total_tokens=job.prompt_tokens + done)
 
 
 def usage(job: Job, assembler: Assembler) -> Usage:
     """Each prompt counts once, whatever n is."""
-    made = usage_so_far(job, assembler)
+    made = usage_so_far(job, assembler.completion_tokens)
     made.prompt_tokens_details = PromptDetails(assembler.cached_tokens)
     if job.params.thought is not None:
         made.completion_tokens_details = CompletionDetails(assembler.reasoning_tokens)

@@ -18,7 +18,7 @@ from drut.server.job import Job, PreparedPrompt
 from drut.server.protocol.chat import ChatRequest
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
-from drut.server.protocol.sampling import MOST_TOKENS, check_stream, engine_params
+from drut.server.protocol.sampling import check_stream, engine_params, most_tokens
 from drut.server.protocol.structured import tagged
 from drut.server.protocol.tools import Function, as_tools, check_tools, chosen, for_template
 from drut.server.routes.messages import plain_messages
@@ -32,7 +32,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     request, ignored = decode(body, ChatRequest, strict=service.config.strict_fields)
     service.check_model(request.model)
     check_stream(request)
-    service.limits.check_choices(1, request.n or 1)
+    service.limits.check_choices(1, request.n or 1, "n")
     texts, logprobs = loaded.texts, _logprobs(request)
     functions = check_tools(request.tools, service.limits.tools)
     choice = chosen(request.tool_choice, functions)
@@ -42,7 +42,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     text = chat_text(texts, messages, variables, offered, add_generation_prompt=request.add_generation_prompt,
                      continue_final=request.continue_final_message)
     tags = tagged(request.response_format, request.structured_outputs)
-    max_tokens = request.max_completion_tokens or request.max_tokens or MOST_TOKENS
+    max_tokens = _max_tokens(request)
     params = engine_params(request, max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=request.prompt_logprobs,
                            limits=service.limits, texts=texts)
     reading = _reading(request, texts, offered, choice, thought_of(request, texts, text, messages),
@@ -60,7 +60,14 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
         echo=echo, logprobs=logprobs is not None, prompt_logprobs=request.prompt_logprobs is not None,
         return_token_ids=bool(request.return_token_ids), operation="chat", ignored=ignored, reading=reading,
-        tell_thought=request.include_reasoning is not False)
+        tell_thought=request.include_reasoning is not False, timings=bool(request.timings_per_token))
+
+
+def _max_tokens(request: ChatRequest) -> int:
+    for name in ("max_completion_tokens", "max_tokens"):
+        if getattr(request, name) == 0:
+            raise ApiError(400, f"{name} must be at least 1, or -1 for no limit", param=name)
+    return most_tokens(request.max_completion_tokens, request.max_tokens, -1)
 
 
 def _logprobs(request: ChatRequest) -> int | None:

@@ -10,7 +10,7 @@ from drut.server.job import Job
 from drut.server.protocol.completions import CompletionRequest
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
-from drut.server.protocol.sampling import check_stream, engine_params
+from drut.server.protocol.sampling import check_stream, engine_params, most_tokens
 from drut.server.service import Loaded, Service
 
 DEFAULT_TOKENS = 16  # as OpenAI has it
@@ -22,8 +22,8 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     service.check_model(request.model)
     check_stream(request)
     prompts = each_prompt(request.prompt)
-    service.limits.check_choices(len(prompts), request.n or 1)
-    max_tokens = DEFAULT_TOKENS if request.max_tokens is None else request.max_tokens
+    service.limits.check_choices(len(prompts), request.n or 1, "prompt")
+    max_tokens = most_tokens(request.max_tokens, DEFAULT_TOKENS)
     if max_tokens == 0 and not request.echo:
         raise ApiError(400, "max_tokens 0 needs echo true: there is nothing else to tell", param="max_tokens")
     texts, echo = loaded.texts, bool(request.echo)
@@ -43,7 +43,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
         echo=echo, echo_scores=echo and request.logprobs is not None, scoring=max_tokens == 0,
-        logprobs=request.logprobs is not None,
+        logprobs=request.logprobs is not None, timings=bool(request.timings_per_token),
         prompt_logprobs=request.prompt_logprobs is not None, return_token_ids=bool(request.return_token_ids),
         ignored=ignored)
 

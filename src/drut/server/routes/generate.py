@@ -35,6 +35,8 @@ async def generate(exchange: Exchange, service: Service, caller: str, prepare: P
     headers = [(b"x-drut-ignored", ", ".join(job.ignored).encode())] if job.ignored else []
     async with service.reply_room.hold(size.bytes):
         tickets = admit(loaded, job, caller, arrived, exchange.trace)
+        if job.timings:
+            assembler.records = [ticket.record for ticket in tickets]
         async with Run(tickets, assembler, exchange, backlog=service.config.max_backlog_kb * 1000) as run:
             if job.stream:
                 return await stream(exchange, run, job, assembler, dialect, service, headers=headers)

@@ -1,0 +1,26 @@
+"""How long a reply took, in llama.cpp's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drut.server.admission import Record
+from drut.server.protocol.replies import Timings
+
+
+def timings(records: Sequence[Record]) -> Timings:
+    """Of one reply, whose prompts have a record each."""
+    cached = sum(record.cached_tokens for record in records)
+    computed = sum(record.prompt_tokens for record in records) - cached
+    generated = sum(record.completion_tokens for record in records)
+    prompt_s = max((record.prefill_s or 0.0 for record in records), default=0.0)
+    generated_s = max((record.decode_s or 0.0 for record in records), default=0.0)
+    return Timings(
+        cache_n=cached, prompt_n=computed, prompt_ms=1e3 * prompt_s,
+        prompt_per_token_ms=_over(1e3 * prompt_s, computed), prompt_per_second=_over(computed, prompt_s),
+        predicted_n=generated, predicted_ms=1e3 * generated_s,
+        predicted_per_token_ms=_over(1e3 * generated_s, generated), predicted_per_second=_over(generated, generated_s))
+
+
+def _over(amount: float, by: float) -> float:
+    return amount / by if by else 0.0
