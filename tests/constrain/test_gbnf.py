@@ -118,3 +118,9 @@ def test_sql_of_the_example_is_parsed_by_sqlite(walker: Walker) -> None:
             found.update(word for word in ("WHERE", "GROUP", " IN (", "NOT", "COUNT") if word in walk.text)
     assert min(found[word] for word in ("WHERE", "GROUP", " IN (", "NOT", "COUNT")) > 0
     base.close()
+
+
+def test_a_grammar_within_another_is_checked_too() -> None:
+    Constraint.lark('start: "x" a | b\na: %lark {\nstart: /[{]/ c\nc: "{"\n}\nb: %lark {\nstart: "b"\n}')
+    with pytest.raises(RequestError, match=r"the rule 'start' never ends.*\(line 3\)"):
+        Constraint.lark('start: "x" a\na: %lark {\n  start: "}" start\n}')

@@ -195,8 +195,8 @@ def test_steps_without_a_constraint_have_no_masks(llm: LLM, monkeypatch: pytest.
 
 @pytest.mark.parametrize(("constraint", "named"), [
     (Constraint.regex("(["), "regex"), (Constraint.lark("start: nothing"), "nothing"),
-    (Constraint.json_schema({"type": "something"}), "something"),
-    (Constraint.json_schema({"type": "string", "format": "nonsense"}), "nonsense")])
+    (Constraint.json_schema({"type": "number", "minimum": 3, "maximum": 2}), r"minimum \(3\) .*, at #"),
+    (Constraint.json_schema({"patternProperties": {"^a": {}, "b$": {}}}), "patternProperties")])
 def test_one_that_does_not_compile_is_refused_by_name(llm: LLM, constraint: Constraint, named: str) -> None:
     with pytest.raises(RequestError, match=named):
         ask(llm, constraint=constraint)

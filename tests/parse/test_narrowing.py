@@ -79,3 +79,9 @@ def test_what_fits_fits_the_schema_itself(schema: dict[str, Any], value: Any) ->
 def test_the_grammar_knows_the_bound() -> None:
     made = Constraint.json_schema(bounded({"type": "object", "properties": {"a": TEXT}}, BOUNDS))  # type: ignore[arg-type]
     assert json.loads(made.source)["properties"]["a"]["maxLength"] == 5
+
+
+@pytest.mark.parametrize("more", [{"required": ["a", "b"]}, {"minProperties": 2}])
+def test_properties_that_are_needed_and_not_named_keep_their_room(more: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": TEXT}, **more}
+    assert closed(schema) == schema

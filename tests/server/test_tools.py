@@ -234,8 +234,8 @@ def test_strict_tools_keep_to_their_schema_where_the_model_chooses(caller: Runni
     strict = {"type": "function", "function": LOOK["function"] | {"strict": True}}
     reply = caller.chat("hi", tools=[strict], max_tokens=8)
     assert reply.status == 200, reply.raw
-    bad = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "else": {}}}}
-    assert "'else'" in caller.chat("hi", tools=[bad], tool_choice="auto").error["message"]
+    bad = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"not": {"minProperties": 1}}}}
+    assert "'not'" in caller.chat("hi", tools=[bad], tool_choice="auto").error["message"]
 
 
 def test_a_template_without_tools_is_told_of_them_in_words(model_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_a_type_left_out_is_a_function(caller: Running) -> None:
 
 
 def test_the_tool_at_fault_is_named_by_its_place(caller: Running) -> None:
-    bad = {"type": "function", "function": {"name": "bad", "parameters": {"type": "object", "else": {}}}}
+    bad = {"type": "function", "function": {"name": "bad", "parameters": {"not": {"minProperties": 1}}}}
     wrong = {"type": "function", "function": {"name": "wrong", "parameters": {"type": "something"}}}
     for tool in (bad, wrong):
         for choice in ("required", {"type": "function", "function": {"name": tool["function"]["name"]}}):

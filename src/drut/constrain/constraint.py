@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from drut.constrain import lark, schema
 from drut.constrain.lark import Tag
-from drut.constrain.limits import MOST_BYTES, check_text
+from drut.constrain.limits import MOST_BYTES, MOST_COMPOSED, check_text
 from drut.errors import RequestError
 
 Schema = Mapping[str, Any] | bool | str  # a mapping, or JSON text
@@ -53,6 +53,12 @@ class Constraint:
         """A Lark grammar from rule `start`, in which `%json {...}` stands for a schema; or EBNF from `root ::= ...`."""
         return cls("lark", lark.of_grammar(grammar))
 
+    @classmethod
+    def composed(cls, grammar: str) -> Constraint:
+        """A Lark grammar that this system made, in which each schema is the source of a constraint."""
+        check_text("grammar", grammar, MOST_COMPOSED)
+        return cls("lark", grammar)
+
     def as_rule(self, name: str) -> str:
         """The same as rule `name` of a Lark grammar that has others."""
         match self.kind:
@@ -71,5 +77,5 @@ class Constraint:
         """
         made = [Tag(begin, schema.prepared(inside, f"tag {begin[:40]!r}"), end) for begin, inside, end in tags]
         source = lark.of_tags(made, triggers, required=required, most=most)
-        check_text("structural_tag", source, MOST_BYTES)
+        check_text("structural_tag", source, MOST_COMPOSED)
         return cls("lark", source)

@@ -9,6 +9,7 @@ from typing import Any
 from drut.errors import RequestError
 
 MOST_BYTES = 256 * 1024  # of one grammar's source
+MOST_COMPOSED = 4 * MOST_BYTES  # of one that is made of checked parts, which may have grown
 MOST_REGEX_BYTES = 32 * 1024
 MOST_DEPTH = 64  # of nesting, in JSON and in brackets
 MOST_ENUM = 5000  # values of one enum, and of a choice

@@ -6,6 +6,7 @@ What is not understood here is left to the grammar library, which reads the gram
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from drut.constrain.endless import check_ends
 from drut.errors import RequestError
@@ -14,11 +15,14 @@ HEAD = re.compile(r"^[ \t]*[!?]*([A-Za-z_]\w*)[ \t]*(?:\[[^\]\n]*\])?[ \t]*(?:\.
                   re.MULTILINE)
 TOKEN = re.compile(r"""
     (?P<space>\s+|//[^\n]*|\#[^\n]*|->[ \t]*\w+)
-  | (?P<atom>"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|<[^>\n]*>|%json\b|%regex\s*\{[^}]*\})
+  | (?P<atom>"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|<[^>\n]*>|%json\b|%lark\s*\{\s*\}|%regex\s*\{[^}]*\})
   | (?P<name>[A-Za-z_]\w*)
   | (?P<times>\{\s*(?P<low>\d*)\s*,?\s*\d*\s*\}|~\s*(?P<least>\d+)(?:\s*\.\.\s*\d+)?|[*+?])
   | (?P<mark>[()|\[\]&~])
 """, re.VERBOSE)
+NESTED = re.compile(r"%lark\s*\{")
+QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*')
+BLANK = re.compile(r"[^\n]")
 Needs = list[set[str]]  # by alternative, the rules that are needed
 MOST_NEEDS = 64
 
@@ -29,6 +33,10 @@ class _NotUnderstoodError(Exception):
 
 def check(text: str, field: str) -> None:
     """RequestError for a rule that comes twice, and for one that never ends. `text`: without what follows %json."""
+    for start, end in reversed(list(_blocks(text))):
+        inside = BLANK.sub(" ", text[:start]) + text[start:end]
+        check(inside, field)
+        text = text[:start] + BLANK.sub(" ", text[start:end]) + text[end:]
     heads = list(HEAD.finditer(text))
     lines = {head[1]: text.count("\n", 0, head.start(1)) + 1 for head in reversed(heads)}
     if len(lines) < len(heads):
@@ -46,6 +54,22 @@ def check(text: str, field: str) -> None:
     except _NotUnderstoodError:
         return
     check_ends(field, "start", uses, needs, lambda name: f"line {lines[name]}")
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Where the grammars within `%lark {...}` are, the outermost of each."""
+    end = 0
+    for block in NESTED.finditer(text):
+        if block.start() < end:
+            continue
+        depth, at = 1, block.end()
+        while at < len(text) and depth:
+            quoted = QUOTED.match(text, at)
+            depth += 0 if quoted else (text[at] == "{") - (text[at] == "}")
+            at = quoted.end() if quoted else at + 1
+        if not depth:
+            end = at - 1
+            yield block.end(), end
 
 
 class _Body:

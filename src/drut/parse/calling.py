@@ -47,8 +47,9 @@ def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "req
     free = choice == "auto"
     if answer is not None:
         either = [f"start: {mark} inside {more} | answer", *rules, answer.as_rule("answer")]
-        return Constraint.lark("\n".join([*either, ""]))
-    return Constraint.lark("\n".join([*_start(form, mark, more, free=free, special=mark.startswith("<[")), *rules, ""]))
+        return Constraint.composed("\n".join([*either, ""]))
+    head = _start(form, mark, more, free=free, special=mark.startswith("<["))
+    return Constraint.composed("\n".join([*head, *rules, ""]))
 
 
 def _start(form: Format, mark: str, more: str, *, free: bool, special: bool) -> list[str]:
@@ -68,14 +69,14 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
     schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
     try:
         schema = _of_object(schema)
-        Constraint.json_schema(schema)
+        Constraint.json_schema(schema)  # for errors in what the client said
+        fitting = Constraint.json_schema(bounded(closed(schema), bounds)).source  # type: ignore[arg-type]
     except RequestError as error:
         raise RequestError(f"tools[{_place(index, tool)}].function.parameters: {error}") from None
     before, after = form.tag(tool.name)
     before = before.removeprefix(form.opens) if _marked(form) else before
     if not (alone or _marked(form)):
         return f"call_{index}: %json {_as_json(tool, form)}"
-    fitting = json.dumps(bounded(closed(schema), bounds))
     parts = [_literal(before, form, tokenizer), f"%json {fitting}", _literal(after, form, tokenizer)]
     return f"call_{index}: {' '.join(filter(None, parts))}"
 

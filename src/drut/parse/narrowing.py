@@ -24,7 +24,7 @@ FREE = Bounds()
 
 
 def closed(schema: object) -> object:
-    """The schema without room for properties that it does not name, unless it says something about them.
+    """The schema without room for properties that it does not name, unless it says something about them, or needs them.
 
     A model that is left to invent properties may never come to an end.
     """
@@ -33,7 +33,8 @@ def closed(schema: object) -> object:
     made = dict(schema)
     if isinstance(properties := made.get("properties"), Mapping):
         made["properties"] = {name: closed(value) for name, value in properties.items()}
-        if not made.keys() & OPEN:
+        enough = made.get("minProperties", 0) <= len(properties) and properties.keys() >= set(made.get("required", ()))
+        if enough and not made.keys() & OPEN:
             made["additionalProperties"] = False
     if isinstance(made.get("items"), Mapping):
         made["items"] = closed(made["items"])
