@@ -15,6 +15,7 @@ from drut.model.tokenizer.detokenize import Detokenizer
 from drut.model.tokenizer.pieces import ByteLevelPieces, Pieces
 from drut.model.tokenizer.prefix import without_prefix
 
+LONG_TEXT = 4096  # characters, which take some milliseconds
 _WORDS_KEPT = 1000  # a thread: 7 MB, where a client sends long new words; the 10,000 of the library would be 67
 
 
@@ -188,9 +189,17 @@ class Tokenizer:
 def encode(
     backend: tokenizers.Tokenizer, text: str, name: str, *, add_special_tokens: bool = False
 ) -> list[int]:
-    """Ids from the library. ModelFileError where the vocabulary's own rules make it fail."""
+    """Ids from the library. ModelFileError where the vocabulary's own rules make it fail.
+
+    Of a long text as a batch of one: the library holds the interpreter's lock while it encodes a text alone, which for
+    a million characters is seconds in which no other thread runs.
+    """
     with library(f"{name}: the tokenizer cannot encode this text"):
-        ids: list[int] = backend.encode(text, add_special_tokens=add_special_tokens).ids
+        if len(text) > LONG_TEXT:
+            (encoding,) = backend.encode_batch([text], add_special_tokens=add_special_tokens)
+        else:
+            encoding = backend.encode(text, add_special_tokens=add_special_tokens)
+        ids: list[int] = encoding.ids
         return ids
 
 

@@ -9,6 +9,7 @@ from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
 from drut.server.protocol.models import DetokenizeReply, DetokenizeRequest, TokenizeReply, TokenizeRequest
 from drut.server.protocol.tools import check_tools
+from drut.server.render.parts import lazily, parts
 from drut.server.render.scores import Speller
 from drut.server.routes.chat import chat_text
 from drut.server.routes.generate import read_json
@@ -48,11 +49,11 @@ def _tokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
                          add_generation_prompt=request.add_generation_prompt,
                          continue_final=request.continue_final_message)
         ids = texts.chat_ids(text, fit=False)
-    reply = TokenizeReply(count=len(ids), max_model_len=texts.room, tokens=ids)
+    reply = TokenizeReply(count=len(ids), max_model_len=texts.room, tokens=lazily(ids))
     if request.return_token_strs:
         speller = Speller(texts.tokenizer, skip_special=False)
-        reply.token_strs = [speller.text(i) for i in ids]
-    return msgspec.json.encode(reply), named(ignored)
+        reply.token_strs = lazily(speller.text(i) for i in ids)
+    return b"".join(parts(reply)), named(ignored)
 
 
 def _detokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
