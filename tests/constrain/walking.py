@@ -40,7 +40,7 @@ class Walker:
 
     def guide(self, constraint: Constraint, thought: Thought | None = None, **settings: bool) -> Guide:
         """Open. RequestError where the constraint is no good."""
-        watch = ThoughtWatch.of(thought, self.tokenizer) if thought is not None else None
+        watch = ThoughtWatch.of(thought, self.tokenizer, again=False) if thought is not None else None
         guide = self.grammars.guide(constraint, watch, **settings)
         guide.open()
         if guide.failure is not None:

@@ -120,14 +120,24 @@ def expected_force(out: list[int], params: SamplingParams) -> int | None:
     if thought is None or thought.budget is None:
         return None
     said = b"".join(map(spell, out)).decode()
-    if not thought.begun:
-        if not said.startswith(thought.opens):
-            return None
-        said = said[len(thought.opens) :]
-    before, after = said[: thought.budget], said[thought.budget :]
-    if len(said) < thought.budget or thought.closes in before or len(after) >= len(thought.closing):
+    if not thought.begun and not said.startswith(thought.opens):
         return None
-    return unspell(thought.closing)[len(after)]
+    at, left = 0 if thought.begun else len(thought.opens), thought.budget
+    while at >= 0:  # in a thought that begins at `at`
+        until = at + left
+        closed = said.find(thought.closes, at, until)
+        if closed >= 0:
+            closed += len(thought.closes)
+            left -= closed - at
+        elif len(said) < until:
+            return None
+        elif len(said) < until + len(thought.closing):
+            return unspell(thought.closing)[len(said) - until]
+        else:
+            closed, left = until + len(thought.closing), 0
+        more = said.find(thought.opens, closed) if params.constraint is None else -1
+        at = more + len(thought.opens) if more >= 0 else -1
+    return None
 
 
 def expected_edits(prompt: Sequence[int], out: list[int], params: SamplingParams, ends: set[int]) -> list[Edit]:
@@ -264,7 +274,8 @@ def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
 
 
 def watch_of(params: SamplingParams) -> ThoughtWatch | None:
-    return params.thought and ThoughtWatch(params.thought, [], unspell(params.thought.closing), spell)
+    return params.thought and ThoughtWatch(params.thought, [], unspell(params.thought.closing), spell,
+                                           again=params.constraint is None)
 
 
 def text(seed: int, tokens: int) -> list[int]:

@@ -59,6 +59,8 @@ class Answer:
         """New text; stop strings count from `min_tokens` on, and not in a thought."""
         if len(self._ids) >= self.request.params.min_tokens and not thinks:
             text, self.stopped = self._stops.push(text)
+        elif thinks:
+            text = self._stops.flush() + text  # what was held back of the answer before a further thought
         self._text.append(text)
 
     def end(self) -> None:

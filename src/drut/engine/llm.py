@@ -204,7 +204,8 @@ class LLM:
     def _watch(self, thought: Thought, params: SamplingParams) -> ThoughtWatch:
         tokenizer = self._tokenizer()
         special = tokenizer.special_ids if params.skip_special_tokens else frozenset[int]()
-        return ThoughtWatch.of(thought, tokenizer, special.difference(params.shown_special_ids))
+        return ThoughtWatch.of(thought, tokenizer, special.difference(params.shown_special_ids),
+                               again=params.constraint is None)
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         if params.constraint is not None and self.engine.guides.grammars is not None:

@@ -89,6 +89,11 @@ class ObjectCall:
         self._value = ""
         self._scan = JsonScan()
 
+    @property
+    def quoting(self) -> bool:
+        """Whether what comes next belongs to a string."""
+        return self._at in ("keyname", "value") and self._scan.in_string
+
     def feed(self, text: str) -> int:
         """Takes what belongs to the call; returns how much that was."""
         at = 0
@@ -123,10 +128,11 @@ class ObjectCall:
     def _inside(self, text: str, at: int) -> int:
         """A key, or a value. Only arguments that are an object are told before all of them came."""
         end = self._scan.feed(text, at)
+        read = self._scan.take()
         if self._at == "value" and self._streams:
-            self._stream(text[at:end])
+            self._stream(read)
         else:
-            self._value += text[at:end]
+            self._value += read
         if self._scan.broken:
             self.outcome = Outcome.BROKEN
         elif self._scan.complete:
@@ -171,11 +177,13 @@ def as_object(value: str) -> str | None:
     """Arguments that were not written as an object: null, or an object in a string. None for all else."""
     if value.strip() == "null":
         return "{}"
-    try:
-        text = json.loads(value)
-        return text if isinstance(text, str) and isinstance(json.loads(text), dict) else None
-    except (ValueError, RecursionError):
+    if not value.startswith('"'):
         return None
+    text = json.loads(value)
+    scan = JsonScan()
+    rest = text[scan.feed(text) :]
+    written = scan.take().strip()
+    return written if scan.complete and written.startswith("{") and not rest.strip() else None
 
 
 class CallList:
@@ -199,6 +207,11 @@ class CallList:
     def half_told(self) -> bool:
         """Whether something of a call went out that is not whole yet."""
         return self._call is not None and self._call.teller.told
+
+    @property
+    def quoting(self) -> bool:
+        """Whether what comes next belongs to a string in a call."""
+        return self._call is not None and self._call.quoting
 
     def feed(self, text: str) -> int:
         """Takes what belongs to the calls; returns how much that was."""
@@ -264,13 +277,18 @@ class NamedCall:
         """Whether something of a call went out that is not whole yet."""
         return self._teller.told and self.outcome is not Outcome.DONE
 
+    @property
+    def quoting(self) -> bool:
+        """Whether what comes next belongs to a string in a call."""
+        return self._scan is not None and self._scan.in_string
+
     def feed(self, text: str) -> int:
         """Takes what belongs to the call; returns how much that was."""
         at = self._head(text) if self._scan is None else 0
         if self._scan is None or self.outcome is Outcome.BROKEN:
             return at
         end = self._scan.feed(text, at)
-        self._teller.more(text[at:end])
+        self._teller.more(self._scan.take())
         self.untold += text[at:end]
         if self._scan.broken:
             self.outcome = Outcome.BROKEN

@@ -50,15 +50,16 @@ class Text:
         taken, self.rest = self.rest[:count], self.rest[count:]
         return taken
 
-    def take_before(self, mark: str) -> tuple[str, bool]:
-        """What comes before `mark`, and whether it is there: if so it is taken too. Else its beginning at the end of
-        the buffer is left there."""
-        at = self.rest.find(mark)
-        if at >= 0:
+    def take_before(self, *marks: str) -> tuple[str, str]:
+        """What comes before the first of `marks`, and which it is: that is taken too. Empty where none is there; then
+        the beginning of one at the end of the buffer is left there."""
+        found = [(at, mark) for mark in marks if (at := self.rest.find(mark)) >= 0]
+        if found:
+            at, mark = min(found, key=lambda each: each[0])
             before = self.take(at)
             self.take(len(mark))
-            return before, True
-        return self.take(len(self.rest) - overlap(self.rest, mark)), False
+            return before, mark
+        return self.take(len(self.rest) - max(overlap(self.rest, mark) for mark in marks)), ""
 
     def skip_space(self) -> str:
         """White space at the front, out of the buffer."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 MOST_DEPTH = 64  # of arrays and objects within each other
 _SPACE = " \t\n\r"
-_PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
+_PLAIN = re.compile(r'[^"\\]+')
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _ATOM = re.compile(r"[-+.0-9A-Za-z]+")
 _LITERALS = ("true", "false", "null")
@@ -15,7 +17,8 @@ _LITERALS = ("true", "false", "null")
 class JsonScan:
     """Reads as much as belongs to a value. `complete` once all of it came, `broken` where it is no JSON.
 
-    A number or a literal is complete only when something else follows it.
+    A number or a literal is complete only when something else follows it. Control characters in a string, such as the
+    line ends of code that a model writes, are read as if they were escaped.
     """
 
     def __init__(self) -> None:
@@ -25,11 +28,25 @@ class JsonScan:
         self._is_key = False
         self._escape = ""  # a beginning of an escape in a string
         self._atom = ""
+        self._read: list[str] = []
+
+    @property
+    def in_string(self) -> bool:
+        """Whether what comes next belongs to a string."""
+        return self._want == "string"
+
+    def take(self) -> str:
+        """What was read since the last call, as JSON."""
+        read, self._read = "".join(self._read), []
+        return read
 
     def feed(self, text: str, at: int = 0) -> int:
         """Reads on from `at`; returns where it stopped: the end, just behind the value, or at what breaks it."""
         while at < len(text) and not (self.complete or self.broken):
-            at = self._string(text, at) if self._want == "string" else self._outside(text, at)
+            start, inside = at, self.in_string
+            at = self._string(text, at) if inside else self._outside(text, at)
+            read = text[start:at]
+            self._read.append(_CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], read) if inside else read)
         return at
 
     def _outside(self, text: str, at: int) -> int:
@@ -80,8 +97,6 @@ class JsonScan:
                 self._end_value()
         elif found := _PLAIN.match(text, at):
             return found.end()
-        else:
-            self.broken = True
         return at if self.broken else at + 1
 
     def _end_atom(self) -> None:

@@ -1,6 +1,8 @@
-"""The thought of an answer and what comes behind it, in a stream of text."""
+"""The thoughts of an answer and what comes between and behind them, in a stream of text."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 
 from drut.constrain.thought import State
 from drut.parse.deltas import Content, Delta, Reasoning, Text
@@ -8,40 +10,58 @@ from drut.parse.deltas import Content, Delta, Reasoning, Text
 SPACE = " \t\n\r\v\f"  # what may come before a thought, as bytes in the engine
 
 
-class ReasoningParser:
-    """Takes text in pieces cut anywhere. Line ends at both ends of the thought, and behind it, are dropped."""
+def _never() -> bool:
+    return False
 
-    def __init__(self, opens: str, closes: str, *, begun: bool) -> None:
-        """`begun`: the prompt ends inside the thought."""
-        self._opens, self._closes = opens, closes
-        self.state = State.OPEN if begun else State.AHEAD
+
+class ReasoningParser:
+    """Takes text in pieces cut anywhere. Line ends at both ends of a thought, and behind it, are dropped.
+
+    Behind the first thought a further mark begins another one, and a closing mark alone is dropped. Reasoning of
+    different thoughts is on different lines. An answer without a thought is content to the letter.
+    """
+
+    def __init__(self, opens: str, closes: str, *, begun: bool | None, again: bool = True,
+                 quoted: Callable[[], bool] = _never) -> None:
+        """`begun`: the prompt ends inside the thought, or, None, behind it. Without `again` all that follows the first
+        thought is content. `quoted`: whether what follows the content so far is text inside a call, as marks are then.
+        """
+        self._opens, self._closes, self._again, self._quoted = opens, closes, again, quoted
+        self.state = State.OVER if begun is None else State.OPEN if begun else State.AHEAD
         self._text = Text()
         self._lines = ""  # line ends of the thought that more of it may follow
-        self._fresh = True  # nothing of the part under way was told
+        self._fresh = begun is not None  # nothing of the part under way was told
+        self._thought = False  # some reasoning was told
 
-    def push(self, text: str) -> list[Delta]:
-        """What `text` brings."""
+    def push(self, text: str) -> Iterator[Delta]:
+        """What `text` brings. Take each before the next: `quoted` is asked in between."""
         self._text.rest += text
-        made: list[Delta] = []
         if self.state is State.AHEAD:
             self._look_for_opening()
-        if self.state is State.OPEN:
-            said, closed = self._text.take_before(self._closes)
-            self._think(said, made)
-            if closed:
-                self.state, self._fresh = State.OVER, True
-        if self.state is State.OVER:
-            self._answer(made)
-        return made
+        while self.state is not State.AHEAD:
+            if self.state is State.OPEN:
+                said, mark = self._text.take_before(self._closes)
+                yield from self._think(said)
+            elif self._again:
+                said, mark = self._text.take_before(self._opens, self._closes)
+                yield from self._answer(said)
+            else:
+                said, mark = self._text.take(len(self._text.rest)), ""
+                yield from self._answer(said)
+            if not mark:
+                return
+            if self.state is State.OVER and self._quoted():
+                yield Content(mark)
+            elif self.state is State.OPEN or mark == self._opens:
+                self.state = State.OVER if self.state is State.OPEN else State.OPEN
+                self._lines, self._fresh = "", True
 
     def finish(self) -> list[Delta]:
         """The end of the answer: what was held back."""
-        rest, made = self._text.take(len(self._text.rest)), list[Delta]()
+        rest = self._text.take(len(self._text.rest))
         if self.state is State.OPEN:
-            self._think(rest, made)
-        elif rest:
-            made.append(Content(rest))
-        return made
+            return list(self._think(rest))
+        return [Content(rest)] if rest else []
 
     def _look_for_opening(self) -> None:
         said = self._text.rest.lstrip(SPACE)
@@ -49,22 +69,21 @@ class ReasoningParser:
             self._text.rest = said[len(self._opens) :]
             self.state = State.OPEN
         elif not self._opens.startswith(said):
-            self.state, self._fresh = State.OVER, False
+            self.state, self._fresh, self._again = State.OVER, False, False
 
-    def _think(self, text: str, made: list[Delta]) -> None:
+    def _think(self, text: str) -> Iterator[Delta]:
         text = self._lines + text
         if self._fresh:
             text = text.lstrip("\n")
         kept = text.rstrip("\n")
         self._lines = text[len(kept) :]
         if kept:
-            self._fresh = False
-            made.append(Reasoning(kept))
+            yield Reasoning(f"\n{kept}" if self._fresh and self._thought else kept)
+            self._fresh, self._thought = False, True
 
-    def _answer(self, made: list[Delta]) -> None:
-        rest = self._text.take(len(self._text.rest))
+    def _answer(self, text: str) -> Iterator[Delta]:
         if self._fresh:
-            rest = rest.lstrip("\n")
-        if rest:
+            text = text.lstrip("\n")
+        if text:
             self._fresh = False
-            made.append(Content(rest))
+            yield Content(text)
