@@ -22,9 +22,9 @@ from drut.bench.workloads.packed import read_jsonl
 from drut.model.templates import ChatTemplates
 from drut.parse import Message
 from drut.parse.calling import Tool, constraint
-from drut.parse.calls import Offer
 from drut.parse.choose import tool_format
 from drut.parse.narrowing import FREE, Bounds
+from drut.parse.offer import Offer
 from drut.parse.reading import Reading
 
 BATCH = 64

@@ -44,7 +44,7 @@ def metadata() -> dict[str, object]:
     }
 
 
-def tensors() -> list[Tensor]:
+def tensors(vocab: int = VOCAB) -> list[Tensor]:
     q, kv = HIDDEN, HIDDEN // HEADS * KV_HEADS
     matrices = {
         "attn_q": (q, HIDDEN),
@@ -55,7 +55,7 @@ def tensors() -> list[Tensor]:
         "ffn_up": (FFN, HIDDEN),
         "ffn_down": (HIDDEN, FFN),
     }
-    shapes: dict[str, tuple[int, ...]] = {"token_embd": (VOCAB, HIDDEN), "output_norm": (HIDDEN,)}
+    shapes: dict[str, tuple[int, ...]] = {"token_embd": (vocab, HIDDEN), "output_norm": (HIDDEN,)}
     for i in range(LAYERS):
         shapes |= {f"blk.{i}.{name}": shape for name, shape in matrices.items()}
         shapes |= {f"blk.{i}.{name}": (HIDDEN,) for name in ("attn_norm", "ffn_norm")}
@@ -64,13 +64,15 @@ def tensors() -> list[Tensor]:
     for name, shape in shapes.items():
         values = rng.standard_normal(shape) * (0.5 if len(shape) == 2 else 0) + (len(shape) == 1)
         if name == "token_embd":
-            letters = np.isin(np.arange(VOCAB), list(b"abcdefghijklmnopqrstuvwxyz"))
+            letters = np.isin(np.arange(vocab), list(b"abcdefghijklmnopqrstuvwxyz"))
             values[~letters] *= 0.1
         made.append(Tensor(f"{name}.weight", shape[::-1], F32, values.astype("<f4").tobytes()))
     return made
 
 
-def model(**changes: object) -> bytes:
-    """The file; `changes` replace values of the metadata (dots as __, None removes)."""
+def model(*more: str, **changes: object) -> bytes:
+    """The file; `changes` replace values of the metadata (dots as __, None removes), `more` are further tokens."""
     pairs = metadata() | {key.replace("__", "."): value for key, value in changes.items()}
-    return gguf({key: value for key, value in pairs.items() if value is not None}, tensors())
+    for key, values in (("tokens", more), ("token_type", [4] * len(more))):
+        pairs[f"tokenizer.ggml.{key}"] = [*pairs[f"tokenizer.ggml.{key}"], *values]  # type: ignore[misc]
+    return gguf({key: value for key, value in pairs.items() if value is not None}, tensors(VOCAB + len(more)))

@@ -12,8 +12,8 @@ from drut.constrain import Constraint
 from drut.errors import RequestError
 from drut.parse import Message, MessageParser
 from drut.parse.calling import MOST_CALLS, Tool, constraint
-from drut.parse.calls import Offer
 from drut.parse.formats import FORMATS, Format
+from drut.parse.offer import Offer
 from drut.parse.tools import CallParser
 
 CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"],

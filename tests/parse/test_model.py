@@ -11,8 +11,8 @@ from drut import LLM, SamplingParams
 from drut.bench.workloads.packed import read_jsonl
 from drut.parse import Message
 from drut.parse.calling import Tool, constraint
-from drut.parse.calls import Offer
 from drut.parse.choose import tool_format
+from drut.parse.offer import Offer
 from drut.parse.reading import Reading
 
 

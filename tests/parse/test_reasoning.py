@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.parse import Message, MessageParser
-from drut.parse.calls import Offer
+from drut.constrain import Thought
+from drut.parse import Message
 from drut.parse.formats import HERMES
-from drut.parse.reasoning import ReasoningParser
-from drut.parse.tools import CallParser
+from drut.parse.offer import Offer
+from drut.parse.reading import Reading
 
 
-def message(pieces: list[str], *, begun: bool = False, tools: bool = False) -> Message:
-    calls = CallParser(HERMES, Offer(("look",), new_id=lambda: "id")) if tools else None
-    parser = MessageParser(ReasoningParser("<think>", "</think>", begun=begun), calls)
+def message(pieces: list[str], *, begun: bool | None = False, tools: bool = False, bound: bool = False) -> Message:
+    form, offer = (HERMES, Offer(("look",), new_id=lambda: "id")) if tools else (None, None)
+    parser = Reading(Thought("<think>", "</think>", begun), form, offer, bound=bound).parser()
     return Message([delta for piece in pieces for delta in parser.push(piece)] + parser.finish())
 
 
@@ -33,10 +35,20 @@ def said(made: Message) -> tuple[str, str, list[tuple[str, str]]]:
     ("<thin", False, "", "<thin"),
     ("<think>half</thi", False, "half</thi", ""),
     ("half\n", True, "half", ""),
-    ("a</think>b</think>c<think>d", True, "a", "b</think>c<think>d"),
     ("", False, "", ""),
+    # behind a thought no mark is shown, and what further marks hold is reasoning
+    ("a</think>b</think>c<think>d", True, "a\nd", "bc"),
+    ("a</think>\n\n<think>\n</think>\n\n<think>\n</think>\n\nYes.", True, "a", "Yes."),
+    ("</think></think></think>", True, "", ""),
+    ("a\n</think>\n\nb\n</think>\n\nc", True, "a", "b\n\n\nc"),
+    ("<think>a</think>b <think>c\n\n</think>\nd<think>e", False, "a\nc\ne", "b d"),
+    ("Yes</think>\n <thi", None, "", "Yes\n <thi"),
+    ("<think>c</think>d", None, "c", "d"),
+    ("<think>Yes", None, "Yes", ""),
+    ("Yes <think>no</think></think>", False, "", "Yes <think>no</think></think>"),
 ])
-def test_a_thought_ends_where_it_ends_at_every_cut(text: str, begun: bool, reasoning: str, content: str) -> None:
+def test_a_thought_ends_where_it_ends_at_every_cut(text: str, begun: bool | None, reasoning: str,
+                                                   content: str) -> None:
     for cut in range(len(text) + 1):
         assert said(message([text[:cut], text[cut:]], begun=begun)) == (reasoning, content, [])
     assert said(message(list(text), begun=begun)) == (reasoning, content, [])
@@ -44,12 +56,29 @@ def test_a_thought_ends_where_it_ends_at_every_cut(text: str, begun: bool, reaso
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.sampled_from(["<think>", "</think>", "<", "/think>", "\n", " ", "a", "<tool_call>", "</tool_call>",
-                                 '{"name": "look", "arguments": {}}']), max_size=10), st.booleans(), st.booleans())
-def test_no_cut_changes_what_a_text_says(words: list[str], begun: bool, tools: bool) -> None:
+                                 '{"name": "look", "arguments": {}}', '{"name": "look", "arguments": {"a": "', '"}}']),
+                max_size=10), st.sampled_from([True, False, None]), st.booleans(), st.booleans())
+def test_no_cut_changes_what_a_text_says(words: list[str], begun: bool | None, tools: bool, bound: bool) -> None:
     text = "".join(words)
-    want = said(message([text], begun=begun, tools=tools))
-    assert said(message(words, begun=begun, tools=tools)) == want
-    assert said(message(list(text), begun=begun, tools=tools)) == want
+    how: dict[str, Any] = {"begun": begun, "tools": tools, "bound": bound}
+    want = said(message([text], **how))
+    assert said(message(words, **how)) == want
+    assert said(message(list(text), **how)) == want
+
+
+def test_marks_in_a_string_of_a_call_are_the_calls() -> None:
+    call = '<tool_call>{"name": "look", "arguments": {"a": "<think> is closed by </think>"}}</tool_call>'
+    for text in (f"a</think>{call}", f"a</think>{call}</think>"):
+        for pieces in ([text], list(text)):
+            made = message(pieces, begun=True, tools=True)
+            assert said(made) == ("a", "", [("look", '{"a": "<think> is closed by </think>"}')])
+    broken = message(['a</think>x <tool_call>{"name": <think>b</think>}'], begun=True, tools=True)
+    assert said(broken) == ("a\nb", 'x <tool_call>{"name": }', [])
+
+
+def test_where_a_grammar_binds_the_answer_marks_are_its_own() -> None:
+    text = 'a</think>{"x": "<think>", "y": "</think>"}'
+    assert said(message(list(text), begun=True, bound=True)) == ("a", text.partition("</think>")[2], [])
 
 
 def test_calls_count_behind_the_thought_alone() -> None:

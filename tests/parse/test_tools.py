@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.parse import Message, MessageParser
-from drut.parse.calls import Offer
 from drut.parse.deltas import CallArguments, CallBegins, Content, Delta
 from drut.parse.formats import FORMATS, HERMES, JSON, LLAMA3, MISTRAL, Format
+from drut.parse.offer import Offer
 from drut.parse.tools import CallParser
 
 NAMES = ("look", "add", "get_it")
@@ -58,8 +58,22 @@ WRITTEN = [
     (MISTRAL, 'x[TOOL_CALLS]look{"city": "Oslo"}[TOOL_CALLS]add{}', "x", [*ONE, ("add", "{}")]),
     (MISTRAL, '[TOOL_CALLS]look[CALL_ID]123abc[ARGS]{"city": "Oslo"}', "", ONE),
     (JSON, '{"name": "look", "arguments": {"city": "Oslo"}}', "", ONE),
-    (JSON, '[{"name": "look", "parameters": {"city": "Oslo"}}, {"name": "add", "parameters": {}}]', "",
-     [*ONE, ("add", "{}")]),
+    # line ends and tabs as a model writes them in code
+    (HERMES, '<tool_call>\n{"name": "look", "arguments": {"a": "def f():\n\treturn 1\x00", "b\n": 1}}', "",
+     [("look", '{"a": "def f():\\n\\treturn 1\\u0000", "b\\n": 1}')]),
+    (HERMES, '<tool_call>{"name": "look", "arguments": "{\\"a\\": \\"x\ny\\"}"}</tool_call>', "",
+     [("look", '{"a": "x\\ny"}')]),
+    (MISTRAL, '[TOOL_CALLS]look[ARGS]{\n"a":\n"x\ny"}', "", [("look", '{\n"a":\n"x\\ny"}')]),
+    # white space between two texts is that before the call, or else that behind it
+    (HERMES, 'Look.\n<tool_call>{"name": "look"}</tool_call>\n\nI tell.', "Look.\nI tell.", [("look", "{}")]),
+    (HERMES, 'I look.<tool_call>{"name": "look"}</tool_call> \nThen.\n', "I look. \nThen.", [("look", "{}")]),
+    (HERMES, 'a<tool_call>{"name": "look"}</tool_call>b', "ab", [("look", "{}")]),
+    (HERMES, '\n<tool_call>{"name": "look"}</tool_call>\n<tool_call>{"name": "add"}</tool_call> b', "b",
+     [("look", "{}"), ("add", "{}")]),
+    (HERMES, 'a\n\n<tool_call>{"name": "look"}</tool_call>\n<tool_call>{"name": "add"}\n</tool_call>\nb', "a\n\nb",
+     [("look", "{}"), ("add", "{}")]),
+    (MISTRAL, 'a[TOOL_CALLS][{"name": "look"}] b', "a b", [("look", "{}")]),
+    (LLAMA3, 'a <|python_tag|>{"name": "look"} ; {"name": "add"} b', "a b", [("look", "{}"), ("add", "{}")]),
 ]
 NO_CALLS = [
     (HERMES, "Plain text, <tool, <tool_call and {}."),
@@ -97,6 +111,14 @@ def test_a_call_is_one_at_every_cut(form: Format, text: str, content: str, calls
     assert all(isinstance(json.loads(arguments), dict) for _, arguments in calls)
 
 
+def test_a_call_that_breaks_off_is_text_and_the_next_one_is_a_call() -> None:
+    broken = '<tool_call>{"name": "look", "arguments": {"a": oops}}</tool_call>'
+    text = f'{broken}\n<tool_call>{{"name":"look","arguments":{{}}}}</tool_call>'
+    for pieces in ([text], list(text)):
+        made = Message(parse(HERMES, pieces)[0])
+        assert (made.content, [(c.name, c.arguments) for c in made.calls]) == (broken, [("look", "{}")])
+
+
 @pytest.mark.parametrize(("form", "text"), NO_CALLS)
 def test_what_is_no_call_is_content_to_the_letter(form: Format, text: str) -> None:
     for cut in range(0, len(text) + 1, max(1, len(text) // 200)):
@@ -121,7 +143,7 @@ def shape(deltas: list[Delta]) -> list[tuple[str, object]]:
 FRAGMENTS = ["<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]",
              '{"name": "look", ', '"arguments": {"a": 1}', '"parameters": {}', "}", "]", "[", ",", ";", " ", "\n",
              "look", "add{}", '"x"', '"name": "add"', '{"name": "no"}', "text", "<",
-             '{"name": "add", "arguments": {"q": "\\""}}', ": ", "null"]
+             '{"name": "add", "arguments": {"q": "\\""}}', ": ", "null", '{"name": "add", "arguments": {"q": "\n\t"}}']
 
 
 @settings(deadline=None, max_examples=400)

@@ -158,12 +158,22 @@ def test_the_roles_there_are_stand_in_the_error(server: Running) -> None:
         assert role in error["message"]
 
 
-def test_template_variables_are_those_the_template_looks_at(server: Running) -> None:
-    for name in ("enable_thinking", "messages", "tools", "add_generation_prompt", "chat_template", "tokenize"):
+def test_template_variables_that_the_template_does_not_look_at_are_named(server: Running) -> None:
+    plain = server.chat(temperature=0).json
+    for fields, named in (({"chat_template_kwargs": {"enable_thinking": False, "a,b": 1}},
+                           "chat_template_kwargs.enable_thinking, chat_template_kwargs.a?b"),
+                          ({"reasoning_effort": "max"}, "reasoning_effort"),
+                          ({"reasoning_effort": "none"}, None), ({"chat_template_kwargs": {}}, None)):
+        reply = server.chat(temperature=0, **fields)
+        assert (reply.status, reply.headers.get("x-drut-ignored")) == (200, named)
+        assert reply.json["choices"] == plain["choices"]
+    messages = [{"role": "user", "content": "hi"}]
+    tokens = server.post("/tokenize", {"messages": messages, "chat_template_kwargs": {"x": 1}})
+    assert tokens.headers["x-drut-ignored"] == "chat_template_kwargs.x"
+    for name in ("messages", "tools", "add_generation_prompt", "chat_template", "tokenize"):
         error = server.chat(chat_template_kwargs={name: True}).error
         assert error["param"] == "chat_template_kwargs"
         assert name in error["message"]
-    assert server.chat(chat_template_kwargs={}).status == 200
 
 
 def test_max_completion_tokens_wins(server: Running) -> None:

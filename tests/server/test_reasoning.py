@@ -121,8 +121,7 @@ def test_n_answers_have_thoughts_of_their_own(thinker: Running) -> None:
 def test_what_a_model_cannot_do_is_refused(server: Running, thinker: Running) -> None:
     for name in ("thinking_budget", "max_thinking_tokens", "thinking_token_budget"):
         assert server.chat("hi", **{name: 5}).error["param"] == name
-    assert server.chat("hi", reasoning_effort="high").error["param"] == "reasoning_effort"
-    assert server.chat("hi", reasoning_effort="none").status == 200
+        assert server.chat("hi", **{name: -1}).status == 200
     assert "differ" in thinker.chat("hi", thinking_budget=3, max_thinking_tokens=4).error["message"]
     assert thinker.chat("hi", reasoning_effort="huge").status == 400
 

@@ -277,7 +277,7 @@ def test_texts_and_lists_of_arguments_get_the_maximum_that_is_set(tmp_path: Path
         yield ended("")
 
     for settings, said_to in (({}, []), ({"tool_string_chars": 50, "tool_array_items": 7}, [50, 7])):
-        with scripted(path, script, **settings) as (running, admission):
+        with scripted(path, script, room=1024, **settings) as (running, admission):
             assert running.chat("hi", tools=[tool], tool_choice="required").status == 200
             constraint = admission.asks[-1].params.constraint
             assert constraint is not None
@@ -343,11 +343,11 @@ def test_structural_tags_have_room_for_calls_and_not_for_strict_ones(caller: Run
 
 
 def test_no_tools_are_an_empty_list_or_none_and_leave_nothing_to_choose(caller: Running) -> None:
-    plain = caller.chat("hi").json["usage"]
+    plain = caller.chat("hi", ignore_eos=True).json["usage"]
     for tools in ({}, {"tools": []}, {"tools": None}):
         for choice in ({}, {"tool_choice": "auto"}, {"tool_choice": "none"}, {"tool_choice": None}):
             for parallel in ({}, {"parallel_tool_calls": True}, {"parallel_tool_calls": False}):
-                reply = caller.chat("hi", **tools, **choice, **parallel)
+                reply = caller.chat("hi", ignore_eos=True, **tools, **choice, **parallel)
                 assert reply.status == 200, (tools, choice, parallel, reply.raw)
                 assert reply.json["usage"] == plain
         assert caller.chat("hi", tool_choice="required", **tools).error["param"] == "tool_choice"

@@ -18,7 +18,7 @@ def parser(talker: Talker, messages: list[Message]) -> MessageParser:
     if marks is None:
         return MessageParser()
     begun = choose.begun(marks, talker.templates.render(messages))
-    return MessageParser() if begun is None else MessageParser(ReasoningParser(*marks, begun=begun))
+    return MessageParser(ReasoningParser(*marks, begun=begun))
 
 
 def show(delta: Delta, out: Writer, said: list[str]) -> None:

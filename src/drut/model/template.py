@@ -62,7 +62,7 @@ class ChatTemplate:
                 tree = environment.parse(source)
                 looked_at = meta.find_undeclared_variables(tree)
                 self.reads_tools = any(name.name == "tools" for name in tree.find_all(nodes.Name))
-                self.variables = frozenset(looked_at) - _RESERVED - set(environment.globals)
+                self.variables = frozenset(name for name in looked_at if not self.sets(name))
         except TemplateSyntaxError as error:
             raise ModelFileError(f"chat template: line {error.lineno}: {_line(error)}") from None
         except Exception as error:  # what Python's compiler says of too deep a nesting, for one
@@ -89,7 +89,7 @@ class ChatTemplate:
         variable that is not acceptable, and for all that goes wrong in the template, its limits included.
         """
         for name in variables or ():
-            if name in _RESERVED or name in self._environment.globals:
+            if self.sets(name):
                 raise RequestError(f"chat template variable {name[:40]!r} cannot be set")
         values = dict(variables or {})
         if tools and self.reads_tools:
@@ -120,6 +120,10 @@ class ChatTemplate:
             return error
         return RequestError(f"{field} must be the text of a JSON object: this model's chat template takes nothing else",
                             field=field)
+
+    def sets(self, name: str) -> bool:
+        """Whether a name has its value from here, so that no caller may set it."""
+        return name in _RESERVED or name in self._environment.globals
 
     def _shows_calls(self, messages: Sequence[Message], offered: bool) -> bool:
         """Whether the template is given tools, calls and results as they are, and not as words."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from drut.parse.calls import call_id, short_id
+from drut.parse.offer import call_id, short_id
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,12 @@ class Format:
         """What may be special tokens in it."""
         inner = ("[CALL_ID]", "[ARGS]") if self.named else ()
         return tuple(mark for mark in (self.opens, self.closes, *inner) if mark)
+
+    @property
+    def around(self) -> tuple[str, str]:
+        """What calls stand between, for one who only wants to know what is in a call; the second is empty where that is
+        not told, and the answer ends with calls."""
+        return ("{", "") if self.bare else (self.opens, self.closes)
 
     def tag(self, name: str) -> tuple[str, str]:
         """What the arguments of a call of this tool are written between."""

@@ -78,8 +78,9 @@ class ReasoningParser:
         kept = text.rstrip("\n")
         self._lines = text[len(kept) :]
         if kept:
-            yield Reasoning(f"\n{kept}" if self._fresh and self._thought else kept)
+            kept = f"\n{kept}" if self._fresh and self._thought else kept
             self._fresh, self._thought = False, True
+            yield Reasoning(kept)
 
     def _answer(self, text: str) -> Iterator[Delta]:
         if self._fresh:

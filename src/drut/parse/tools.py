@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from drut.parse.calls import CallList, NamedCall, Offer, Outcome
+from drut.parse.calls import CallList, NamedCall
 from drut.parse.deltas import Content, Delta, Text
 from drut.parse.formats import Format
+from drut.parse.offer import Offer, Outcome
 
 
 class CallParser:
-    """Takes text in pieces cut anywhere. White space around calls is dropped, as their marks are."""
+    """Takes text in pieces cut anywhere. Calls are dropped from it with their marks, and of the white space around them
+    that which stands first between two texts is left."""
 
     def __init__(self, form: Format, offer: Offer, *, only_calls: bool = False, either: bool = False) -> None:
         """`only_calls`: a grammar allows nothing else, so what is left of a call that was cut is not for the reader.
         `either`: a call comes first thing or behind another; from other text on, all is text."""
         self._form, self._offer, self._only_calls, self._either = form, offer, only_calls, either
         self._text = Text()
-        self._space = ""  # white space that may be in front of a call
+        self._space = ""  # white space that text, or a call, may follow
+        self._after = ""  # the same behind a call
+        self._said = False  # some content was told
         self._call: CallList | NamedCall | None = None
         self._mark = ""  # of the call under way, and what was skipped behind it
         self._at = self._start  # the state: a method that goes on, and says whether it could
@@ -29,6 +33,11 @@ class CallParser:
         while self._text.rest and self._at(made):
             pass
         return made
+
+    @property
+    def quoting(self) -> bool:
+        """Whether what comes next belongs to a string in a call."""
+        return self._call is not None and self._call.quoting
 
     @property
     def _no_text(self) -> bool:
@@ -51,7 +60,10 @@ class CallParser:
     def _start(self, made: list[Delta]) -> bool:
         """The beginning of an answer, or the place behind a call: a bare call may come."""
         space = self._text.skip_space()
-        self._space += "" if self.calls else space
+        if self.calls:
+            self._after += space
+        else:
+            self._space += space
         rest = self._text.rest
         if not rest:
             return False
@@ -96,7 +108,9 @@ class CallParser:
         if call.deltas:
             made += call.deltas
             call.deltas = []
-            self._space = self._mark = ""
+            self._mark = self._after = ""
+            if not self._said:
+                self._space = ""
         self.calls = call.calls
         if call.outcome is Outcome.GOES_ON:
             return False
@@ -116,13 +130,14 @@ class CallParser:
 
     def _behind(self, made: list[Delta]) -> bool:
         """Behind a call: its closing mark, if there is one, or a sign between calls."""
-        self._text.skip_space()
+        self._after += self._text.skip_space()
         rest = self._text.rest
         if not rest:
             return False
         for mark in filter(None, (self._form.closes, self._form.between)):
             if rest.startswith(mark):
                 self._text.take(len(mark))
+                self._after = ""
                 break
             if mark.startswith(rest):
                 return False
@@ -131,8 +146,10 @@ class CallParser:
 
     def _say(self, text: str, made: list[Delta]) -> None:
         """Content; white space at its end waits, as a call may follow it."""
-        text = self._space + text
+        between = self._space or self._after
+        text = (between if self._said or not self.calls else "") + text
         kept = text.rstrip()
-        self._space = text[len(kept) :]
+        self._space, self._after = text[len(kept) :], ""
         if kept:
+            self._said = True
             made.append(Content(kept))

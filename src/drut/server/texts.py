@@ -74,6 +74,9 @@ class Texts:
         """The prompt of a conversation, up to where the answer starts. ApiError where that cannot be."""
         if self.templates is None:
             raise self._no_template
+        if set_here := [name for name in variables if self.templates.plain.sets(name)]:
+            raise ApiError(400, f"chat_template_kwargs: {set_here[0][:40]!r} cannot be set",
+                           param="chat_template_kwargs")
         try:
             return self.templates.offering(tools).render(
                 messages, add_generation_prompt=add_generation_prompt, tools=tools, continue_final=continue_final,
@@ -106,6 +109,11 @@ class Texts:
     def variables(self, tools: object) -> frozenset[str]:
         """What a request that offers `tools`, or none where they are empty, may set of the template."""
         return self.templates.offering(tools).variables if self.templates is not None else frozenset()
+
+    def spells(self, word: str) -> bool:
+        """Whether a template has this word as a string of its own."""
+        source = self.templates.source if self.templates is not None else ""
+        return f'"{word}"' in source or f"'{word}'" in source
 
     def special_marks(self, reading: Reading) -> tuple[int, ...]:
         """The special tokens among the marks of an answer, which its text must show."""

@@ -12,8 +12,9 @@ from drut.server.protocol.replies import PromptLogprobs, Timings, Usage
 from drut.server.protocol.sampling import Int64, MaxTokens, SamplingFields, TopLogprobs
 from drut.server.protocol.tools import OfferedTool, ToolCall, ToolChoice
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-Budget = Annotated[int, Meta(ge=0, le=MOST_BUDGET, description="tokens of thought, after which it is closed")]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Budget = Annotated[int, Meta(ge=-1, le=MOST_BUDGET,
+                             description="tokens of thought, after which it is closed; -1: no budget")]
 
 
 ROLES = ("system", "developer", "user", "assistant", "tool")

@@ -77,6 +77,14 @@ def decode(body: bytes, form: type[R], *, strict: bool = False) -> tuple[R, tupl
     return request, ignored
 
 
+def check_unused(paths: tuple[str, ...], *, strict: bool) -> tuple[str, ...]:
+    """The paths of known fields that this model has no use for; with `strict` an ApiError 400 names the first."""
+    if paths and strict:
+        raise ApiError(400, f"{paths[0]} changes nothing: this model's chat template does not look at it",
+                       code="unknown_parameter", param=paths[0])
+    return paths
+
+
 def check_unknown(fields: Iterable[Unknown]) -> tuple[str, ...]:
     """The paths of those that are ignored, up to a length for a header. ApiError for one that is not supported."""
     named: list[str] = []

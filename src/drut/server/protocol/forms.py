@@ -41,7 +41,7 @@ def unknown_fields(value: object, form: Form, path: str = "", kind: str = "") ->
     """Fields of decoded JSON that `form` does not have, at every depth. A field that is null counts as absent."""
     if isinstance(value, dict) and form.fields:
         for name, inner in value.items():
-            here, of_kind = f"{path}.{_shown(name)}".lstrip("."), f"{kind}.{name}".lstrip(".")
+            here, of_kind = f"{path}.{shown_name(name)}".lstrip("."), f"{kind}.{name}".lstrip(".")
             if (known := form.fields.get(name)) is not None:
                 yield from unknown_fields(inner, known, here, of_kind)
             elif inner is not None:
@@ -78,6 +78,6 @@ def _form(kind: Any) -> Form:
     return Form()
 
 
-def _shown(name: str) -> str:
+def shown_name(name: str) -> str:
     """A client's name for a field, fit for a header."""
     return "".join(c if c.isascii() and c.isprintable() and c not in ",\"" else "?" for c in name[:MOST_NAME])

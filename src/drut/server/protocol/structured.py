@@ -79,10 +79,12 @@ def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOut
     return _of_outputs(outputs)
 
 
-def tagged(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> bool:
-    """Whether they ask for free text with tags in it."""
-    return ((response_format is not None and response_format.type == "structural_tag")
-            or (outputs is not None and outputs.structural_tag is not None))
+def holds_calls(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> bool:
+    """Whether the text that they ask for is the client's own and may hold calls: tags in free text, a choice, a
+    grammar."""
+    if response_format is not None and response_format.type == "structural_tag":
+        return True
+    return outputs is not None and any(x is not None for x in (outputs.structural_tag, outputs.choice, outputs.grammar))
 
 
 def _of_format(given: ResponseFormat) -> Asked | None:

@@ -11,15 +11,16 @@ from drut.constrain import Constraint, Thought
 from drut.engine.params import SamplingParams
 from drut.errors import RequestError
 from drut.parse.calling import Tool, constraint
-from drut.parse.calls import Offer
+from drut.parse.offer import Offer
 from drut.parse.reading import Reading
 from drut.server.auth import salt_of
 from drut.server.job import Job, PreparedPrompt
 from drut.server.protocol.chat import ChatRequest
 from drut.server.protocol.errors import ApiError
-from drut.server.protocol.fields import decode
+from drut.server.protocol.fields import check_unused, decode
+from drut.server.protocol.forms import shown_name
 from drut.server.protocol.sampling import check_stream, engine_params, most_tokens
-from drut.server.protocol.structured import tagged
+from drut.server.protocol.structured import holds_calls
 from drut.server.protocol.tools import Function, as_tools, check_tools, chosen, for_template
 from drut.server.routes.messages import plain_messages
 from drut.server.service import Loaded, Service
@@ -38,17 +39,22 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     choice = chosen(request.tool_choice, functions)
     offered = functions if choice != "none" else []
     messages = plain_messages(request.messages, service, short_ids=texts.wants_short_ids)
-    variables = {**(request.chat_template_kwargs or {}), **effort_variables(request.reasoning_effort, texts)}
-    text = chat_text(texts, messages, variables, offered, add_generation_prompt=request.add_generation_prompt,
-                     continue_final=request.continue_final_message)
-    tags = tagged(request.response_format, request.structured_outputs)
+    effort = effort_variables(request.reasoning_effort, texts, offered)
+    variables = {**(effort or {}), **(request.chat_template_kwargs or {})}
+    text, unused = chat_text(texts, messages, variables, offered, add_generation_prompt=request.add_generation_prompt,
+                             continue_final=request.continue_final_message)
+    ignored += check_unused((*(("reasoning_effort",) if effort is None else ()), *unused),
+                            strict=service.config.strict_fields)
+    own_text = holds_calls(request.response_format, request.structured_outputs)
     max_tokens = _max_tokens(request)
     params = engine_params(request, max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=request.prompt_logprobs,
                            limits=service.limits, texts=texts)
     reading = _reading(request, texts, offered, choice, thought_of(request, texts, text, messages),
-                       formatted=params.constraint is not None and not tags)
-    params = replace(params, thought=reading.thought, shown_special_ids=texts.special_marks(reading))
-    params = _with_calls(params, texts, reading, offered, choice, tags=tags)
+                       formatted=params.constraint is not None and not own_text)
+    params = replace(params, shown_special_ids=texts.special_marks(reading))
+    params = _with_calls(params, texts, reading, offered, choice, own_text=own_text)
+    reading = replace(reading, bound=params.constraint is not None)
+    params = replace(params, thought=reading.watched)
     ids = texts.chat_ids(text)
     echo = bool(request.echo) and messages[-1]["role"] == "assistant"
     return Job(
@@ -88,21 +94,23 @@ def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice
     either = formatted and choice == "auto"
     guarded = choice != "auto" or (any(function.strict for function in offered) and not either)
     names = [choice.name] if isinstance(choice, Function) else [function.name for function in offered]
+    thought = thought and replace(thought, calls=form.around)
     offer = Offer(frozenset(names), whole=not guarded, most=most, new_id=form.new_id)
     return Reading(thought, form, offer, only_calls=choice != "auto", named=named, either=either)
 
 
 def _with_calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list[Function],
-                choice: str | Function, *, tags: bool) -> SamplingParams:
+                choice: str | Function, *, own_text: bool) -> SamplingParams:
     """With the grammar that the calls need. ApiError 400 names the tool whose schema is no good.
 
     Calls that must be made leave no place for a format. Where the model chooses, it calls or keeps to the format.
     """
     if reading.form is None or reading.offer is None:
         return params
-    if choice == "auto" and tags:  # their free text has room for calls
+    if choice == "auto" and own_text:
         if any(function.strict for function in offered):
-            raise ApiError(400, "tools: a strict tool cannot be had together with structural tags", param="tools")
+            raise ApiError(400, "tools: a strict tool cannot be had together with structural tags, a choice or a "
+                                "grammar", param="tools")
         return params
     tools = as_tools(offered, choice)
     try:
@@ -129,17 +137,13 @@ def _check_calls(made: Constraint, tools: Sequence[Tool], texts: Texts) -> None:
 
 
 def chat_text(texts: Texts, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,
-              add_generation_prompt: bool | None, continue_final: bool | None) -> str:
-    """The prompt of a conversation; template variables only where the model's template looks at them."""
+              add_generation_prompt: bool | None, continue_final: bool | None) -> tuple[str, tuple[str, ...]]:
+    """The prompt of a conversation, and the paths of the variables that the model's template does not look at."""
     if continue_final and add_generation_prompt:
         raise ApiError(400, "continue_final_message and add_generation_prompt cannot both be true",
                        param="continue_final_message")
-    allowed = texts.variables(tools)
-    for name in variables:
-        if name not in allowed:
-            known = ", ".join(sorted(allowed)) or "none"
-            raise ApiError(400, f"chat_template_kwargs: this model's template does not look at {name[:40]!r}; it "
-                                f"does at: {known}", code="unsupported_parameter", param="chat_template_kwargs")
-    return texts.chat_text(messages, variables, [for_template(function) for function in tools],
+    known = texts.variables(tools)
+    text = texts.chat_text(messages, variables, [for_template(function) for function in tools],
                            continue_final=bool(continue_final),
                            add_generation_prompt=add_generation_prompt is not False and not continue_final)
+    return text, tuple(f"chat_template_kwargs.{shown_name(name)}" for name in variables if name not in known)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from drut.parse.calls import SHORT_ID
+from drut.parse.offer import SHORT_ID
 from drut.server.protocol.chat import PARTS, ROLES, ContentPart, Message
 from drut.server.protocol.errors import ApiError, not_among
 from drut.server.protocol.tools import FUNCTION, ToolCall

@@ -6,7 +6,7 @@ import msgspec
 
 from drut.server.exchange import Exchange
 from drut.server.protocol.errors import ApiError
-from drut.server.protocol.fields import decode
+from drut.server.protocol.fields import check_unused, decode
 from drut.server.protocol.models import DetokenizeReply, DetokenizeRequest, TokenizeReply, TokenizeRequest
 from drut.server.protocol.tools import check_tools
 from drut.server.render.parts import lazily, parts
@@ -45,9 +45,10 @@ def _tokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
             raise ApiError(400, "add_special_tokens: a chat template writes its own", param="add_special_tokens")
         messages = plain_messages(request.messages or [], service, short_ids=texts.wants_short_ids)
         tools = check_tools(request.tools, service.limits.tools)
-        text = chat_text(texts, messages, request.chat_template_kwargs or {}, tools,
-                         add_generation_prompt=request.add_generation_prompt,
-                         continue_final=request.continue_final_message)
+        text, unused = chat_text(texts, messages, request.chat_template_kwargs or {}, tools,
+                                 add_generation_prompt=request.add_generation_prompt,
+                                 continue_final=request.continue_final_message)
+        ignored += check_unused(unused, strict=service.config.strict_fields)
         ids = texts.chat_ids(text, fit=False)
     reply = TokenizeReply(count=len(ids), max_model_len=texts.room, tokens=lazily(ids))
     if request.return_token_strs:

@@ -1,0 +1,122 @@
+"""One call written as a JSON object: a name, and arguments under one of several keys, in either order."""
+
+from __future__ import annotations
+
+import json
+
+from drut.parse.json_scan import JsonScan
+from drut.parse.offer import CallTeller, Offer, Outcome
+
+ARGUMENT_KEYS = ("arguments", "parameters")
+
+
+class ObjectCall:
+    """Reads `{"name": ..., "arguments": {...}}` from the front of a text, a piece at a time; other keys are ignored."""
+
+    def __init__(self, offer: Offer, index: int) -> None:
+        self.teller = CallTeller(offer, index)
+        self.outcome = Outcome.GOES_ON
+        self._begun = False
+        self._early = ""  # arguments that came before the name
+        self._ended = False  # the arguments are all there
+        self._streams = False  # the value under way is arguments, an object
+        self._at = "open"  # then "key", "keyname", "colon", "ahead", "value", "next"
+        self._key = ""
+        self._value = ""
+        self._scan = JsonScan()
+
+    @property
+    def quoting(self) -> bool:
+        """Whether what comes next belongs to a string."""
+        return self._at in ("keyname", "value") and self._scan.in_string
+
+    def feed(self, text: str) -> int:
+        """Takes what belongs to the call; returns how much that was."""
+        at = 0
+        while at < len(text) and self.outcome is Outcome.GOES_ON:
+            at = self._inside(text, at) if self._at in ("keyname", "value") else self._between(text, at)
+        return at
+
+    def _between(self, text: str, at: int) -> int:
+        char = text[at]
+        if char.isspace():
+            return at + 1
+        if self._at == "open" and char == "{":
+            self._at = "key"
+        elif self._at == "key" and char == '"':
+            self._at, self._value, self._scan = "keyname", "", JsonScan()
+            return at
+        elif self._at == "colon" and char == ":":
+            self._at = "ahead"
+        elif self._at == "ahead":
+            self._at, self._value, self._scan = "value", "", JsonScan()
+            self._streams = char == "{" and self._key in ARGUMENT_KEYS and not self._ended
+            return at
+        elif self._at == "next" and char == ",":
+            self._at = "key"
+        elif self._at == "next" and char == "}":
+            self._close()
+        else:
+            self.outcome = Outcome.BROKEN
+            return at
+        return at + 1
+
+    def _inside(self, text: str, at: int) -> int:
+        """A key, or a value. Only arguments that are an object are told before all of them came."""
+        end = self._scan.feed(text, at)
+        read = self._scan.take()
+        if self._at == "value" and self._streams:
+            self._stream(read)
+        else:
+            self._value += read
+        if self._scan.broken:
+            self.outcome = Outcome.BROKEN
+        elif self._scan.complete:
+            if self._at == "keyname":
+                self._key, self._at = json.loads(self._value), "colon"
+            else:
+                self._at = "next"
+                self._take_value()
+        return end
+
+    def _stream(self, text: str) -> None:
+        """Tells text of arguments, once the name is known."""
+        if self._begun:
+            self.teller.more(text)
+        else:
+            self._early += text
+
+    def _take_value(self) -> None:
+        if self._key == "name" and not self._begun:
+            if not (self._value.startswith('"') and self.teller.begin(json.loads(self._value))):
+                self.outcome = Outcome.BROKEN
+                return
+            self._begun = True
+            self.teller.more(self._early)
+        elif self._key in ARGUMENT_KEYS and not self._ended:
+            self._ended = True
+            if not self._streams and (written := as_object(self._value)) is None:
+                self.outcome = Outcome.BROKEN
+            elif not self._streams:
+                self._stream(written or "")
+
+    def _close(self) -> None:
+        if not self._begun:
+            self.outcome = Outcome.BROKEN
+            return
+        if not self._ended:
+            self.teller.more("{}")
+        self.outcome = Outcome.DONE
+
+
+def as_object(value: str) -> str | None:
+    """Arguments that were not written as an object: null, or an object in a string. None for all else."""
+    if value.strip() == "null":
+        return "{}"
+    if not value.startswith('"'):
+        return None
+    text = json.loads(value)
+    scan = JsonScan()
+    rest = text[scan.feed(text) :]
+    written = scan.take().strip()
+    return written if scan.complete and written.startswith("{") and not rest.strip() else None

@@ -1,0 +1,70 @@
+"""What may be called, and how a call is told as it comes."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from drut.parse.deltas import CallArguments, CallBegins, Delta
+
+SHORT_ID = string.ascii_letters + string.digits
+
+
+def call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def short_id() -> str:
+    """Nine letters and digits, as the templates of Mistral want them."""
+    return "".join(secrets.choice(SHORT_ID) for _ in range(9))
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What may be called, and how calls are told.
+
+    `whole`: a call is told once all of it has come, since what was told cannot be taken back. Without it, where a
+    grammar vouches for the rest, arguments are told as they come.
+    """
+
+    names: Collection[str]
+    whole: bool = True
+    most: int | None = None  # calls of an answer; more are content
+    new_id: Callable[[], str] = call_id
+
+
+class Outcome(Enum):
+    GOES_ON = auto()
+    DONE = auto()
+    BROKEN = auto()
+
+
+class CallTeller:
+    """Tells a call when its name is known and its arguments come, by the rules of an offer."""
+
+    def __init__(self, offer: Offer, index: int) -> None:
+        self._offer, self._index = offer, index
+        self._held: list[Delta] = []
+        self.told = False  # something of it went out
+
+    def begin(self, name: str) -> bool:
+        """False for a tool that was not offered."""
+        if name not in self._offer.names or (self._offer.most is not None and self._index >= self._offer.most):
+            return False
+        self._held.append(CallBegins(self._index, self._offer.new_id(), name))
+        return True
+
+    def more(self, text: str) -> None:
+        if text:
+            self._held.append(CallArguments(self._index, text))
+
+    def take(self, *, done: bool) -> list[Delta]:
+        """What may be told now."""
+        if self._offer.whole and not done:
+            return []
+        taken, self._held = self._held, []
+        self.told = self.told or bool(taken)
+        return taken
