@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import openai
 import pytest
 
@@ -17,6 +19,7 @@ from tests.server.rig import Reply, Running, serving
 POINT = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99},
                                           "b": {"type": "boolean"}},
          "required": ["a", "b"], "additionalProperties": False}
+SHORT = {str(ord(char)): 10 for char in '"}]'}  # what ends strings, objects and lists
 FREE: dict[str, Any] = {"temperature": 1, "max_tokens": 100}
 
 
@@ -192,3 +195,63 @@ def test_the_official_client_parses_it(server: Running) -> None:
     if reply.choices[0].finish_reason == "stop":
         assert parsed is not None
         assert isinstance(parsed.b, bool)
+
+
+PETS = {name.title(): {"type": "object", "properties": {"kind": {"const": name}, field: shape},
+                       "required": ["kind", field], "additionalProperties": False}
+        for name, field, shape in (("cat", "n", {"type": "integer", "minimum": 0, "maximum": 9}),
+                                   ("dog", "b", {"type": "boolean"}))}
+TAKEN: dict[str, Any] = {
+    "names of any kind": {"type": "object", "propertyNames": {"type": "string", "maxLength": 4}, "minProperties": 1,
+                          "maxProperties": 2, "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 3}},
+    "an unknown format": only({"type": "string", "format": "password", "maxLength": 6}),
+    "items that may repeat": only({"type": "array", "items": {"enum": ["a", 1]}, "uniqueItems": False, "maxItems": 3}),
+    "items that may not": only({"type": "array", "items": {"enum": ["a", "b"]}, "uniqueItems": True}),
+    "a pointer into a list": {
+        "type": "object", "properties": {"left": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]},
+                                         "right": {"$ref": "#/properties/left/anyOf/0"}},
+        "required": ["left", "right"], "additionalProperties": False},
+    "an enum behind references": {
+        "type": "array", "minItems": 2, "maxItems": 2, "items": {"$ref": "#/$defs/T"},
+        "$defs": {"W": {"enum": ["Ann", "Ben"]}, "T": only({"$ref": "#/$defs/W"})}},
+    "a tagged union": only({"discriminator": {"mapping": {"cat": "#/$defs/Cat", "dog": "#/$defs/Dog"},
+                                              "propertyName": "kind"},
+                            "oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]}) | {"$defs": PETS},
+    "items of an older draft": {"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "minItems": 1,
+                                "items": [{"const": 7}], "additionalItems": False},
+    "a number above an integer": only({"type": "number", "exclusiveMinimum": 2, "maximum": 2.5}),
+}
+
+
+@pytest.mark.parametrize("schema", TAKEN.values(), ids=TAKEN)
+def test_what_comes_is_valid(server: Running, schema: Any) -> None:
+    for seed in range(3):
+        text = content(server.chat(temperature=1.5, max_tokens=150, seed=seed, **of_schema(schema), logit_bias=SHORT))
+        jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(schema).validate(json.loads(text))
+
+
+def test_a_grammar_of_sql_is_answered_in_sql(server: Running) -> None:
+    grammar = (Path(__file__).parents[2] / "docs" / "grammars" / "sql.gbnf").read_text()
+    base = sqlite3.connect(":memory:")
+    base.execute("CREATE TABLE users (id, name, age, city)")
+    for seed in range(3):
+        reply = server.chat(temperature=1, max_tokens=300, seed=seed, logit_bias={str(ord(";")): 20},
+                            structured_outputs={"grammar": grammar})
+        base.execute(f"EXPLAIN {content(reply)}")
+    base.close()
+
+
+@pytest.mark.parametrize(("asked", "words"), [
+    (of_schema({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}},
+                                                     "required": ["next"]}}}), ("leads back to itself", "at #")),
+    (of_schema({"prefixItems": [{"const": 7}], "additionalItems": False}), ("additionalItems", "at #")),
+    (of_schema(only({"type": "string", "pattern": "^(?!a)b"})), ("look-ahead", "at #/properties/v")),
+    (of_schema({"type": "integer", "$defs": 5}), ("$defs must", "at #")),
+    ({"structured_outputs": {"grammar": 'root ::= "a"\nroot ::= "b"'}}, ("is there already", "line 2, column 1")),
+    ({"structured_outputs": {"grammar": "start: start"}}, ("'start' never ends", "line 1")),
+    ({"structured_outputs": {"regex": "a[^\\s\\S]"}}, ("no token of this model can come",)),
+])
+def test_a_refusal_says_where(server: Running, asked: dict[str, Any], words: tuple[str, ...]) -> None:
+    reply = server.chat(**asked)
+    assert reply.status == 400
+    assert all(word in reply.error["message"] for word in words), reply.error["message"]
