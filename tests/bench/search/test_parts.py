@@ -34,7 +34,7 @@ def test_saturation_is_of_fresh_runs_and_not_the_luckiest() -> None:
     climbed = [trial(users=1, served=20), trial(users=4, served=80), trial(users=8, served=85),
                trial(users=16, served=84)]
     found = saturation.saturation(climbed)
-    assert (found.value, "no fresh run" in found.why) == (85, True)
+    assert (found.value, found.low, "no fresh run" in found.why) == (None, 85, True)
     found = saturation.saturation([*climbed, trial(users=8, served=80, phase="saturate")])
     assert found.value == pytest.approx(80)
     assert found.why == ""

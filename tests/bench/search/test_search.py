@@ -13,6 +13,10 @@ import numpy as np
 import pytest
 
 from drut.bench.metrics.request import Slo
+from drut.bench.report.estimates import ANSWERS
+from drut.bench.report.sections.search import section
+from drut.bench.report.sections.section import Table
+from drut.bench.search import saturation
 from drut.bench.search.files import read, save
 from drut.bench.search.markdown import markdown
 from drut.bench.search.schema import Answer, Search
@@ -200,3 +204,54 @@ def test_a_file_that_is_no_search(tmp_path: Path, text: str) -> None:
         read(path)
     with pytest.raises(DrutError, match="cannot read"):
         read(tmp_path / "nothing")
+
+
+def _gaps(rng: np.random.Generator, n: int) -> np.ndarray:
+    return np.exp(rng.normal(np.log(0.01), 0.5, (n, 15))).sum(1)
+
+
+UNEVEN = Server(8, constant(0.0264), _gaps)  # 15 gaps between tokens, each lognormal
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_that_holds_until_near_saturation_ends_with_a_result(seed: int) -> None:
+    """Nothing fails until the last stretch, and then something does."""
+    found = search(UNEVEN, 0.5, seed, budget_s=300.0).slo_rate
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value <= found.high
+    assert found.low <= UNEVEN.slo_rate(0.5, 0.95, 100_000) <= found.high * 1.02
+
+
+@pytest.mark.parametrize(("server", "limit_s", "budget_s", "why"), [
+    (UNEVEN, 0.5, 30.0, "no rate was run long enough"),
+    (UNEVEN, 0.01, 60.0, "of requests held the limits"),  # nothing holds, at any rate
+    (Server(1, constant(2.0), constant(8.0)), 3.0, 180.0, "no valid run at a rate"),
+])
+def test_without_a_result_no_number_stands_for_one(tmp_path: Path, server: Server, limit_s: float, budget_s: float,
+                                                   why: str) -> None:
+    found = search(server, limit_s, 0, budget_s)
+    assert found.slo_rate.value is None
+    assert why in found.slo_rate.why
+    for answer, name in ((found.slo_rate, "holds the limits"), (found.saturation, "saturation"), (found.knee, "knee")):
+        row = next(line for line in markdown(found).splitlines() if line.startswith(f"| {name}"))
+        assert ("not found" in row) == (answer.value is None)
+        assert answer.value is not None or answer.why
+    save(found, tmp_path)
+    assert json.loads((tmp_path / "search.json").read_text())["slo_rate"]["value"] is None
+    assert "is held by" not in markdown(found)
+    table = next(part for part in section(found).parts if isinstance(part, Table))
+    assert [row[1] for row in table.rows if row[0].startswith(ANSWERS["slo_rate"])] == ["not found"]
+
+
+def test_a_saturation_is_told_only_where_fresh_runs_confirm_it() -> None:
+    """The most of several noisy figures is too high, and nothing served is no saturation of 0."""
+    ask = Ask("curve", 1.0, 10.0, 5.0, concurrency=1)
+    flat = [Trial(replace(ask, concurrency=users), np.ones(9), None, np.full(10, 4.0)) for users in (1, 2, 4)]
+    unconfirmed = saturation.saturation(flat)
+    assert (unconfirmed.value, unconfirmed.low) == (None, 4.0)
+    assert "no fresh run confirmed" in unconfirmed.why
+    nothing = saturation.saturation([Trial(ask, np.ones(9), None, np.zeros(10))])
+    assert (nothing.value, nothing.why) == (None, "no request was served in a closed loop")
+    assert saturation.ceiling([Trial(ask, np.ones(9), None, np.zeros(10))]) is None

@@ -9,7 +9,7 @@ one another resemble each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,12 @@ STEP, MOST_STEPS = 2.0, 8
 QUICK_SHARE = 1 / 20  # of the time for all, the length of a run that brackets
 RECENTRES = 4
 FURTHEST = 0.5
+LOWER = 2.0  # times as long as the rate above the crossing is that below it looked at: without it there is no result
+OVERRATED = 2.0  # times what a run of some seconds is worth, by itself
 NEARBY = 1.5  # times the crossing: rates further off say nothing of the curve's slope there
+
+
+Curve = Callable[[float], float]
 
 
 @dataclass(frozen=True)
@@ -100,10 +105,11 @@ def hunt(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, m
 
 def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, tolerance: float) -> Answer:
     """`value` is where the curve through all runs crosses `attain`, within `low`, the highest rate whose lower bound is
-    at or above it, and `high`, the lowest whose upper bound is below or that is past saturation."""
+    at or above it, and `high`, the lowest whose upper bound is below or that is past saturation. Without a rate that
+    holds there is no value: a curve alone promises nothing."""
     known = levels(trials)
     if not known:
-        return Answer(None, why="no valid run at a rate")
+        return Answer(None, why="no valid run at a rate: a longer --budget may hold one")
     failed = [level.rate for level in known if level.verdict(attain) is False]
     ends = [end for end in (min(failed, default=None), most) if end is not None]
     high = min(ends, default=None)
@@ -114,19 +120,20 @@ def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, toleran
         first = known[0]
         return Answer(None, high=high, why=f"the lowest rate with a valid run is {first.rate:.4g}/s, where "
                                            f"{first.share:.1%} of requests held the limits")
+    if low is None:
+        return Answer(None, high=high, why="no rate was run long enough to say that it holds: a longer --budget helps")
     if above is None:
         if most is None:
             return Answer(None, low=low, why=f"held at every rate that was run, up to {below:.4g}/s")
         value = math.sqrt(below * most) if below < most else below
     else:
         value = crossing(known, attain, below, above)[0]
-    value = min(max(value, low or 0.0), high or math.inf)
-    return Answer(value, low, high, _unsure(low, high, tolerance))
+    return Answer(min(max(value, low), high or math.inf), low, high, _unsure(low, high, tolerance))
 
 
-def crossing(known: Sequence[Level], attain: float, below: float, above: float) -> tuple[float, float, float]:
-    """The rate at which the share is `attain`; the intercept and the slope of the logit of the share over the logarithm
-    of the rate, by maximum likelihood with half a request added to both sides, of rates nearby."""
+def crossing(known: Sequence[Level], attain: float, below: float, above: float) -> tuple[float, Curve]:
+    """The rate at which the share is `attain`; and the logit of the share, a line over the logarithm of the rate by
+    maximum likelihood with half a request added to both sides, of rates nearby."""
     middle = math.sqrt(below * above)
     near = [level for level in known if below <= level.rate <= above or 1 / NEARBY < level.rate / middle < NEARBY]
     x = np.log([level.rate / middle for level in near])
@@ -143,10 +150,10 @@ def crossing(known: Sequence[Level], attain: float, below: float, above: float) 
             break
     a, b = float(beta[0]), float(beta[1])
     if b >= -1e-3:  # noise alone: there is no slope to tell from
-        return middle, math.log(attain / (1 - attain)), -1.0
+        a, b = math.log(attain / (1 - attain)), -1.0
     at = (math.log(attain / (1 - attain)) - a) / b
-    return middle * math.exp(min(max(at, math.log(below / middle)), math.log(above / middle))), a - b * math.log(
-        middle), b
+    rate = middle * math.exp(min(max(at, math.log(below / middle)), math.log(above / middle)))
+    return rate, lambda rate: a + b * math.log(rate / middle)
 
 
 def monotone(known: Sequence[Level]) -> list[float]:
@@ -181,24 +188,25 @@ def _again(trials: Sequence[Trial], pace: Pace, attain: float, quick: float, lea
 
 def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, most: float | None,
             ) -> Generator[Ask, Trial, None]:
+    """Looks at a rate below the crossing and one above, in turns. Both are moved where the crossing turns out to be
+    elsewhere, and the lower one where the time left cannot show that it holds."""
     sides: tuple[float, float] | None = None
-    center, recentred = 0.0, 0
+    center, moves = 0.0, 0
     while True:
         below, above = _bracket(trials, attain)
-        if below is None:
+        if below is None or (above is None and most is None):
             return
-        if above is None:
-            if most is None:
-                return
-            now, sides = math.sqrt(below * most), sides or (below, most)
-        else:
-            known = levels(trials)
-            now, intercept, slope = crossing(known, attain, below, above)
-            if sides is None or (abs(now / center - 1) > tolerance / 2 and recentred < RECENTRES):
-                reach = _reach(known, pace, attain, tolerance, now, intercept, slope)
-                sides = (_tidy(now / (1 + reach)), _tidy(min(now * (1 + tolerance), most or math.inf)))
-                center, recentred = now, recentred + 1
-        at = {level.rate: level for level in levels(trials)}
+        known = levels(trials)
+        at = {level.rate: level for level in known}
+        highest, now, logit = math.inf, below, None  # where nothing failed yet, the highest rate is looked at again
+        if above is not None:
+            now, logit = crossing(known, attain, below, above)
+        if sides is not None and not _showable(at.get(sides[0]), pace, attain):
+            highest = sides[0] / (1 + tolerance)
+        if sides is None or (moves < RECENTRES and (highest < now or abs(now / center - 1) > tolerance / 2)):
+            low = _holdable(known, pace, attain, tolerance, min(highest, now / (1 + tolerance)), logit)
+            sides = _tidy(low), below if above is None else min(_tidy(now * (1 + tolerance)), most or math.inf)
+            center, moves = now, moves + 1
         open_sides = []
         for rate, wanted in zip(sides, (True, False), strict=True):
             level = at.get(rate)
@@ -206,38 +214,48 @@ def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float
             sure = level is not None and level.verdict(attain) is not None
             past = not wanted and most is not None and rate >= most
             if looks < LOOKS and not sure and not past:
-                open_sides.append((looks, rate))
+                open_sides.append((looks, rate, LOWER if wanted else 1.0))
         if not open_sides:
             return
-        looks, rate = min(open_sides)
-        whole = sum(sum(LENGTHS[k:]) for k, _ in open_sides)
-        yield pace.open("verify", rate, pace.left() * LENGTHS[looks] / whole, 1)
+        looks, rate, weight = min(open_sides)
+        whole = sum(w * sum(LENGTHS[k:]) for k, _, w in open_sides)
+        yield pace.open("verify", rate, pace.left() * weight * LENGTHS[looks] / whole, 1)
+
+
+def _showable(level: Level | None, pace: Pace, attain: float) -> bool:
+    """Whether the time left for it could show that a rate holds which was looked at and is not sure yet."""
+    if level is None or level.looks >= LOOKS or level.verdict(attain) is not None:
+        return True
+    worth = level.worth * (1 + pace.left() * LOWER / (LOWER + 1) / level.window_s / OVERRATED)
+    return wilson(level.share, worth, Z)[0] >= attain
 
 
 def _tidy(rate: float) -> float:
     return float(f"{rate:.5g}")
 
 
-def _reach(known: Sequence[Level], pace: Pace, attain: float, tolerance: float, at: float, intercept: float,
-           slope: float) -> float:
-    """How far below the crossing a rate must be for the time that is left to show that it holds; at least the
-    tolerance."""
-    near = min(known, key=lambda level: abs(math.log(level.rate / at)))
-    worth = max(near.worth / near.window_s * pace.left() / 2, 1.0)
-    for reach in np.arange(tolerance, FURTHEST, tolerance / 4):
-        share = 1 / (1 + math.exp(-min(intercept + slope * math.log(at / (1 + reach)), 30.0)))
-        if share - (Z + 1) * (share * (1 - share) / worth) ** 0.5 >= attain:
-            return float(reach)
-    return FURTHEST
+def _holdable(known: Sequence[Level], pace: Pace, attain: float, tolerance: float, highest: float,
+              logit: Curve | None) -> float:
+    """The highest rate, from `highest` down to two thirds of it, that its part of the time left can be expected to show
+    to hold. Its share is that of the curve (`logit`) or, without one, of the nearest rate that was run, and one
+    standard error less; it is worth as many requests a second as the nearest rate was. Short runs look worth more than
+    they are, and half of that is counted on."""
+    for reach in np.arange(0.0, FURTHEST, tolerance / 4):
+        rate = highest / (1 + float(reach))
+        near = min(known, key=lambda level: abs(math.log(level.rate / rate)))
+        worth = max(near.worth / near.window_s * pace.left() * LOWER / (LOWER + 1) / OVERRATED, 1.0)
+        share = near.share if logit is None else 1 / (1 + math.exp(-min(logit(rate), 30.0)))
+        share -= (share * (1 - share) / worth) ** 0.5
+        if wilson(max(share, 0.0), worth, Z)[0] >= attain:
+            return rate
+    return highest / (1 + FURTHEST)
 
 
 def _capped(below: float, most: float | None, tolerance: float) -> bool:
     return most is not None and below * (1 + tolerance) >= most
 
 
-def _unsure(low: float | None, high: float | None, tolerance: float) -> str:
-    if low is None:
-        return "no rate was run long enough to say that it holds"
+def _unsure(low: float, high: float | None, tolerance: float) -> str:
     if high is None:
         return "no rate was shown not to hold"
     if high / low > (1 + tolerance) ** 2 * 1.001:

@@ -43,7 +43,8 @@ def _answers(search: Search) -> str:
 
 
 def _row(name: str, answer: Answer) -> list[str]:
-    return [name, cell(answer.value), cell(answer.low), cell(answer.high), plain(answer.why)]
+    value = "not found" if answer.value is None else cell(answer.value)
+    return [name, value, cell(answer.low), cell(answer.high), plain(answer.why)]
 
 
 def _notes(search: Search) -> str:

@@ -40,6 +40,10 @@ class Pace:
         grace = max(self.left() - LEAST_WINDOW_S - self.start_s, LEAST_GRACE_S)
         return Ask("curve", 0.0, LEAST_WINDOW_S, grace, concurrency=1)
 
+    def holds_pilot(self) -> bool:
+        """Whether the budget holds another of them."""
+        return self.left() >= LEAST_WINDOW_S + self.start_s + 2 * self.slow_s
+
     def saw_pilot(self, trial: Trial) -> None:
         """Sets the scale of time."""
         if trial.latency is not None:

@@ -37,16 +37,18 @@ def climb(trials: Sequence[Trial], pace: Pace, curve: Sequence[int], share_s: fl
 
 
 def saturation(trials: Sequence[Trial]) -> Answer:
-    """Of the runs that confirm the most, with a 95 % interval over tenths of their windows."""
+    """Of the runs that confirm the most, with a 95 % interval over tenths of their windows. What no fresh run confirmed
+    is no value: the most of several noisy figures is too high."""
     best = _best(trials)
     if best is None:
         return Answer(None, why="no valid run of a closed loop")
     users = best.ask.concurrency or 1
+    if best.served_per_s <= 0:
+        return Answer(None, why="no request was served in a closed loop")
     fresh = [trial for trial in trials if trial.ask.phase == "saturate" and trial.valid]
     if not fresh:
-        if _grows(trials):
-            return Answer(None, low=best.served_per_s, why=f"throughput still grew at {users} at a time")
-        return Answer(best.served_per_s, why=f"the most of the curve, at {users} at a time; no fresh run confirmed it")
+        grows = "throughput still grew" if _grows(trials) else "no fresh run confirmed the most of the curve,"
+        return Answer(None, low=best.served_per_s, why=f"{grows} at {users} at a time")
     tenths = [float(x) for trial in fresh for x in trial.served]
     mean = sum(tenths) / len(tenths)
     spread = (sum((x - mean) ** 2 for x in tenths) / (len(tenths) - 1) / len(tenths)) ** 0.5
@@ -55,8 +57,11 @@ def saturation(trials: Sequence[Trial]) -> Answer:
 
 
 def ceiling(trials: Sequence[Trial]) -> float | None:
-    """The saturation as far as it is known; None: none was met."""
-    return saturation(trials).value
+    """The saturation as far as it is known, confirmed or not; None: none was met."""
+    found, best = saturation(trials), _best(trials)
+    if found.value is None and best is not None and best.served_per_s > 0 and not _grows(trials):
+        return best.served_per_s
+    return found.value
 
 
 def served_most(trials: Sequence[Trial]) -> float:

@@ -145,7 +145,7 @@ class Searcher:
             raise LostError(str(error)) from error
         beside = self._pace.clock() - before - ask.warmup_s - ask.window_s - self._pace.slow_s
         self._pace.start_s = min(max(0.8 * self._pace.start_s + 0.2 * beside, 0.1), 5.0)
-        if trial.valid and trial.failed > SUSPECT:
+        if trial.valid and (trial.failed == 1 or (trial.failed > SUSPECT and self._pace.holds_pilot())):
             self._still_there(ask)
         return trial
 
