@@ -83,8 +83,11 @@ class Comparing:
     @property
     def paper(self) -> Paper:
         s = self.settings
-        return Paper(s.gate == "full", s.gate_prompts, s.gate_tokens, s.gate_sums, s.gate_sum_tokens,
-                     min(s.sequences, 8), s.gate_agreement, s.gate_sums_lost, s.gate_valid, s.gate_exact)
+        return Paper(
+            full=s.gate == "full", prompts=s.gate_prompts, tokens=s.gate_tokens, texts=s.gate_texts, sums=s.gate_sums,
+            sum_tokens=s.gate_sum_tokens, together=min(s.sequences, 8), least_agreement=s.gate_agreement,
+            most_increase=s.gate_perplexity, most_divergence=s.gate_divergence, most_sums_lost=s.gate_sums_lost,
+            least_valid=s.gate_valid, least_exact=s.gate_exact)
 
     def missing(self) -> list[Turn]:
         """The turns that were not taken yet, in order."""
@@ -134,8 +137,8 @@ class Comparing:
             tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
 
     def _judge(self, tell: Tell) -> None:
-        """All whose answers are new, against the reference: the stored one, else the base's answers or, where it has
-        none, those of the first contestant that has."""
+        """All whose answers are new, against the reference: the stored one, else the base's answers and scores or,
+        where it has none, those of the first contestant that has."""
         examined = [candidate for candidate in self.candidates if candidate.answers is not None]
         if not examined:
             return
@@ -146,13 +149,17 @@ class Comparing:
         if self.reference is None:
             answers = {prompt: said.text for prompt, said in zip(prompts, first.answers.greedy, strict=True)}
             self.reference = Reference(first.name, self.settings.api == "chat", self.settings.gate_tokens, answers)
+        if not self.reference.scores:
+            scorer = next((c for c in examined if c.answers is not None and c.answers.scores), None)
+            if scorer is not None and scorer.answers is not None:
+                self.reference = msgspec.structs.replace(self.reference, scores=scorer.answers.scores,
+                                                         scores_of=scorer.name)
         write(self.folder / "reference.json", msgspec.json.encode(self.reference))
-        reference = [self.reference.answers[prompt] for prompt in prompts]
         encode = self.tokenizer.encode if self.tokenizer is not None else str.split
         sums = self._base_sums() or first.answers.sums
         for candidate in examined:
             assert candidate.answers is not None
-            candidate.gate = judge(self.paper, candidate.answers, reference, sums, encode)
+            candidate.gate = judge(self.paper, candidate.answers, self.reference, sums, encode)
             if not candidate.gate.passed:
                 candidate.outcome, candidate.why = "gate", "; ".join(candidate.gate.reasons)
                 tell(f"{candidate.name}: not ranked: {candidate.why}")

@@ -9,7 +9,8 @@ from statistics import median
 
 from drut.bench.compare.cells import parse_cells
 from drut.bench.compare.enough import answers, least_answers
-from drut.bench.compare.schema import Block, Contestant
+from drut.bench.compare.gates import gsm8k_tells
+from drut.bench.compare.schema import GSM8K_TELLS, Block, Contestant
 from drut.bench.compare.settings import Settings
 from drut.bench.stats.paired import LEAST_ROUNDS
 
@@ -42,6 +43,7 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
     weights = {c.weights for c in contestants if c.weights and c.outcome == "measured"}
     if len(weights) > 1:
         yield f"Not all read the same weights: {', '.join(sorted(weights))}."
+    yield from _gates([c for c in contestants if c.gate is not None], settings)
     for contestant in contestants:
         if contestant.gate is not None and contestant.gate.schema_valid is None and settings.gate == "full":
             yield f"{contestant.name}: structured answers are not offered."
@@ -49,6 +51,20 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
         versions = [name for name, _ in groupby(known)]
         if len(versions) > 1:
             yield f"{contestant.name}: its rounds are of several versions: {', then '.join(versions)}."
+
+
+def _gates(contestants: Sequence[Contestant], settings: Settings) -> Iterator[str]:
+    """What the gate could not judge."""
+    if settings.gate != "full":
+        return
+    gates = [contestant.gate for contestant in contestants if contestant.gate is not None]
+    blind = [c.name for c in contestants if c.gate is not None and c.gate.perplexity_increase is None]
+    if blind:
+        yield (f"{', '.join(blind)}: no logprobs of prompts that can be compared; greedy answers alone say that the "
+               "model is computed as it should be.")
+    if any(gate.sums for gate in gates) and not gsm8k_tells(gates):
+        yield (f"GSM8K is neither shown nor judged: no engine has more than {GSM8K_TELLS:.0%} of it right, so that it "
+               "says nothing of this model.")
 
 
 def _versions(versions: Mapping[str, str]) -> str:

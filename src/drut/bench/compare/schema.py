@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 SCHEMA = "drut.comparison/1"
+GSM8K_TELLS = 0.05  # share of right answers, above which GSM8K is shown and judged
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -22,6 +23,11 @@ class Gate(msgspec.Struct, frozen=True):
     asked: dict[str, int] = {}  # requests behind each figure
     differs_at: list[int | None] = []  # the first token of each answer that is not the reference's; None: none
     sums: list[bool] = []  # of GSM8K, by question
+    perplexity: float | None = None  # of texts that it scored, None where it scores none
+    perplexity_increase: float | None = None  # over the reference's, as a share; None where there is none to compare
+    divergence: float | None = None  # KL(reference || own) of the next token, nats, at least
+    judged_on: list[str] = []  # the figures that could fail it
+    scores_of: str = ""  # whose perplexity and divergence are the reference
 
 
 class Contestant(msgspec.Struct, frozen=True):

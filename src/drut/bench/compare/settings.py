@@ -60,6 +60,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     gate_prompts: Annotated[int, Meta(ge=1, le=80, description="greedy answers that are compared")] = 8
     gate_tokens: Annotated[int, Meta(ge=1, le=4096, description="of each of them")] = 48
     gate_agreement: Annotated[Share, Meta(description="least share of tokens up to the first that differs")] = 0.1
+    gate_texts: Annotated[int, Meta(ge=1, le=50, description="texts that engines score, where they can")] = 8
+    gate_perplexity: Annotated[float, Meta(ge=0, le=1e6, description="most that the perplexity of these texts may be "
+        "over the reference's, as a share")] = 0.5
+    gate_divergence: Annotated[float, Meta(ge=0, le=1e6, description="most divergence of the next token from the "
+        "reference's, in nats")] = 0.5
     gate_sums: Annotated[int, Meta(ge=0, le=58, description="questions of GSM8K")] = 16
     gate_sum_tokens: Annotated[int, Meta(ge=1, le=4096, description="of an answer to them, at most")] = 256
     gate_sums_lost: Annotated[Share, Meta(description="of them that may be lost to the base, beyond chance")] = 0.1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from drut.bench.compare.enough import answers
 from drut.bench.compare.figures import COMPARED, FIGURES
+from drut.bench.compare.gates import gsm8k_tells, perplexity
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Contestant, Gate, Ratio
 from drut.bench.compare.verdicts import figures_of
@@ -57,13 +58,18 @@ def _engine(c: Contestant) -> str:
 
 
 def _gate(found: Comparison) -> str:
-    rows = [[plain(name), _share(gate.agreement), _first(gate), _share(gate.lengths_exact), _share(gate.gsm8k),
-             _share(gate.schema_valid), "passed" if gate.passed else "**failed**"]
-            for name, gate in ((c.name, c.gate) for c in found.contestants) if gate is not None]
-    if not rows:
+    gates = [(c.name, c.gate) for c in found.contestants if c.gate is not None]
+    if not gates:
         return ""
-    return table(["gate", "greedy tokens agree", "first difference at", "lengths exact", "GSM8K", "schemas valid", ""],
-                 rows)
+    columns: dict[str, Callable[[Gate], str]] = {
+        "greedy tokens agree": lambda g: _share(g.agreement), "first difference at": _first, "perplexity": perplexity,
+        "divergence, nats": lambda g: shown(g.divergence) or "n/a", "lengths exact": lambda g: _share(g.lengths_exact),
+        "GSM8K": lambda g: _share(g.gsm8k), "schemas valid": lambda g: _share(g.schema_valid),
+        "judged on": lambda g: ", ".join(g.judged_on), "": lambda g: "passed" if g.passed else "**failed**"}
+    if not gsm8k_tells(gate for _, gate in gates):
+        del columns["GSM8K"]
+    rows = [[plain(name), *(column(gate) for column in columns.values())] for name, gate in gates]
+    return table(["gate", *columns], rows)
 
 
 def _first(gate: Gate) -> str:

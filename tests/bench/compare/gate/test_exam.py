@@ -1,22 +1,25 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from drut.bench.compare.gate import schemas
 from drut.bench.compare.gate.agreement import Reference, agreement, read_reference
 from drut.bench.compare.gate.ask import Asker, Question, Said
 from drut.bench.compare.gate.exam import LENGTH_TOKENS, Answers, Paper, examine, judge, worse
+from drut.bench.compare.gate.likelihood import Scored
 from drut.bench.compare.gate.schemas import questions, schema, valid_share
 from drut.bench.engines.engine import Launch
 from drut.bench.mock import MockServer
 from drut.errors import RequestError
 from tests.bench.scripted import Request, ScriptedServer
 
-PAPER = Paper(full=True, prompts=2, tokens=8, sums=4, sum_tokens=8, together=2, least_agreement=0.5, most_sums_lost=0.1,
-              least_valid=1.0, least_exact=1.0)
+PAPER = Paper(full=True, prompts=2, tokens=8, texts=2, sums=4, sum_tokens=8, together=2, least_agreement=0.5,
+              most_increase=0.25, most_divergence=0.25, most_sums_lost=0.1, least_valid=1.0, least_exact=1.0)
 VALID = ['{"sky":"rain","celsius":-3,"windy":true}', '{"name":"M","born":1867,"field":"physics"}',
          '{"colours":["red","white"]}', '{"spam":true,"stars":null}', '{"code":"USD","units":3}']
 
@@ -25,10 +28,21 @@ def said(text: str = "", tokens: int | None = None, status: int = 200, finish: s
     return Said(status, text, finish, 3, tokens)
 
 
+def scored(likely: float = 0.5, tokens: str = "abcd") -> Scored:
+    """Each token found so likely, and another one nearly all the rest."""
+    value, other = math.log(likely), math.log(1 - likely) - 0.01
+    return Scored(list(tokens), [value] * len(tokens), [{token: value, "z": other} for token in tokens])
+
+
+def reference(text: str = "a b c d", scores: list[Scored] | None = None) -> Reference:
+    scores = [scored()] * 2 if scores is None else scores
+    return Reference("base", True, 8, {question.text: text for question in PAPER.greedy()}, scores, "base")
+
+
 def answers(greedy: str = "a b c d", lengths: int | None = LENGTH_TOKENS, sums: str = "1111",
-            structured: list[str] = VALID) -> Answers:
+            structured: list[str] = VALID, scores: list[Scored] | None = None) -> Answers:
     return Answers([said(greedy)] * 2, [said(tokens=lengths)] * 4, [c == "1" for c in sums],
-                   [said(text) for text in structured])
+                   [said(text) for text in structured], [scored()] * 2 if scores is None else scores)
 
 
 def test_agreement_counts_tokens_up_to_the_first_that_differs() -> None:
@@ -38,10 +52,12 @@ def test_agreement_counts_tokens_up_to_the_first_that_differs() -> None:
 
 
 def test_one_that_does_all_passes() -> None:
-    gate = judge(PAPER, answers(), ["a b c d"] * 2, answers().sums, str.split)
+    gate = judge(PAPER, answers(), reference(), answers().sums, str.split)
     assert gate.passed
     assert (gate.agreement, gate.gsm8k, gate.schema_valid, gate.lengths_exact) == (1.0, 1.0, 1.0, 1.0)
-    assert gate.asked == {"agreement": 2, "lengths_exact": 4, "gsm8k": 4, "schema_valid": 5}
+    assert gate.asked == {"agreement": 2, "lengths_exact": 4, "gsm8k": 4, "schema_valid": 5, "scored_tokens": 8}
+    assert (gate.perplexity, gate.perplexity_increase, gate.divergence) == (pytest.approx(2.0), 0.0, 0.0)
+    assert gate.judged_on == ["perplexity", "divergence", "greedy answers", "lengths", "GSM8K", "schemas"]
 
 
 @pytest.mark.parametrize(("own", "words"), [
@@ -49,24 +65,27 @@ def test_one_that_does_all_passes() -> None:
     (answers(lengths=31), "0% of answers have just the tokens"),
     (answers(structured=[*VALID[:4], '{"code":"usd","units":3}']), "80% of its structured answers"),
     (answers(sums="00000000"), "it has 0 of 8 sums right, and the base 8"),
+    (answers(scores=[msgspec.structs.replace(scored(), logprobs=[math.log(0.3)] * 4)] * 2),
+     "its perplexity of 3.333 is 67% over the reference's, 25% are the most"),
+    (answers(scores=[scored(0.9)] * 2), "its next tokens diverge from the reference's by 0.5"),
 ])
 def test_each_failure_is_named(own: Answers, words: str) -> None:
     base = answers(sums="1" * len(own.sums))
-    gate = judge(PAPER, own, ["a b c d"] * 2, base.sums, str.split)
+    gate = judge(PAPER, own, reference(), base.sums, str.split)
     assert not gate.passed
     assert [words in reason for reason in gate.reasons] == [True]
 
 
 def test_random_weights_are_told_and_only_their_lengths_judged() -> None:
     paper = replace(PAPER, full=False)
-    gate = judge(paper, Answers([said("x y")] * 2, [said(tokens=LENGTH_TOKENS)], [], []), ["a"] * 2, [], str.split)
+    gate = judge(paper, Answers([said("x y")] * 2, [said(tokens=LENGTH_TOKENS)], [], []), reference("a"), [], str.split)
     assert gate.passed
     assert gate.agreement == 0.0
-    assert not judge(paper, Answers([said("x")] * 2, [said(tokens=3)], [], []), ["x"] * 2, [], str.split).passed
+    assert not judge(paper, Answers([said("x")] * 2, [said(tokens=3)], [], []), reference("x"), [], str.split).passed
 
 
 def test_an_engine_that_tells_no_token_counts_is_not_judged_by_them() -> None:
-    gate = judge(PAPER, answers(lengths=None), ["a b c d"] * 2, [], str.split)
+    gate = judge(PAPER, answers(lengths=None), reference(), [], str.split)
     assert gate.passed
     assert gate.lengths_exact is None
 
@@ -81,6 +100,16 @@ def test_an_engine_that_tells_no_token_counts_is_not_judged_by_them() -> None:
 ])
 def test_sums_are_worse_where_that_is_no_chance(own: str, base: str, expected: bool) -> None:
     assert worse([c == "1" for c in own], [c == "1" for c in base], 0.1) == expected
+
+
+@pytest.mark.parametrize(("base", "judged"), [("", False), ("0" * 100, False), ("1" * 5 + "0" * 95, False),
+                                              ("1" * 6 + "0" * 94, True)])
+def test_gsm8k_is_judged_only_where_the_base_has_enough_right(base: str, judged: bool) -> None:
+    """A model that guesses has as many right as a broken one."""
+    gate = judge(replace(PAPER, most_sums_lost=0.01), answers(sums="0" * len(base)), reference(),
+                 [c == "1" for c in base], str.split)
+    assert gate.passed == (not judged)
+    assert ("GSM8K" in gate.judged_on) == judged
 
 
 def test_structured_answers() -> None:
@@ -121,11 +150,13 @@ def test_all_of_it_against_a_server() -> None:
     assert [s.text.strip() for s in own.greedy] == ["t0 t1 t2 t3 t4 t5 t6 t7"] * 2
     assert [s.tokens for s in own.lengths] == [LENGTH_TOKENS] * 4
     assert own.prompt_tokens
-    assert len(bodies) == 2 + 4 + 4 + 5
-    gate = judge(PAPER, own, [s.text for s in own.greedy], own.sums, str.split)
+    assert len(bodies) == 2 + 4 + 4 + 5 + 1  # it scores no text, and is asked no second one
+    assert own.scores == []
+    gate = judge(PAPER, own, reference(own.greedy[0].text), own.sums, str.split)
     assert gate.passed
     assert gate.schema_valid is None
     assert gate.asked["schema_valid"] == 0
+    assert gate.judged_on == ["greedy answers", "lengths"]  # no sum is right
 
 
 def test_refusals_and_nonsense_are_one_line() -> None:
@@ -135,7 +166,14 @@ def test_refusals_and_nonsense_are_one_line() -> None:
     async def babble(request: Request) -> None:
         await request.json({"choices": []})
 
-    for handler, words in ((refuse, "it answered 422"), (babble, "nonsense")):
+    async def abort(request: Request) -> None:
+        await request.json({"choices": [{"message": {"content": "a"}, "finish_reason": "abort"}]})
+
+    async def fail(request: Request) -> None:
+        await request.json({"object": "error", "message": "engine died", "choices": [{}]})
+
+    for handler, words in ((refuse, "it answered 422"), (babble, "nonsense"), (abort, "finish_reason 'abort'"),
+                           (fail, "engine died")):
         with ScriptedServer(handler) as server, pytest.raises(RequestError, match=words):
             examine(Asker(Launch(server.url, "m"), True, 30.0), PAPER)
     with pytest.raises(RequestError, match="refused"):

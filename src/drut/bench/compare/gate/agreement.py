@@ -8,6 +8,7 @@ from statistics import fmean
 
 import msgspec
 
+from drut.bench.compare.gate.likelihood import Scored
 from drut.errors import RequestError
 
 Encode = Callable[[str], Sequence[object]]
@@ -15,12 +16,15 @@ MOST_BYTES = 64 << 20
 
 
 class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Greedy answers of at most `max_tokens` tokens, by prompt: `reference.json`."""
+    """Greedy answers of at most `max_tokens` tokens, by prompt, and scores of the texts of `scores_of`, where it gives
+    any, by whom: `reference.json`."""
 
     source: str
     chat: bool
     max_tokens: int
     answers: dict[str, str]
+    scores: list[Scored] = []
+    scores_of: str = ""
 
 
 class Agreement(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Greedy questions to an engine, in its own words."""
+"""Greedy questions to an engine, in its own words, and texts that it is to score."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from typing import Any
 
 import msgspec
 
+from drut.bench.compare.gate.likelihood import TOP, Scored
 from drut.bench.engines.engine import Launch
 from drut.bench.exchange import Exchange
+from drut.bench.load.chunk import Usage, broken_finish, decode
 from drut.errors import RequestError
+
+_COMPLETIONS = "/v1/completions"
+_NONSENSE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -31,24 +36,19 @@ class Said(msgspec.Struct, frozen=True):
     tokens: int | None = None
 
 
-class _Message(msgspec.Struct):
-    content: str | None = None
+class _Logprobs(msgspec.Struct):
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
 
 
-class _Choice(msgspec.Struct):
-    text: str | None = None
-    message: _Message | None = None
-    finish_reason: str | None = None
+class _ScoredChoice(msgspec.Struct):
+    logprobs: _Logprobs | None = None
 
 
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Reply(msgspec.Struct):
-    choices: list[_Choice]
-    usage: _Usage | None = None
+class _ScoredReply(msgspec.Struct):
+    choices: list[_ScoredChoice] = []
+    usage: Usage | None = None
 
 
 class Asker:
@@ -56,7 +56,7 @@ class Asker:
 
     def __init__(self, launch: Launch, chat: bool, timeout_s: float) -> None:
         self._launch, self._chat, self._timeout_s = launch, chat, timeout_s
-        self._path = "/v1/chat/completions" if chat else "/v1/completions"
+        self._path = "/v1/chat/completions" if chat else _COMPLETIONS
 
     def ask(self, questions: list[Question], together: int = 1) -> list[Said]:
         """Each answer, in order; so many at a time. Raises RequestError where the engine gives none."""
@@ -68,6 +68,23 @@ class Asker:
                 exchange.close()
         with ThreadPoolExecutor(together) as pool:
             return list(pool.map(self._alone, questions))
+
+    def score(self, texts: list[str]) -> list[Scored]:
+        """How likely it finds the tokens of each text: a completion that repeats its prompt (`echo`) with logprobs.
+        None of them where the engine does not offer that. Raises RequestError where it does not answer."""
+        exchange, found = self._exchange(), list[Scored]()
+        try:
+            for text in texts:
+                body = {"model": self._launch.model, "prompt": text, "max_tokens": 1, "temperature": 0, "echo": True,
+                        "logprobs": TOP, "stream": False, **self._launch.body}
+                status, data = exchange.send(_COMPLETIONS, body)
+                scored = _scored(text, data) if status == 200 else None
+                if scored is None:
+                    return []
+                found.append(scored)
+        finally:
+            exchange.close()
+        return found
 
     def _alone(self, question: Question) -> Said:
         exchange = self._exchange()
@@ -84,12 +101,15 @@ class Asker:
         if status != 200:
             return Said(status, data[:500].decode(errors="replace"))
         try:
-            reply = msgspec.json.decode(data, type=_Reply)
-            choice = reply.choices[0]
-        except (msgspec.MsgspecError, RecursionError, IndexError, UnicodeDecodeError) as error:
+            reply = decode(data)
+            choice = (reply.choices or [])[0]
+        except (*_NONSENSE, IndexError) as error:
             raise RequestError(f"{exchange.name}: {self._path} answered nonsense: {error}") from None
+        if reply.is_error or broken_finish(choice.finish_reason):
+            raise RequestError(f"{exchange.name}: {self._path} ended with finish_reason {choice.finish_reason!r}"
+                               if not reply.is_error else f"{exchange.name}: {data[:200].decode(errors='replace')}")
         text = choice.message.content if choice.message else choice.text
-        usage = reply.usage or _Usage()
+        usage = reply.usage or Usage()
         return Said(status, text or "", choice.finish_reason, usage.prompt_tokens, usage.completion_tokens)
 
     def body(self, question: Question) -> dict[str, Any]:
@@ -103,3 +123,22 @@ class Asker:
         if self._chat:
             return {**body, "messages": [{"role": "user", "content": question.text}]}
         return {**body, "prompt": question.text}
+
+
+def _scored(text: str, data: bytes) -> Scored | None:
+    """Of a reply; None where it holds no scores of the prompt: engines that do not know `echo` pass over it."""
+    try:
+        reply = msgspec.json.decode(data, type=_ScoredReply)
+    except _NONSENSE:
+        return None
+    logprobs = reply.choices[0].logprobs if reply.choices else None
+    if logprobs is None or not logprobs.tokens or not logprobs.token_logprobs:
+        return None
+    drawn = 1 if reply.usage is None or reply.usage.completion_tokens is None else reply.usage.completion_tokens
+    end = len(logprobs.tokens) - drawn
+    tokens, values = logprobs.tokens[:end], logprobs.token_logprobs[:end]
+    top = [*(logprobs.top_logprobs or [])[:end], *[None] * end][:end]
+    if len(values) < end or text.strip() not in "".join(tokens):
+        return None
+    kept = [(t, v, p or {}) for t, v, p in zip(tokens, values, top, strict=True) if v is not None]
+    return Scored([t for t, _, _ in kept], [v for _, v, _ in kept], [p for _, _, p in kept]) if kept else None

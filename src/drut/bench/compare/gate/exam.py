@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from drut.bench.compare.gate import schemas
-from drut.bench.compare.gate.agreement import Encode, agreement
+from drut.bench.compare.gate.agreement import Encode, Reference, agreement
 from drut.bench.compare.gate.ask import Asker, Question, Said
-from drut.bench.compare.schema import Gate
+from drut.bench.compare.gate.likelihood import Likelihood, Scored, likelihood, texts
+from drut.bench.compare.schema import GSM8K_TELLS, Gate
 from drut.bench.workloads import gsm8k
 from drut.bench.workloads.packed import read_jsonl
 from drut.errors import RequestError
@@ -27,10 +28,13 @@ class Paper:
     full: bool
     prompts: int
     tokens: int
+    texts: int
     sums: int
     sum_tokens: int
     together: int
     least_agreement: float
+    most_increase: float
+    most_divergence: float
     most_sums_lost: float
     least_valid: float
     least_exact: float
@@ -45,17 +49,18 @@ class Paper:
         """Of all answers of an engine, at most."""
         lengths = 2 * self.together * LENGTH_TOKENS
         more = self.sums * self.sum_tokens + len(schemas.questions()) * schemas.MAX_TOKENS
-        return self.prompts * self.tokens + lengths + (more if self.full else 0)
+        return self.prompts * self.tokens + lengths + (more + self.texts if self.full else 0)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """An engine's. `sums`: right or wrong, by question."""
+    """An engine's. `sums`: right or wrong, by question. `scores`: of the texts, empty where it gives none."""
 
     greedy: list[Said]
     lengths: list[Said]
     sums: list[bool]
     schemas: list[Said]
+    scores: list[Scored] = field(default_factory=list)
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -76,15 +81,19 @@ def examine(asker: Asker, paper: Paper) -> Answers:
     sums = [Question(text, paper.sum_tokens) for text in gsm8k.asked(paper.sums)]
     answers = _taken(asker.ask(sums, paper.together)) if sums else []
     return Answers(greedy, exact, [gsm8k.right(i, said.text) for i, said in enumerate(answers)],
-                   asker.ask(schemas.questions()))
+                   asker.ask(schemas.questions()), asker.score(texts(paper.texts)))
 
 
-def judge(paper: Paper, own: Answers, reference: Sequence[str], base_sums: Sequence[bool], encode: Encode) -> Gate:
-    """`reference`: greedy answers to the same prompts. `base_sums`: what it may not be much worse than, if anything."""
-    agreed = agreement([said.text for said in own.greedy], reference, encode)
+def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[bool], encode: Encode) -> Gate:
+    """`reference`: greedy answers to the same prompts, and scores of the texts. `base_sums`: what it may not be much
+    worse than, if anything."""
+    agreed = agreement([said.text for said in own.greedy],
+                       [reference.answers[question.text] for question in paper.greedy()], encode)
+    scored = likelihood(own.scores, reference.scores)
     valid, judged = schemas.valid_share(own.schemas) if own.schemas else (None, 0)
     told = [said.tokens for said in own.lengths if said.tokens is not None]
     exact = fmean(tokens == LENGTH_TOKENS for tokens in told) if told else None
+    telling = telling_sums(base_sums)
     reasons = []
     if exact is not None and exact < paper.least_exact:
         reasons.append(f"{exact:.0%} of answers have just the tokens that were asked for, {paper.least_exact:.0%} are "
@@ -92,13 +101,38 @@ def judge(paper: Paper, own: Answers, reference: Sequence[str], base_sums: Seque
     if paper.full and agreed.share < paper.least_agreement:
         reasons.append(f"its greedy answers go along with the reference's for {agreed.share:.0%} of their tokens, "
                        f"{paper.least_agreement:.0%} are the least")
-    if base_sums and worse(own.sums, base_sums, paper.most_sums_lost):
+    reasons += _likelihood_reasons(paper, scored)
+    if telling and worse(own.sums, base_sums, paper.most_sums_lost):
         reasons.append(f"it has {sum(own.sums)} of {len(own.sums)} sums right, and the base {sum(base_sums)}")
     if valid is not None and valid < paper.least_valid:
         reasons.append(f"{valid:.0%} of its structured answers are valid, {paper.least_valid:.0%} are the least")
-    asked = {"agreement": len(own.greedy), "lengths_exact": len(told), "gsm8k": len(own.sums), "schema_valid": judged}
-    return Gate(not reasons, reasons, agreed.share, fmean(own.sums) if own.sums else None, valid, exact, asked,
-                agreed.differs_at, own.sums)
+    figures = {"perplexity": scored is not None and scored.increase is not None,
+               "divergence": scored is not None and scored.divergence is not None, "greedy answers": paper.full,
+               "lengths": exact is not None, "GSM8K": telling and bool(own.sums), "schemas": valid is not None}
+    asked = {"agreement": len(own.greedy), "lengths_exact": len(told), "gsm8k": len(own.sums), "schema_valid": judged,
+             "scored_tokens": 0 if scored is None else scored.tokens}
+    return Gate(
+        not reasons, reasons, agreed.share, fmean(own.sums) if own.sums else None, valid, exact, asked,
+        agreed.differs_at, own.sums, perplexity=None if scored is None else scored.perplexity,
+        perplexity_increase=None if scored is None else scored.increase,
+        divergence=None if scored is None else scored.divergence,
+        judged_on=[name for name, was in figures.items() if was], scores_of=reference.scores_of)
+
+
+def telling_sums(sums: Sequence[bool]) -> bool:
+    """Whether a model has enough of them right to be told from one that guesses."""
+    return bool(sums) and fmean(sums) > GSM8K_TELLS
+
+
+def _likelihood_reasons(paper: Paper, scored: Likelihood | None) -> Iterator[str]:
+    if scored is None:
+        return
+    if scored.increase is not None and scored.increase > paper.most_increase:
+        yield (f"its perplexity of {scored.perplexity:.4g} is {scored.increase:.0%} over the reference's, "
+               f"{paper.most_increase:.0%} are the most")
+    if scored.divergence is not None and scored.divergence > paper.most_divergence:
+        yield (f"its next tokens diverge from the reference's by {scored.divergence:.3g} nats, "
+               f"{paper.most_divergence:.3g} are the most")
 
 
 def worse(own: Sequence[bool], base: Sequence[bool], most_lost: float) -> bool:

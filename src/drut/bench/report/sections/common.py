@@ -12,6 +12,7 @@ import numpy as np
 
 from drut.bench.compare.enough import told
 from drut.bench.compare.figures import FIGURES
+from drut.bench.compare.gates import gsm8k_tells, perplexity
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.metrics.distribution import Figure
 from drut.bench.report.estimates import Estimate
@@ -155,14 +156,18 @@ def commands_table(contestants: Sequence[Contestant]) -> Table | None:
 
 def gate_table(contestants: Sequence[Contestant]) -> Table | None:
     """What each had to show before its speed counts."""
+    gates = [(c.name, c.gate) for c in contestants if c.gate is not None]
+    shares = {"agreement": "greedy agreement", "gsm8k": "GSM8K", "schema_valid": "valid by schema",
+              "lengths_exact": "exact lengths"}
+    if not gsm8k_tells(gate for _, gate in gates):
+        del shares["gsm8k"]
     rows = []
-    for c in contestants:
-        if (g := c.gate) is not None:
-            parts = [share(v) + (f" of {g.asked[name]}" if name in g.asked else "") if v is not None else "not asked"
-                     for name in ("agreement", "gsm8k", "schema_valid", "lengths_exact")
-                     for v in [getattr(g, name)]]
-            rows.append([c.name, "passed" if g.passed else "not passed", *parts, "; ".join(g.reasons)])
-    head = ["", "gate", "greedy agreement", "GSM8K", "valid by schema", "exact lengths", "reasons"]
+    for who, g in gates:
+        parts = [share(v) + (f" of {g.asked[name]}" if name in g.asked else "") if v is not None else "not asked"
+                 for name in shares for v in [getattr(g, name)]]
+        rows.append([who, "passed" if g.passed else "not passed", *parts, perplexity(g),
+                     cell(g.divergence) or "n/a", ", ".join(g.judged_on), "; ".join(g.reasons)])
+    head = ["", "gate", *shares.values(), "perplexity", "divergence, nats", "judged on", "reasons"]
     return Table("Quality gate", head, rows) if rows else None
 
 

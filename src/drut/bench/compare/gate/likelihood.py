@@ -1,0 +1,79 @@
+"""How an engine scores texts that it is given, beside a reference: perplexity, and divergence of the next token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+import msgspec
+
+from drut.bench.workloads.packed import read_jsonl
+
+TOP = 5  # likeliest tokens of a place: as many as OpenAI's completions give at most
+LEAST_ALIGNED = 0.9  # of the tokens of two scored texts, that must be the same ones to be compared
+_LEAST = 1e-6  # probability of all tokens that are in no list
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """Of one text: its tokens but the first, the logprob of each, and the likeliest tokens of its place with theirs."""
+
+    tokens: list[str]
+    logprobs: list[float]
+    top: list[dict[str, float]]
+
+
+class Likelihood(msgspec.Struct, frozen=True):
+    """Of all texts. `increase`: of perplexity over the reference's, as a share. `divergence`: KL(reference || own) of
+    the next token, nats a token, of the likeliest tokens and all others as one: so the true one is no less. None: the
+    two cannot be compared."""
+
+    perplexity: float
+    increase: float | None = None
+    divergence: float | None = None
+    tokens: int = 0
+
+
+def texts(count: int) -> list[str]:
+    """English prose: questions of GSM8K, from the end of those at hand, in plain ASCII."""
+    rows: list[str] = read_jsonl("gsm8k")
+    return [row for row in reversed(rows) if row.isascii()][:count]
+
+
+def likelihood(own: Sequence[Scored], reference: Sequence[Scored]) -> Likelihood | None:
+    """None where `own` is empty. Texts of both are the same, in the same order; the reference may have more."""
+    logprobs = [value for text in own for value in text.logprobs]
+    if not logprobs:
+        return None
+    perplexity = _exp(-fmean(logprobs))
+    losses, divergences, longest = [], [], 0
+    for mine, theirs in zip(own, reference, strict=False):
+        same = _aligned(mine.tokens, theirs.tokens)
+        longest += max(len(mine.tokens), len(theirs.tokens))
+        for k in range(-same, 0):
+            losses.append(theirs.logprobs[k] - mine.logprobs[k])
+            if mine.top[k] and theirs.top[k]:
+                divergences.append(_divergence(mine.top[k], theirs.top[k]))
+    if len(own) > len(reference) or len(losses) < LEAST_ALIGNED * longest or not losses:
+        return Likelihood(perplexity, tokens=len(logprobs))
+    return Likelihood(perplexity, _exp(fmean(losses)) - 1, fmean(divergences) if divergences else None, len(logprobs))
+
+
+def _aligned(own: Sequence[str], reference: Sequence[str]) -> int:
+    """Tokens at the end that are the same: only some engines begin with a token of their own."""
+    pairs = zip(reversed(own), reversed(reference), strict=False)
+    return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(own), len(reference)))
+
+
+def _divergence(own: dict[str, float], reference: dict[str, float]) -> float:
+    """A token that `own` does not list is no likelier than the least likely that it does."""
+    floor = min(own.values())
+    p = {token: math.exp(min(value, 0.0)) for token, value in reference.items()}
+    q = {token: math.exp(min(own.get(token, floor), 0.0)) for token in p}
+    rest_p, rest_q = max(1 - sum(p.values()), _LEAST), max(1 - sum(q.values()), _LEAST)
+    parts = (share * math.log(share / max(q[token], _LEAST)) for token, share in p.items() if share > 0)
+    return max(sum(parts) + rest_p * math.log(rest_p / rest_q), 0.0)
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
