@@ -71,7 +71,7 @@ class Pace:
     def _fit(self, ask: Ask) -> Ask:
         """With a window that the budget holds. What is likely to be waited for after it is two requests' time, and the
         rest of the grace is cut where it would pass the budget."""
-        left = self.left() - self.start_s
+        left = self.left() - self.start_s - min(self.slow_s, START_S / 2)  # by which start_s may be too low
         tail = min(2 * self.slow_s, ask.grace_s)
         window = min(ask.window_s, left - ask.warmup_s - tail)
         if window < LEAST_WINDOW_S or window < min(ask.window_s, 3 * self.slow_s):
