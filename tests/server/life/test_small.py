@@ -45,7 +45,8 @@ def test_a_line_a_request_without_its_text() -> None:
         log = RequestLog(stream)
         admission = Admission(FakeEngine(max_seqs=1), AdmissionLimits(max_queue=1), observer=log,
                               clock=asyncio.get_running_loop().time)
-        tickets = [admission.submit(Ask("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k"))
+        tickets = [admission.submit(Ask("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k",
+                                        ignored=("user", "messages[0].id")))
                    for i in range(5)]
         tickets.append(admission.submit(Ask("secret words", SamplingParams(max_tokens=9), id="late", deadline_s=0.1)))
         with pytest.raises(QueueFullError):
@@ -58,6 +59,7 @@ def test_a_line_a_request_without_its_text() -> None:
     assert len(lines) == 7
     assert "secret" not in stream.getvalue().decode()
     one = lines["r0"]
+    assert (one["ignored"], lines["late"]["ignored"]) == (["user", "messages[0].id"], None)
     assert (one["finish_reason"], one["completion_tokens"], one["key"], one["error"]) == ("length", 5, "k", None)
     assert (one["ttft_s"], one["e2e_s"], one["queue_s"]) == (0.1, 0.5, 0.0)
     assert lines["late"]["finish_reason"] == "deadline"

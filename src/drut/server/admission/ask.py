@@ -34,7 +34,8 @@ class Ask:
     first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. `follows`: it
     is a later prompt of a request of several, which are admitted together or not at all. `scoring`: only the prompt is
     asked about, so the token drawn behind it is no part of the reply and counts nowhere. For spans alone: `operation`
-    names what was asked for, and `trace` are the headers of W3C Trace Context that came along.
+    names what was asked for, and `trace` are the headers of W3C Trace Context that came along. For the log alone:
+    `ignored` are the paths of fields that have no effect.
     """
 
     prompt: str | list[int]
@@ -49,6 +50,7 @@ class Ask:
     operation: str = "text_completion"
     scoring: bool = False
     trace: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.deadline_s is not None and not 0 < self.deadline_s < math.inf:

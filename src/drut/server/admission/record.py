@@ -42,6 +42,7 @@ class Record:
     operation: str = ""  # "chat" or "text_completion"
     params: SamplingParams | None = None
     trace: Mapping[str, str] = field(default_factory=dict)  # headers that name the span it belongs to
+    ignored: tuple[str, ...] = ()  # paths of fields of the request that have no effect
 
     @property
     def ttft_s(self) -> float | None:

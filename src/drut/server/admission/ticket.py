@@ -33,7 +33,7 @@ class Ticket:
         self.ask, self._admission = ask, admission
         self.key, self.rank, self.tokens = ask.key, (ask.priority, serial), ask.prompt_tokens
         self.record = Record(ask.id, ask.key, ask.priority, ask.params.n, arrived, prompt_tokens=self.tokens,
-                             operation=ask.operation, params=ask.params, trace=ask.trace)
+                             operation=ask.operation, params=ask.params, trace=ask.trace, ignored=ask.ignored)
         self.handle: str | None = None  # the engine's, while it runs
         self.timer: asyncio.TimerHandle | None = None
         self.ended = False

@@ -69,4 +69,5 @@ def entry(record: Record) -> dict[str, object]:
         "prompt_tokens": record.prompt_tokens, "cached_tokens": record.cached_tokens,
         "completion_tokens": record.completion_tokens, "choices": record.choices, "priority": record.priority,
         "queue_s": seconds(record.queue_s), "ttft_s": seconds(record.ttft_s), "e2e_s": seconds(record.e2e_s),
-        "waited_for": record.waited_for or None, "preemptions": record.preemptions, "steps": record.steps}
+        "waited_for": record.waited_for or None, "preemptions": record.preemptions, "steps": record.steps,
+        "ignored": list(record.ignored) or None}

@@ -58,7 +58,8 @@ def admit(loaded: Loaded, job: Job, caller: str, arrived: float, trace: Mapping[
             tickets.append(loaded.admission.submit(Ask(
                 prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
                 deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
-                follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace)))
+                follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace,
+                ignored=job.ignored)))
     except BaseException:
         for ticket in tickets:
             ticket.cancel()
