@@ -32,6 +32,7 @@ ASKED: dict[str, Any] = {
     "dry_multiplier": 0.8, "xtc_probability": 0.5, "dynatemp_range": 0.5, "n_predict": 5, "n_probs": 2,
     "logprob_token_ids": [5],
     "max_new_tokens": 5, "random_seed": 1, "samplers": ["top_k"], "lora": [{"id": 0}], "stop_regex": ["a"],
+    "multimodal_data": ["AAAA"], "image_data": [{"data": "AAAA"}],
     "return_hidden_states": True,
 }  # fmt: skip
 TOP = [name for name in UNSUPPORTED if "." not in name]  # test_forms.py has those inside

@@ -27,7 +27,7 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "tfs_z": (1, 1.0), "dry_multiplier": (0, 0.0), "xtc_probability": (0, 0.0), "dynatemp_range": (0, 0.0),
     "logprob_token_ids": (),
     "n_predict": (-1,), "n_probs": (0,), "max_new_tokens": (), "random_seed": (), "samplers": (), "lora": ([],),
-    "stop_regex": ([],), "return_hidden_states": (False,),
+    "multimodal_data": ([],), "image_data": ([],), "stop_regex": ([],), "return_hidden_states": (False,),
     "messages[].content[].image_url": (), "messages[].content[].input_image": (),
     "messages[].content[].image_embeds": (), "messages[].content[].input_audio": (),
     "messages[].content[].audio_url": (), "messages[].content[].video_url": (), "messages[].content[].file": (),

@@ -1,0 +1,77 @@
+"""What each case of the suite is expected to do here, and what a run did instead."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+DIFFERS, NOT_APPLICABLE = "differs", "not applicable"
+
+
+class Expected(NamedTuple):
+    """`outcome`: "pass", or one of the two above with the reason why."""
+
+    outcome: str
+    reason: str = ""
+
+
+class Table:
+    """Lines for files, functions and cases; the closest to a case holds, and what has none passes."""
+
+    def __init__(self, lines: Mapping[str, Mapping[str, str]]) -> None:
+        """`lines`: by file, then by function or case, `*` for the file. ValueError for a line without a reason."""
+        self._lines = {f"{file}::{name}": _expected(f"{file}::{name}", said)
+                       for file, names in lines.items() for name, said in names.items()}
+        self._used: set[str] = set()
+
+    @classmethod
+    def read(cls, path: Path) -> Table:
+        read = tomllib.loads(path.read_text())
+        return cls({file: names for file, names in read.items() if isinstance(names, dict)})
+
+    def expected(self, case: str) -> Expected:
+        """Of `file::function[parameters]`."""
+        file, _, name = case.partition("::")
+        for key in (case, f"{file}::{name.partition('[')[0]}", f"{file}::*"):
+            if key in self._lines:
+                self._used.add(key)
+                return self._lines[key]
+        return Expected("pass")
+
+    @property
+    def unused(self) -> list[str]:
+        """Lines that no case was asked about."""
+        return sorted(self._lines.keys() - self._used)
+
+
+def _expected(key: str, said: str) -> Expected:
+    outcome, _, reason = said.partition(": ")
+    if outcome not in (DIFFERS, NOT_APPLICABLE) or not reason:
+        raise ValueError(f"{key}: {said!r} must be '{DIFFERS}: why' or '{NOT_APPLICABLE}: why'")
+    return Expected(outcome, reason)
+
+
+def faults(table: Table, collected: Iterable[str], passed: Mapping[str, bool]) -> list[str]:
+    """What is not as the table says, a line each. `passed`: cases that ran, and whether they passed."""
+    found = []
+    for case in collected:
+        expected = table.expected(case)
+        if expected.outcome == NOT_APPLICABLE:
+            continue
+        if case not in passed:
+            found.append(f"did not run: {case}")
+        elif passed[case] and expected.outcome == DIFFERS:
+            found.append(f"passes, though listed as differing: {case} ({expected.reason})")
+        elif not passed[case] and expected.outcome == "pass":
+            found.append(f"fails: {case}")
+    return found
+
+
+def counts(table: Table, collected: Iterable[str]) -> str:
+    """How many cases are expected to do what."""
+    number = Counter(table.expected(case).outcome for case in collected)
+    return (f"{number['pass']} pass, {number[DIFFERS]} differ for a stated reason, "
+            f"{number[NOT_APPLICABLE]} are not applicable")
