@@ -99,8 +99,9 @@ class ServerProcess:
         model = self._model()
         if model != MODEL:
             context *= LETTERS
-        flags = [str(model), "--served-model-name", f"{self.model_alias or MODEL},*", "--max-model-len",
-                 str(context if self.kv_unified else context // (self.n_slots or 1)), "--kv-cache-gb", "0.3"]
+        room = context if self.kv_unified else context // (self.n_slots or 1)
+        flags = [str(model), "--served-model-name", f"{self.model_alias or MODEL},*", "--max-model-len", str(room),
+                 "--kv-cache-gb", "0.3"]
         if self.api_key:
             flags += ["--api-key", self.api_key]
         self.server_port = Live.with_flags(tuple(flags))
@@ -117,7 +118,8 @@ class ServerProcess:
         if template is None:
             return MODEL
         path = WORK / f"template-{abs(hash(template))}.gguf"
-        path.write_bytes(tiny.model(tokenizer__chat_template=template, llama__context_length=(self.n_ctx or 512) * LETTERS))
+        room = (self.n_ctx or 512) * LETTERS
+        path.write_bytes(tiny.model(tokenizer__chat_template=template, llama__context_length=room))
         return path
 
     def make_url(self, path: str, host: str | None = None) -> str:
