@@ -42,7 +42,7 @@ def test_a_completion_is_translated_there_and_back() -> None:
     ask = asked("/completion", {"prompt": "a", "n_predict": 3, "n_probs": 2, "cache_prompt": False}, DEFAULTS, nothing)
     assert ask.path == "/v1/completions"
     assert ask.body == {"prompt": "a", "max_tokens": 3, "logprobs": 2, "temperature": 0.8, "seed": 42,
-                        "return_token_ids": True}
+                        "return_token_ids": True, "timings_per_token": True}
     choice = {"index": 0, "text": "b\n", "finish_reason": "length", "stop_reason": None, "token_ids": [1, 2]}
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
     reply = ask.reply({"model": "m", "choices": [choice], "usage": usage})

@@ -13,7 +13,6 @@ Body = dict[str, Any]
 Post = Callable[[str, Body], Any]  # to a route of the server; its reply, decoded
 
 COMPLETION = ("/completion", "/completions")
-WITHOUT_V1 = {"/chat/completions": "/v1/chat/completions", "/models": "/v1/models"}
 DROPPED = ("cache_prompt", "id_slot", "return_tokens", "response_fields", "n_predict", "n_probs", "verbose",
            "post_sampling_probs", "backend_sampling", "return_progress", "json_schema", "grammar")
 STOP_TYPES = {"length": "limit"}  # theirs for our finish_reason; a stop string is told from the end by stop_reason
@@ -33,7 +32,7 @@ def asked(path: str, body: Body | None, defaults: Body, post: Post) -> Asked:
     if path in COMPLETION and isinstance(body, dict):
         return _completion(body, defaults, post)
     if path in ("/chat/completions", "/v1/chat/completions") and isinstance(body, dict):
-        return Asked(WITHOUT_V1.get(path, path), _chat(body, defaults))
+        return Asked(path, _chat(body, defaults))
     if path == "/v1/completions" and isinstance(body, dict):
         return Asked(path, _completion(body, defaults, post).body)
     if path == "/tokenize" and isinstance(body, dict):
@@ -44,7 +43,7 @@ def asked(path: str, body: Body | None, defaults: Body, post: Post) -> Asked:
         return Asked("/tokenize", _without_none(_reasoning(body, defaults)), lambda reply: _prompt(reply, post))
     if path == "/chat/completions/input_tokens" and isinstance(body, dict):
         return Asked("/tokenize", body, lambda reply: _renamed(reply, "count", "input_tokens"))
-    return Asked(WITHOUT_V1.get(path, path), body)
+    return Asked(path, body)
 
 
 def _reasoning(body: Body, defaults: Body) -> Body:
@@ -75,7 +74,7 @@ def _completion(body: Body, defaults: Body, post: Post) -> Asked:
     made = _common(body, defaults)
     most = body.get("n_predict", defaults["n_predict"])
     made["max_tokens"] = most if most is not None and most >= 0 else 1 << 20
-    made["return_token_ids"] = True
+    made["return_token_ids"] = made["timings_per_token"] = True
     if body.get("stream"):
         made["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
     if body.get("n_probs"):
