@@ -204,3 +204,21 @@ def test_an_answer_can_be_made_to_fit(tiny, tmp_path, capsys):
 def test_what_it_cannot_be_made_to_fit_is_named(tiny, capsys, flags, named):
     assert main(["generate", tiny, "--prompt", "a", *flags]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_the_streams_of_a_pipeline_hold_no_terminals_codes_and_no_traceback(tiny):
+    """As in `... | drut generate MODEL --prompt - > out 2> err`, and where the reader goes before the end."""
+    command = [sys.executable, "-m", "drut", "generate", tiny, "--prompt", "-", "--max-tokens", "60"]
+    done = subprocess.run(command, input=b"The capital of France is\n", capture_output=True, timeout=120)
+    assert done.returncode == 0
+    assert len(done.stdout.strip()) > 8
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert b"\r" not in done.stderr
+    read, written = os.pipe()
+    os.close(read)
+    broken = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=written, stderr=subprocess.PIPE)
+    os.close(written)
+    _, err = broken.communicate(b"The capital of France is\n", timeout=120)
+    assert broken.returncode != 0
+    assert b"Traceback" not in err
+    assert b"\x1b" not in err

@@ -28,7 +28,7 @@ from drut.server.scored import Row
 from drut.server.service import SMALL_REPLY
 from drut.server.sizes import REPLY, ReplySize
 from tests.cli import tiny
-from tests.server.rig import Running, serving
+from tests.server.rig import Running, serving, until
 
 
 class Form(msgspec.Struct):
@@ -209,7 +209,7 @@ def test_large_replies_wait_for_room_and_small_ones_pass_them() -> None:
         room, order = ReplyRoom(100, small=10), list[str]()
 
         async def reply(name: str, size: int, ends: asyncio.Event) -> None:
-            async with room.hold(size):
+            async with room.hold(size, 30):
                 order.append(name)
                 await ends.wait()
 
@@ -231,10 +231,31 @@ def test_large_replies_wait_for_room_and_small_ones_pass_them() -> None:
             event.set()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         assert sorted(order) == ["a", "c", "d", "e", "f"]
-        async with room.hold(100):
+        async with room.hold(100, 30):
+            with pytest.raises(TimeoutError):
+                async with room.hold(20, 0):
+                    raise AssertionError("there is no room")
+            async with room.hold(5, 0):
+                pass
+        async with room.hold(100, 0):
             pass
 
     asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_large_reply_that_finds_no_room_in_time_is_refused(model_path: Path) -> None:
+    ask: dict[str, Any] = {"n": 20, "logprobs": 20, "echo": True, "max_tokens": 1}
+    with serving(model_path, max_wait_s=0.1) as running:
+        room = running.server.service.reply_room = ReplyRoom(1, small=SMALL_REPLY)
+        assert running.complete("x" * 140, **ask).status == 200
+        until(lambda: room._held == 0)
+        room._held = 1  # as by a reply that is being sent
+        refused = running.complete("x" * 140, **ask)
+        assert (refused.status, refused.error["code"]) == (429, "queue_full")
+        assert refused.headers["retry-after"] == "1"
+        late = running.complete("x" * 140, **ask, deadline_s=0.01)
+        assert (late.status, late.error["code"]) == (504, "deadline_exceeded")
+        assert running.complete().status == 200
 
 
 def test_messages_of_a_step_go_in_frames_of_a_bounded_size() -> None:

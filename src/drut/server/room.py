@@ -18,15 +18,19 @@ class ReplyRoom:
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @asynccontextmanager
-    async def hold(self, size: int) -> AsyncIterator[None]:
-        """Waits until `size` bytes are free, first come first served, and keeps them until the end of the block."""
+    async def hold(self, size: int, patience_s: float) -> AsyncIterator[None]:
+        """Waits until `size` bytes are free, first come first served, and keeps them until the end of the block.
+
+        TimeoutError after `patience_s`.
+        """
         size = 0 if size <= self._small else min(size, self._most)
         if size and (self._queue or self._held + size > self._most):
             place = size, asyncio.get_running_loop().create_future()
             self._queue.append(place)
             try:
-                await place[1]
-            except asyncio.CancelledError:
+                async with asyncio.timeout(patience_s):
+                    await place[1]
+            except (asyncio.CancelledError, TimeoutError):
                 if place in self._queue:
                     self._queue.remove(place)
                 else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from drut.model.tokenizer import Tokenizer
-from drut.server.admission import Ask, Ticket
+from drut.server.admission import Ask, DeadlineError, QueueFullError, Ticket
 from drut.server.exchange import Exchange
 from drut.server.job import Job
 from drut.server.pieces import Assembler
@@ -33,21 +35,41 @@ async def generate(exchange: Exchange, service: Service, caller: str, prepare: P
     assembler = Assembler(job, tokenizer)
     dialect = make(job, assembler, tokenizer)
     headers = [(b"x-drut-ignored", ", ".join(job.ignored).encode())] if job.ignored else []
-    async with service.reply_room.hold(size.bytes):
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(_room(service, job, size, arrived))
         tickets = admit(loaded, job, caller, arrived, exchange.trace)
         if job.timings:
             assembler.records = [ticket.record for ticket in tickets]
-        async with Run(tickets, assembler, exchange, backlog=service.config.max_backlog_kb * 1000) as run:
-            if job.stream:
-                return await stream(exchange, run, job, assembler, dialect, service, headers=headers)
-            while not run.finished:
-                await run.wait()
-            if run.error is not None:
-                raise run.error
-            made = parts(dialect.reply(sorted(assembler.take(), key=lambda piece: piece.index)))
-            if size.bytes <= SMALL_REPLY:
-                return await exchange.reply(200, b"".join(made), headers=headers)
-            await exchange.reply_in_parts(200, run.while_there(service.in_parts(made)), headers=headers)
+        backlog = service.config.max_backlog_kb * 1000
+        run = await held.enter_async_context(Run(tickets, assembler, exchange, backlog=backlog))
+        if job.stream:
+            return await stream(exchange, run, job, assembler, dialect, service, headers=headers)
+        while not run.finished:
+            await run.wait()
+        if run.error is not None:
+            raise run.error
+        made = parts(dialect.reply(sorted(assembler.take(), key=lambda piece: piece.index)))
+        if size.bytes <= SMALL_REPLY:
+            return await exchange.reply(200, b"".join(made), headers=headers)
+        await exchange.reply_in_parts(200, run.while_there(service.in_parts(made)), headers=headers)
+
+
+@asynccontextmanager
+async def _room(service: Service, job: Job, size: ReplySize, arrived: float) -> AsyncIterator[None]:
+    """Room for the reply, as long as the block runs. DeadlineError or QueueFullError where there is none in time."""
+    left = math.inf if job.deadline_s is None else arrived + job.deadline_s - time.monotonic()
+    patience_s, begun = min(left, service.config.max_wait_s), False
+    try:
+        async with service.reply_room.hold(size.bytes, patience_s):
+            begun = True
+            yield
+    except TimeoutError:
+        if begun:
+            raise
+        if left <= service.config.max_wait_s:
+            raise DeadlineError(f"the deadline of {job.deadline_s:g} s passed in the queue") from None
+        raise QueueFullError(f"replies of {service.limits.reply_bytes / 1e6:g} MB and less are under way, which is all "
+                             "this server makes at a time", service.config.max_wait_s) from None
 
 
 def admit(loaded: Loaded, job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> list[Ticket]:
