@@ -119,8 +119,6 @@ class EngineConfig(Settings):
                                        least=0.01, most=3600.0)
     debug_kv: bool = setting(False, "stamp KV slots, poison freed pages and check both on each step", type=bool,
                              env="DRUT_DEBUG_KV")
-    force_preempt: float = setting(0.0, "chance that a running request is preempted at a step, for tests", type=float,
-                                   env="DRUT_FORCE_PREEMPT", least=0.0, most=1.0, flag=False)
 
 
 def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:

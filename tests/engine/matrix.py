@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drut import LLM, Completion, SamplingParams
+from tests.engine.chance import make_llm
 from tests.engine.models import said
 from tests.engine.pairwise import Factors, Row, all_pairs, suspects
 
@@ -122,11 +123,11 @@ def narrowed(answer: Completion, top: int) -> list[dict[int, Any]]:
 @contextmanager
 def engine(model: str | Path, row: Row, **settings: Any) -> Iterator[LLM]:
     """An LLM as `row` says, watched for corruption; the idle invariant must hold in the end."""
-    row_settings = {"chunk_tokens": row["chunk"], "force_preempt": row["preempt"], "overlap": row["overlap"],
+    row_settings = {"chunk_tokens": row["chunk"], "preempt": float(str(row["preempt"])), "overlap": row["overlap"],
                     "multi_step": row["multi_step"], "continuous_batching": row.get("continuous", True),
                     **{name: row[name] for name in ("threads", "execution", "isa", "window_pages", "fusion")
                        if name in row}}
-    with LLM(model, debug_kv=True, **row_settings, **settings) as llm:
+    with make_llm(model, debug_kv=True, **row_settings, **settings) as llm:
         yield llm
         llm.engine.check_idle()
         for pool in llm.engine.cache.pools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from drut.engine.flight import Flight, Result
+from drut.engine.flight import Flight, Ran, Result
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.work import Work
@@ -34,8 +34,8 @@ def a_request() -> Request:
 
 def flight(burst: Burst) -> Flight:
     done: Result = Future()
-    done.set_result((None, 0.0))
-    return Flight([Work(a_request(), 0, 1, True, 0, 0, burst.steps - 1)], done, burst)
+    done.set_result(Ran(None, 0.0))
+    return Flight([Work(a_request(), 0, 1, 1, 0, 0, burst.steps - 1)], done, burst)
 
 
 def test_a_burst_that_ends_while_it_is_read_is_open_until_its_last_step_was_read() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from drut import LLM, AnswerError, AsyncEngine, Completion, Constraint, SamplingParams
 from drut.constrain import Thought
+from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model
 
 # Of bytes: what is not a digit here is forced, but for the spaces that JSON leaves open.
@@ -39,7 +40,7 @@ NAIVE: dict[str, Any] = {"threads": 1, "forced_tokens": False, "overlap": False,
                          "prefix_cache": False}
 RUNS: dict[str, dict[str, Any]] = {
     "default": {}, "step by step": {"overlap": False}, "no bursts": {"multi_step": 1}, "whole": {"chunk_tokens": 0},
-    "small": {"chunk_tokens": 2, "max_batch_tokens": 24, "max_seqs": 24}, "preempted": {"force_preempt": 0.2},
+    "small": {"chunk_tokens": 2, "max_batch_tokens": 24, "max_seqs": 24}, "preempted": {"preempt": 0.2},
     "plain": {"forced_tokens": False}, "few pages": {"kv_cache_gb": 3e-5, "prefix_cache": False}}
 
 
@@ -68,7 +69,7 @@ def llm(path: Path) -> Iterator[LLM]:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_all_ways_give_the_same_bits(path: Path, plain: list[Completion], run: str) -> None:
-    with LLM(path, threads=1, debug_kv=True, **RUNS[run]) as llm:
+    with make_llm(path, threads=1, debug_kv=True, **RUNS[run]) as llm:
         got = llm.generate(*asked())
         assert [said(c) for c in got] == [said(c) for c in plain]
         llm.engine.check_idle()

@@ -13,6 +13,7 @@ import pytest
 from drut import LLM, AnswerError, Chunk, Completion, SamplingParams
 from drut.cache.pool import KvCorruptionError
 from drut.errors import DrutError, RequestError
+from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model, write_poisoned_model
 from tests.engine.testbed import VOCAB, finish_all, make_engine
 
@@ -228,14 +229,17 @@ def test_scores_of_a_prompt_do_not_depend_on_what_is_cached(llm: LLM) -> None:
     assert one(llm, prompt).cached_tokens == 48
 
 
-def test_logits_say_why_they_cannot_be_had(llm: LLM) -> None:
+def test_logits_are_the_same_beside_a_stream(llm: LLM) -> None:
     ids = [ord(c) for c in "hello"]
+    alone = llm.logits(ids)
+    assert alone.shape == (5, llm.files.spec.vocab)
     stream = llm.stream("hello", GREEDY)
-    next(stream)
-    with pytest.raises(RequestError, match="logits need the engine for themselves"):
-        llm.logits(ids)
-    stream.close()
-    assert llm.logits(ids).shape == (5, llm.files.spec.vocab)
+    first = next(stream)
+    assert llm.logits(ids, chunk=2).tobytes() == alone.tobytes()
+    assert first.text + "".join(chunk.text for chunk in stream) == llm.generate("hello", GREEDY)[0].text
+
+
+def test_logits_of_a_text_that_does_not_fit_are_refused(llm: LLM) -> None:
     with pytest.raises(RequestError, match=f"{llm.room + 1} tokens do not fit the context of {llm.room}"):
         llm.logits([5] * (llm.room + 1))
     assert len(llm.logits([5] * llm.room)) == llm.room
@@ -366,8 +370,7 @@ def test_the_environment_switches_debugging_on(tmp_path: Path, monkeypatch: pyte
         plain = one(llm, "hello")
         assert llm.engine.cache.pool.canary is None
     monkeypatch.setenv("DRUT_DEBUG_KV", "1")
-    monkeypatch.setenv("DRUT_FORCE_PREEMPT", "1.0")
-    with LLM(path, threads=1) as llm:
+    with make_llm(path, preempt=1.0, threads=1) as llm:
         preempted = one(llm, "hello")
         assert llm.engine.cache.pool.canary is not None
     assert preempted.why["preemptions"] > 5

@@ -12,7 +12,8 @@ from drut.engine.edits import EditTable
 from drut.engine.engine import Engine
 from drut.engine.pacer import PLAIN_EVERY
 from drut.engine.params import SamplingParams
-from drut.engine.policy import Aging, LeastServed, Policy
+from drut.engine.policy import Aging, FirstCome, LeastServed, Policy
+from drut.engine.progress import Progress
 from drut.engine.request import Request
 from drut.engine.reserve import Reserve
 from drut.engine.work import Limits
@@ -46,8 +47,8 @@ def arrive(engine: Engine, clock: Clock, prompt: list[int], **params: object) ->
 
 def plain(order: int, arrived: float, priority: int = 0, prompt: int = 8) -> Request:
     params = SamplingParams()
-    return Request(str(order), prompt, [0] * prompt, params, 0, 0, 1000, arrived, order, EditTable(params, (), ()),
-                   priority=priority)
+    return Request(id=str(order), progress=Progress([0] * prompt), params=params, limit=1000, arrived=arrived,
+                   order=order, edits=EditTable(params, (), ()), priority=priority)
 
 
 @settings(max_examples=100, deadline=None)
@@ -57,7 +58,7 @@ def test_aging_bounds_who_may_pass(asks: list[tuple[float, int, int]], aging_s: 
     """Only those that come less than `aging_s` times the steps between them later; the victim is the last of all."""
     requests = [plain(i, at, priority, prompt) for i, (at, priority, prompt) in enumerate(sorted(asks))]
     policy = Aging(aging_s=aging_s)
-    order = policy.order(requests, CACHE)
+    order = policy.order(requests, [], CACHE)
     for i, first in enumerate(order):
         for behind in order[i + 1 :]:
             steps = behind.priority - first.priority + (behind.prompt_tokens - first.prompt_tokens) / Aging.PROMPT
@@ -86,8 +87,8 @@ def test_waiting_wins_over_any_stream_of_better_ones(policy: str) -> None:
 def test_who_was_served_least_goes_first_and_levels_double() -> None:
     requests = [plain(i, 0.0) for i in range(5)]
     for request, made in zip(requests, (200, 63, 64, 0, 130), strict=True):
-        request.tokens += [0] * made
-    order = LeastServed(Clock()).order(requests, CACHE)
+        request.progress.tokens += [0] * made
+    order = LeastServed(Clock()).order(requests, [], CACHE)
     assert [r.order for r in order] == [1, 3, 2, 0, 4], "0 and 63 are of one level, 130 and 200 too"
 
 
@@ -101,8 +102,8 @@ def displaced(request: Request, running: list[Request], expected: int) -> list[R
 def test_the_most_served_gives_way_if_that_is_worth_it() -> None:
     new, long, longer = plain(3, 0.0), plain(1, 0.0), plain(2, 0.0)
     long.limit = longer.limit = 10_000
-    long.tokens += [0] * 300
-    longer.tokens += [0] * 600
+    long.progress.tokens += [0] * 300
+    longer.progress.tokens += [0] * 600
     assert displaced(new, [long, longer], 200) == [longer, long], "nothing is known of answers so long"
     assert displaced(new, [long, longer], 1500) == [], "the new one is as long"
     assert displaced(new, [], 200) == []
@@ -133,10 +134,10 @@ def test_nobody_is_displaced_more_often_than_stated(asks: list[tuple[int, int]],
         assert done.outcomes[0].preemptions >= 1
 
 
-@pytest.mark.parametrize("policy", [Policy, Aging])
+@pytest.mark.parametrize("policy", [FirstCome, Aging])
 def test_the_others_displace_nobody(policy: type[Policy]) -> None:
     long = plain(1, 0.0, priority=9)
-    long.tokens += [0] * 5000
+    long.progress.tokens += [0] * 5000
     assert policy(Clock()).displaced(plain(2, 1.0), [long], Reserve()) == []
 
 

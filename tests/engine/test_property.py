@@ -16,6 +16,7 @@ from drut import LLM
 from drut.engine.answer import Answer
 from drut.errors import RequestError
 from drut.kernels.native import library
+from tests.engine.chance import make_llm
 from tests.engine.matrix import Ask, Reference, random_params, text
 from tests.engine.models import write_gguf
 from tests.golden.weights import config
@@ -66,7 +67,7 @@ def random_settings(dice: random.Random, model: Model) -> dict[str, object]:
         "reserve_quantile": dice.choice([0.0, 0.0, 0.5, 1.0]), "prefix_cache": dice.random() < 0.8,
         "continuous_batching": dice.random() < 0.7,
         "overlap": dice.random() < 0.5, "multi_step": dice.choice([1, 3, 16]),
-        "force_preempt": dice.choice([0.0, 0.0, 0.3]), "isa": dice.choice(ISAS),
+        "preempt": dice.choice([0.0, 0.0, 0.3]), "isa": dice.choice(ISAS),
         "threads": dice.choice([1, 1, 2, 3]), "execution": dice.choice(["eager", "replay"]),
         "fusion": dice.random() < 0.7,
         "debug_kv": dice.random() < 0.5}
@@ -98,7 +99,7 @@ def play(model: Model, seed: int) -> None:
     dice = random.Random(seed)
     settings = random_settings(dice, model)
     asks = random_asks(dice, model, dice.randrange(1, 25))
-    with LLM(model.path, **settings) as llm:  # type: ignore[arg-type]
+    with make_llm(model.path, **settings) as llm:  # type: ignore[arg-type]
         answers = serve(llm, asks, dice)
         llm.engine.check_idle()
         assert all(pool.free + pool.cached == pool.total for pool in llm.engine.cache.pools)
@@ -148,7 +149,7 @@ def test_sixty_four_mixed_requests(model: Model, pages: int, settings: dict[str,
     """All are answered exactly, from a pool of 40 pages by preemption, and nothing is left behind."""
     asks = mixed(model, 64, seed=4)
     room = (pages + 0.1) * model.page_bytes / 1e9
-    with LLM(model.path, threads=2, debug_kv=True, kv_cache_gb=room, **settings) as llm:  # type: ignore[arg-type]
+    with make_llm(model.path, threads=2, debug_kv=True, kv_cache_gb=room, **settings) as llm:  # type: ignore[arg-type]
         got = iter(llm.generate([list(a.prompt) for a in asks], [a.params for a in asks]))
         for ask in asks:
             assert model.reference.difference(ask, [next(got) for _ in range(ask.params.n)]) is None

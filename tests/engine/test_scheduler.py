@@ -75,7 +75,7 @@ def test_a_preempted_request_comes_back_to_its_batch() -> None:
 
 def test_a_batch_begins_with_those_who_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(seqs=1, continuous=False)
-    monkeypatch.setattr(engine.scheduler.policy, "order", lambda waiting, cache: list(waiting)[::-1])
+    monkeypatch.setattr(engine.scheduler.policy._inner, "order", lambda waiting, running, cache: list(waiting)[::-1])
     choices = engine.submit(text(0, 2 * P), SamplingParams(max_tokens=2, n=3, seed=1, ignore_eos=True))
     finish_all(engine)
     for choice in choices:
@@ -253,7 +253,7 @@ def test_prompts_that_come_together_share_what_may_ride_along() -> None:
     prompts = [submit(engine, text(i, 42), max_tokens=1) for i in range(1, 4)]
     schedule, beside = engine.scheduler.schedule, []
 
-    def spied() -> list[Work]:
+    def spied(*drafts: object) -> list[Work]:
         work = schedule()
         beside.append([w.rows for w in work if not w.decodes])
         return work

@@ -14,7 +14,7 @@ import pytest
 from drut.engine.engine import Engine
 from drut.engine.params import SamplingParams
 from drut.engine.policy import LeastServed
-from tests.engine.testbed import VOCAB, Log, check_answer, check_idle, finish_all, make_engine, make_log, step
+from tests.engine.testbed import VOCAB, Guesser, Log, check_answer, check_idle, finish_all, make_engine, make_log, step
 
 CHOICES = {
     "pages": [6, 10, 20, 64],
@@ -29,6 +29,8 @@ CHOICES = {
     "prefix_cache": [False, True, True],
     "force_preempt": [0.0, 0.0, 0.3],
     "canary": [False, True],
+    "drafter": [None, None, 0.0, 0.2, 1.0],  # the chance that a guess is wrong
+    "samples": [None, 64],
     "windows": [(0,), (0,), (0, 20), (0, 2), (0, 40, 5), (20,), (17, 3)],
     "window_pages": [6, 10, 64],
 }
@@ -61,6 +63,8 @@ def play(engine: Engine, dice: random.Random) -> Log:
         for request in engine.submit(prompt, random_params(dice), priority=dice.randrange(3),
                                      salt=dice.choice(["", "other"])):
             log[request]
+            if isinstance(engine.drafter, Guesser):
+                engine.drafter.learn(engine, request)
         for _ in range(dice.randrange(6)):
             step(engine, log)
         if dice.random() < 0.2 and log:
@@ -76,6 +80,8 @@ def test_random_schedules(block: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
         dice = random.Random(seed)
         settings = {name: dice.choice(values) for name, values in CHOICES.items()}
+        if settings["drafter"] is not None:
+            settings["drafter"] = Guesser(settings["drafter"], seed=seed)
         engine = make_engine(**settings)
         try:
             for request, said in play(engine, dice).items():

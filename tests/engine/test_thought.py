@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from drut import LLM, SamplingParams
 from drut.constrain.thought import State, Thought, ThoughtWatch
 from drut.errors import RequestError
+from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model
 from tests.engine.testbed import (
     VOCAB,
@@ -141,11 +142,11 @@ def asks() -> list[SamplingParams]:
 
 
 @pytest.mark.parametrize("how", [{}, {"overlap": False, "max_batch_tokens": 8},
-                                 {"multi_step": 1, "force_preempt": 0.3}])
+                                 {"multi_step": 1, "preempt": 0.3}])
 def test_bits_are_the_same_in_company(path: Path, alone: LLM, how: dict[str, object]) -> None:
     prompts = [f"prompt {i}" for i in range(len(asks()))]
     wanted = alone.generate(prompts, asks())
-    with LLM(path, threads=2, debug_kv=True, **how) as llm:
+    with make_llm(path, threads=2, debug_kv=True, **how) as llm:
         got = llm.generate(prompts, asks())
     assert [(said(a), a.reasoning_tokens) for a in got] == [(said(a), a.reasoning_tokens) for a in wanted]
     assert {a.reasoning_tokens for a in got} == {None, 0, 5, 8, 11, 30}

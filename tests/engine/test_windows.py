@@ -11,6 +11,7 @@ from drut.cache.groups import WindowGroup
 from drut.engine.params import SamplingParams
 from drut.kernels.native import library
 from tests.engine import matrix
+from tests.engine.chance import make_llm
 from tests.engine.testbed import (
     FakeExecutable,
     check_answer,
@@ -139,7 +140,7 @@ def test_pages_that_are_let_go_change_no_bit(name: str, tmp_path: Path) -> None:
     path, asks = write_checkpoint(name, tmp_path / name), long_asks(config(name)["vocab_size"])
 
     def answers(**settings: object) -> list[object]:
-        with LLM(path, threads=1, **settings) as llm:  # type: ignore[arg-type]
+        with make_llm(path, threads=1, **settings) as llm:  # type: ignore[arg-type]
             said = llm.generate([prompt for prompt, _ in asks], [params for _, params in asks])
             again = llm.generate([[*asks[0][0], *said[0].token_ids, 3, 4]], asks[0][1])
             hit = again[0].cached_tokens
@@ -149,7 +150,7 @@ def test_pages_that_are_let_go_change_no_bit(name: str, tmp_path: Path) -> None:
 
     kept = answers(window_pages=False, prefix_cache=False, overlap=False)
     assert answers(debug_kv=True) == kept, "in bursts"
-    assert answers(debug_kv=True, force_preempt=0.2, chunk_tokens=7) == kept
+    assert answers(debug_kv=True, preempt=0.2, chunk_tokens=7) == kept
     assert answers(chunk_tokens=0, overlap=False, execution="eager") == kept
 
 

@@ -20,7 +20,7 @@ from drut.cache.cache import KvCache
 from drut.cache.groups import FullGroup, WindowGroup
 from drut.cache.pool import Canary, PagePool
 from drut.constrain.thought import ThoughtWatch
-from drut.engine.engine import Engine, Scored, Update
+from drut.engine.engine import Engine
 from drut.engine.pacer import Pacer
 from drut.engine.params import SamplingParams
 from drut.engine.policy import make_policy
@@ -28,11 +28,15 @@ from drut.engine.request import Request
 from drut.engine.reserve import Reserve
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
+from drut.engine.static_batch import StaticBatching
+from drut.engine.update import Scored, Update
 from drut.engine.work import Limits
 from drut.kernels.backend import Backend, Executable, StepOutput
 from drut.kernels.descriptor import HOLE, MAX_TOP_LOGPROBS, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.plan import Plan
+from drut.speculate import Anchor, Drafter, Landed
+from tests.engine.chance import ChancePreemption
 
 VOCAB = 50
 EOS = frozenset({7})
@@ -250,20 +254,50 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
                 overlap: bool = False, burst: int = 1, prefix_cache: bool = True, force_preempt: float = 0.0,
                 canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS,
                 reserve_quantile: float = 0.0, aging_s: float = 10.0, windows: Sequence[int] = (0,),
-                window_pages: int = 64, continuous: bool = True) -> Engine:
+                window_pages: int = 64, continuous: bool = True, drafter: Drafter | None = None,
+                samples: int | None = None) -> Engine:
     """`windows`: of the KV groups, 0 for the whole context, else at least 2, as a slot depends on the one before;
     `pages`: of the first, `window_pages`: of the others."""
     memory = [np.zeros((window_pages if i else pages, PAGE_TOKENS * 8), np.uint8) for i in range(len(windows))]
     watch = [Canary(m, window) for m, window in zip(memory, windows, strict=True)] if canary else []
-    limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), seqs, chunk, burst)
+    limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), samples or seqs, chunk, burst)
     groups = [WindowGroup(window, limits.tokens) if window else FullGroup() for window in windows]
     pools = [PagePool(m, watch[i] if watch else None) for i, m in enumerate(memory)]
     cache = KvCache(*pools, prefix_cache=prefix_cache, groups=groups)
     runner = Runner(FakeBackend(windows), Plan(()), memory, limits, context=context, vocab=VOCAB, overlap=overlap,
                     canaries=watch)
-    scheduler = Scheduler(cache, limits, make_policy(policy, aging_s=aging_s), Pacer(),
-                          reserve=Reserve(reserve_quantile), continuous=continuous, force_preempt=force_preempt)
-    return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap)
+    rules = make_policy(policy, aging_s=aging_s)
+    rules = rules if continuous else StaticBatching(rules, seqs)
+    rules = ChancePreemption(rules, force_preempt) if force_preempt else rules
+    scheduler = Scheduler(cache, limits, rules, Pacer(), reserve=Reserve(reserve_quantile))
+    return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap, drafter=drafter)
+
+
+class Guesser:
+    """A drafter that knows the answers, and errs with a chance at each token. It counts what was accepted."""
+
+    def __init__(self, errs: float, drafts: int = 5, seed: int = 0) -> None:
+        self.errs, self.drafts, self.dice = errs, drafts, random.Random(seed)
+        self.answers: dict[int, list[int]] = {}  # prompt and output of each sequence
+        self.accepted = self.drafted = 0
+
+    def learn(self, engine: Engine, request: Request) -> None:
+        prompt = request.tokens[: request.prompt_tokens]
+        self.answers[request.order] = prompt + expected(prompt, request.params, request.seed, request.choice,
+                                                        engine.room, engine.runner.executable.windows).tokens
+
+    def propose(self, anchors: Sequence[Anchor]) -> list[list[int]]:
+        return [[token if self.dice.random() >= self.errs else self.dice.randrange(VOCAB)
+                 for token in self.answers[a.sequence][len(a.tokens) :][: self.drafts]] for a in anchors]
+
+    def commit(self, landed: Sequence[Landed]) -> None:
+        for one in landed:
+            assert len(one.tokens) == one.accepted + 1
+            self.accepted += one.accepted
+            self.drafted += one.drafted
+
+    def forget(self, sequence: int) -> None:
+        del self.answers[sequence]
 
 
 def submit(engine: Engine, prompt: list[int], **params: object) -> Request:

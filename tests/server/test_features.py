@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jsonschema
 import pytest
 
+from drut.engine import build
+from drut.engine.policy import Policy, make_policy
 from tests.cli import tiny
+from tests.engine.chance import ChancePreemption
 from tests.engine.pairwise import Row, all_pairs
 from tests.server.conftest import CALLER
 from tests.server.rig import Reply, Running, serving
@@ -43,8 +47,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[object, R
     path.write_bytes(tiny.model(tokenizer__chat_template=THINKER, llama__context_length=1024))
     plain = {"max_seqs": 1, "chunk_tokens": 0, "prefix_cache": False, "execution": "eager", "overlap": False}
     with ExitStack() as stack:
-        yield {name: stack.enter_context(serving(path, engine={"grammar_timeout_s": 60, **engine}))
-               for name, engine in (("alone", plain), (0.0, {}), (0.3, {"force_preempt": 0.3, "debug_kv": True}))}
+        def start(preempt: float = 0.0, **engine: Any) -> Running:
+            def policy(*args: Any, **settings: Any) -> Policy:
+                return ChancePreemption(make_policy(*args, **settings), preempt)
+
+            with patch.object(build, "make_policy", policy if preempt else make_policy):
+                return stack.enter_context(serving(path, engine={"grammar_timeout_s": 60, **engine}))
+
+        yield {"alone": start(**plain), 0.0: start(), 0.3: start(0.3, debug_kv=True)}
 
 
 def fields_of(row: Row) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from drut.cache.groups import FullGroup, Group, pages_for, resume_point
 from drut.cache.pool import PagePool
@@ -35,6 +36,14 @@ class BlockTable:
 
     def own(self, group: int) -> list[int]:
         return self.maps[group][max(self.shared, self.first[group]) :]
+
+
+class Match(NamedTuple):
+    """Where the longest cached prefix of some tokens ended: its last node, and the tokens of the page behind it."""
+
+    node: Node | None
+    key: bytes | None  # None: no page of the tokens follows
+    inserts: int  # into the tree, so far
 
 
 @dataclass
@@ -113,6 +122,18 @@ class KvCache:
             return path
         kept = [[w.page(node) != HOLE for node in path] for w in self.windows]
         return path[: resume_point([self.groups[w.index] for w in self.windows], kept, len(path))]
+
+    def match(self, table: BlockTable, tokens: Sequence[int]) -> Match:
+        """Where the prefix that `table` was given ends."""
+        if not self.prefix_cache or table.shared >= (len(tokens) - 1) // PAGE_TOKENS:
+            return Match(None, None, self.tree.inserts)
+        return Match(table.node or self.tree.root(table.salt), page_key(tokens, table.shared), self.tree.inserts)
+
+    def grew(self, match: Match) -> bool:
+        """Whether the tokens of `match` may have a longer cached prefix by now, at a constant cost."""
+        if match.node is None or match.key is None:
+            return False
+        return match.key in match.node.children if not self.windows else match.inserts != self.tree.inserts
 
     def count_lookup(self, table: BlockTable, tokens: Sequence[int]) -> None:
         """Adds what `attach` found for a sequence now admitted to the statistics."""

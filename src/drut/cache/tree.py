@@ -70,7 +70,7 @@ class PrefixTree:
     def __init__(self, ghosts: int, windows: int = 0) -> None:
         """`ghosts` bounds how many evicted nodes are remembered by digest; `windows`: groups with a window."""
         self._windows = windows
-        self.size = 0
+        self.size = self.inserts = 0
         self._roots: dict[str, Node] = {}
         self._clock = 0
         self._leaves: list[tuple[int, int, Node]] = []  # heap; a node's entry may be out of date
@@ -102,6 +102,7 @@ class PrefixTree:
         """A new node below `parent`, not locked yet."""
         node = Node(parent, key, page, self._windows)
         self.size += 1
+        self.inserts += 1
         parent.children[key] = node
         self._ghosts.pop(node.digest, None)
         self.evictable += 1

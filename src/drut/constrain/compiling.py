@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillRunningError
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +32,3 @@ class Compiling(NamedTuple):
             raise RequestError(f"the grammar takes longer than {self.seconds:g} s to compile") from None
         except RequestError as error:  # shared by all that wait
             raise RequestError(str(error)) from None
-
-    def wait(self, seconds: float) -> None:
-        """Until it is done, but not longer than that."""
-        wait([self.future], min(seconds, max(0.0, self.deadline - time.monotonic())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,9 +60,9 @@ class Guide:
         """Whether its grammar is compiled, or never will be."""
         return self._matcher is not None or self._compiling.done
 
-    def wait(self, seconds: float) -> None:
-        """Until it is ready, but not longer than that."""
-        self._compiling.wait(seconds)
+    def when_ready(self, wake: Callable[[], None]) -> None:
+        """Calls `wake`, from any thread, once the grammar is compiled or has failed; not if it only takes too long."""
+        self._compiling.future.add_done_callback(lambda _: wake())
 
     def open(self) -> None:
         """Takes a matcher of its own, once; waits where the grammar is not compiled yet. Sets `failure`."""

@@ -13,7 +13,7 @@ def steps_ahead(works: Collection[Work], cache: KvCache, most: int) -> int:
     """How many of `most` steps may follow: as far as all only decode and have, or get, pages for the rows."""
     ahead = most
     for work in works:
-        ahead = min(ahead, work.request.steps_alone - 1) if work.decodes else 0
+        ahead = min(ahead, work.request.steps_alone - 1) if work.decodes and not work.drafts else 0
     for work in works:
         table, end = work.request.table, work.start + work.rows
         if ahead > 0 and not cache.reserve(table, end + ahead):
@@ -23,8 +23,5 @@ def steps_ahead(works: Collection[Work], cache: KvCache, most: int) -> int:
 
 def unwind(work: Work, steps: int) -> None:
     """The last `steps` of those that were to follow `work` did not run."""
-    request = work.request
-    request.inflight -= steps
-    request.why.steps -= steps
-    if request.epoch == work.epoch and request.finish_reason is None:
-        request.computed -= steps
+    work.request.progress.retract(work, steps)
+    work.request.why.steps -= steps

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from drut.constrain.thought import ThoughtWatch
-from drut.engine.engine import Scored, Update
 from drut.engine.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request import Request
+from drut.engine.update import Scored, Update
 from drut.errors import DrutError
 from drut.model.tokenizer import Detokenizer, StopChecker, StopStrings, Tokenizer
 

@@ -16,6 +16,7 @@ from drut.engine.policy import make_policy
 from drut.engine.reserve import Reserve
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
+from drut.engine.static_batch import StaticBatching
 from drut.engine.work import Limits
 from drut.errors import RequestError, UnsupportedError
 from drut.home import home
@@ -78,9 +79,9 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
                     canaries=canaries)
     pacer = Pacer(attention_depth(plan))
-    scheduler = Scheduler(cache, limits, make_policy(config.policy, aging_s=config.aging_s), pacer,
-                          reserve=Reserve(config.reserve_quantile), continuous=config.continuous_batching,
-                          force_preempt=config.force_preempt)
+    policy = make_policy(config.policy, aging_s=config.aging_s)
+    policy = policy if config.continuous_batching else StaticBatching(policy, limits.seqs)
+    scheduler = Scheduler(cache, limits, policy, pacer, reserve=Reserve(config.reserve_quantile))
     laps.lap("plan")
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
     grammars = make_grammars(tokenizer, spec.vocab, config) if tokenizer is not None else None

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from drut.engine.work import Work
 from drut.kernels.burst import Burst
+from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 
-Result = Future[tuple[StepOutput | None, float]]  # of one step its output; the seconds it took, or each of a burst
+
+class Ran(NamedTuple):
+    """What a launch returns when it is over. Its arrays stay as they are, whatever runs next."""
+
+    output: StepOutput | None  # of one step; a burst's outputs are in the burst
+    seconds: float  # that it took, or each step of a burst
+    logits: F32 | None = None  # (samples, vocab), if a request of the step wants them
+
+
+Result = Future[Ran]
 
 
 class Flight:
@@ -31,6 +42,16 @@ class Flight:
         says now: it may have ended since, and what it brought last would be passed over."""
         return self.burst is not None and not self.landed and self.planned - self.read > 1
 
+    @property
+    def seconds(self) -> float:
+        """Of the step, or of each in the burst; it has landed."""
+        return self.result.result().seconds
+
+    @property
+    def logits(self) -> F32 | None:
+        """Of a step's samples; None of a burst."""
+        return self.result.result().logits if self.burst is None else None
+
     def stop(self) -> None:
         """Lets the step that runs be the last. One step alone ends anyway."""
         if self.burst is not None:
@@ -47,7 +68,7 @@ class Flight:
     def outputs(self) -> Iterator[StepOutput]:
         """Takes the outputs there are; raises what the run raised."""
         if self.burst is None:
-            output, _ = self.result.result()
+            output = self.result.result().output
             assert output is not None
             self.read, self.landed = 1, True
             yield output

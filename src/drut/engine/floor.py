@@ -40,7 +40,7 @@ def shape_of(work: Sequence[Work], later: int = 0) -> StepShape:
     for w in work:
         first, count = (w.start + w.rows - 1 + later, 1) if later else (w.start, w.rows)
         rows += count
-        samples += w.sample + w.scores
+        samples += w.samples
         kv_tokens += first + count
         row_tokens += count * first + count * (count + 1) // 2
         sequences.append((count, first + count))

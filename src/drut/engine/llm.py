@@ -19,12 +19,12 @@ from drut.config import EngineConfig
 from drut.constrain.thought import Thought, ThoughtWatch
 from drut.engine.answer import Answer, completions
 from drut.engine.build import build_engine, choose_backend, numerics_id
-from drut.engine.engine import Update
-from drut.engine.logits import logits
+from drut.engine.logits import LogitsReader
 from drut.engine.output import AnswerError, Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.turn import Turn
+from drut.engine.update import Update
 from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
@@ -64,8 +64,8 @@ class LLM:
         except MemoryError as error:
             raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
         self._turn = Turn()  # who has it may use the engine
-        self._open: dict[Request, Answer] = {}  # of every `generate` and `stream` under way
-        self._left: deque[list[Answer]] = deque()  # whose reader is gone, to be aborted
+        self._open: dict[Request, Answer | LogitsReader] = {}  # of every call under way
+        self._left: deque[Sequence[Answer | LogitsReader]] = deque()  # whose reader is gone, to be aborted
         self._over = ""  # why the engine can be used no more
         self._closed = False
         self.load_s, self.load_parts = laps.total_s, laps.parts
@@ -162,9 +162,18 @@ class LLM:
             return self.engine.runner.executable.expert_loads()
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
-        """Raw logits of every position, float32 of shape (len(token_ids), vocab). No stream may be under way."""
+        """Raw logits of every position, float32 of shape (len(token_ids), vocab), `chunk` rows in a step at most."""
+        ids = list(token_ids)
         with self._alone():
-            return logits(self.engine, list(token_ids), chunk)
+            reader = LogitsReader(self.engine.submit_logits(ids, chunk))
+            self._open[reader.request] = reader
+        try:
+            while reader.request.finish_reason is None:
+                with self._alone():
+                    self._spread(self._compute())
+            return reader.result()
+        finally:
+            self._leave([reader])
 
     @cached_property
     def templates(self) -> ChatTemplates:
@@ -208,8 +217,8 @@ class LLM:
                                again=params.constraint is None)
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
-        if params.constraint is not None and self.engine.guides.grammars is not None:
-            self.engine.guides.grammars.check(params.constraint)  # here, where no other thread waits for the engine
+        if params.constraint is not None and self.engine.grammars is not None:
+            self.engine.grammars.check(params.constraint)  # here, where no other thread waits for the engine
         ids = self._encode(prompt)
         with self._alone():
             answers = self._submit(ids, params, priority=priority)
@@ -260,7 +269,7 @@ class LLM:
             if answer is not None and answer.push(update):
                 self.engine.finish(update.request, "stop")
 
-    def _leave(self, answers: list[Answer]) -> None:
+    def _leave(self, answers: Sequence[Answer | LogitsReader]) -> None:
         """Aborts what is left of `answers`, at the latest when the thread that has the engine is done with it.
 
         It never waits: the garbage collector may close a stream in the midst of a step.

@@ -9,10 +9,10 @@ from functools import partial
 from drut.cache.pool import KvCorruptionError
 from drut.engine import meter
 from drut.engine.answer import Answer
-from drut.engine.engine import Update
 from drut.engine.llm import LLM
 from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Roof, Stop, Submit, ToEngine
 from drut.engine.request import Request
+from drut.engine.update import Update
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.observe.ledger import Peaks, interpolated
 

@@ -1,8 +1,10 @@
-"""Who is admitted next, and who gives way. A policy changes when a request is computed, never what it says."""
+"""The order of admission and the choice of preemption victims. A policy changes when a request is computed, never its
+tokens."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from drut.cache.cache import KvCache
@@ -13,39 +15,53 @@ from drut.errors import RequestError
 Rank = tuple[float, ...]  # the smaller goes first
 
 
-class Policy:
-    """By arrival, unless a subclass says otherwise; a preempted request keeps its place.
+class Policy(ABC):
+    """Which waiting requests are tried first, and which running ones are preempted. It never changes a bit.
 
-    Where pages run out, the running request of least priority gives way, the latest of them. So the best of all is
-    never preempted, and each gets to be the best.
+    `bursts`: whether steps may follow each other without the scheduler.
     """
+
+    bursts = True
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, aging_s: float = 10.0) -> None:
         """`aging_s`: seconds of waiting that weigh as much as one step of priority, where waiting counts."""
         self.clock, self.aging_s = clock, aging_s
 
-    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
-        """The waiting requests, best first."""
-        return sorted(waiting, key=lambda r: r.order)
+    @abstractmethod
+    def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
+        """The waiting requests that may be tried, best first."""
+
+    def may_join(self, request: Request) -> bool:
+        """Whether a waiting request may be admitted while others run."""
+        return True
 
     def victim(self, running: Sequence[Request]) -> Request:
-        """Who of the running is preempted where pages run out."""
+        """The running request that is preempted if pages run out: of the lowest priority the latest.
+
+        So the best of all is never preempted, and each gets to be the best."""
         return max(running, key=lambda r: (r.priority, r.order))
 
     def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
-        """Who of the running may be preempted to admit `request`, the first to go first. `reserve` tells how long
-        answers get."""
+        """Running requests that may be preempted to admit `request`, in preemption order. `reserve` estimates final
+        lengths."""
+        return []
+
+    def preempt_now(self, running: Sequence[Request]) -> list[Request]:
+        """Running requests to preempt before the next step, whatever room there is."""
         return []
 
 
 class FirstCome(Policy):
-    """By arrival."""
+    """By arrival; a preempted request keeps its place."""
+
+    def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
+        return sorted(waiting, key=lambda r: r.order)
 
 
 class Priority(Policy):
     """By priority, the smaller number first, then by arrival. What has little priority may wait for ever."""
 
-    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
+    def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
         return sorted(waiting, key=lambda r: (r.priority, r.order))
 
 
@@ -63,7 +79,7 @@ class Aging(Policy):
         steps = request.priority + request.prompt_tokens / self.PROMPT
         return request.arrived + self.aging_s * steps, request.order
 
-    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
+    def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
         return sorted(waiting, key=self.rank)
 
     def victim(self, running: Sequence[Request]) -> Request:
@@ -104,7 +120,7 @@ class LeastServed(Aging):
                       key=lambda r: (-r.priority, -self._level(r), -r.order))
 
 
-class LongestPrefix(Policy):
+class LongestPrefix(FirstCome):
     """By how much of the request is cached. The oldest goes first once it was passed over often enough, and a long
     queue is taken by arrival: matching every request of it would cost more than it saves."""
 
@@ -116,8 +132,8 @@ class LongestPrefix(Policy):
         self._oldest = -1
         self._passed = 0
 
-    def order(self, waiting: Sequence[Request], cache: KvCache) -> list[Request]:
-        by_arrival = super().order(waiting, cache)
+    def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
+        by_arrival = super().order(waiting, running, cache)
         if not by_arrival or len(by_arrival) > self.QUEUE:
             return by_arrival
         oldest = by_arrival[0].order

@@ -7,18 +7,17 @@ from drut.engine.work import Work
 
 
 def break_off(scheduler: Scheduler) -> None:
-    """`schedule` has raised: who was just being admitted waits again."""
+    """`schedule` has raised: a request that was just being admitted waits again."""
     for request in scheduler.waiting:
         scheduler.cache.release(request.table)
-        request.computed = request.done = 0
+        request.progress.detach()
 
 
 def take_back(scheduler: Scheduler, work: Work) -> None:
     """The step with `work` was launched and its outcome dropped: what it would have computed is computed again."""
     request = work.request
-    request.inflight -= work.sample * (1 + work.ahead)
-    request.prompt_scored -= work.scores
+    request.progress.take_back(work)
     if request.guide is not None:
         request.guide.truncate(len(request.output))
-    if request in scheduler.running and request.epoch == work.epoch:
+    if request in scheduler.running and request.progress.epoch == work.epoch:
         scheduler.preempt(request)

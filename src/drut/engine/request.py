@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from drut.cache.cache import BlockTable
 from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.edits import EditTable
 from drut.engine.params import SamplingParams
+from drut.engine.progress import Progress
 from drut.errors import DrutError
 from drut.kernels.descriptor import RELAY
 from drut.kernels.kv import PAGE_TOKENS
+
+if TYPE_CHECKING:
+    from drut.engine.blocker import Blocker
 
 
 @dataclass
@@ -26,21 +30,15 @@ class Why:
     preemptions: int = 0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Request:
-    """`computed` chases `known`: prompt chunks, decoding, prefix hits and resumption are all that same difference.
-
-    `done` <= `computed` <= `known`. What steps in flight will have computed is in `computed` already; `done` is what
-    finished steps have. `inflight` counts the tokens that are on their way and not in `tokens` yet: sampled
-    ones, and among them those that are known already, since a grammar forces them (`promised`).
-    """
+    """One sequence: what was asked, how far it has come (`progress`), and the state that its next token depends on."""
 
     id: str
-    prompt_tokens: int
-    tokens: list[int]  # prompt, then what was sampled
+    progress: Progress
     params: SamplingParams
-    seed: int
-    choice: int
+    seed: int = 0
+    choice: int = 0
     limit: int  # most tokens in all, from max_tokens and the room
     arrived: float  # seconds, monotonic
     order: int  # of arrival
@@ -51,16 +49,14 @@ class Request:
     table: BlockTable = field(default_factory=BlockTable)
     thought: ThoughtWatch | None = None  # with the tokens that the host has seen
     guide: Guide | None = None  # through its constraint, with the tokens that steps have drawn
-    computed: int = 0
-    done: int = 0
-    inflight: int = 0
-    promised: dict[int, int] = field(default_factory=dict)  # by their number in the answer
-    epoch: int = 0  # raised by preemption: results of steps launched before it do not count
+    blockers: list[Blocker] = field(default_factory=list)  # what must be ready before it is scheduled
+    logits: bool = False  # the logits of every prompt row are wanted
+    speculates: bool = False  # a drafter may guess its next tokens
+    chunk: int | None = None  # most prompt rows of it in a step, where it asks for fewer than others get
     slot: int = -1  # of the relay, while running
     waits_since: float = 0.0  # seconds, monotonic: when it came or was preempted last
     admitted_with: int = 0  # tokens of its answer when it was admitted last
     cached_tokens: int | None = None  # of the prompt, found at first admission
-    prompt_scored: int = 0  # prompt positions whose logprob is known
     first_token_at: float | None = None
     finished_at: float | None = None
     finish_reason: str | None = None
@@ -71,14 +67,36 @@ class Request:
         self.waits_since = self.arrived
 
     @property
+    def tokens(self) -> list[int]:
+        """The prompt, then the output that the host has."""
+        return self.progress.tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.progress.prompt_tokens
+
+    @property
+    def output(self) -> list[int]:
+        return self.progress.output
+
+    @property
+    def outputs(self) -> int:
+        """Output tokens, those on their way included."""
+        return self.progress.num_output_tokens
+
+    @property
     def known(self) -> int:
-        return len(self.tokens) + self.inflight
+        return self.progress.known
+
+    @property
+    def computed(self) -> int:
+        return self.progress.computed
 
     @property
     def pending(self) -> int:
-        """Tokens whose rows are still to be computed; 0 where the answer's last token is already on its way."""
+        """Rows that may be scheduled: 0 if the last output token, or a verification, is on its way."""
         over = self.known >= self.limit or (self.guide is not None and self.guide.ended_by(self.outputs))
-        return 0 if over else self.known - self.computed
+        return 0 if over or self.progress.verifying else self.known - self.computed
 
     @property
     def decoding(self) -> bool:
@@ -86,40 +104,34 @@ class Request:
 
     @property
     def streaming(self) -> bool:
-        """Its next row says a token: not while a prompt, or after a preemption its own answer, is computed again."""
-        return self.decoding and self.pending == 1 and not (self.inflight and self.needs_last_token)
+        """Its next row draws a token: not while a prompt, or after a preemption its own output, is computed again."""
+        return self.decoding and self.pending == 1 and not self.waits_for_token
 
     @property
-    def output(self) -> list[int]:
-        return self.tokens[self.prompt_tokens :]
-
-    @property
-    def scores_prompt(self) -> bool:
-        return self.params.prompt_logprobs is not None and self.choice == 0
+    def waits_for_token(self) -> bool:
+        """Its next token depends on one that is still on its way."""
+        return self.progress.inflight > 0 and self.needs_last_token
 
     @property
     def needs_last_token(self) -> bool:
-        """Whether the host must know the last token before the next one can be drawn."""
-        return self.edits.follows_output or (self.thought is not None and self.outputs >= self.thought.free_until)
+        """Whether the host must know the last token before the next one can be drawn, or drafts be made."""
+        waits = self.speculates or self.edits.follows_output
+        return waits or (self.thought is not None and self.outputs >= self.thought.free_until)
 
     @property
-    def outputs(self) -> int:
-        """Tokens sampled, those on their way among them."""
-        return self.known - self.prompt_tokens
+    def scores_prompt(self) -> bool:
+        """Rows of its prompt are sampled, so none may come from the prefix cache."""
+        return self.logits or (self.params.prompt_logprobs is not None and self.choice == 0)
+
+    @property
+    def may_draft(self) -> bool:
+        """Its next tokens may be guessed now: the host has all that precede them."""
+        return self.speculates and self.streaming and not self.progress.inflight
 
     @property
     def forced(self) -> int | None:
         """The id that the next token must be; None where it is drawn."""
         return self.thought.forced(self.outputs) if self.thought is not None else None
-
-    def promise(self, run: Sequence[int]) -> None:
-        """After those on their way come these, and nobody need wait for them."""
-        self.promised.update(enumerate(run, self.outputs))
-        self.inflight += len(run)
-
-    def next_promised(self) -> int | None:
-        """Takes the next token, if it was promised."""
-        return self.promised.pop(len(self.tokens) - self.prompt_tokens, None) if self.promised else None
 
     def next_tokens(self, start: int, count: int) -> list[int]:
         """Tokens from position `start` on; RELAY for one that is on its way, unless it is known."""
@@ -130,7 +142,7 @@ class Request:
         return tokens
 
     def _known_ahead(self, output: int) -> int | None:
-        known = self.promised.get(output)
+        known = self.progress.forced_at(output)
         return self.thought.forced(output) if known is None and self.thought is not None else known
 
     @property
@@ -145,4 +157,5 @@ class Request:
     @property
     def may_share(self) -> bool:
         """Whether another choice can start from what this one computed of their prompt."""
-        return self.finish_reason is not None or self.done >= self.prompt_tokens - self.prompt_tokens % PAGE_TOKENS
+        whole = self.prompt_tokens - self.prompt_tokens % PAGE_TOKENS
+        return self.finish_reason is not None or self.progress.done >= whole

@@ -1,8 +1,9 @@
-"""How many rows of one request a step takes: what it has pending, within the budget, in chunks where it is a prompt."""
+"""How many rows of one request a step takes: what is pending, within the budget, in chunks if it is a prompt."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from drut.engine.pacer import Pacer
 from drut.engine.request import Request
@@ -12,7 +13,7 @@ from drut.engine.work import Budget, Limits, Work
 def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> Work | None:
     """The rows of `request` that the budget allows, or None."""
     pending = request.pending
-    if pending == 0 or (request.inflight and request.needs_last_token):
+    if pending == 0 or request.waits_for_token:
         return None
     count = min(pending, budget.tokens, _chunk(request, budget, limits, pacer))
     if limits.chunk == 0 and count < pending and budget.work:
@@ -20,7 +21,7 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
     start = request.computed
     scores = 0
     if request.scores_prompt:
-        first = max(start, request.prompt_scored)
+        first = max(start, request.progress.prompt_scored)
         count = min(count, first - start + budget.samples)
         scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
         if start + count == request.known and scores == budget.samples:
@@ -28,12 +29,21 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
     sample = start + count == request.known
     if count <= 0 or sample + scores > budget.samples:
         return None
-    return Work(request, start, count, sample, scores, request.epoch)
+    return Work(request, start, count, int(sample), scores, request.progress.epoch)
+
+
+def with_drafts(work: Work, drafts: Sequence[int], budget: Budget, others: int) -> Work:
+    """`work`, a decoding row, with rows that verify `drafts`: as many as the length limit allows and the budget has
+    left once each of `others` has its row."""
+    request = work.request
+    most = min(budget.tokens - 1 - others, budget.samples - 1 - others, request.limit - request.known - 1)
+    kept = tuple(drafts[: max(most, 0)])
+    return work._replace(rows=1 + len(kept), draws=1 + len(kept), drafts=kept)
 
 
 def _chunk(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> int:
     """Most prompt tokens of one request in a step."""
-    chunk = limits.chunk
+    chunk = request.chunk or limits.chunk
     if request.pending == 1 or chunk == 0:
         return request.pending
     if chunk is not None:

@@ -12,20 +12,17 @@ from numpy.typing import NDArray
 
 from drut.cache.groups import pages_for
 from drut.cache.pool import Canary, Changes
-from drut.engine.flight import Flight, Result
+from drut.engine.flight import Flight, Ran, Result
 from drut.engine.masks import Guided, MaskMaker
 from drut.engine.params import SamplingParams
+from drut.engine.request import Request
 from drut.engine.work import Limits, Work
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend
 from drut.kernels.burst import Burst
 from drut.kernels.cost import StepShape
-from drut.kernels.descriptor import RELAY, StepDescriptor, mask_words
-from drut.kernels.ops import F32
-from drut.kernels.output import StepOutput
+from drut.kernels.descriptor import RELAY, Edits, StepDescriptor, mask_words
 from drut.kernels.plan import Plan
-
-GREEDY = SamplingParams(max_tokens=1)
 
 
 class Rows(NamedTuple):
@@ -69,12 +66,12 @@ class Runner:
         """Starts a step, or a burst where the work says so; with no thread it is over on return."""
         step, rows, guided = self._fill(work)
         changes = [canary.collect() for canary in self._canaries]
-        ahead = work[0].ahead
+        ahead, logits = work[0].ahead, any(w.request.logits for w in work)
         burst = self._burst(1 + ahead, [sorted(w.request.ends) for w in work], bool(guided)) if ahead else None
         if self._thread is not None:
-            return Flight(work, self._thread.submit(self._run, step, burst, rows, changes, guided), burst)
+            return Flight(work, self._thread.submit(self._run, step, burst, rows, changes, guided, logits), burst)
         done: Result = Future()
-        done.set_result(self._run(step, burst, rows, changes, guided))
+        done.set_result(self._run(step, burst, rows, changes, guided, logits))
         return Flight(work, done, burst)
 
     def _burst(self, steps: int, ends: Sequence[Sequence[int]], guided: bool) -> Burst:
@@ -82,7 +79,7 @@ class Runner:
         return Burst(steps, ends) if guided else self.executable.burst(steps, ends)
 
     def _run(self, step: StepDescriptor, burst: Burst | None, rows: Sequence[Rows],
-             changes: Sequence[Changes], guided: Mapping[int, Guided]) -> tuple[StepOutput | None, float]:
+             changes: Sequence[Changes], guided: Mapping[int, Guided], logits: bool) -> Ran:
         try:
             for group, canary in enumerate(self._canaries):
                 self._watch(canary, group, rows, changes[group])
@@ -98,7 +95,8 @@ class Runner:
             seconds = (time.perf_counter() - started) / steps
             self._last, self.last_seconds = step, seconds
             # The next step may start before these are read.
-            return out.copy() if out and self._thread is not None else out, seconds
+            kept = out.copy() if out and self._thread is not None else out
+            return Ran(kept, seconds, self.executable.logits(step.samples).copy() if logits else None)
         finally:
             if burst is not None:
                 burst.abandon()
@@ -111,43 +109,46 @@ class Runner:
             canary.write(r.maps[group], r.tokens, len(r.before))
 
     def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guided]]:
-        """The step, what the canary is told of it, and who guides which of its samples."""
-        edits = [w.request.edits.edits(w.start + w.rows - w.request.prompt_tokens) if w.sample else None for w in work]
+        """The step, what canaries are given of it, and the guides of its samples."""
+        edits = [[w.request.edits.edits(w.first_draw + i) for i in range(w.draws)] for w in work]
         step = self._next_descriptor(self._groups * sum(pages_for(w.start + w.rows + w.ahead) for w in work),
-                                     sum(len(e.ids) for e in edits if e is not None),
-                                     sum(w.sample and w.request.guide is not None for w in work)
-                                     * mask_words(self.vocab))
-        rows, guided = [], {}
-        for w, edit in zip(work, edits, strict=True):
+                                     sum(len(e.ids) for each in edits for e in each if e is not None),
+                                     sum(w.draws for w in work if w.request.guide is not None) * mask_words(self.vocab))
+        rows: list[Rows] = []
+        guided: dict[int, Guided] = {}
+        for w, each in zip(work, edits, strict=True):
             request = w.request
-            forced = request.thought.forced(w.start + w.rows - request.prompt_tokens) if request.thought else None
-            tokens = request.next_tokens(w.start, w.rows)
+            tokens = [*request.next_tokens(w.start, w.rows - len(w.drafts)), *w.drafts]
             row = step.add_sequence(tokens, w.start, request.table.pages, request.slot, w.ahead,
                                     request.table.maps[1:])
             self._score_prompt(step, w, row)
-            if w.sample:
-                guide = request.guide
-                late = guide is not None and forced is None and request.params.draws_from_all
-                mask = step.add_mask(self.vocab) if guide is not None else -1
-                sample = step.add_sample(row + w.rows - 1, request.params, request.seed, request.choice, edits=edit,
-                                         mask=-1 if late else mask, target=-1 if forced is None else forced)
-                if guide is not None:
-                    guided[sample] = Guided(guide, w.start + w.rows - request.prompt_tokens, mask, late)
+            for i, edit in enumerate(each):
+                self._draw(step, request, row + w.rows - w.draws + i, w.first_draw + i, edit, guided)
             if self._canaries:
                 before = request.tokens[: w.start]
                 rows.append(Rows([list(m) for m in request.table.maps], before + [RELAY] * (w.start - len(before)),
                                  tokens + [RELAY] * w.ahead))
         return step, rows, guided
 
-    def _score_prompt(self, step: StepDescriptor, w: Work, row: int) -> None:
-        if not w.scores:
-            return
-        request, params = w.request, w.request.params
-        settings = SamplingParams(max_tokens=1, logprobs=params.prompt_logprobs)
-        first = max(w.start, request.prompt_scored)
+    def _draw(self, step: StepDescriptor, request: Request, row: int, output: int, edits: Edits | None,
+              guided: dict[int, Guided]) -> None:
+        """A sample of `row`: the output token number `output`."""
+        forced = request.thought.forced(output) if request.thought is not None else None
+        guide = request.guide
+        late = guide is not None and forced is None and request.params.draws_from_all
+        mask = step.add_mask(self.vocab) if guide is not None else -1
+        sample = step.add_sample(row, request.params, request.seed, request.choice, edits=edits,
+                                 mask=-1 if late else mask, target=-1 if forced is None else forced)
+        if guide is not None:
+            guided[sample] = Guided(guide, output, mask, late)
+
+    @staticmethod
+    def _score_prompt(step: StepDescriptor, w: Work, row: int) -> None:
+        """Samples that score the prompt tokens behind the leading rows of `w`."""
+        settings = SamplingParams(max_tokens=1, logprobs=w.request.params.prompt_logprobs)
+        first = w.request.progress.prompt_scored - w.scores  # the launch has counted them
         for position in range(first, first + w.scores):
-            step.add_sample(row + position - w.start, settings, target=request.tokens[position + 1])
-        request.prompt_scored = first + w.scores
+            step.add_sample(row + position - w.start, settings, target=w.request.tokens[position + 1])
 
     def _next_descriptor(self, blocks: int, edits: int, masks: int = 0) -> StepDescriptor:
         """The descriptor whose turn it is, a larger one where it lacks room."""
@@ -164,15 +165,6 @@ class Runner:
             step = self._steps[self._turn] = self._descriptor()
         step.clear()
         return step
-
-    def logits(self, tokens: Sequence[int], start: int, maps: Sequence[Sequence[int]]) -> F32:
-        """Logits of `tokens` at positions from `start` on, (len(tokens), vocab), in one step. None may be in flight."""
-        step = self._next_descriptor(sum(map(len, maps)), 0)
-        row = step.add_sequence(tokens, start, maps[0], 0, others=maps[1:])
-        for i in range(len(tokens)):
-            step.add_sample(row + i, GREEDY, target=0)
-        self.executable.run(step)
-        return self.executable.logits(len(tokens)).copy()
 
     def close(self) -> None:
         if self._thread is not None:

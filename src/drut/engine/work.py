@@ -9,20 +9,32 @@ from drut.engine.request import Request
 
 
 class Work(NamedTuple):
-    """Rows of one request in a step: `rows` tokens from position `start` on; whether the last one is sampled."""
+    """Rows of one request in a step: `rows` tokens from position `start` on. The last `draws` of them are sampled: none
+    of a chunk that is not the last one, one of a decoding row, 1 + len(drafts) where drafts are verified.
+    """
 
     request: Request
     start: int
     rows: int
-    sample: bool
+    draws: int
     scores: int  # leading rows whose next token's logprob is wanted
     epoch: int
     ahead: int = 0  # steps after this one that go on from it without the host, one row each; the same for all work
+    drafts: tuple[int, ...] = ()  # guesses of the next tokens; they are the last rows' tokens
+
+    @property
+    def samples(self) -> int:
+        return self.draws + self.scores
 
     @property
     def decodes(self) -> bool:
-        """One row that says a token: what a decoding stream asks of a step."""
-        return self.rows == 1 and self.sample
+        """All rows say tokens, or verify guesses of them: what a decoding stream asks of a step."""
+        return self.draws == self.rows
+
+    @property
+    def first_draw(self) -> int:
+        """Output index of the first token that it draws."""
+        return self.start + self.rows - max(self.draws - 1, 0) - self.request.prompt_tokens
 
 
 # What a waiting request waits for, in a word.
@@ -62,11 +74,11 @@ class Budget:
     def add(self, work: Work) -> None:
         self.work[work.request] = work
         self.tokens -= work.rows
-        self.samples -= work.sample + work.scores
+        self.samples -= work.samples
 
     def drop(self, request: Request) -> Work | None:
         work = self.work.pop(request, None)
         if work is not None:
             self.tokens += work.rows
-            self.samples += work.sample + work.scores
+            self.samples += work.samples
         return work

@@ -19,6 +19,7 @@ from drut.engine.memory import make_groups
 from drut.engine.pacer import Pacer
 from drut.engine.params import SamplingParams
 from drut.engine.policy import make_policy
+from drut.engine.progress import Progress
 from drut.engine.request import Request
 from drut.engine.reserve import Reserve
 from drut.engine.scheduler import Scheduler
@@ -120,10 +121,10 @@ class Simulation:
         if arrival.prompt >= self._room:
             raise RequestError(f"a prompt of {arrival.prompt} tokens leaves no room in {self._room}")
         params = SamplingParams(max_tokens=self._limit)
-        prompt = [number] * arrival.prompt
-        request = Request(str(number), arrival.prompt, prompt, params, 0, 0,
-                          min(arrival.prompt + self._limit, self._room), arrival.at, number, EditTable(params, (), ()),
-                          priority=arrival.priority, table=self.scheduler.cache.table(str(number)))
+        request = Request(id=str(number), progress=Progress([number] * arrival.prompt), params=params,
+                          limit=min(arrival.prompt + self._limit, self._room), arrived=arrival.at, order=number,
+                          edits=EditTable(params, (), ()), priority=arrival.priority,
+                          table=self.scheduler.cache.table(str(number)))
         self._answers[request] = arrival.answer
         self.scheduler.add(request)
         return request
@@ -132,7 +133,7 @@ class Simulation:
         """A step and those that follow by themselves, until one of them brings an end or a request arrives."""
         facts = StepFacts.of(work)
         planned = 1 + work[0].ahead
-        left = min((self._left(w.request) for w in work if w.sample), default=1)
+        left = min((self._left(w.request) for w in work if w.draws), default=1)
         seconds, ran = 0.0, 0
         while ran == 0 or (ran < min(planned, left) and self.now + seconds < following):
             seconds += self._cost.seconds(facts._replace(decode_reads=facts.decode_reads + ran * facts.decode))
@@ -151,13 +152,15 @@ class Simulation:
 
     def _take(self, work: Work, ran: int) -> None:
         request = work.request
-        if work.sample:
-            request.inflight -= ran
-            if request.first_token_at is None:
-                request.first_token_at = self.now
-            request.tokens.extend([request.order] * ran)
-        self.scheduler.confirm(work, ran - 1)
-        if work.sample and self._left(request) == 0:
+        for step in range(ran):
+            self.scheduler.confirm(work, step)
+            if work.draws:
+                request.progress.add(request.order)
+        if not work.draws:
+            return
+        if request.first_token_at is None:
+            request.first_token_at = self.now
+        if self._left(request) == 0:
             ended = len(request.output) == self._answers[request]
             request.finish_reason, request.finished_at = "stop" if ended else "length", self.now
             self.scheduler.finish(request)

@@ -1,0 +1,103 @@
+"""Turns the outputs of steps into tokens of requests: the one place where a request gets a token or ends by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from drut.engine.forced import forced_run
+from drut.engine.request import Request
+from drut.engine.scheduler import Scheduler
+from drut.engine.update import Update, scored
+from drut.engine.work import Work
+from drut.errors import RequestError
+from drut.kernels.ops import F32
+from drut.kernels.output import Status, StepOutput
+from drut.speculate import Drafter, Landed
+
+NOTHING_ALLOWED = "min_tokens, stop_token_ids, logit_bias and the constraint together leave no token"
+
+Finish = Callable[[Request, str], None]
+
+
+class Acceptor:
+    """Confirms rows with the scheduler, appends tokens and scores, and finishes the requests that they end."""
+
+    def __init__(self, scheduler: Scheduler, finish: Finish, drafter: Drafter | None = None) -> None:
+        self._scheduler, self._finish, self._drafter = scheduler, finish, drafter
+
+    def process(self, works: Sequence[Work], out: StepOutput, step: int, logits: F32 | None,
+                updates: list[Update]) -> None:
+        """Adds the updates of a step's output to `updates`; `step`: its number in a burst."""
+        now, at, landed = time.monotonic(), 0, list[Landed]()
+        for work in works:
+            draws = range(at + work.scores, at + work.samples)
+            drawn = out.tokens[draws.start : draws.stop].tolist()
+            count = self._scheduler.confirm(work, step, drawn)
+            if work.request.speculates and work.draws:
+                landed.append(Landed(work.request.order, drawn[:count], len(work.drafts), count - 1))
+            if work.request.finish_reason is None:
+                self._read_scores(work, out, at, logits, updates)
+                for sample in draws[:count]:
+                    self._read(work.request, out, sample, now, updates)
+                self.take_forced_tokens(work.request, now, updates)
+            at += work.samples
+        if landed and self._drafter is not None:
+            self._drafter.commit(landed)
+
+    def force(self, requests: Sequence[Request], updates: list[Update]) -> None:
+        """Takes the tokens that grammars force next: at once, or behind what is on its way."""
+        now = time.monotonic()
+        for request in requests:
+            if run := forced_run(request):
+                waits = request.progress.inflight > 0
+                request.progress.force(run)
+                if not waits:
+                    self.take_forced_tokens(request, now, updates)
+
+    def take_forced_tokens(self, request: Request, now: float, updates: list[Update]) -> None:
+        """Appends forced tokens that come right behind those the host has."""
+        while request.finish_reason is None and (token := request.progress.next_forced()) is not None:
+            self._append(request, token, now)
+            updates.append(Update(request, token))
+
+    def _read_scores(self, work: Work, out: StepOutput, at: int, logits: F32 | None, updates: list[Update]) -> None:
+        request = work.request
+        scores = tuple(scored(out, i, request.params.prompt_logprobs) for i in range(at, at + work.scores))
+        rows = logits[at : at + work.samples] if logits is not None and request.logits else None
+        if scores or rows is not None or not work.draws:
+            updates.append(Update(request, None, None, scores, rows))
+
+    def _read(self, request: Request, out: StepOutput, sample: int, now: float, updates: list[Update]) -> None:
+        """One drawn token. A draft that ended the request leaves nothing to read behind it."""
+        if request.finish_reason is not None:
+            return
+        if not out.drawn[sample]:
+            if out.status[sample] == Status.NONE_LEFT:
+                request.failure = RequestError(NOTHING_ALLOWED)
+            self._finish(request, "error")
+            updates.append(Update(request, None))
+            return
+        token = int(out.tokens[sample])
+        top = request.params.logprobs
+        self._append(request, token, now)
+        updates.append(Update(request, token, scored(out, sample, top) if top is not None else None))
+
+    def _append(self, request: Request, token: int, now: float) -> None:
+        """The request has one more token, which may end it."""
+        request.progress.add(token)
+        request.edits.push(token)
+        if request.thought is not None:
+            request.thought.push(token)
+        if request.first_token_at is None:
+            request.first_token_at = now
+        outputs = len(request.tokens) - request.prompt_tokens
+        if token in request.ends and outputs >= request.params.min_tokens:
+            self._finish(request, "stop")
+        elif request.guide is not None and request.guide.failure is not None:
+            request.failure = request.guide.failure
+            self._finish(request, "error")
+        elif request.guide is not None and request.guide.ended_by(outputs):
+            self._finish(request, "stop")
+        elif len(request.tokens) >= request.limit:
+            self._finish(request, "length")

@@ -1,0 +1,36 @@
+"""Static batching: the plain counterpart of continuous batching, as a policy around another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drut.cache.cache import KvCache
+from drut.engine.admission import must_wait
+from drut.engine.policy import Policy
+from drut.engine.request import Request
+from drut.engine.reserve import Reserve
+
+
+class StaticBatching(Policy):
+    """Takes the requests that wait when nothing runs as a batch; others join when all of the batch are done."""
+
+    def __init__(self, inner: Policy, seqs: int) -> None:
+        """`inner` orders the requests; a batch has at most `seqs`."""
+        super().__init__(inner.clock, inner.aging_s)
+        self._inner, self._seqs = inner, seqs
+        self._batch: set[Request] = set()
+
+    def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
+        ordered = self._inner.order(waiting, running, cache)
+        if not running:  # a request that can begin comes first, so that one of the batch does
+            self._batch = set(sorted(ordered, key=lambda r: must_wait(r, cache) is not None)[: self._seqs])
+        return [r for r in ordered if r in self._batch]
+
+    def may_join(self, request: Request) -> bool:
+        return request in self._batch
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        return self._inner.victim(running)
+
+    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        return self._inner.displaced(request, running, reserve)
