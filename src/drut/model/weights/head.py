@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,18 +11,18 @@ from drut.model.spec import ModelSpec
 from drut.model.weights.same import same_tensor
 from drut.model.weights.source import TensorSource
 
+_log = logging.getLogger("drut.model")
 EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def with_stored_head(spec: ModelSpec, source: TensorSource, where: str) -> ModelSpec:
-    """`spec` with a head of its own where the file stores one that differs from the embedding, with a notice.
+    """`spec` with a head of its own where the file stores one that differs from the embedding, and logs it.
 
     A copy of the embedding stays tied. `transformers` does the same, whatever `tie_word_embeddings` says.
     """
     if not spec.tied_head or not {EMBED, HEAD} <= source.tensors.keys() or same_tensor(source, EMBED, source, HEAD):
         return spec
-    warnings.warn(f"drut: {where}: tie_word_embeddings is true, and the checkpoint has another lm_head.weight, which "
-                  "is used", stacklevel=2)
+    _log.warning("%s: tie_word_embeddings is true, and the checkpoint has another lm_head.weight, which is used", where)
     return replace(spec, tied_head=False)
 
 
