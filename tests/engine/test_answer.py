@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drut import LLM, SamplingParams
+from drut.constrain import Thought
 from drut.errors import RequestError
 from tests.engine.models import write_bytes_model
 
@@ -37,6 +38,13 @@ def test_what_ended_it_is_told_and_kept_on_demand(llm: LLM) -> None:
         assert without.stop_reason == kept.stop_reason == reason
         assert without.token_ids == kept.token_ids
     assert llm.generate("hello", SamplingParams(**PARAMS))[0].stop_reason is None
+
+
+def test_what_a_stop_string_held_back_comes_before_a_further_thought(llm: LLM) -> None:
+    free = llm.generate("hello", SamplingParams(**PARAMS))[0].text
+    thought = Thought(free[6:8], "\0\0", begun=None)
+    held = llm.generate("hello", SamplingParams(**PARAMS, thought=thought, stop=[free[5:7] + "\0"]))[0]
+    assert (held.text, held.reasoning_tokens) == (free, len(free) - 7)
 
 
 def test_special_tokens_are_left_out_of_the_text_on_demand_alone(llm: LLM) -> None:

@@ -72,6 +72,25 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
+def test_the_template_called_tool_use_is_for_requests_with_tools(tmp_path: Path) -> None:
+    """And calls are read in the form that it shows; `default` shows none."""
+    path = tmp_path / "named.gguf"
+    default, tool_use = "[{{ messages[-1].content }}]", "USE{{ tools | tojson }}<tool_call>"
+    path.write_bytes(tiny.model(**{
+        "tokenizer.chat_template": default, "tokenizer.chat_templates": ["tool_use"],
+        "tokenizer.chat_template.tool_use": tool_use, "llama.context_length": 1024}))
+    with serving(path) as running:
+        def prompt(**fields: Any) -> str:
+            messages = [{"role": "user", "content": "hi"}]
+            ids = running.post("/tokenize", {"messages": messages, **fields}).json["tokens"]
+            return running.post("/detokenize", {"tokens": ids}).json["prompt"].removeprefix("<bos>")
+
+        assert prompt() == "[hi]"
+        assert prompt(tools=[WRITE]) == f"USE{json.dumps([WRITE])}<tool_call>"
+        reply = running.chat("hi", tools=[WRITE], max_tokens=200, structured_outputs={"choice": [CODE]})
+        assert reply.json["choices"][0]["finish_reason"] == "tool_calls"
+
+
 def history(arguments: str, **more: Any) -> dict[str, Any]:
     call = {"id": "c1", "type": "function", "function": {"name": "now", "arguments": arguments}}
     return {"max_tokens": 3, "messages": [
