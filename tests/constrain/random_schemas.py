@@ -94,7 +94,7 @@ def _walk(walker: Walker, constraint: Constraint, validator: Any, seed: int, tal
 
 def _faults(validator: Any, value: Any, unsure: str = "unsure") -> str:
     """The first fault of a value; `unsure` where validators differ: `jsonschema` fails on `unevaluatedItems` of 2019-09
-    beside some `items`, and lets a pattern's `$` match before a line's end."""
+    with some `items`, and lets a pattern's `$` match before a line's end."""
     other = OTHERS[validator.META_SCHEMA["$schema" if "$schema" in validator.META_SCHEMA else "id"]]
     try:
         fault = next((error.message for error in validator.iter_errors(value)), "")

@@ -98,8 +98,10 @@ def test_lark_that_ends_is_let_through(grammar: str) -> None:
 @pytest.mark.parametrize("grammar", [
     "\n".join(["root ::= r0", *(f"r{i} ::= r{i + 1} r{i + 1} | r{i + 1}" for i in range(1000)), 'r1000 ::= "a"']),
     "root ::= " + '("a" | "b") ' * 5000, "root ::= " + "(x | y) " * 3000 + '\nx ::= "(" root ")" | "a"\ny ::= "b"',
-    'root ::= "a"{1000000}', "root ::= " + "(" * 60 + '"a"{100}' + "){100}" * 60],
-    ids=["doubling", "long", "wide", "times", "deep"])
+    'root ::= "x" root | "y"\nroot2 ::= ' + '"a" ' * 9000, 'root ::= root "x" ' + '"a" ' * 9000 + '| "b"',
+    'start: "a"\n' + 'a: %lark {start: "b"}\n' * 3000, 'root ::= "a"{1000000}',
+    "root ::= " + "(" * 60 + '"a"{100}' + "){100}" * 60],
+    ids=["doubling", "long", "wide", "unused", "run", "blocks", "times", "deep"])
 def test_hostile_grammars_end_soon(walker: Walker, grammar: str) -> None:
     started = time.process_time()
     with contextlib.suppress(RequestError):

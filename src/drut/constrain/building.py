@@ -40,7 +40,7 @@ def _matcher(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
 
 def _placed(tokenizer: LLTokenizer, constraint: Constraint, error: str) -> str:
     """The reason, and where it comes from in a schema."""
-    why = reason(error)
+    why = reason(error, placed=constraint.kind == "lark")
     if constraint.kind != "json_schema" and INSIDE not in error:
         return why
 

@@ -61,7 +61,7 @@ class Grammars:
         self._thread.shutdown(cancel_futures=True)
 
     def _evict(self) -> None:
-        """Lets the oldest go; what uses them goes on."""
+        """Drops the oldest; what already uses them is not affected."""
         while self.bytes > self._room and len(self._kept) > 1:
             key, _ = self._kept.popitem(last=False)
             self.bytes -= _charge(key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 from drut.constrain.endless import check_ends
@@ -316,7 +317,7 @@ class _Writer:
         return all(part.kind != "name" or part.name in self._terminal for part in _all(node))
 
     def _written(self, node: Node, *, hoist: bool, outer: bool = False) -> str:
-        """In Lark; with `hoist` terminals that are not rules become some. `outer`: nothing is beside it."""
+        """In Lark; with `hoist` terminals that are not rules become some. `outer`: no brackets are needed."""
         if hoist and self._is_terminal(node) and node.kind != "name":
             name = f"P_{len(self._hoisted)}"
             self._hoisted.append(f"{name}: {self._written(node, hoist=False, outer=True)}")
@@ -337,12 +338,9 @@ class _Writer:
     def _run(self, parts: list[Node], *, hoist: bool) -> list[Node]:
         """The parts of a sequence; neighbours that are terminals are one."""
         joined: list[Node] = []
-        for part in parts:
-            last = joined[-1] if joined else None
-            if hoist and last is not None and self._is_terminal(part) and self._is_terminal(last):
-                joined[-1] = Node("sequence", last.at, [*(last.parts if last.kind == "sequence" else [last]), part])
-            else:
-                joined.append(part)
+        for terminal, some in groupby(parts, self._is_terminal):
+            run = list(some)
+            joined += [Node("sequence", run[0].at, run)] if hoist and terminal and len(run) > 1 else run
         return joined
 
     def _times(self, node: Node, *, hoist: bool) -> str:

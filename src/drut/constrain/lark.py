@@ -12,7 +12,7 @@ from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_
 from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
-# %ignore beside a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
+# %ignore with a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
 EBNF = re.compile(r"^[ \t]*[\w-]+[ \t]*::=", re.MULTILINE)  # a rule in GBNF
 REFUSED = re.compile(r"%\s*(ignore|llguidance)\b")
 HEATED = re.compile(r"^\s*\w+\[[^\]\n]*\btemperature\s*=", re.MULTILINE)  # a rule with a temperature of its own

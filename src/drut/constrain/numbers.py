@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from drut.errors import RequestError
 
-EXACT = 1 << 53  # up to here a float tells every whole number from the next
+EXACT = 1 << 53  # up to here each whole number is a float of its own
 MOST_BOUND = (1 << 63) - (1 << 13)  # nearer to the end of 64 bits the library overflows, and takes the process along
 DIGITS, DECIMALS = 15, 22
 LEAST = Decimal(1).scaleb(-DECIMALS)
@@ -47,7 +47,7 @@ def bound(key: str, value: float) -> float:
 
 
 def beyond(key: str, value: float) -> float:
-    """The next number inside an exclusive bound of `key`, as far as digits tell numbers apart."""
+    """The next number inside an exclusive bound of `key`, as far as digits distinguish numbers."""
     upper = key in UPPER
     if not value:
         return float(-LEAST if upper else LEAST)

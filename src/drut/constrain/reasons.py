@@ -5,27 +5,29 @@ from __future__ import annotations
 import re
 
 MOST_CHARS = 300
-PLACE = re.compile(r"(?:at )?(\d+)\(\d+\): ([^\n]*)")
 ITS_OWN = " <non-verbose/>"
+PLACE = re.compile(r"(?:at )?(\d+)\(\d+\): ")
+SNIPPET = re.compile(r"^ *\d+ \| .*(?:\n *\^+ *$)?", re.MULTILINE)  # of the grammar that was made
 PLAIN = (
     ("Regex is empty: ", "no value fits: pattern, format, enum and lengths leave no string"),
     ("are not disjoint", "patternProperties: two patterns match the same name, which is not supported"),
     ("determine if patternProperty", "patternProperties: whether two patterns match the same name is not found out"),
-    ("circular references with sibling keys", "a $ref that leads back to itself has other keywords beside it"),
+    ("circular references with sibling keys", "a $ref that leads back to itself has sibling keywords"),
+    ("Value for 'multipleOf' has too many digits", "multipleOf: no float is this step"),
     ("NoExtensionBias", "no token of this model can come next"),
 )
-INSIDE = "failed to compile JSON schema: "  # of a grammar, whose lines follow: they may be none that the client wrote
+INSIDE = "failed to compile JSON schema: "  # of a grammar, whose rules the client may not know
 
 
-def reason(message: str) -> str:
-    """Its message in one short line."""
+def reason(message: str, *, placed: bool = True) -> str:
+    """Its message in one short line; `placed`: with the line of the grammar."""
     for mark, plain in PLAIN:
         if mark in message:
             return plain
-    if place := PLACE.match(message):  # the lines of the grammar that follow are not what the client wrote
-        message = f"{place[2]} (line {place[1]})"
-    if INSIDE in message:
-        message = message.partition(INSIDE)[2].partition("\n")[0]
-    message = message.replace("Unsatisfiable schema: ", "no value fits: ").partition("while processing json-schema:")[0]
-    line = " ".join(message.split()).removesuffix(ITS_OWN)
-    return line if len(line) <= MOST_CHARS else line[: MOST_CHARS - 3] + "..."
+    message = SNIPPET.sub("", message)
+    place = PLACE.match(message)
+    line = f" (line {place[1]})" if place and placed and INSIDE not in message else ""
+    message = message[place.end() if place else 0 :].removeprefix(INSIDE).partition("while processing json-schema:")[0]
+    message = " ".join(message.replace("Unsatisfiable schema: ", "no value fits: ").split()).removesuffix(ITS_OWN)
+    room = MOST_CHARS - len(line)
+    return (message if len(message) <= room else message[: room - 3] + "...") + line

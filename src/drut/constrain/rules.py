@@ -24,7 +24,7 @@ NESTED = re.compile(r"%lark\s*\{")
 QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*')
 BLANK = re.compile(r"[^\n]")
 Needs = list[set[str]]  # by alternative, the rules that are needed
-MOST_NEEDS = 64
+MOST_NEEDS, MOST_BLOCKS = 64, 16
 
 
 class _NotUnderstoodError(Exception):
@@ -33,7 +33,10 @@ class _NotUnderstoodError(Exception):
 
 def check(text: str, field: str) -> None:
     """RequestError for a rule that comes twice, and for one that never ends. `text`: without what follows %json."""
-    for start, end in reversed(list(_blocks(text))):
+    blocks = list(_blocks(text))
+    if len(blocks) > MOST_BLOCKS:
+        return
+    for start, end in reversed(blocks):
         inside = BLANK.sub(" ", text[:start]) + text[start:end]
         check(inside, field)
         text = text[:start] + BLANK.sub(" ", text[start:end]) + text[end:]

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from drut.constrain.schema.arrays import same
@@ -15,8 +16,8 @@ from drut.errors import RequestError
 Schema = dict[str, Any]
 ALL = frozenset(kind for kind in TYPES if kind != "number") | {"fraction"}  # numbers without a fraction, and with one
 MOST_MEMBERS = 256
-DEEPEST = 4  # of properties within properties that tell two members apart
-MOST_WORK = 200_000
+DEEPEST = 4  # of properties within properties that distinguish two members
+MOST_WORK = 400_000
 
 
 @dataclass
@@ -32,27 +33,34 @@ class _Facts:
     objects: list[Schema] = field(default_factory=list)
     arrays: list[Schema] = field(default_factory=list)
 
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The values as texts. Whole numbers are canonical, so that equal ones are written alike."""
+        return frozenset(json.dumps(value, sort_keys=True) for value in self.values or ())
+
 
 class Alternatives:
     """Of one canonical schema, whose definitions are known."""
 
     def __init__(self, root: Schema | bool, definitions: Mapping[str, Schema | bool]) -> None:
         self._root, self._definitions = root, definitions
+        self._known: dict[tuple[int, ...], _Facts] = {}  # of parts of members, by their schemas
         self._work = 0
 
     def settle(self, schema: Schema) -> None:
         """Puts anyOf in the place of the schema's oneOf. RequestError where two of its members may fit one value."""
+        self._known = {}
         members = schema["oneOf"]
         if len(members) > MOST_MEMBERS:
             raise RequestError(f"oneOf of {len(members)} members; at most {MOST_MEMBERS} are supported")
-        beside = {key: value for key, value in schema.items() if key != "oneOf"}
-        facts = [self._facts([beside, member]) for member in members]
+        siblings = {key: value for key, value in schema.items() if key != "oneOf"}
+        facts = [self._facts([siblings, member]) for member in members]
         for i, one in enumerate(facts):
             for j in range(i + 1, len(facts)):
                 if not self._apart(one, facts[j], 0):
-                    raise RequestError(f"oneOf: its members {i} and {j} cannot be told apart from the start; use anyOf")
+                    raise RequestError(f"oneOf: its members {i} and {j} may fit the same value; use anyOf")
         made = {"anyOf" if key == "oneOf" else key: value for key, value in schema.items()} if (
-            "anyOf" not in schema) else beside | {"allOf": [*schema.get("allOf", ()), {"anyOf": members}]}
+            "anyOf" not in schema) else siblings | {"allOf": [*schema.get("allOf", ()), {"anyOf": members}]}
         schema.clear()
         schema.update(made)
 
@@ -112,7 +120,7 @@ class Alternatives:
         self._work += 1
         types = one.types & other.types
         if one.values is not None and other.values is not None:
-            return _no_common(one.values, other.values)
+            return one.keys.isdisjoint(other.keys)
         return all(self._apart_in(kind, one, other, depth) for kind in types) and self._work < MOST_WORK
 
     def _apart_in(self, kind: str, one: _Facts, other: _Facts, depth: int) -> bool:
@@ -133,11 +141,17 @@ class Alternatives:
         return False
 
     def _apart_at(self, one: list[Any], other: list[Any], depth: int) -> bool:
-        return self._apart(self._facts(one, depth + 1), self._facts(other, depth + 1), depth + 1)
+        return self._apart(self._part(one, depth + 1), self._part(other, depth + 1), depth + 1)
+
+    def _part(self, schemas: list[Any], depth: int) -> _Facts:
+        key = (depth, *map(id, schemas))
+        if key not in self._known:
+            self._known[key] = self._facts(schemas, depth)
+        return self._known[key]
 
 
 def _of_numbers(facts: _Facts, schema: Schema) -> None:
-    """An exclusive bound counts as the next number, which is enough to tell ranges apart that meet in it."""
+    """An exclusive bound counts as the next number, which is enough to distinguish ranges that meet in it."""
     for key, value in schema.items():
         if key in ("minimum", "exclusiveMinimum"):
             facts.low = max(facts.low, math.nextafter(value, math.inf) if key != "minimum" else value)
@@ -175,11 +189,3 @@ def _type_of(value: Any) -> str:
     if isinstance(value, int | float):
         return "integer" if float(value).is_integer() else "fraction"
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
-
-
-def _no_common(one: list[Any], other: list[Any]) -> bool:
-    return {_key(value) for value in one}.isdisjoint(_key(value) for value in other)
-
-
-def _key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 MOST_ARRANGEMENTS = 400  # arrays of different items that are written out
 APPLICATORS = frozenset(("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "not",
-                         "dependentSchemas", "dependencies", "contains"))  # what is beside them may be evaluated there
+                         "dependentSchemas", "dependencies", "contains"))  # their siblings may be evaluated there
 
 
 def made(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Made | None:
@@ -58,10 +58,10 @@ def _items(canonical: Canonical, given: Mapping[str, Any], path: Path) -> tuple[
         if draft == 2020:
             raise RequestError("items must be a schema in draft 2020: write prefixItems")
         if "prefixItems" in given:
-            raise RequestError("items is a list beside prefixItems: which of them comes first is not known")
+            raise RequestError("items is a list, together with prefixItems: which of them comes first is not known")
         first, others = "items", "additionalItems"
     elif "additionalItems" in given and "prefixItems" in given:
-        raise RequestError("additionalItems beside prefixItems: they are of different drafts; write items")
+        raise RequestError("additionalItems together with prefixItems: they are of different drafts; write items")
     prefix = [canonical.schema(member, (*path, first, str(i))) for i, member in enumerate(given.get(first, ()))]
     if others in given:
         return prefix, canonical.schema(given[others], (*path, others))
@@ -69,10 +69,10 @@ def _items(canonical: Canonical, given: Mapping[str, Any], path: Path) -> tuple[
 
 
 def unevaluated(canonical: Canonical, given: Mapping[str, Any], path: Path, key: str) -> Any:
-    """Where nothing beside it may evaluate items or properties, it speaks of all that are not named."""
+    """Where no sibling may evaluate items or properties, it covers all that are not named."""
     schema = canonical.schema(given[key], (*path, key)) if key in given else True
     if schema is not True and not given.keys().isdisjoint(APPLICATORS):
-        raise RequestError(f"the keyword {key!r} is not supported beside {min(given.keys() & APPLICATORS)!r}")
+        raise RequestError(f"the keyword {key!r} is not supported together with {min(given.keys() & APPLICATORS)!r}")
     return schema
 
 

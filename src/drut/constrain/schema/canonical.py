@@ -73,7 +73,7 @@ class Canonical:
 
     def _object(self, given: Mapping[str, Any], path: Path) -> Schema | bool:
         if self.draft is not None and self.draft <= 7 and "$ref" in given:
-            given = {"$ref": given["$ref"]}  # there it stands alone, whatever is beside it
+            given = {"$ref": given["$ref"]}  # in these drafts its siblings have no effect
         kinds = self._kinds(given, path)
         simple: Schema = {}
         more: list[Schema] = []  # further schemas that a value must fit
@@ -109,8 +109,8 @@ class Canonical:
         if not kinds:
             return False
         typed: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds} if set(kinds) != _all_types() else {}
-        beside = [[_as_schema(*one) for one in some] for some in (first, last)]
-        return _merged([*beside[0], typed | simple, *beside[1]], more)
+        siblings = [[_as_schema(*one) for one in some] for some in (first, last)]
+        return _merged([*siblings[0], typed | simple, *siblings[1]], more)
 
     def _kinds(self, given: Mapping[str, Any], path: Path) -> list[str]:
         """The types that a value may have; `number` stands for `integer` too."""
@@ -186,7 +186,7 @@ def _as_schema(key: str, value: Any) -> Schema:
 
 def _merged(schemas: list[Schema], more: list[Schema]) -> Schema | bool:
     """One schema that says what all of them do. Only one of `schemas` speaks of names and items; `more` stay apart,
-    since what is additional depends on what is beside it."""
+    since what is additional depends on the siblings."""
     made: Schema = {}
     rest: list[Schema] = []
     for schema in schemas:

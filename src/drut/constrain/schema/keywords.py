@@ -177,7 +177,7 @@ def _check_size(key: str, value: Any) -> None:
 
 
 def _check_exclusive(schema: Mapping[str, Any], draft: int | None) -> None:
-    """Draft 4 has booleans, which sharpen the bound beside them; later ones have numbers."""
+    """Draft 4 has booleans, which make the sibling bound exclusive; later ones have numbers."""
     for key in ("exclusiveMinimum", "exclusiveMaximum"):
         if key in schema and draft is not None and isinstance(schema[key], bool) != (draft == 4):
             raise RequestError(f"{key} must be {'true or false' if draft == 4 else 'a number'} in draft {draft}")

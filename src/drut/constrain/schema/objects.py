@@ -76,7 +76,7 @@ def _check_counts(named: Schema, required: list[str], low: int, high: float, *, 
         if closed and not least and most >= optional:
             return
         key = "minProperties" if least else "maxProperties"
-        raise RequestError(f"{key} is not supported beside properties that are not required")
+        raise RequestError(f"{key} is not supported together with properties that are not required")
     if least > 1:
         raise RequestError("minProperties is supported up to one more than what is required: names may come twice")
 
@@ -98,7 +98,7 @@ def _names(canonical: Canonical, given: Mapping[str, Any], path: Path) -> list[S
             values = [value for value in values if value == facets["const"]]
         low, high = facets.pop("minLength", 0), facets.pop("maxLength", math.inf)
         if facets.keys() - {"const"}:
-            raise RequestError("propertyNames: pattern or format beside enum is not supported")
+            raise RequestError("propertyNames: pattern or format together with enum is not supported")
         names = [v for v in values if isinstance(v, str) and low <= len(v) <= high]
         if len(names) > limits.MOST_PROPERTIES:
             raise RequestError(f"propertyNames of {len(names)} names; at most {limits.MOST_PROPERTIES} are allowed")
