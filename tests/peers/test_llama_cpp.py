@@ -20,7 +20,7 @@ def nothing(path: str, body: Any) -> Any:
 
 def test_the_committed_table_has_a_reason_for_each_line() -> None:
     Table.read(Path(__file__).parent / "llama_cpp" / "expected.toml")
-    for said in ("differs", "differs: ", "pass", "fails: yes"):
+    for said in ("differs", "differs: ", "passes", "fails: yes"):
         with pytest.raises(ValueError, match=r"test_a\.py::test_one"):
             Table({"test_a.py": {"test_one": said}})
 

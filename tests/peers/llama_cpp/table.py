@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-DIFFERS, NOT_APPLICABLE = "differs", "not applicable"
+PASS, DIFFERS, NOT_APPLICABLE = "pass", "differs", "not applicable"
 
 
 class Expected(NamedTuple):
-    """`outcome`: "pass", or one of the two above with the reason why."""
+    """`outcome`: one of the three above; `reason`: of the last two."""
 
     outcome: str
     reason: str = ""
@@ -39,7 +39,7 @@ class Table:
             if key in self._lines:
                 self._used.add(key)
                 return self._lines[key]
-        return Expected("pass")
+        return Expected(PASS)
 
     @property
     def unused(self) -> list[str]:
@@ -49,8 +49,8 @@ class Table:
 
 def _expected(key: str, said: str) -> Expected:
     outcome, _, reason = said.partition(": ")
-    if outcome not in (DIFFERS, NOT_APPLICABLE) or not reason:
-        raise ValueError(f"{key}: {said!r} must be '{DIFFERS}: why' or '{NOT_APPLICABLE}: why'")
+    if said != PASS and (outcome not in (DIFFERS, NOT_APPLICABLE) or not reason):
+        raise ValueError(f"{key}: {said!r} must be '{PASS}', '{DIFFERS}: why' or '{NOT_APPLICABLE}: why'")
     return Expected(outcome, reason)
 
 
@@ -65,7 +65,7 @@ def faults(table: Table, collected: Iterable[str], passed: Mapping[str, bool]) -
             found.append(f"did not run: {case}")
         elif passed[case] and expected.outcome == DIFFERS:
             found.append(f"passes, though listed as differing: {case} ({expected.reason})")
-        elif not passed[case] and expected.outcome == "pass":
+        elif not passed[case] and expected.outcome == PASS:
             found.append(f"fails: {case}")
     return found
 
@@ -73,5 +73,5 @@ def faults(table: Table, collected: Iterable[str], passed: Mapping[str, bool]) -
 def counts(table: Table, collected: Iterable[str]) -> str:
     """How many cases are expected to do what."""
     number = Counter(table.expected(case).outcome for case in collected)
-    return (f"{number['pass']} pass, {number[DIFFERS]} differ for a stated reason, "
+    return (f"{number[PASS]} pass, {number[DIFFERS]} differ for a stated reason, "
             f"{number[NOT_APPLICABLE]} are not applicable")

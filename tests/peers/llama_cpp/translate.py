@@ -34,7 +34,8 @@ def asked(path: str, body: Body | None, defaults: Body, post: Post) -> Asked:
     if path in ("/chat/completions", "/v1/chat/completions") and isinstance(body, dict):
         return Asked(path, _chat(body, defaults))
     if path == "/v1/completions" and isinstance(body, dict):
-        return Asked(path, _completion(body, defaults, post).body)
+        made = {"max_tokens" if key == "n_predict" else key: value for key, value in body.items()}
+        return Asked(path, {"temperature": defaults["temperature"], "seed": defaults["seed"]} | made)
     if path == "/tokenize" and isinstance(body, dict):
         return _tokenize(body)
     if path == "/detokenize" and isinstance(body, dict):

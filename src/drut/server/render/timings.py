@@ -9,17 +9,19 @@ from drut.server.protocol.replies import Timings
 
 
 def timings(records: Sequence[Record]) -> Timings:
-    """Of one reply, whose prompts have a record each."""
+    """Of one reply, whose prompts have a record each. A choice's first token comes with its prompt, so that the time of
+    the answers is that of the tokens behind it."""
     cached = sum(record.cached_tokens for record in records)
     computed = sum(record.prompt_tokens for record in records) - cached
     generated = sum(record.completion_tokens for record in records)
+    behind = max(0, generated - sum(record.choices for record in records))
     prompt_s = max((record.prefill_s or 0.0 for record in records), default=0.0)
     generated_s = max((record.decode_s or 0.0 for record in records), default=0.0)
     return Timings(
         cache_n=cached, prompt_n=computed, prompt_ms=1e3 * prompt_s,
         prompt_per_token_ms=_over(1e3 * prompt_s, computed), prompt_per_second=_over(computed, prompt_s),
         predicted_n=generated, predicted_ms=1e3 * generated_s,
-        predicted_per_token_ms=_over(1e3 * generated_s, generated), predicted_per_second=_over(generated, generated_s))
+        predicted_per_token_ms=_over(1e3 * generated_s, behind), predicted_per_second=_over(behind, generated_s))
 
 
 def _over(amount: float, by: float) -> float:
