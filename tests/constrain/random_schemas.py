@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +124,24 @@ def _instances(validator: Any, seed: int) -> list[Any]:
 
 def short(walker: Walker, choose: Choose, seed: int) -> Choose:
     """Most of the time it ends strings, arrays and objects where it may, and takes few characters in strings."""
-    dice, few = random.Random(seed), frozenset(b'"{}[]:,.-0123456789 truefalsnbcx\\')
+    dice, (ends, few) = random.Random(seed), _kinds(walker)
 
     def chosen(allowed: Sequence[int]) -> int:
         if len(allowed) < 20 or dice.random() < 0.1:
             return choose(allowed)
-        texts = {i: walker.tokenizer.token_bytes(i) for i in allowed if i not in walker.eos}
-        ends = [i for i, text in texts.items() if text[:1] in (b'"', b"}", b"]")]
-        wanted = [i for i, text in texts.items() if few.issuperset(text)]
-        return choose(ends if ends and dice.random() < 0.6 else wanted or allowed)
+        ending = ends.intersection(allowed) if dice.random() < 0.6 else ()
+        return choose(sorted(ending or few.intersection(allowed)) or allowed)
 
     return chosen
+
+
+@cache
+def _kinds(walker: Walker) -> tuple[frozenset[int], frozenset[int]]:
+    """The tokens that begin with what ends a value, and those of few characters that JSON needs."""
+    characters = frozenset(b'"{}[]:,.-0123456789 truefalsnbcx\\')
+    texts = {i: walker.tokenizer.token_bytes(i) for i in range(walker.vocab) if i not in walker.eos}
+    ends = frozenset(i for i, text in texts.items() if text[:1] in (b'"', b"}", b"]"))
+    return ends, frozenset(i for i, text in texts.items() if text and characters.issuperset(text))
 
 
 def random_schemas(count: int, seed: int) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.constrain.random_schemas import Tally, judge, pairs, random_schemas
+from tests.constrain.random_schemas import Tally, judge, pairs, random_schemas, walker_of
 from tests.constrain.schema_maker import URIS
 from tests.constrain.walking import Walker
 
@@ -27,3 +27,13 @@ def test_every_pair_of_keywords(walker: Walker, draft: int) -> None:
     assert tally.wrong == []
     assert tally.counts["taken"] > tally.counts["schemas"] / 2
     assert tally.counts["walks"] > 300
+
+
+@pytest.mark.model
+def test_a_vocabulary_of_whole_words() -> None:
+    tally = Tally()
+    with walker_of("smollm2-135m-instruct") as words:
+        for i, (draft, schema) in enumerate(random_schemas(40, seed=2)):
+            judge(words, schema, draft, i, tally)
+    assert tally.wrong == []
+    assert tally.counts["walks"] > 40

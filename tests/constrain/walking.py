@@ -71,7 +71,7 @@ class Walker:
         """Whether an answer can be this text and no more."""
         guide = self.guide(constraint)
         for token in self.tokenizer.encode(text, add_special=False, parse_special=False):
-            if guide.over or not self.allows(guide, token):
+            if guide.over or not (guide.accepts(token) or self.allows(guide, token)):
                 return False
             guide.take(token)
         return guide.over or self.allows(guide, min(self.eos))
