@@ -91,6 +91,8 @@ MEANINGS: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
     ({"type": "number", "maximum": 0.95}, [0.9, 0.95, 0.94, -3], [0.96, 1]),
     ({"type": "number", "multipleOf": 0.25}, [1, 1.5, 0.25], [0.3]),
     ({"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}, [0.1, 0.5], [0, 0.6]),
+    ({"type": "object", "properties": {"a": {"enum": ["\x01", "\n", "\\u0001"]}}, "additionalProperties": False},
+     [{"a": "\x01"}, {"a": "\n"}, {"a": "\\u0001"}], [{"a": "\x02"}]),
     ({"enum": ["a", 1, None], "type": ["string", "null"]}, ["a", None], [1]),
     ({"oneOf": [{"type": "integer", "maximum": 1}, {"type": "integer", "minimum": 2}, {"type": "string"}]},
      [1, 2, "x"], [True]),
@@ -156,6 +158,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"patternProperties": {"^a": {}, "b$": {}}}, "two patterns match the same name, which is not supported, at #"),
     ({"const": 0.12345678901234567}, "const: more than 15 digits"),
     ({"allOf": [{"multipleOf": 997}, {"multipleOf": 991}, {"multipleOf": 983}, {"multipleOf": 977}]}, "multipleOf"),
+    ({"properties": {"a": {"enum": ["\x01"]}}}, "enum: a control character is not supported where"),
     ({"type": "object", "const": "a"}, "no value fits type, const together, at #"),
 ]  # fmt: skip
 

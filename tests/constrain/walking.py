@@ -74,6 +74,8 @@ class Walker:
             if guide.over or not (guide.accepts(token) or self.allows(guide, token)):
                 return False
             guide.take(token)
+            if guide.failure is not None:
+                return False
         return guide.over or self.allows(guide, min(self.eos))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["parts", "prepared"]
 OPTIONS: Mapping[str, object] = {"whitespace_pattern": r"\x20?", "lenient": False, "coerce_one_of": False}
 # Without \u a string is written in one way: else a name could come again, spelled otherwise, as an additional one.
 PLAIN_ESCAPES: Mapping[str, object] = {"json_allowed_escapes": 'nrbtf\\"'}
+UNWRITTEN = re.compile(r"(?<!\\)(\\\\)*\\u00|\x7f")  # in JSON
 
 
 def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> str:
@@ -55,8 +57,14 @@ def _ready(root: dict[str, Any] | bool) -> dict[str, Any]:
         whole["$defs"] = made.definitions
     _check(whole, made)
     bounds.check_chains(whole)
-    plain = PLAIN_ESCAPES if any(map(_names_and_more, _all(whole))) else {}
-    return {**whole, "x-guidance": {**OPTIONS, **plain}}
+    if not any(map(_names_and_more, _all(whole))):
+        return {**whole, "x-guidance": OPTIONS}
+    for part in _all(whole):
+        for key in ("const", "enum"):
+            if UNWRITTEN.search(limits.write_json(key, part.get(key))):
+                raise RequestError(f"{key}: a control character is not supported where an object may have other names, "
+                                   f"at {pointer(made.paths.get(id(part), ()))}")
+    return {**whole, "x-guidance": {**OPTIONS, **PLAIN_ESCAPES}}
 
 
 def _check(whole: dict[str, Any], made: Canonical) -> None:
