@@ -1,4 +1,4 @@
-"""What stands between llama.cpp's server tests and our server, without either."""
+"""The adapter between llama.cpp's server tests and our server, without either."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def nothing(path: str, body: Any) -> Any:
 
 def test_the_committed_table_has_a_reason_for_each_line() -> None:
     Table.read(Path(__file__).parent / "llama_cpp" / "expected.toml")
-    for said in ("differs", "differs: ", "passes", "fails: yes"):
+    for line in ("differs", "differs: ", "passes", "fails: yes"):
         with pytest.raises(ValueError, match=r"test_a\.py::test_one"):
-            Table({"test_a.py": {"test_one": said}})
+            Table({"test_a.py": {"test_one": line}})
 
 
-def test_what_is_not_as_the_table_says_is_told_line_by_line() -> None:
+def test_each_unexpected_outcome_is_a_line() -> None:
     table = Table({"test_a.py": {"test_one": "differs: texts", "test_one[y]": "differs: counts"},
                    "test_b.py": {"*": "not applicable: no such route"}, "test_c.py": {"*": "differs: gone"}})
-    as_said = {CASES[0]: False, CASES[1]: False, CASES[2]: True}
-    assert faults(table, CASES, as_said) == []
+    as_expected = {CASES[0]: False, CASES[1]: False, CASES[2]: True}
+    assert faults(table, CASES, as_expected) == []
     assert table.unused == ["test_c.py::*"]
-    assert faults(table, CASES, {**as_said, CASES[2]: False}) == ["fails: test_a.py::test_two"]
-    assert faults(table, CASES, {**as_said, CASES[1]: True}) == [
+    assert faults(table, CASES, {**as_expected, CASES[2]: False}) == ["fails: test_a.py::test_two"]
+    assert faults(table, CASES, {**as_expected, CASES[1]: True}) == [
         "passes, though listed as differing: test_a.py::test_one[y] (counts)"]
     assert faults(table, CASES, {CASES[0]: False, CASES[2]: True}) == ["did not run: test_a.py::test_one[y]"]
     assert counts(table, CASES) == "1 pass, 2 differ for a stated reason, 1 are not applicable"

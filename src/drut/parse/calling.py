@@ -65,7 +65,7 @@ def _start(form: Format, mark: str, more: str, *, free: bool, special: bool) -> 
 
 def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenizer, bounds: Bounds, *,
           alone: bool) -> str:
-    """One call, from behind its mark on. Not `alone`, one without a mark is told from other JSON token by token."""
+    """One call, from behind its mark on. If not `alone`, a call without a mark is one JSON value."""
     schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
     try:
         schema = _of_object(schema)
@@ -82,11 +82,11 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
 
 
 def _check_told_apart(tools: Sequence[Tool]) -> None:
-    """RequestError for a strict tool where a call has no mark: a text in another format may look like it."""
+    """Refuses strict tools where calls have no mark, since a text in the format may look like a call."""
     for i, tool in enumerate(tools):
         if tool.strict:
-            raise RequestError(f"tools[{_place(i, tool)}].function.strict: this model's calls have no mark that tells "
-                               "them from an answer in a format")
+            raise RequestError(f"tools[{_place(i, tool)}].function.strict: this model's calls have no mark that sets "
+                               "them apart from an answer in a format")
 
 
 def _place(index: int, tool: Tool) -> int:
@@ -94,7 +94,7 @@ def _place(index: int, tool: Tool) -> int:
 
 
 def _as_json(tool: Tool, form: Format) -> str:
-    """A schema of a whole call with any arguments, as the format writes it."""
+    """Returns the schema of a whole call with any arguments."""
     shape = json.loads(f"{form.before}{{}}{form.after}")
     fields = {key: ANY_OBJECT if value == {} else {"const": tool.name} for key, value in shape.items()}
     return Constraint.json_schema({"type": "object", "properties": fields, "required": list(fields),

@@ -41,7 +41,7 @@ class CallParser:
 
     @property
     def _no_text(self) -> bool:
-        """Whether all there is, and will be, belongs to calls."""
+        """Returns whether the rest of the answer can only belong to calls."""
         return self._only_calls or (self._either and self.calls > 0)
 
     def finish(self) -> list[Delta]:

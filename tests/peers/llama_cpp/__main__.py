@@ -1,4 +1,4 @@
-"""llama.cpp's own server tests against `drut serve`, and what is not as the table beside this file says.
+"""Runs llama.cpp's own server tests against `drut serve` and compares the outcomes with a table.
 
     python -m tests.peers.llama_cpp [pytest's arguments, as -k test_logprobs]
 

@@ -1,4 +1,4 @@
-"""What each case of the suite is expected to do here, and what a run did instead."""
+"""Expected outcomes of the suite's cases, and the differences of a run from them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Expected(NamedTuple):
 
 
 class Table:
-    """Lines for files, functions and cases; the closest to a case holds, and what has none passes."""
+    """Lines for files, functions and cases. The closest line to a case holds; a case without one passes."""
 
     def __init__(self, lines: Mapping[str, Mapping[str, str]]) -> None:
         """`lines`: by file, then by function or case, `*` for the file. ValueError for a line without a reason."""
-        self._lines = {f"{file}::{name}": _expected(f"{file}::{name}", said)
-                       for file, names in lines.items() for name, said in names.items()}
+        self._lines = {f"{file}::{name}": _expected(f"{file}::{name}", line)
+                       for file, names in lines.items() for name, line in names.items()}
         self._used: set[str] = set()
 
     @classmethod
@@ -47,15 +47,15 @@ class Table:
         return sorted(self._lines.keys() - self._used)
 
 
-def _expected(key: str, said: str) -> Expected:
-    outcome, _, reason = said.partition(": ")
-    if said != PASS and (outcome not in (DIFFERS, NOT_APPLICABLE) or not reason):
-        raise ValueError(f"{key}: {said!r} must be '{PASS}', '{DIFFERS}: why' or '{NOT_APPLICABLE}: why'")
+def _expected(key: str, line: str) -> Expected:
+    outcome, _, reason = line.partition(": ")
+    if line != PASS and (outcome not in (DIFFERS, NOT_APPLICABLE) or not reason):
+        raise ValueError(f"{key}: {line!r} must be '{PASS}', '{DIFFERS}: why' or '{NOT_APPLICABLE}: why'")
     return Expected(outcome, reason)
 
 
 def faults(table: Table, collected: Iterable[str], passed: Mapping[str, bool]) -> list[str]:
-    """What is not as the table says, a line each. `passed`: cases that ran, and whether they passed."""
+    """Returns a line for each case whose outcome is not the expected one. `passed`: of the cases that ran."""
     found = []
     for case in collected:
         expected = table.expected(case)
@@ -71,7 +71,7 @@ def faults(table: Table, collected: Iterable[str], passed: Mapping[str, bool]) -
 
 
 def counts(table: Table, collected: Iterable[str]) -> str:
-    """How many cases are expected to do what."""
+    """Counts cases by their expected outcome."""
     number = Counter(table.expected(case).outcome for case in collected)
     return (f"{number[PASS]} pass, {number[DIFFERS]} differ for a stated reason, "
             f"{number[NOT_APPLICABLE]} are not applicable")

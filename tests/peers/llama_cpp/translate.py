@@ -1,6 +1,6 @@
-"""Requests of llama.cpp's own routes in the words of ours, and our replies in the words of theirs.
+"""Translates requests to llama.cpp's own routes into ours, and our replies into theirs.
 
-A field is made up nowhere: what a reply of ours does not say, the reply of theirs lacks.
+Nothing is invented: a field that our reply does not have is missing from the translation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Post = Callable[[str, Body], Any]  # to a route of the server; its reply, decode
 COMPLETION = ("/completion", "/completions")
 DROPPED = ("cache_prompt", "id_slot", "return_tokens", "response_fields", "n_predict", "n_probs", "verbose",
            "post_sampling_probs", "backend_sampling", "return_progress", "json_schema", "grammar")
-STOP_TYPES = {"length": "limit"}  # theirs for our finish_reason; a stop string is told from the end by stop_reason
+STOP_TYPES = {"length": "limit"}  # theirs for our finish_reason; stop_reason separates a stop string from the end
 
 
 @dataclass
@@ -91,13 +91,13 @@ def _completion(body: Body, defaults: Body, post: Post) -> Asked:
     def reply(ours: Any) -> Any:
         if not isinstance(ours, dict) or "choices" not in ours:
             return ours
-        told = [_told(choice, ours, with_ids=with_ids) for choice in ours["choices"]]
-        return told if several else told[0] if told else None
+        answers = [_answer(choice, ours, with_ids=with_ids) for choice in ours["choices"]]
+        return answers if several else answers[0] if answers else None
 
     return Asked("/v1/completions", made, reply)
 
 
-def _told(choice: Body, ours: Body, *, with_ids: bool) -> Body:
+def _answer(choice: Body, ours: Body, *, with_ids: bool) -> Body:
     """A reply, or an event, of theirs."""
     reason = choice["finish_reason"]
     made = {"content": choice["text"], "stop": reason is not None, "model": ours["model"], "index": choice["index"],

@@ -56,13 +56,13 @@ class ApiError(Exception):
 
 
 def unsupported(path: str, hint: str = "") -> ApiError:
-    """A field that is known and not supported, refused by its path."""
+    """Refuses a field that is known and not supported, by its path."""
     text = f"{path} is not supported" + (f": {hint}" if hint else "")
     return ApiError(400, text, code="unsupported_parameter", param=path)
 
 
 def not_among(path: str, value: str, allowed: Sequence[str]) -> ApiError:
-    """The value of an enum-like field that has no such value here; the error lists those it has."""
+    """Refuses a value of an enum-like field and lists the values that it may have."""
     return ApiError(400, f"{path} {value[:40]!r} is not supported: it must be one of {', '.join(allowed)}",
                     code="unsupported_parameter", param=path)
 

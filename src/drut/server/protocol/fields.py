@@ -65,7 +65,7 @@ MOST_NAMED = 2000  # characters of the names of ignored fields
 
 
 def decode(body: bytes, form: type[R], *, strict: bool = False) -> tuple[R, tuple[str, ...]]:
-    """The request in `body`, and the paths of fields that were ignored; with `strict` these are an error too.
+    """Returns the request in `body` and the paths of ignored fields; with `strict` an ignored field is an error.
 
     ApiError 400 for what is no JSON or does not fit the form, `unsupported_parameter` for what is known and not
     supported.
@@ -86,7 +86,7 @@ def check_unused(paths: tuple[str, ...], *, strict: bool) -> tuple[str, ...]:
 
 
 def check_unknown(fields: Iterable[Unknown]) -> tuple[str, ...]:
-    """The paths of those that are ignored, up to a length for a header. ApiError for one that is not supported."""
+    """Returns the paths of ignored fields, short enough for a header. ApiError for a field that is not supported."""
     named: list[str] = []
     length = more = 0
     for unknown in fields:
@@ -102,7 +102,7 @@ def check_unknown(fields: Iterable[Unknown]) -> tuple[str, ...]:
 
 
 def _read(body: bytes, form: type[R]) -> tuple[object, R]:
-    """The body as plain data, and as a request."""
+    """Decodes the body once; returns plain data and the request made of it."""
     try:
         try:
             given = msgspec.json.decode(body)
@@ -119,12 +119,12 @@ def _read(body: bytes, form: type[R]) -> tuple[object, R]:
 
 
 def _same(value: object, neutral: object) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Compares as JSON: true is not 1."""
     return type(value) is type(neutral) and value == neutral
 
 
 def misfit(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> ApiError:
-    """The library's one line, with the path of the field as `param` and the values that an enum has."""
+    """Makes an error of the library's one line, with the path as `param` and the values that an enum allows."""
     text, _, at = str(error).partition(" - at ")
     path = at.rpartition("$")[2].strip("`").lstrip(".").partition("[...]")[0]
     if text.startswith("Object missing required field"):

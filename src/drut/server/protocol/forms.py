@@ -1,4 +1,4 @@
-"""Request bodies beside the forms that read them: which fields a form does not have, and what an enum allows."""
+"""Compares request bodies with their struct types: finds unknown fields, and the values that an enum allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NAME = 64  # characters of a client's name for a field
 
 @dataclass(frozen=True)
 class Form:
-    """What a type has that matters here, at every depth; a value without structs and enums in it has nothing."""
+    """Describes a type: the fields of its structs and the values of its enums, at every depth."""
 
     fields: Mapping[str, Form] = field(default_factory=dict)  # of an object; empty where any name may come
     items: Form | None = None  # of an array
@@ -24,7 +24,7 @@ class Form:
 
 
 class Unknown(NamedTuple):
-    """A field that the form does not have. `kind` is its path with `[]` in the place of each index."""
+    """A field that the form does not have. `kind` is its path with `[]` for each index."""
 
     path: str
     kind: str
@@ -33,12 +33,12 @@ class Unknown(NamedTuple):
 
 @cache
 def form_of(type_: type) -> Form:
-    """The form of a struct type."""
+    """Returns the form of a struct type."""
     return _form(inspect.type_info(type_))
 
 
 def unknown_fields(value: object, form: Form, path: str = "", kind: str = "") -> Iterator[Unknown]:
-    """Fields of decoded JSON that `form` does not have, at every depth. A field that is null counts as absent."""
+    """Yields the fields of decoded JSON that `form` does not have, at every depth. Null counts as absent."""
     if isinstance(value, dict) and form.fields:
         for name, inner in value.items():
             here, of_kind = f"{path}.{shown_name(name)}".lstrip("."), f"{kind}.{name}".lstrip(".")
@@ -52,7 +52,7 @@ def unknown_fields(value: object, form: Form, path: str = "", kind: str = "") ->
 
 
 def allowed_at(form: Form, path: str) -> tuple[object, ...]:
-    """Values that the enum at `path` has; none where there is no enum."""
+    """Returns the values of the enum at `path`, or none if it is no enum."""
     at: Form | None = form
     for step in STEP.finditer(path):
         at = None if at is None else at.fields.get(step[1]) if step[1] else at.items
@@ -79,5 +79,5 @@ def _form(kind: Any) -> Form:
 
 
 def shown_name(name: str) -> str:
-    """A client's name for a field, fit for a header."""
+    """Makes a client's name for a field fit for a header."""
     return "".join(c if c.isascii() and c.isprintable() and c not in ",\"" else "?" for c in name[:MOST_NAME])

@@ -42,7 +42,7 @@ class StructuralTag(msgspec.Struct, kw_only=True):
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True):
-    """`schema`: where other clients put it, also beside `json_object`."""
+    """`schema`: where other clients put the schema, with `json_object` too."""
 
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
     json_schema: JsonSchema | None = None
@@ -88,7 +88,7 @@ def holds_calls(response_format: ResponseFormat | None, outputs: StructuredOutpu
 
 
 def _of_format(given: ResponseFormat) -> Asked | None:
-    """What is given beside the type counts or is an error, never dropped."""
+    """Returns the constraint of a `response_format`. ApiError for a field that its type does not use."""
     path, schema = _schema_of(given)
     for name in ("structures", "triggers"):
         if getattr(given, name) and given.type != "structural_tag":
@@ -111,7 +111,7 @@ def _of_format(given: ResponseFormat) -> Asked | None:
 
 
 def _schema_of(given: ResponseFormat) -> tuple[str, Schema | None]:
-    """The schema with its path, wherever it is. ApiError for two that differ."""
+    """Returns the path of the schema and the schema. ApiError for two that differ."""
     inner = given.json_schema.schema if given.json_schema is not None else None
     if inner is None and given.schema is not None:
         return "response_format.schema", given.schema
@@ -138,7 +138,7 @@ def _of_outputs(given: StructuredOutputs) -> Asked | None:
 
 
 def _asked(path: str, make: Callable[[], Constraint]) -> Asked:
-    """What `make` makes. ApiError names the path."""
+    """Runs `make`. ApiError names the path."""
     try:
         return Asked(make(), path)
     except RequestError as error:
@@ -152,7 +152,7 @@ def _tags(given: StructuralTag | str) -> Constraint:
 
 
 def _read(text: str) -> StructuralTag:
-    """A tag that is JSON in a string. RequestError for what does not fit, unknown fields among it."""
+    """Reads a tag from JSON in a string. RequestError for a field that does not fit or is unknown."""
     try:
         given = msgspec.json.decode(text)
         tag = msgspec.convert(given, StructuralTag)

@@ -104,7 +104,7 @@ def chosen(choice: ToolChoice | None, functions: list[Function]) -> str | Functi
 
 
 def as_tools(functions: Sequence[Function], choice: str | Function) -> list[Tool]:
-    """Those that may be called."""
+    """Returns the tools that may be called."""
     return [Tool(f.name, f.parameters or NO_PARAMETERS, bool(f.strict), i)
             for i, f in enumerate(functions) if isinstance(choice, str) or f is choice]
 

@@ -85,7 +85,7 @@ def _text(index: int, message: Message) -> str:
 
 
 def _refusal(index: int, message: Message) -> str:
-    """What an assistant has said in the place of content."""
+    """Returns an assistant's refusal, which stands in place of content."""
     path = f"messages[{index}].refusal"
     if message.role != "assistant" or message.content:
         why = "there is content too" if message.role == "assistant" else "only an assistant has one"
@@ -94,7 +94,7 @@ def _refusal(index: int, message: Message) -> str:
 
 
 def _of_part(path: str, part: str | ContentPart) -> str:
-    """The text of a part; a refusal is what the assistant has said, as any text."""
+    """Returns the text of a part of any supported type."""
     if isinstance(part, str):
         return part
     if part.type not in PARTS:
