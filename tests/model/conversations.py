@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from drut.model.tool_text import told
+from drut.model.tool_text import as_text
 
 Message = dict[str, Any]
 BOS, EOS = "<s>", "</s>"
@@ -122,4 +122,4 @@ def prepared(conversation: Conversation, source: str, *, reads_tools: bool, show
     has_calls = any(message["role"] == "tool" for message in made)
     if reads_tools or (has_calls and shows_calls and not conversation.tools):
         return made
-    return told(as_sent(made), conversation.tools, takes_system=takes_system)
+    return as_text(as_sent(made), conversation.tools, takes_system=takes_system)

@@ -101,7 +101,7 @@ class ChatTemplate:
                 ready, add_generation_prompt, values)
 
         if not self._shows_calls(checked, bool(tools)):
-            return shown(tool_text.told(checked, tools, takes_system=self._takes_system))
+            return shown(tool_text.as_text(checked, tools, takes_system=self._takes_system))
         ready = tool_text.with_arguments(checked, as_objects=self._takes_objects)
         try:
             return shown(ready)

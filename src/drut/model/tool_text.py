@@ -76,7 +76,7 @@ def _parsed(arguments: str) -> object:
     return value if isinstance(value, dict) else arguments
 
 
-def told(messages: Sequence[Message], tools: Sequence[Mapping[str, object]], *, takes_system: bool) -> list[Message]:
+def as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, object]], *, takes_system: bool) -> list[Message]:
     """Messages of plain text: calls as the JSON they are, results as the user's words.
 
     The tools are described in the system message, or, without `takes_system`, in the user's first.

@@ -7,7 +7,7 @@ import re
 from drut.parse.deltas import Delta
 from drut.parse.json_scan import JsonScan
 from drut.parse.object_call import ObjectCall
-from drut.parse.offer import CallTeller, Offer, Outcome
+from drut.parse.offer import CallEmitter, Offer, Outcome
 
 
 class CallList:
@@ -16,7 +16,7 @@ class CallList:
     def __init__(self, offer: Offer, index: int) -> None:
         self._offer, self._index = offer, index  # of the call under way, or the next one
         self.outcome = Outcome.GOES_ON
-        self.untold = ""  # text that no call which went out has used
+        self.pending = ""  # text that no call which went out has used
         self.deltas: list[Delta] = []
         self._call: ObjectCall | None = None
         self._array = False
@@ -24,13 +24,13 @@ class CallList:
 
     @property
     def calls(self) -> int:
-        """Calls of the answer that were told, one that has only begun among them."""
-        return self._index + self.half_told
+        """Calls of the answer that were emitted, one that has only begun among them."""
+        return self._index + self.half_emitted
 
     @property
-    def half_told(self) -> bool:
+    def half_emitted(self) -> bool:
         """Whether something of a call went out that is not whole yet."""
-        return self._call is not None and self._call.teller.told
+        return self._call is not None and self._call.emitter.emitted
 
     @property
     def quoting(self) -> bool:
@@ -58,18 +58,18 @@ class CallList:
         elif not char.isspace():
             self.outcome = Outcome.BROKEN
             return at
-        self.untold += char
+        self.pending += char
         return at + 1
 
     def _item(self, text: str, at: int) -> int:
         call = self._call
         assert call is not None
         end = at + call.feed(text[at:])
-        self.untold += text[at:end]
+        self.pending += text[at:end]
         done = call.outcome is Outcome.DONE
-        self.deltas += call.teller.take(done=done)
-        if call.teller.told:
-            self.untold = ""
+        self.deltas += call.emitter.take(done=done)
+        if call.emitter.emitted:
+            self.pending = ""
         if done:
             self._call, self._index, self._at = None, self._index + 1, "next"
             self.outcome = Outcome.GOES_ON if self._array else Outcome.DONE
@@ -85,21 +85,21 @@ class NamedCall:
     MOST_HEAD = 256
 
     def __init__(self, offer: Offer, index: int) -> None:
-        self._teller, self._index = CallTeller(offer, index), index
+        self._emitter, self._index = CallEmitter(offer, index), index
         self.outcome = Outcome.GOES_ON
-        self.untold = ""
+        self.pending = ""
         self.deltas: list[Delta] = []
         self._scan: JsonScan | None = None
 
     @property
     def calls(self) -> int:
-        """Calls of the answer that were told, one that has only begun among them."""
-        return self._index + self._teller.told
+        """Calls of the answer that were emitted, one that has only begun among them."""
+        return self._index + self._emitter.emitted
 
     @property
-    def half_told(self) -> bool:
+    def half_emitted(self) -> bool:
         """Whether something of a call went out that is not whole yet."""
-        return self._teller.told and self.outcome is not Outcome.DONE
+        return self._emitter.emitted and self.outcome is not Outcome.DONE
 
     @property
     def quoting(self) -> bool:
@@ -112,25 +112,25 @@ class NamedCall:
         if self._scan is None or self.outcome is Outcome.BROKEN:
             return at
         end = self._scan.feed(text, at)
-        self._teller.more(self._scan.take())
-        self.untold += text[at:end]
+        self._emitter.more(self._scan.take())
+        self.pending += text[at:end]
         if self._scan.broken:
             self.outcome = Outcome.BROKEN
         elif self._scan.complete:
             self.outcome = Outcome.DONE
-        self.deltas += self._teller.take(done=self._scan.complete)
-        if self._teller.told:
-            self.untold = ""
+        self.deltas += self._emitter.take(done=self._scan.complete)
+        if self._emitter.emitted:
+            self.pending = ""
         return end
 
     def _head(self, text: str) -> int:
         """Up to the brace that opens the arguments."""
         brace = text.find("{")
         end = len(text) if brace < 0 else brace
-        self.untold += text[:end]
+        self.pending += text[:end]
         if brace < 0:
-            self.outcome = Outcome.BROKEN if len(self.untold) > self.MOST_HEAD else Outcome.GOES_ON
-        elif (found := self.HEAD.fullmatch(self.untold)) and self._teller.begin(found[1]):
+            self.outcome = Outcome.BROKEN if len(self.pending) > self.MOST_HEAD else Outcome.GOES_ON
+        elif (found := self.HEAD.fullmatch(self.pending)) and self._emitter.begin(found[1]):
             self._scan = JsonScan()
         else:
             self.outcome = Outcome.BROKEN

@@ -36,8 +36,7 @@ class Format:
 
     @property
     def around(self) -> tuple[str, str]:
-        """What calls stand between, for one who only wants to know what is in a call; the second is empty where that is
-        not told, and the answer ends with calls."""
+        """Marks between which all belongs to calls; an empty second one is the end of the answer."""
         return ("{", "") if self.bare else (self.opens, self.closes)
 
     def tag(self, name: str) -> tuple[str, str]:

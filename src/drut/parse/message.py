@@ -22,7 +22,7 @@ class MessageParser:
 
     @property
     def cut(self) -> bool:
-        """Whether the answer ended in the midst of a call that was told."""
+        """Whether the answer ended in the midst of a call that was emitted."""
         return self._tools is not None and self._tools.cut
 
     def push(self, text: str) -> list[Delta]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from drut.parse.json_scan import JsonScan
-from drut.parse.offer import CallTeller, Offer, Outcome
+from drut.parse.offer import CallEmitter, Offer, Outcome
 
 ARGUMENT_KEYS = ("arguments", "parameters")
 
@@ -14,7 +14,7 @@ class ObjectCall:
     """Reads `{"name": ..., "arguments": {...}}` from the front of a text, a piece at a time; other keys are ignored."""
 
     def __init__(self, offer: Offer, index: int) -> None:
-        self.teller = CallTeller(offer, index)
+        self.emitter = CallEmitter(offer, index)
         self.outcome = Outcome.GOES_ON
         self._begun = False
         self._early = ""  # arguments that came before the name
@@ -62,7 +62,7 @@ class ObjectCall:
         return at + 1
 
     def _inside(self, text: str, at: int) -> int:
-        """A key, or a value. Only arguments that are an object are told before all of them came."""
+        """A key, or a value. Only arguments that are an object are emitted before all of them came."""
         end = self._scan.feed(text, at)
         read = self._scan.take()
         if self._at == "value" and self._streams:
@@ -80,19 +80,19 @@ class ObjectCall:
         return end
 
     def _stream(self, text: str) -> None:
-        """Tells text of arguments, once the name is known."""
+        """Emits text of arguments, once the name is known."""
         if self._begun:
-            self.teller.more(text)
+            self.emitter.more(text)
         else:
             self._early += text
 
     def _take_value(self) -> None:
         if self._key == "name" and not self._begun:
-            if not (self._value.startswith('"') and self.teller.begin(json.loads(self._value))):
+            if not (self._value.startswith('"') and self.emitter.begin(json.loads(self._value))):
                 self.outcome = Outcome.BROKEN
                 return
             self._begun = True
-            self.teller.more(self._early)
+            self.emitter.more(self._early)
         elif self._key in ARGUMENT_KEYS and not self._ended:
             self._ended = True
             if not self._streams and (written := as_object(self._value)) is None:
@@ -105,7 +105,7 @@ class ObjectCall:
             self.outcome = Outcome.BROKEN
             return
         if not self._ended:
-            self.teller.more("{}")
+            self.emitter.more("{}")
         self.outcome = Outcome.DONE
 
 

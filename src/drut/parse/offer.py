@@ -1,4 +1,4 @@
-"""What may be called, and how a call is told as it comes."""
+"""What may be called, and how a call comes out of a stream of text."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def short_id() -> str:
 
 @dataclass(frozen=True)
 class Offer:
-    """What may be called, and how calls are told.
+    """What may be called, and when calls are emitted.
 
-    `whole`: a call is told once all of it has come, since what was told cannot be taken back. Without it, where a
-    grammar vouches for the rest, arguments are told as they come.
+    `whole`: a call is emitted once all of it has come, since nothing can be taken back. Without it, where a
+    grammar vouches for the rest, arguments are emitted as they come.
     """
 
     names: Collection[str]
@@ -42,13 +42,13 @@ class Outcome(Enum):
     BROKEN = auto()
 
 
-class CallTeller:
-    """Tells a call when its name is known and its arguments come, by the rules of an offer."""
+class CallEmitter:
+    """Emits a call when its name is known and its arguments come, by the rules of an offer."""
 
     def __init__(self, offer: Offer, index: int) -> None:
         self._offer, self._index = offer, index
         self._held: list[Delta] = []
-        self.told = False  # something of it went out
+        self.emitted = False  # something of it went out
 
     def begin(self, name: str) -> bool:
         """False for a tool that was not offered."""
@@ -62,9 +62,9 @@ class CallTeller:
             self._held.append(CallArguments(self._index, text))
 
     def take(self, *, done: bool) -> list[Delta]:
-        """What may be told now."""
+        """What may be emitted now."""
         if self._offer.whole and not done:
             return []
         taken, self._held = self._held, []
-        self.told = self.told or bool(taken)
+        self.emitted = self.emitted or bool(taken)
         return taken

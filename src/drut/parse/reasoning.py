@@ -30,8 +30,8 @@ class ReasoningParser:
         self.state = State.OVER if begun is None else State.OPEN if begun else State.AHEAD
         self._text = Text()
         self._lines = ""  # line ends of the thought that more of it may follow
-        self._fresh = begun is not None  # nothing of the part under way was told
-        self._thought = False  # some reasoning was told
+        self._fresh = begun is not None  # nothing of the part under way was emitted
+        self._thought = False  # some reasoning was emitted
 
     def push(self, text: str) -> Iterator[Delta]:
         """What `text` brings. Take each before the next: `quoted` is asked in between."""
@@ -40,14 +40,14 @@ class ReasoningParser:
             self._look_for_opening()
         while self.state is not State.AHEAD:
             if self.state is State.OPEN:
-                said, mark = self._text.take_before(self._closes)
-                yield from self._think(said)
+                text, mark = self._text.take_before(self._closes)
+                yield from self._think(text)
             elif self._again:
-                said, mark = self._text.take_before(self._opens, self._closes)
-                yield from self._answer(said)
+                text, mark = self._text.take_before(self._opens, self._closes)
+                yield from self._answer(text)
             else:
-                said, mark = self._text.take(len(self._text.rest)), ""
-                yield from self._answer(said)
+                text, mark = self._text.take(len(self._text.rest)), ""
+                yield from self._answer(text)
             if not mark:
                 return
             if self.state is State.OVER and self._quoted():
@@ -64,11 +64,11 @@ class ReasoningParser:
         return [Content(rest)] if rest else []
 
     def _look_for_opening(self) -> None:
-        said = self._text.rest.lstrip(SPACE)
-        if said.startswith(self._opens):
-            self._text.rest = said[len(self._opens) :]
+        text = self._text.rest.lstrip(SPACE)
+        if text.startswith(self._opens):
+            self._text.rest = text[len(self._opens) :]
             self.state = State.OPEN
-        elif not self._opens.startswith(said):
+        elif not self._opens.startswith(text):
             self.state, self._fresh, self._again = State.OVER, False, False
 
     def _think(self, text: str) -> Iterator[Delta]:

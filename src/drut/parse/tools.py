@@ -19,12 +19,12 @@ class CallParser:
         self._text = Text()
         self._space = ""  # white space that text, or a call, may follow
         self._after = ""  # the same behind a call
-        self._said = False  # some content was told
+        self._has_content = False  # some content was emitted
         self._call: CallList | NamedCall | None = None
         self._mark = ""  # of the call under way, and what was skipped behind it
         self._at = self._start  # the state: a method that goes on, and says whether it could
         self.calls = 0
-        self.cut = False  # the answer ended in the midst of a call that was told
+        self.cut = False  # the answer ended in the midst of a call that was emitted
 
     def push(self, text: str) -> list[Delta]:
         """What `text` brings."""
@@ -48,7 +48,7 @@ class CallParser:
         """The end of the answer: what was held back, if it is for the reader."""
         made: list[Delta] = []
         if self._call is not None:
-            self.cut = self._call.half_told
+            self.cut = self._call.half_emitted
             self._end_call(self._call, made)
         if self._no_text:
             return made
@@ -109,7 +109,7 @@ class CallParser:
             made += call.deltas
             call.deltas = []
             self._mark = self._after = ""
-            if not self._said:
+            if not self._has_content:
                 self._space = ""
         self.calls = call.calls
         if call.outcome is Outcome.GOES_ON:
@@ -122,10 +122,10 @@ class CallParser:
         return True
 
     def _end_call(self, call: CallList | NamedCall, made: list[Delta]) -> None:
-        """Of a call that broke off, or was cut: what nobody was told is text, unless nothing but calls can be."""
+        """Of a call that broke off, or was cut: what was not emitted is text, unless nothing but calls can be."""
         self._call = None
         if not self._no_text:
-            self._say(self._mark + call.untold, made)
+            self._say(self._mark + call.pending, made)
         self._mark = ""
 
     def _behind(self, made: list[Delta]) -> bool:
@@ -147,9 +147,9 @@ class CallParser:
     def _say(self, text: str, made: list[Delta]) -> None:
         """Content; white space at its end waits, as a call may follow it."""
         between = self._space or self._after
-        text = (between if self._said or not self.calls else "") + text
+        text = (between if self._has_content or not self.calls else "") + text
         kept = text.rstrip()
         self._space, self._after = text[len(kept) :], ""
         if kept:
-            self._said = True
+            self._has_content = True
             made.append(Content(kept))

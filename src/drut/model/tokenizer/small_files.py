@@ -1,4 +1,4 @@
-"""The small text files beside a tokenizer."""
+"""The small text files that come with a tokenizer."""
 
 from __future__ import annotations
 
