@@ -16,13 +16,15 @@ def grow(tree: PrefixTree, tokens: list[int], first_page: int, salt: str = "") -
     node, path = tree.root(salt), []
     for i in range(len(tokens) // PAGE_TOKENS):
         key = page_key(tokens, i)
-        node = node.children.get(key) or tree.insert(node, key, first_page + i)
+        if key not in node.children:
+            tree.insert(node, key).held[0].page = first_page + i
+        node = node.children[key]
         path.append(node)
     return path
 
 
 def found(tree: PrefixTree, tokens: list[int], salt: str = "") -> list[int]:
-    return [node.page for node in tree.walk(salt, tokens, len(tokens) // PAGE_TOKENS)]
+    return [node.held[0].page for node in tree.walk(salt, tokens, len(tokens) // PAGE_TOKENS)]
 
 
 def lock(tree: PrefixTree, path: list[Node]) -> None:
@@ -37,7 +39,7 @@ def test_walks_the_longest_cached_path() -> None:
     assert found(tree, A + B + C) == [0, 1]
     assert found(tree, A + C) == [0, 5]
     assert found(tree, B) == []
-    assert [n.page for n in tree.walk("", A + B, 1)] == [0]
+    assert [n.held[0].page for n in tree.walk("", A + B, 1)] == [0]
 
 
 def test_compares_tokens_not_only_their_ends() -> None:
@@ -63,7 +65,7 @@ def test_evicts_the_least_recently_used_leaf() -> None:
     tree.unlock_path(path[-1])  # C was used last
     lock(tree, path := grow(tree, A, 0))
     tree.unlock_path(path[-1])  # and now A, which is no leaf
-    assert [tree.evict().page for _ in range(3)] == [1, 2, 0]
+    assert [tree.evict().held[0].page for _ in range(3)] == [1, 2, 0]
     assert tree.evictable == 0
 
 
@@ -73,7 +75,7 @@ def test_a_lock_holds_the_whole_path() -> None:
     grow(tree, A + C, 4)
     lock(tree, used)
     assert tree.evictable == 1
-    assert tree.evict().page == 5
+    assert tree.evict().held[0].page == 5
     assert found(tree, A + B) == [0, 1]
     tree.unlock_path(used[-1])
     assert tree.evictable == 2
@@ -130,6 +132,6 @@ def test_order_of_eviction_is_that_of_last_use() -> None:
         tree.unlock_path(leaves[t])
         order.remove(t)
         order.append(t)
-    assert [tree.evict().page for _ in range(40)] == order
+    assert [tree.evict().held[0].page for _ in range(40)] == order
     with pytest.raises(IndexError):
         tree.evict()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.cache.groups import FullGroup, WindowGroup, pages_for
+from drut.cache.groups import pages_for
+from drut.cache.kinds import FullGroup, WindowGroup
 from drut.config import EngineConfig
 from drut.engine import memory
 from drut.engine.memory import make_groups, pool_pages, split

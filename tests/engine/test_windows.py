@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drut import LLM
-from drut.cache.groups import WindowGroup
+from drut.cache.kinds import WindowGroup
 from drut.engine.params import SamplingParams
 from drut.kernels.native import library
 from tests.engine import matrix

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from drut.cache.cache import KvCache
-from drut.cache.groups import FullGroup, WindowGroup
+from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import Canary, PagePool
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.engine import Engine

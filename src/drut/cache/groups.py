@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from drut.kernels.kv import PAGE_TOKENS
+
+if TYPE_CHECKING:
+    from drut.cache.kinds import CacheKind
+    from drut.cache.pool import PagePool
+    from drut.cache.tree import PrefixTree
 
 
 def pages_for(tokens: int) -> int:
@@ -15,9 +18,11 @@ def pages_for(tokens: int) -> int:
 
 
 class Group(Protocol):
-    """One kind of state. `kind` is full or window."""
+    """The arithmetic of one kind of state, which is known before there is a pool; `kind_over` makes the kind itself."""
 
-    kind: str
+    def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:
+        """The cache kind of group number `index` over its pool."""
+        ...
 
     def first(self, position: int) -> int:
         """The first page that rows from `position` on read; those before it may be gone."""
@@ -34,61 +39,3 @@ class Group(Protocol):
     def resume(self, kept: Sequence[bool], pages: int) -> int:
         """The most leading pages, at most `pages`, after which this group could go on; `kept` says which it has."""
         ...
-
-
-class FullGroup:
-    """Keeps the whole context: it can go on after any page, as long as none before is missing."""
-
-    kind = "full"
-
-    def first(self, position: int) -> int:
-        return 0
-
-    def most(self, tokens: int) -> int:
-        return pages_for(tokens)
-
-    def room(self, pages: int) -> float:
-        return pages * PAGE_TOKENS
-
-    def resume(self, kept: Sequence[bool], pages: int) -> int:
-        return next((i for i in range(pages) if not kept[i]), pages)
-
-
-@dataclass(frozen=True)
-class WindowGroup:
-    """Keeps what a row can see: `window` positions, its own the last. `step`: rows of the largest step."""
-
-    window: int
-    step: int
-    kind = "window"
-
-    def first(self, position: int) -> int:
-        return max(0, position + 1 - self.window) // PAGE_TOKENS
-
-    @property
-    def bound(self) -> int:
-        """Pages that any sequence gets along with: the window before a step that runs, its rows, the next step's."""
-        return pages_for(self.window + 2 * self.step) + 2
-
-    def most(self, tokens: int) -> int:
-        return min(pages_for(tokens), self.bound)
-
-    def room(self, pages: int) -> float:
-        return math.inf if pages >= self.bound else pages * PAGE_TOKENS
-
-    def resume(self, kept: Sequence[bool], pages: int) -> int:
-        at = pages  # pages at..pages are there
-        while at > self.first(pages * PAGE_TOKENS):
-            at -= 1
-            if not kept[at]:
-                pages = at
-        return pages
-
-
-def resume_point(groups: Sequence[Group], kept: Sequence[Sequence[bool]], pages: int) -> int:
-    """The most leading pages after which every group could go on; `kept` by group and page."""
-    while True:
-        agreed = min((group.resume(has, pages) for group, has in zip(groups, kept, strict=True)), default=pages)
-        if agreed == pages:
-            return pages
-        pages = agreed

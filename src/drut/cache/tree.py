@@ -17,7 +17,7 @@ from drut.kernels.kv import PAGE_TOKENS
 
 
 class Held:
-    """What a node has of one window group: its page, or HOLE, and how many block tables map that."""
+    """What a node has of one group: its unit, or HOLE, and how many block tables map that."""
 
     __slots__ = ("page", "uses", "wanted")
 
@@ -26,14 +26,14 @@ class Held:
 
 
 class Node:
-    """Sixteen tokens of a prefix: the page with the whole context of layers, where there are such layers, and what is
-    kept of others. `locks` counts the block tables that use this node or one below it."""
+    """Sixteen tokens of a prefix, and what each group holds of them. `locks` counts the block tables that use this
+    node or one below it."""
 
-    __slots__ = ("children", "digest", "held", "key", "last_used", "locks", "offered", "page", "parent")
+    __slots__ = ("children", "digest", "held", "key", "last_used", "locks", "offered", "parent")
 
-    def __init__(self, parent: Node | None, key: bytes, page: int, windows: int = 0) -> None:
-        self.parent, self.key, self.page = parent, key, page
-        self.held = tuple(Held() for _ in range(windows))
+    def __init__(self, parent: Node | None, key: bytes, groups: int = 0) -> None:
+        self.parent, self.key = parent, key
+        self.held = tuple(Held() for _ in range(groups))
         self.children: dict[bytes, Node] = {}
         self.locks = 0
         self.last_used = 0
@@ -67,9 +67,9 @@ def page_key(tokens: Sequence[int], index: int) -> bytes:
 class PrefixTree:
     """Unlocked leaves go first, the least recently used of them first. `evictable` counts the nodes no table uses."""
 
-    def __init__(self, ghosts: int, windows: int = 0) -> None:
-        """`ghosts` bounds how many evicted nodes are remembered by digest; `windows`: groups with a window."""
-        self._windows = windows
+    def __init__(self, ghosts: int, groups: int = 1) -> None:
+        """`ghosts` bounds how many evicted nodes are remembered by digest; `groups`: that hold something of a node."""
+        self._groups = groups
         self.size = self.inserts = 0
         self._roots: dict[str, Node] = {}
         self._clock = 0
@@ -82,7 +82,7 @@ class PrefixTree:
     def root(self, salt: str) -> Node:
         """Where sequences of `salt` begin; different salts share nothing."""
         if salt not in self._roots:
-            self._roots[salt] = Node(None, salt.encode(), -1)
+            self._roots[salt] = Node(None, salt.encode())
         return self._roots[salt]
 
     def walk(self, salt: str, tokens: Sequence[int], limit: int) -> Iterator[Node]:
@@ -98,9 +98,9 @@ class PrefixTree:
         """Whether the page `key` below `node` was here once."""
         return hashlib.sha256(node.digest + key).digest() in self._ghosts
 
-    def insert(self, parent: Node, key: bytes, page: int) -> Node:
+    def insert(self, parent: Node, key: bytes) -> Node:
         """A new node below `parent`, not locked yet."""
-        node = Node(parent, key, page, self._windows)
+        node = Node(parent, key, self._groups)
         self.size += 1
         self.inserts += 1
         parent.children[key] = node

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from drut.cache.groups import FullGroup, Group, WindowGroup, pages_for
+from drut.cache.groups import Group, pages_for
+from drut.cache.kinds import FullGroup, WindowGroup
 from drut.config import EngineConfig
 from drut.errors import RequestError
 from drut.kernels.kv import KvLayout

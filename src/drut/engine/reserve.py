@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from drut.cache.groups import FullGroup, Group
+from drut.cache.groups import Group
+from drut.cache.kinds import FullGroup
 from drut.engine.lengths import LengthEstimate
 from drut.engine.request import Request
 

@@ -1,0 +1,75 @@
+"""The whole context: every node of the prefix tree has a page, and a page is evicted with its node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from drut.cache.groups import Group, pages_for
+from drut.cache.kinds.kind import CacheKind, Holdings
+from drut.cache.kinds.paged import PagedKind
+from drut.cache.pool import PagePool
+from drut.cache.tree import Node, PrefixTree
+from drut.kernels.descriptor import HOLE
+from drut.kernels.kv import PAGE_TOKENS
+
+if TYPE_CHECKING:
+    from drut.cache.cache import BlockTable
+
+
+class FullGroup:
+    """Keeps the whole context: it can go on after any page, as long as none before is missing."""
+
+    def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:
+        return FullKind(pool, index, self, tree)
+
+    def first(self, position: int) -> int:
+        return 0
+
+    def most(self, tokens: int) -> int:
+        return pages_for(tokens)
+
+    def room(self, pages: int) -> float:
+        return pages * PAGE_TOKENS
+
+    def resume(self, kept: Sequence[bool], pages: int) -> int:
+        return next((i for i in range(pages) if not kept[i]), pages)
+
+
+class FullKind(PagedKind):
+    """A table maps the pages of its whole path, so a page is unused exactly if its node is unlocked."""
+
+    evicts_nodes = True
+
+    def __init__(self, pool: PagePool, index: int, group: Group, tree: PrefixTree) -> None:
+        super().__init__(pool, index, group)
+        self._tree = tree
+
+    @property
+    def evictable(self) -> int:
+        return self._tree.evictable
+
+    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
+        table.maps[self.index] = [self.lock(node) for node in path]
+
+    def slide(self, table: BlockTable, computed: int) -> None:
+        pass
+
+    def holdings(self, table: BlockTable) -> Holdings:
+        return Holdings(self.own(table), self.mapped_nodes(table))
+
+    def free(self, holdings: Holdings) -> None:
+        self.pool.free_private(holdings.own)
+        for node in holdings.nodes:
+            self.held(node).uses -= 1
+
+    def evict(self) -> None:
+        raise AssertionError("a page of the whole context goes with its node")
+
+    def drop(self, node: Node) -> bool:
+        held = self.held(node)
+        page, held.page = held.page, HOLE
+        if page == HOLE:
+            return False
+        self.pool.free_cached(page)
+        return True

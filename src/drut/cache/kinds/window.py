@@ -1,0 +1,129 @@
+"""A sliding window: a table keeps the pages that its next row reads; a cached page may be evicted while its node stays.
+
+Pages that a window passed by are of use only to a prompt that parts from the others there: they are evicted before
+those that were last in a sequence's window when it ended, or that a prompt was given. In each class the least recently
+used go first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from drut.cache.groups import Group, pages_for
+from drut.cache.kinds.kind import CacheKind, Holdings
+from drut.cache.kinds.paged import PagedKind
+from drut.cache.pool import PagePool
+from drut.cache.tree import Node, PrefixTree
+from drut.kernels.descriptor import HOLE
+from drut.kernels.kv import PAGE_TOKENS
+
+if TYPE_CHECKING:
+    from drut.cache.cache import BlockTable
+
+
+@dataclass(frozen=True)
+class WindowGroup:
+    """Keeps what a row can see: `window` positions, its own the last. `step`: rows of the largest step."""
+
+    window: int
+    step: int
+
+    def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:
+        return WindowKind(pool, index, self)
+
+    def first(self, position: int) -> int:
+        return max(0, position + 1 - self.window) // PAGE_TOKENS
+
+    @property
+    def bound(self) -> int:
+        """Pages that any sequence gets along with: the window before a step that runs, its rows, the next step's."""
+        return pages_for(self.window + 2 * self.step) + 2
+
+    def most(self, tokens: int) -> int:
+        return min(pages_for(tokens), self.bound)
+
+    def room(self, pages: int) -> float:
+        return math.inf if pages >= self.bound else pages * PAGE_TOKENS
+
+    def resume(self, kept: Sequence[bool], pages: int) -> int:
+        at = pages  # pages at..pages are there
+        while at > self.first(pages * PAGE_TOKENS):
+            at -= 1
+            if not kept[at]:
+                pages = at
+        return pages
+
+
+class WindowKind(PagedKind):
+    """Pages of a group whose rows see `group.window` positions."""
+
+    def __init__(self, pool: PagePool, index: int, group: Group) -> None:
+        super().__init__(pool, index, group)
+        self._passed: OrderedDict[Node, None] = OrderedDict()  # unused, by last use
+        self._wanted: OrderedDict[Node, None] = OrderedDict()
+
+    @property
+    def evictable(self) -> int:
+        return len(self._passed) + len(self._wanted)
+
+    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
+        first = self._group.first(len(path) * PAGE_TOKENS)
+        table.maps[self.index] = [HOLE] * first + [self.lock(node, wanted=True) for node in path[first:]]
+        table.first[self.index] = first
+
+    def lock(self, node: Node, *, wanted: bool = False) -> int:
+        held = self.held(node)
+        if held.uses == 0:
+            self._passed.pop(node, None)
+            self._wanted.pop(node, None)
+        held.wanted |= wanted
+        return super().lock(node)
+
+    def unlock(self, node: Node, *, wanted: bool = False) -> None:
+        """A table no longer maps the node's page; `wanted`: its sequence ended with the page in its window."""
+        held = self.held(node)
+        held.uses -= 1
+        held.wanted |= wanted
+        if held.uses == 0:
+            (self._wanted if held.wanted else self._passed)[node] = None
+
+    def slide(self, table: BlockTable, computed: int) -> None:
+        first, before = self._group.first(computed), table.first[self.index]
+        if first <= before:
+            return
+        own = table.maps[self.index][max(table.shared, before) : first]
+        nodes = self.mapped_nodes(table)[: max(min(first, table.shared) - before, 0)]
+        table.maps[self.index][before:first] = [HOLE] * (first - before)
+        table.first[self.index] = first
+        for node in nodes:
+            self.unlock(node)
+        self.pool.free_private(own)
+
+    def holdings(self, table: BlockTable) -> Holdings:
+        return Holdings(self.own(table), self.mapped_nodes(table))
+
+    def free(self, holdings: Holdings) -> None:
+        self.pool.free_private(holdings.own)
+        for node in reversed(holdings.nodes):  # what lies deeper is evicted first
+            self.unlock(node, wanted=True)
+
+    def evict(self) -> None:
+        node, _ = (self._passed or self._wanted).popitem(last=False)
+        self._free(node)
+
+    def drop(self, node: Node) -> bool:
+        self._passed.pop(node, None)
+        self._wanted.pop(node, None)
+        return self._free(node)
+
+    def _free(self, node: Node) -> bool:
+        held = self.held(node)
+        page, held.page, held.wanted = held.page, HOLE, False
+        if page == HOLE:
+            return False
+        self.pool.free_cached(page)
+        return True

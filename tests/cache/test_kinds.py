@@ -1,0 +1,132 @@
+"""Kinds of state that the package does not know: the cache serves whatever implements the interface."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from drut.cache.cache import BlockTable, KvCache
+from drut.cache.check import check_cache
+from drut.cache.groups import pages_for
+from drut.cache.kinds import CacheKind, FullGroup, WindowGroup
+from drut.cache.kinds.kind import Holdings
+from drut.cache.pool import KvCorruptionError, PagePool
+from drut.cache.tree import Node, PrefixTree
+from drut.kernels.kv import PAGE_TOKENS as P
+
+
+class SlotGroup:
+    """One slot a sequence, as a recurrent state has it."""
+
+    def first(self, position: int) -> int:
+        return 0
+
+    def most(self, tokens: int) -> int:
+        return 1
+
+    def room(self, pages: int) -> float:
+        return math.inf if pages else 0
+
+    def resume(self, kept: Sequence[bool], pages: int) -> int:
+        return 0
+
+    def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:
+        return SlotKind(pool, index)
+
+
+class SlotKind(CacheKind):
+    """Nothing of a slot is shared, so no prefix can be gone on with."""
+
+    evictable = 0
+
+    def missing(self, table: BlockTable, tokens: int) -> int:
+        return 1 - len(table.maps[self.index])
+
+    def resume(self, path: Sequence[Node], count: int) -> int:
+        return 0
+
+    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
+        assert not path
+
+    def share(self, table: BlockTable, page: int, node: Node) -> None:
+        pass
+
+    def slide(self, table: BlockTable, computed: int) -> None:
+        pass
+
+    def holdings(self, table: BlockTable) -> Holdings:
+        return Holdings(table.maps[self.index], [])
+
+    def free(self, holdings: Holdings) -> None:
+        self.pool.free_private(holdings.own)
+
+    def evict(self) -> None:
+        raise AssertionError("no slot is cached")
+
+    def drop(self, node: Node) -> bool:
+        return False
+
+    def check(self, tables: Sequence[BlockTable], nodes: Sequence[Node]) -> None:
+        own = [slot for table in tables for slot in table.maps[self.index]]
+        if len(set(own)) != len(own) or len(own) != self.pool.private:
+            raise KvCorruptionError(f"tables own {len(own)} slots, the pool counts {self.pool.private}")
+
+
+def make(groups: Sequence[object], units: Sequence[int]) -> KvCache:
+    return KvCache(*(PagePool(np.zeros((n, 64), np.uint8)) for n in units), groups=groups)  # type: ignore[arg-type]
+
+
+def test_a_sequence_has_one_slot_however_long_it_gets() -> None:
+    cache = make([FullGroup(), SlotGroup()], [20, 2])
+    tokens = list(range(5 * P))
+    tables = [cache.table() for _ in range(3)]
+    for table in tables[:2]:
+        assert cache.attach(table, tokens) == 0, "of a prefix there is no state"
+        for done in (P, 3 * P, 5 * P):
+            assert cache.reserve(table, done)
+            cache.commit(table, tokens, done)
+        assert [table.held(0), table.held(1)] == [5, 1]
+        check_cache(cache, tables)
+    assert not cache.reserve(tables[2], 1), "all slots are taken"
+    assert cache.room(1000) == 20 * P
+    cache.release(tables[0])
+    assert cache.reserve(tables[2], 1)
+    for table in tables[1:]:
+        cache.release(table)
+    check_cache(cache, tables)
+    assert cache.pools[1].free == 2
+
+
+def test_a_lost_slot_is_noticed() -> None:
+    cache = make([FullGroup(), SlotGroup()], [20, 2])
+    table = cache.table()
+    assert cache.reserve(table, 1)
+    table.maps[1].clear()
+    with pytest.raises(KvCorruptionError, match="tables own 0 slots, the pool counts 1"):
+        check_cache(cache, [table])
+
+
+def test_two_groups_may_keep_the_whole_context() -> None:
+    """As a model and the drafter beside it: a hit has the pages of both, and both leave with the node."""
+    cache = make([FullGroup(), FullGroup(), WindowGroup(P, 8)], [12, 12, 12])
+    tokens = list(range(5 * P + 1))
+    table = cache.table()
+    assert cache.reserve(table, len(tokens))
+    cache.commit(table, tokens, len(tokens))
+    cache.release(table)
+    assert [pool.cached for pool in cache.pools] == [5, 5, 5]
+    again = cache.table()
+    assert cache.attach(again, tokens) == 5 * P
+    assert [again.held(i) for i in range(3)] == [5, 5, 1]
+    check_cache(cache, [again])
+    cache.release(again)
+    other = cache.table()
+    assert cache.reserve(other, 12 * P), "evicting all that is cached"
+    assert pages_for(12 * P) == other.held(1) == 12
+    check_cache(cache, [other])
+    cache.release(other)
+    check_cache(cache, [])
+    assert [pool.free for pool in cache.pools] == [12, 12, 12]
