@@ -44,11 +44,11 @@ def choose(items: Sequence[pytest.Item], which: str) -> tuple[list[pytest.Item],
 
 
 def _rows(items: Iterable[pytest.Item]) -> list[Row]:
-    """The parameters of each. Names that vary together, as those of one list do, are one."""
-    values = [{name: f"{type(value).__name__} {value!r}" for name, value in item.callspec.params.items()}
+    """The parameters of each, by identity. Names that vary together, as those of one list do, are one."""
+    values = [{name: id(value) for name, value in item.callspec.params.items()}
               for item in items if hasattr(item, "callspec")]
     columns: dict[tuple[int, ...], str] = {}
     for name in values[0] if values else ():
-        seen: dict[str, int] = {}
+        seen: dict[int, int] = {}
         columns.setdefault(tuple(seen.setdefault(row[name], len(seen)) for row in values), name)
     return [{name: row[name] for name in columns.values()} for row in values]
