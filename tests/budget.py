@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,16 +119,18 @@ class Budget:
         return None
 
 
-def folder_of(nodeid: str) -> str:
-    """The folder whose budget a test draws on: `tests`, or one directly in it."""
-    return "/".join(nodeid.split("::")[0].split("/")[:-1][:2])
+def folder_of(nodeid: str, files: Container[str] = ()) -> str:
+    """What a test draws on: its file where that is one of `files`, else `tests` or the folder directly in it."""
+    file = nodeid.split("::")[0]
+    return file if file in files else "/".join(file.split("/")[:-1][:2])
 
 
 class Meter:
     """Counts what each test takes, with its fixtures, in a process that runs tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.spent: dict[str, Spent] = {}
+        self._budget = budget
         self._pace, self._paced = pace(), time.monotonic()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -138,7 +140,7 @@ class Meter:
         before = Clocks.read()
         result = yield
         took = Clocks.read() - before
-        spent = self.spent.setdefault(folder_of(item.nodeid), Spent())
+        spent = self.spent.setdefault(folder_of(item.nodeid, self._budget.folders), Spent())
         spent.add(Spent(took.cpu / self._pace, took.idle, took.cpu))
         return result
 
@@ -146,8 +148,8 @@ class Meter:
 class WorkerMeter(Meter):
     """Reports to the process that started this one."""
 
-    def __init__(self, output: dict[str, Any]) -> None:
-        super().__init__()
+    def __init__(self, budget: Budget, output: dict[str, Any]) -> None:
+        super().__init__(budget)
         self._output = output
 
     @pytest.hookimpl

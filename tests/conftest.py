@@ -24,12 +24,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         os.environ.update(THREADS)
-        config.pluginmanager.register(WorkerMeter(config.workeroutput))
+        config.pluginmanager.register(WorkerMeter(Budget.load(), config.workeroutput))
         return
     os.environ[rows.SEED] = rows.seed()  # for the workers too
-    meter = Meter()
+    budget = Budget.load()
+    meter = Meter(budget)
     config.pluginmanager.register(meter)
-    config.pluginmanager.register(Judge(Budget.load(), meter, config.getoption("budget")))
+    config.pluginmanager.register(Judge(budget, meter, config.getoption("budget")))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

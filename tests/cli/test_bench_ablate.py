@@ -29,6 +29,7 @@ def test_what_cannot_be_is_refused(flags: list[str], told: str, tmp_path: Path,
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.serial
 @pytest.mark.model
 @pytest.mark.slow
 def test_a_short_real_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,7 @@ def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_search_over_http_finds_the_truth_of_the_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], virtual_time: Clock
 ) -> None:

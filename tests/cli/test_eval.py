@@ -16,6 +16,7 @@ from drut.quality.sandbox import Outcome
 SHORT = ["--windows", "6", "--tokens", "12", "--backend", "numpy"]
 
 
+@pytest.mark.slow
 def test_a_float_model_beside_itself(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", tiny, *SHORT, "--kv-dtype", "fp32", "--max-divergence", "1e-9", "--min-agreement", "1",
                  "--json"]) == 0
@@ -26,6 +27,7 @@ def test_a_float_model_beside_itself(tiny: str, capsys: pytest.CaptureFixture[st
     assert [v["figure"] for v in told["verdicts"]] == ["divergence", "agreement"]
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_not_held(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rough = str(tmp_path / "rough.gguf")
     assert main(["convert", tiny, rough, "--encoding", "Q4_0"]) == 0
@@ -64,6 +66,7 @@ def test_programs_run_where_that_is_allowed(tiny: str, capsys: pytest.CaptureFix
     assert [p.splitlines()[-1] for p in ran] == ["check(has_close_elements)", "check(separate_paren_groups)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "why"), [
     (["--task", "humaneval"], "--task humaneval runs the programs that the model writes"),
     (["--task", "gsm8k", "--run-code"], "--task gsm8k runs none"), (["--run-code"], "--task none runs none"),

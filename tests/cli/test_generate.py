@@ -166,6 +166,7 @@ def test_a_model_s_words_cannot_steer_a_terminal(monkeypatch):
         assert stream.getvalue() == shown
 
 
+@pytest.mark.serial
 @pytest.mark.model
 def test_the_default_model_answers_within_three_seconds_of_its_start(capsys):
     model = "smollm2-135m-instruct"

@@ -9,6 +9,8 @@ import pytest
 from drut.cli import roof as command
 from drut.plan.roof import Roof
 
+pytestmark = pytest.mark.serial
+
 MEASURED = Roof("Some CPU", "numpy", {1: {1 << 23: 12.5}, 2: {1 << 23: 20.0}}, None, None)
 
 

@@ -52,6 +52,7 @@ def test_what_is_kept_has_a_bound_and_the_oldest_goes(grammars: Grammars) -> Non
     assert grammars.compiled == 5
 
 
+@pytest.mark.slow
 def test_what_is_forced_at_once_is_found_out_here_and_not_between_two_steps(walker: Walker) -> None:
     with pytest.raises(RequestError, match="regex: lexer error: too many"):
         walker.grammars.check(Constraint.regex("((a{99}){99}){99}"))
@@ -127,6 +128,7 @@ for constraint in (chain(lambda ref: {"properties": {"x": ref}}), chain(lambda r
 """
 
 
+@pytest.mark.slow
 def test_what_is_let_through_does_not_end_the_process(tmp_path: Path) -> None:
     """As a stack that overflows would: so another process is asked."""
     ended = subprocess.run([sys.executable, "-c", LIMITS, tmp_path], capture_output=True, text=True, check=False)

@@ -19,6 +19,7 @@ def test_three_hundred_schemas_of_all_drafts(walker: Walker) -> None:
     assert tally.counts["instances"] > 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draft", URIS)
 def test_every_pair_of_keywords(walker: Walker, draft: int) -> None:
     tally = Tally()

@@ -100,6 +100,7 @@ async def exhaust(stream: AsyncIterator[Any]) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_concurrent_iterators_say_what_llm_says(engine: AsyncEngine, llm: LLM) -> None:
     dice = random.Random(1)
     requests = [random_request(dice) for _ in range(40)]

@@ -15,6 +15,8 @@ from tests.engine.models import write_gguf
 from tests.golden.weights import config, write_checkpoint
 from tests.kernels.rig import usable_isas
 
+pytestmark = pytest.mark.serial
+
 SMOLLM2 = "smollm2-135m-instruct"
 ISAS = usable_isas()
 

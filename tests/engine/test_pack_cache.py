@@ -151,6 +151,7 @@ print(json.dumps([weights.nbytes, memory("VmRSS") - before, memory("VmHWM") - be
 """
 
 
+@pytest.mark.slow
 def test_the_peak_of_memory_is_the_weights(packs, tmp_path):
     path = tmp_path / "wide.gguf"
     path.write_bytes(wide())

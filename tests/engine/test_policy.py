@@ -115,6 +115,7 @@ def test_the_most_served_gives_way_if_that_is_worth_it() -> None:
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 400)), min_size=4, max_size=15), st.integers(1, 3),
        st.sampled_from([1, 4, 16]))
 @example([(0, 400), (50, 10), (60, 300), (150, 5), (160, 5)], 1, 4)
+@pytest.mark.slow
 def test_nobody_is_displaced_more_often_than_stated(asks: list[tuple[int, int]], seqs: int, quantum: int) -> None:
     """1 + log2(n / QUANTUM) times for an answer of n tokens, whatever comes; a step takes a second."""
     usual, LeastServed.QUANTUM = LeastServed.QUANTUM, quantum

@@ -141,6 +141,7 @@ def mixed(model: Model, count: int, seed: int) -> list[Ask]:
     return asks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["llama_tied", "qwen3_gqa"], indirect=True)
 @pytest.mark.parametrize(("pages", "settings"), [
     (500, {}), (40, {"chunk_tokens": 24}), (40, {"overlap": True, "policy": "longest-prefix", "chunk_tokens": 24}),

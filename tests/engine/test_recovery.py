@@ -55,6 +55,7 @@ def in_flight(engine: Engine) -> set[Request]:
     seed=st.integers(0, 1 << 30), overlap=st.booleans(), burst=st.sampled_from([1, 4]), pages=st.sampled_from([12, 64]),
     where=st.sampled_from(["run", "launch", "schedule", "process"]), prefix_cache=st.booleans(),
     force=st.sampled_from([0.0, 0.0, 0.2]), chance=st.sampled_from([0.05, 0.3]))
+@pytest.mark.slow
 def test_random_failures_end_those_in_the_step_alone(seed, overlap, burst, pages, where, prefix_cache, force, chance):
     dice = random.Random(seed)
     engine = make_engine(pages=pages, seqs=4, overlap=overlap, burst=burst if overlap else 1, canary=True,

@@ -15,6 +15,7 @@ ASKS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 90)), min_size=1, m
 
 @settings(max_examples=40, deadline=None)
 @given(ASKS, st.integers(9, 20), st.sampled_from(["fcfs", "aging"]), st.booleans())
+@pytest.mark.slow
 def test_what_is_reserved_up_to_the_limit_never_runs_out(asks: list[tuple[int, int]], pages: int, policy: str,
                                                          prefix_cache: bool) -> None:
     engine = make_engine(pages=pages, policy=policy, reserve_quantile=1.0, prefix_cache=prefix_cache)

@@ -75,6 +75,7 @@ def play(engine: Engine, dice: random.Random) -> Log:
     return log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(8))
 def test_random_schedules(block: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
@@ -95,6 +96,7 @@ def test_random_schedules(block: int) -> None:
             engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [
     {"seqs": 3, "pages": 64}, {"seqs": 8, "pages": 20}, {"seqs": 8, "pages": 20, "overlap": True, "burst": 20},
     {"seqs": 2, "pages": 40, "reserve_quantile": 0.5, "overlap": True},

@@ -141,6 +141,7 @@ def asks() -> list[SamplingParams]:
     return [replace(base, thought=t, n=n) for t in thoughts for n in (1, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"overlap": False, "max_batch_tokens": 8},
                                  {"multi_step": 1, "preempt": 0.3}])
 def test_bits_are_the_same_in_company(path: Path, alone: LLM, how: dict[str, object]) -> None:

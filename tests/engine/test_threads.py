@@ -91,6 +91,7 @@ def test_a_stream_may_be_dropped_while_another_thread_has_the_engine(llm: LLM) -
     assert not llm.engine.busy
 
 
+@pytest.mark.slow
 def test_a_stream_may_be_collected_in_the_midst_of_its_own_threads_step(
         llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = [llm.stream(PROMPTS[0], SamplingParams(max_tokens=200, ignore_eos=True))]

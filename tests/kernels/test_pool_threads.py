@@ -15,7 +15,7 @@ from drut.kernels.native import library
 from drut.kernels.native.backend import NativeBackend
 from tests.kernels.rig import F32, project, random_matrix
 
-pytestmark = pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")
+pytestmark = [pytest.mark.serial, pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")]
 
 
 def work(backend: NativeBackend) -> F32:
@@ -56,6 +56,7 @@ def test_idle_workers_sleep() -> None:
     backend.close()
 
 
+@pytest.mark.slow
 def test_pools_come_and_go_without_a_trace() -> None:
     def churn(count: int) -> None:
         for _ in range(count):

@@ -204,6 +204,7 @@ def test_while_another_process_writes_nothing_is_written(tmp_path):
     assert names(tmp_path) == [f"{KEY}.pack"]
 
 
+@pytest.mark.slow
 def test_processes_at_once(tmp_path):
     code = f"from pathlib import Path; from tests.model.test_packs import *\nrepeat(Path({str(tmp_path)!r}))"
     runs = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]

@@ -63,6 +63,7 @@ def test_bounds_are_met(program: str) -> None:
     assert run(program, PATIENT).passed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lacking")
 @pytest.mark.parametrize("program", ["while True:\n    pass", "while True:\n    print('x' * 1000)"])
 def test_what_computes_for_ever_runs_out_of_time(program: str) -> None:

@@ -55,6 +55,7 @@ def measured(server: Running, model: Path, folder: Path) -> tuple[dict[str, Any]
     return compare(read(folder / "result.json")), late
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_server_and_client_agree_under_load(model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 5 %, of steps that take long beside the ways between processes. Where this machine holds these up, it is

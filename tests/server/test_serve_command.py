@@ -103,6 +103,7 @@ def start(*args: str, **env: str) -> subprocess.Popen[str]:
                             stderr=subprocess.PIPE, text=True, env=os.environ | env)
 
 
+@pytest.mark.slow
 def test_the_process_says_where_it_listens_answers_and_ends(model_path: Path) -> None:
     process = start(str(model_path), "--port", "0", "--threads", "1", DRUT_API_KEY="the-key-12345")
     try:

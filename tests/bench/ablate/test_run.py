@@ -53,6 +53,7 @@ def plan(*recipes: Recipe, rounds: int = 3) -> Plan:
     return Plan(recipes, rounds, duration_s=1.2, warmup_s=0.1, seed=0, threads=1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("virtual_contestants")
 def test_the_effect_of_a_script_is_found_with_its_size_and_nothing_where_there_is_none(tmp_path: Path) -> None:
     """Off, tokens come 60 ms apart: TPOT must be a third."""

@@ -78,6 +78,7 @@ def test_one_that_cannot_start_costs_the_others_nothing(tmp_path: Path) -> None:
     assert found.finished
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("virtual_contestants")
 @pytest.mark.parametrize(("late_tries", "counted"), [(1, [False, True]), (9, [False, False])])
 def test_a_turn_in_which_the_client_was_held_up_is_taken_once_more(
@@ -111,6 +112,7 @@ def test_a_second_try_that_was_cut_off_is_taken_by_resume(tmp_path: Path) -> Non
                      before=msgspec.structs.replace(before, blocks=[void, twice])).missing() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("virtual_contestants")
 def test_conversations_whose_turns_outlast_the_window_have_no_rates(tmp_path: Path) -> None:
     slow = {"ttft": {"kind": "constant", "ms": 900}, "itl": {"kind": "constant", "ms": 1}}

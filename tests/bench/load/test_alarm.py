@@ -7,8 +7,12 @@ import ctypes
 import random
 import time
 
+import pytest
+
 from drut.bench.load import alarm as module
 from drut.bench.load.alarm import Alarm
+
+pytestmark = pytest.mark.serial
 
 
 def rung() -> list[tuple[float, float]]:

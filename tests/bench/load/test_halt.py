@@ -37,6 +37,7 @@ def wait_for(server: ScriptedServer, requests: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_what_was_measured(tmp_path: Path, number: signal.Signals) -> None:
     with ScriptedServer(tokens(3, 0.01)) as server:
@@ -64,6 +65,7 @@ def test_an_interrupted_warm_up_leaves_nothing(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"w.jsonl"}
 
 
+@pytest.mark.slow
 def test_the_second_signal_ends_a_run_whose_processes_do_not(tmp_path: Path) -> None:
     with ScriptedServer(tokens(3, 0.01)) as server:
         process = begun(server.url, tmp_path)
@@ -78,6 +80,7 @@ def test_the_second_signal_ends_a_run_whose_processes_do_not(tmp_path: Path) -> 
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_without_a_parent_no_server_is_loaded(tmp_path: Path) -> None:
     with ScriptedServer(tokens(3, 0.01)) as server:
         process = begun(server.url, tmp_path)

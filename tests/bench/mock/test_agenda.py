@@ -11,6 +11,8 @@ import pytest
 
 from drut.bench.mock.agenda import Agenda, Alarm, CallLater, TimerFd, best_alarm
 
+pytestmark = pytest.mark.serial
+
 ALARMS = [CallLater, pytest.param(TimerFd, marks=pytest.mark.skipif(sys.platform != "linux", reason="Linux's own"))]
 
 

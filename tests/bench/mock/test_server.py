@@ -145,6 +145,7 @@ class Wire(asyncio.Transport):
         return self.closed
 
 
+@pytest.mark.serial
 def test_tokens_keep_to_the_schedule(slots: MockServer) -> None:
     """Medians, so that single wake-ups that come late on a busy machine do not matter; what bounds them from below is
     exact."""

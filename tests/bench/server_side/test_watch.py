@@ -48,6 +48,7 @@ def reply(sock: socket.socket, body: bytes, status: int = 200) -> None:
     sock.sendall(b"HTTP/1.1 %d x\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status, len(body), body))
 
 
+@pytest.mark.serial
 def test_a_run_against_the_scripted_server() -> None:
     script = {"ttft": {"kind": "constant", "ms": 60}, "itl": {"kind": "constant", "ms": 30}, "cached_share": 0.5}
     with MockServer(script) as mock:

@@ -24,6 +24,7 @@ def of(records: list[Record], window: Window = WINDOW) -> Intervals:
     return intervals(records, [timing(r) for r in records], window, Slo(ttft=0.2))
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_is_true() -> None:
     covered = {"ttft_ms_p50": 0, "output_tokens_per_s": 0, "goodput_per_s": 0}
     truth = {"ttft_ms_p50": 200 * np.log(2), "output_tokens_per_s": 30.0, "goodput_per_s": 10 * (1 - np.exp(-1))}

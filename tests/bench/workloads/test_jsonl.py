@@ -129,6 +129,7 @@ def test_what_is_no_file(tmp_path):
 
 @given(st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
     st.text(max_size=2), inner, max_size=3), max_leaves=20))
+@pytest.mark.slow
 def test_depth(value):
     def naive(value):
         if not isinstance(value, dict | list):

@@ -73,6 +73,7 @@ def test_seed_fixes_the_list(spec):
 
 
 @every
+@pytest.mark.slow
 def test_the_consumer_does_not_matter(spec):
     """Two lists taken in turns, one of them in leaps, are what they are when taken at once."""
     slow, quick = (load(spec, tokenizer=TOKENIZER, seed=1) for _ in range(2))
@@ -348,6 +349,7 @@ def test_azure_replays_times_and_lengths():
     assert said["facts"]["gap_cv"] == pytest.approx(13.2, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "block"), [
     ("mooncake-conversation:block=16", 16), ("mooncake-synthetic:block=32,max_input=200", 32),
 ])
@@ -368,6 +370,7 @@ def test_mooncake_prompts_share_what_the_hashes_say(spec, block):
             assert expected <= found <= expected + 3
 
 
+@pytest.mark.slow
 def test_mooncake_hit_rate_of_the_prompts():
     """Pages as long as the blocks, kept for ever, hit as often as the trace says."""
     spec, count = "mooncake-conversation:block=16", 150

@@ -117,7 +117,7 @@ def test_a_server_that_is_stopped_and_goes_on_has_lost_nothing(path: Path, mode:
         everyone = [server.process.pid, *([server.engine] if server.engine else [])]
         for pid in everyone:
             os.kill(pid, signal.SIGSTOP)
-        threading.Event().wait(3)
+        threading.Event().wait(2)
         for pid in reversed(everyone):
             os.kill(pid, signal.SIGCONT)
         assert all(reply.events[-1] == "[DONE]" for reply in asking.all())

@@ -25,7 +25,7 @@ SLOW_READERS = 50
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     path = write_model(tmp_path_factory.mktemp("load"))
     with ServerProcess(path, "--max-seqs", "64", "--kv-cache-gb", "0.2", "--max-backlog-kb", "64",
-                       "--write-timeout-s", "15") as running:
+                       "--write-timeout-s", "5") as running:
         yield running
 
 

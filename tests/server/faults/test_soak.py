@@ -12,6 +12,7 @@ from tests.server.rig import Reply
 SECONDS = float(os.environ.get("DRUT_SOAK_SECONDS", "8"))
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_a_mix_of_everything() -> None:
     mix = soak(SECONDS, seed=3, engine="process")
