@@ -203,8 +203,9 @@ def _encodings(files: ModelFiles) -> tuple[EncodingUse, ...]:
 
 def _layer_runs(files: ModelFiles) -> tuple[LayerRun, ...]:
     kinds = Counter((layer.mixer, layer.ffn) for layer in files.spec.layers)
+    outlines = [(count, mixer.outline(), ffn) for (mixer, ffn), count in kinds.items()]
     return tuple(LayerRun(count, m.kind, m.heads, m.kv_heads, m.head_dim, ffn.kind, ffn.width, m.window)
-                 for (m, ffn), count in kinds.items())
+                 for count, m, ffn in outlines)
 
 
 def _rope(files: ModelFiles) -> RopeUse:

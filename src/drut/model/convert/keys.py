@@ -11,8 +11,10 @@ import numpy as np
 from drut.errors import UnsupportedError
 from drut.model import rope as ropes
 from drut.model.families import hf_rope
+from drut.model.ffns.dense import GatedFfn
+from drut.model.mixers.attention import AttentionMixer
 from drut.model.model import ModelFiles
-from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
+from drut.model.spec import LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional
 
 # GGUF architecture: Hugging Face architecture and model_type.
@@ -99,12 +101,14 @@ def _theta(files: ModelFiles) -> float:
 
 
 def _plain(spec: ModelSpec, where: str) -> tuple[AttentionMixer, Rope]:
-    """What all layers are, where the keys above say all there is to say of it."""
-    mixer, rope, ffn = spec.layers[0].mixer, spec.layers[0].mixer.rope, spec.layers[0].ffn
-    plain = rope and AttentionMixer(mixer.heads, mixer.kv_heads, mixer.head_dim, Rope(rope.inv_freq),
-                                    1.0 / math.sqrt(mixer.head_dim), mixer.qkv_bias, qk_norm=mixer.qk_norm)
-    wanted = replace(spec, layers=(LayerSpec(mixer, GatedFfn(ffn.width)),) * len(spec.layers), centred_norm=False,
-                     norm_bias=False, embed_scale=1.0, logit_scale=1.0, logit_cap=0.0)
-    if rope is None or mixer != plain or spec != wanted:
-        raise UnsupportedError(f"{where}: only plain {', '.join(ARCHITECTURES)} can be converted")
-    return mixer, rope
+    """What all layers are, if the keys above say all there is to say of it."""
+    mixer, ffn = spec.layers[0].mixer, spec.layers[0].ffn
+    rope = mixer.rope if isinstance(mixer, AttentionMixer) else None
+    if isinstance(mixer, AttentionMixer) and rope is not None:
+        plain = AttentionMixer(mixer.heads, mixer.kv_heads, mixer.head_dim, Rope(rope.inv_freq),
+                               1.0 / math.sqrt(mixer.head_dim), mixer.qkv_bias, qk_norm=mixer.qk_norm)
+        wanted = replace(spec, layers=(LayerSpec(mixer, GatedFfn(ffn.width)),) * len(spec.layers), centred_norm=False,
+                         norm_bias=False, embed_scale=1.0, logit_scale=1.0, logit_cap=0.0)
+        if mixer == plain and spec == wanted:
+            return mixer, rope
+    raise UnsupportedError(f"{where}: only plain {', '.join(ARCHITECTURES)} can be converted")

@@ -7,7 +7,9 @@ from drut.errors import ModelFileError
 from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
+from drut.model.ffns.dense import GatedFfn
+from drut.model.mixers.attention import AttentionMixer
+from drut.model.spec import LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 

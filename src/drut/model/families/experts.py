@@ -9,7 +9,8 @@ from drut.errors import ModelFileError, UnsupportedError
 from drut.kernels.ops import Routing
 from drut.model.families.gguf import Keys
 from drut.model.families.table import Stored, StoredExperts
-from drut.model.spec import ModelSpec, MoeFfn, check
+from drut.model.ffns.moe import MoeFfn
+from drut.model.spec import ModelSpec, check
 from drut.model.weights.metadata import require
 from drut.model.weights.source import TensorSource
 

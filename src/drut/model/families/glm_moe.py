@@ -11,7 +11,10 @@ from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.experts import SIGMOID, gguf_ffn, gguf_sparse, hf_count, hf_names, with_experts
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, MoeFfn, Rope
+from drut.model.ffns.dense import GatedFfn
+from drut.model.ffns.moe import MoeFfn
+from drut.model.mixers.attention import AttentionMixer
+from drut.model.spec import LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional, require
 from drut.model.weights.source import TensorSource
 

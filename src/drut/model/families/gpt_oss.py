@@ -11,7 +11,9 @@ from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.experts import COUNTS, gguf_ffn, hf_count
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored, StoredExperts
-from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, MoeFfn, Rope
+from drut.model.ffns.moe import MoeFfn
+from drut.model.mixers.attention import AttentionMixer
+from drut.model.spec import LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import optional, require
 from drut.model.weights.source import TensorSource
 

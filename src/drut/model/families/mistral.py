@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from drut.model.families import gguf, hf, hf_rope, llama, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
+from drut.model.ffns.dense import GatedFfn
+from drut.model.mixers.attention import AttentionMixer
 from drut.model.rope import positive
-from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec, Rope
+from drut.model.spec import LayerSpec, ModelSpec, Rope
 from drut.model.weights.metadata import require
 from drut.model.weights.source import TensorSource
 

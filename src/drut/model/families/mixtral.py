@@ -7,7 +7,9 @@ from drut.model.families import hf, hf_rope, llama, names
 from drut.model.families.experts import COUNTS, hf_count, hf_names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, MoeFfn
+from drut.model.ffns.moe import MoeFfn
+from drut.model.mixers.attention import AttentionMixer
+from drut.model.spec import LayerSpec, ModelSpec
 from drut.model.weights.metadata import require
 
 NAME, EXAMPLES = llama.MIXTRAL, "Mixtral"

@@ -68,11 +68,9 @@ def _bias_of(matrix: str | Stored) -> str:
 def interleaved(spec: ModelSpec, table: dict[str, Stored]) -> dict[str, Stored]:
     """The same with the rows of q and k pair by pair, in all layers that turn them."""
     for i, layer in enumerate(spec.layers):
-        m = layer.mixer
-        for role, heads in (("q", m.heads), ("k", m.kv_heads), ("q_bias", m.heads), ("k_bias", m.kv_heads)):
+        for role, (heads, turned) in layer.mixer.paired_rows().items():
             name = layer_role(i, role)
             if name in table:
-                turned = m.rope.width if m.rope else m.head_dim
                 table[name] = Stored(table[name].name, interleaved_heads=heads, turned=turned)
     return table
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.spec import AttentionMixer, GatedFfn, LayerSpec, ModelSpec
+from drut.model.ffns.dense import GatedFfn
+from drut.model.mixers.attention import AttentionMixer
+from drut.model.spec import LayerSpec, ModelSpec
 from drut.model.weights.source import TensorSource
 
 NAME, EXAMPLES = "phi", "Phi-3 mini and medium, Phi-3.5 mini, Phi-4, Phi-4 mini"

@@ -8,7 +8,8 @@ from drut.model.families import gguf, hf, names, qwen
 from drut.model.families.experts import COUNTS, gguf_ffn, gguf_sparse, hf_count, hf_names, with_experts
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.spec import ModelSpec, MoeFfn
+from drut.model.ffns.moe import MoeFfn
+from drut.model.spec import ModelSpec
 from drut.model.weights.metadata import optional, require, require_list
 from drut.model.weights.source import TensorSource
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from drut.model.families import gguf, hf, hf_rope, names
 from drut.model.families.hf import Metadata
 from drut.model.families.table import Stored
-from drut.model.spec import AttentionMixer, LayerSpec, ModelSpec, PlainFfn
+from drut.model.ffns.dense import PlainFfn
+from drut.model.mixers.attention import AttentionMixer
+from drut.model.spec import LayerSpec, ModelSpec
 from drut.model.weights.metadata import optional
 from drut.model.weights.source import TensorSource
 

@@ -2,31 +2,101 @@
 
 from __future__ import annotations
 
-from drut.kernels.kv import KvLayout
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
 from drut.kernels.ops import Attention, Buffer, Norm, Qkv
-from drut.kernels.plan import Recorder
-from drut.model.residual import norm
-from drut.model.spec import LayerSpec, ModelSpec, Rope
-from drut.model.weights.loader import Weights
-
-KV_KIND = "full"
+from drut.model.part import CacheUse, Mixer, Outline, Scope, Shapes, rope_buffer
+from drut.model.rules import LIMITS, Rules
+from drut.model.spec import Rope
 
 
-def rope_buffer(spec: ModelSpec, rope: Rope) -> Buffer:
-    """Cosines and sines of a step's rows, shared by all layers with the same frequencies."""
-    return Buffer(f"rope{spec.ropes.index(rope)}", 2 * len(rope.inv_freq))
+@dataclass(frozen=True)
+class AttentionMixer(Mixer):
+    """Grouped-query attention. Head h reads key/value head h // (heads / kv_heads)."""
 
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope: Rope | None  # None: no position is told
+    scale: float  # of q . k
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: Literal["", "head", "width"] = ""  # q and k are normed: each head, or all heads together
+    window: int = 0  # positions a row sees, its own the last; 0: all
+    cap: float = 0.0  # scores become cap * tanh(score / cap); 0: they stay
+    sinks: bool = False  # each head has a logit that takes its share of the softmax and gives nothing
+    growth: tuple[float, int] | None = None  # (amount, span): q times 1 + amount * log(1 + position // span)
 
-def record(r: Recorder, spec: ModelSpec, layer: LayerSpec, index: int, weights: Weights, x: Buffer,
-           kv: KvLayout) -> Buffer:
-    """attention(q, k, v of norm(x)): what `o` is to project back."""
-    m = layer.mixer
-    w = weights.layer(index)
-    q, k, v = Buffer("q", m.q_width), Buffer("k", m.kv_width), Buffer("v", m.kv_width)
-    mixed = Buffer("mixed", m.q_width)
-    q_norm, k_norm = (Norm(w.vector(role), spec.norm_eps) if m.qk_norm else None for role in ("q_norm", "k_norm"))
-    r.add(Qkv(index, x, norm(spec, w, "attn_norm") if layer.pre_norm else None, w.matrix("q"), w.matrix("k"),
-              w.matrix("v"), rope_buffer(spec, m.rope) if m.rope else None, q, k, v, m.heads, kv, q_norm, k_norm,
-              m.qk_norm == "width", m.growth))
-    r.add(Attention(index, q, mixed, m.heads, kv, m.scale, m.window, m.cap, w.vector("sinks") if m.sinks else None))
-    return mixed
+    kind = "attention"
+
+    @property
+    def q_width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+    @property
+    def ropes(self) -> tuple[Rope, ...]:
+        return (self.rope,) if self.rope else ()
+
+    def within(self, context: int) -> Self:
+        return replace(self, rope=self.rope.within(context)) if self.rope else self
+
+    def cache_use(self) -> CacheUse:
+        return CacheUse(self.kv_heads, self.head_dim, self.window)
+
+    def paired_rows(self) -> dict[str, tuple[int, int]]:
+        turned = self.rope.width if self.rope else self.head_dim
+        return {role: (heads, turned) for role, heads in
+                (("q", self.heads), ("k", self.kv_heads), ("q_bias", self.heads), ("k_bias", self.kv_heads))}
+
+    def outline(self) -> Outline:
+        return Outline(self.kind, self.heads, self.kv_heads, self.head_dim, self.window)
+
+    def shapes(self, hidden: int) -> Shapes:
+        shapes: Shapes = {"q": (self.q_width, hidden), "k": (self.kv_width, hidden), "v": (self.kv_width, hidden),
+                          "o": (hidden, self.q_width)}
+        if self.qkv_bias:
+            shapes |= {"q_bias": (self.q_width,), "k_bias": (self.kv_width,), "v_bias": (self.kv_width,)}
+        if self.o_bias:
+            shapes["o_bias"] = (hidden,)
+        if self.qk_norm == "head":
+            shapes |= {"q_norm": (self.head_dim,), "k_norm": (self.head_dim,)}
+        if self.qk_norm == "width":
+            shapes |= {"q_norm": (self.q_width,), "k_norm": (self.kv_width,)}
+        if self.sinks:
+            shapes["sinks"] = (self.heads,)
+        return shapes
+
+    def check(self, rules: Rules) -> None:
+        demand = rules.demand
+        rules.bounded("heads", self.heads)
+        rules.bounded("heads", self.kv_heads)
+        rules.bounded("head_dim", self.head_dim)
+        demand(self.heads % self.kv_heads == 0, f"{self.heads} heads do not divide among {self.kv_heads} key/value "
+                                                "heads")
+        demand(self.heads // self.kv_heads <= 64,
+               f"{self.heads // self.kv_heads} heads share one key/value head; at most 64 may")
+        demand(self.head_dim % 16 == 0, f"head size {self.head_dim} is not a multiple of 16")
+        demand(0 < abs(self.scale) < 1e6, f"scale {self.scale} of attention is 0 or past 1e6")
+        demand(0 <= self.window <= LIMITS["context"], f"window {self.window} is outside 0..{LIMITS['context']}")
+        demand(0 <= self.cap < 1e6, f"soft cap {self.cap} of attention is outside 0..1e6")
+        demand(self.rope is None or self.rope.width <= self.head_dim, "rope turns more elements than a head has")
+
+    def record(self, scope: Scope) -> Buffer:
+        """attention(q, k, v of norm(x))."""
+        kv, w, eps = scope.kv, scope.weights, scope.spec.norm_eps
+        assert kv is not None, "attention keeps keys and values"
+        q, k, v = Buffer("q", self.q_width), Buffer("k", self.kv_width), Buffer("v", self.kv_width)
+        mixed = Buffer("mixed", self.q_width)
+        q_norm, k_norm = (Norm(w.vector(role), eps) if self.qk_norm else None for role in ("q_norm", "k_norm"))
+        scope.recorder.add(Qkv(
+            scope.index, scope.x, scope.norm("attn_norm") if scope.layer.pre_norm else None, w.matrix("q"),
+            w.matrix("k"), w.matrix("v"), rope_buffer(scope.spec, self.rope) if self.rope else None, q, k, v,
+            self.heads, kv, q_norm, k_norm, self.qk_norm == "width", self.growth))
+        scope.recorder.add(Attention(scope.index, q, mixed, self.heads, kv, self.scale, self.window, self.cap,
+                                     w.vector("sinks") if self.sinks else None))
+        return mixed

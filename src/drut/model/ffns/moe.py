@@ -1,0 +1,82 @@
+"""A mixture of experts: a router, the experts it chooses for each position, and perhaps one that all share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drut.kernels.ops import Buffer, ExpertsDown, ExpertsGateUp, GateUp, Project, Route, Routes, Routing
+from drut.model.part import Ffn, Scope, Shapes
+from drut.model.rules import LIMITS, Rules
+from drut.model.spec import LayerSpec
+
+
+@dataclass(frozen=True)
+class MoeFfn(Ffn):
+    """Experts of `width`, some of which a router chooses for each row, and perhaps one that all rows share.
+
+    `bias`: router and experts add biases. `shared_gate`: the shared expert is weighed by a sigmoid of the row.
+    """
+
+    width: int
+    routing: Routing
+    shared_width: int = 0
+    shared_gate: bool = False
+    correction: bool = False
+    bias: bool = False
+    activation: str = "silu"
+
+    kind = "moe"
+
+    def shapes(self, hidden: int) -> Shapes:
+        experts, width = self.routing.experts, self.width
+        shapes: Shapes = {
+            "router": (experts, hidden),
+            "gate_experts": (experts, width, hidden),
+            "up_experts": (experts, width, hidden),
+            "down_experts": (experts, hidden, width),
+        }
+        if self.bias:
+            shapes |= {"router_bias": (experts,), "gate_experts_bias": (experts, width),
+                       "up_experts_bias": (experts, width), "down_experts_bias": (experts, hidden)}
+        if self.correction:
+            shapes["correction"] = (experts,)
+        if self.shared_width:
+            wide = self.shared_width
+            shapes |= {"shared_gate": (wide, hidden), "shared_up": (wide, hidden), "shared_down": (hidden, wide)}
+        if self.shared_gate:
+            shapes["shared_router"] = (hidden,)
+        return shapes
+
+    def check(self, layer: LayerSpec, rules: Rules) -> None:
+        how, demand = self.routing, rules.demand
+        rules.bounded("ffn width", self.width)
+        plain = layer.pre_norm and not layer.post_norm and not layer.parallel and layer.residual_scale == 1
+        demand(plain, "experts with norms after them, in parallel or scaled are not supported")
+        rules.bounded("experts", how.experts)
+        demand(0 <= self.shared_width <= LIMITS["ffn width"],
+               f"shared expert width {self.shared_width} is out of bounds")
+        demand(1 <= how.groups <= how.experts and how.experts % how.groups == 0,
+               f"{how.experts} experts do not divide into {how.groups} groups")
+        demand(1 <= how.kept_groups <= how.groups, f"{how.kept_groups} of {how.groups} groups of experts are kept")
+        most = how.experts // how.groups * how.kept_groups
+        demand(1 <= how.top_k <= most, f"{how.top_k} experts a token are to be chosen of {most}")
+        demand(0 < how.scale < 1e6, f"the scale of expert weights, {how.scale}, is not between 0 and 1e6")
+        demand(how.sigmoid or not self.correction, "a correction of softmax probabilities is not supported")
+
+    def record(self, scope: Scope) -> None:
+        """x += experts(y) + shared(y), y = norm(x). All that reads y comes before what changes x."""
+        r, w, index, x = scope.recorder, scope.weights, scope.index, scope.x
+        before, how = scope.norm("ffn_norm"), self.routing
+        routes = Routes("routes", how.experts, how.top_k)
+        r.add(Route(index, x, before, w.matrix("router"), how, routes,
+                    w.vector("correction") if self.correction else None,
+                    w.vector("shared_router") if self.shared_gate else None))
+        inner = Buffer("inner_experts", self.width, how.top_k)
+        r.add(ExpertsGateUp(index, x, before, w.stack("gate_experts"), w.stack("up_experts"), routes, inner,
+                            self.activation))
+        shared = Buffer("inner_shared", self.shared_width)
+        if self.shared_width:
+            r.add(GateUp(index, x, before, w.matrix("shared_gate"), w.matrix("shared_up"), shared))
+        r.add(ExpertsDown(index, inner, w.stack("down_experts"), routes, x))
+        if self.shared_width:
+            r.add(Project(index, shared, w.matrix("shared_down"), x, shared=routes if self.shared_gate else None))
