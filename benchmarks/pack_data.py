@@ -122,11 +122,6 @@ def tools(folder):
     return jsonl(rows)
 
 
-def human_eval(path):
-    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
-    return jsonl({key: row[key] for key in ("prompt", "entry_point", "test")} for row in rows)
-
-
 def packed(folder):
     """Text by name of the packed file."""
     return {
@@ -137,7 +132,6 @@ def packed(folder):
         "servegen-r1-lengths.jsonl.gz": servegen(folder / "servegen_deepseek-r1_chunk30_lengths.json"),
         "mt-bench.jsonl.gz": jsonl(r["turns"] for r in read_jsonl(folder / "mt_bench_question.jsonl")),
         "gsm8k.jsonl.gz": jsonl(r["question"] for r in read_jsonl(folder / "gsm8k_test.jsonl")),
-        "humaneval.jsonl.gz": human_eval(folder / "HumanEval.jsonl.gz"),
         "bfcl.jsonl.gz": tools(folder),
         "tau-bench.jsonl.gz": tau_bench(folder / "tau_bench_retail_fewshot.jsonl"),
         "otel-agents.jsonl.gz": otel(folder),

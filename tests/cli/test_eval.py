@@ -8,10 +8,6 @@ from pathlib import Path
 import pytest
 
 from drut.cli.main import main
-from drut.engine.llm import LLM
-from drut.engine.output import Completion
-from drut.quality import sandbox
-from drut.quality.sandbox import Outcome
 
 SHORT = ["--windows", "6", "--tokens", "12", "--backend", "numpy"]
 
@@ -43,34 +39,8 @@ def test_a_task(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "gsm8k has 1 to 58 questions here, not 0" in capsys.readouterr().err
 
 
-def test_programs_run_where_that_is_allowed(tiny: str, capsys: pytest.CaptureFixture[str],
-                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tiny model writes is no program; the sandbox is tested where it stands."""
-    ran: list[str] = []
-
-    def run(program: str) -> Outcome:
-        ran.append(program)
-        return Outcome(len(ran) == 1, False, ("network",))
-
-    monkeypatch.setattr(sandbox, "run", run)
-    monkeypatch.setattr(sandbox, "trial", lambda: ("network",))
-    monkeypatch.setattr(LLM, "generate", lambda self, prompts, params: [
-        Completion("    return 1", [], "stop", len(p), 0, 0, 0) for p in prompts])
-    assert main(["eval", tiny, "--windows", "0", "--task", "humaneval", "--questions", "2", "--run-code", "--backend",
-                 "numpy", "--min-score", "0.6"]) == 1
-    out = capsys.readouterr().out
-    assert "humaneval             50.0%  (" in out
-    assert "of 2 questions" in out
-    assert "not bounded here while programs ran: network" in out
-    assert "NOT HELD: score 0.5, limit 0.6" in out
-    assert [p.splitlines()[-1] for p in ran] == ["check(has_close_elements)", "check(separate_paren_groups)"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("more", "why"), [
-    (["--task", "humaneval"], "--task humaneval runs the programs that the model writes"),
-    (["--task", "gsm8k", "--run-code"], "--task gsm8k runs none"), (["--run-code"], "--task none runs none"),
-    (["--windows", "0", "--task", "humaneval", "--run-code", "--questions", "165"], "humaneval has 1 to 164 questions"),
     (["--tokens", "1"], "--tokens 2 or more"), (["--text", "/nowhere"], "/nowhere: No such file"),
     (["--windows", "99999999"], "the text has"), (["--reference", "nothing"], "no model 'nothing'")])
 def test_errors_are_one_line(tiny: str, capsys: pytest.CaptureFixture[str], more: list[str], why: str) -> None:

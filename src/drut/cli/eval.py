@@ -20,7 +20,7 @@ from drut.errors import RequestError
 HELP = """Measure perplexity, and the divergence from a reference and agreement with it, over windows of a text; and a
 task's score. Without --reference that is the model itself with its weights in float32, and an fp32 cache. Exit code 1
 where a figure does not hold its limit."""
-TASKS = ("none", "gsm8k", "humaneval")
+TASKS = ("none", "gsm8k")
 FIGURES = (("perplexity", "perplexity", ".4f"), ("reference_perplexity", "of the reference", ".4f"),
            ("increase", "increase", "+.3%"), ("divergence", "KL divergence, nats", ".5f"),
            ("agreement", "same likeliest token", ".2%"))
@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=256, metavar="N", help="of a window (default: 256)")
     parser.add_argument("--task", choices=TASKS, default="none", help="questions to answer, too (default: none)")
     parser.add_argument("--questions", type=int, metavar="N",
-                        help="of the task (default: all, 58 of gsm8k, 164 of humaneval)")
-    parser.add_argument("--run-code", action="store_true", help="allow humaneval to run the programs that the model "
-                        "writes, on this machine, bounded in time, memory and reach")
+                        help="of the task (default: all, 58 of gsm8k)")
     limits = parser.add_argument_group("limits")
     limits.add_argument("--max-increase", type=float, metavar="X",
                         help="of perplexity over the reference's; 0.01 is 1 %%")
@@ -53,12 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from drut.quality.gate import Limits, judge
     from drut.quality.likelihood import compare, cut
-    from drut.quality.tasks import gsm8k, humaneval
+    from drut.quality.tasks import gsm8k
 
     config = from_flags(args)
     if args.windows < 0 or args.tokens < 2:
         raise RequestError("--windows must be 0 or more, and --tokens 2 or more")
-    _allowed(args.task, args.run_code)
     limits = Limits(args.max_increase, args.max_divergence, args.min_agreement, args.min_score)
     with ExitStack() as open_models:
         llm = open_models.enter_context(open_llm(args.model, config))
@@ -71,22 +68,12 @@ def run(args: argparse.Namespace) -> int:
             likelihood = compare(llm, reference, rows, lambda done, of: note(f"window {done} of {of}"))
         if args.task == "gsm8k":
             score = gsm8k(llm, args.questions)
-        elif args.task == "humaneval":
-            score = humaneval(llm, args.questions, report=lambda done, of: note(f"program {done} of {of}"))
     verdicts = judge(limits, likelihood, score)
     result = {"model": str(llm.files.path), "numerics_id": llm.numerics_id,
               "likelihood": msgspec.to_builtins(likelihood), "task": msgspec.to_builtins(score),
               "verdicts": msgspec.to_builtins(verdicts), "passed": all(v.held for v in verdicts)}
     print(json.dumps(result) if args.json else text(result))
     return 0 if result["passed"] else FAILED_EXIT
-
-
-def _allowed(task: str, run_code: bool) -> None:
-    if task == "humaneval" and not run_code:
-        raise RequestError("--task humaneval runs the programs that the model writes, as this user on this machine, in "
-                           "a bounded process that is no jail: --run-code allows it")
-    if run_code and task != "humaneval":
-        raise RequestError(f"--run-code allows --task humaneval to run programs; --task {task} runs none")
 
 
 def _ids(llm: LLM, path: Path | None) -> list[int]:
@@ -122,8 +109,6 @@ def text(result: dict[str, Any]) -> str:
     if score:
         lines.append(f"{score['task']:<22}{_interval(score['correct'], '.1%')} of {score['questions']} questions"
                      + (f", {score['unfinished']} unfinished" if score["unfinished"] else ""))
-        if score["unbounded"]:
-            lines.append(f"not bounded here while programs ran: {', '.join(score['unbounded'])}")
     for v in result["verdicts"]:
         doubt = "" if v["sure"] else " (within the interval)" if v["sure"] is False else ""
         held = "held" if v["held"] else "NOT HELD"

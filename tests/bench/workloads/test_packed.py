@@ -72,7 +72,7 @@ def test_servegen():
 
 
 @pytest.mark.parametrize(("name", "rows"), [
-    ("mt-bench", 80), ("gsm8k", 1319), ("humaneval", 164), ("bfcl", 1298), ("tau-bench", 69), ("otel-agents", 27),
+    ("mt-bench", 80), ("gsm8k", 1319), ("bfcl", 1298), ("tau-bench", 69), ("otel-agents", 27),
 ])
 def test_rows(name, rows):
     assert len(read_jsonl(name)) == rows

@@ -22,7 +22,7 @@ from tests.bench.tokens.vocabularies import vocabulary
 
 TOKENIZER = vocabulary("gpt-2")
 SPECS = [  # of every kind, small
-    "synthetic:input=lognormal:60:40,output=uniform:1:9", "chat", "gsm8k", "humaneval", "shared-prefix:prefix=50",
+    "synthetic:input=lognormal:60:40,output=uniform:1:9", "chat", "gsm8k", "shared-prefix:prefix=50",
     "multi-turn:turns=3,first=30,later=5,think=2", "agent:system=40", "agent-graph", "tools", "long-context:input=300",
     "reasoning:max_input=100", "azure-code:max_input=100", "azure-conv:max_input=100",
     "mooncake-conversation:block=16,max_input=200", "mooncake-synthetic:block=16,max_input=200",
@@ -120,7 +120,7 @@ def test_completions(spec):
 
 @every
 def test_without_a_tokenizer(spec):
-    if spec.partition(":")[0] in ("chat", "gsm8k", "humaneval", "agent-graph", "tools"):
+    if spec.partition(":")[0] in ("chat", "gsm8k", "agent-graph", "tools"):
         assert take(spec, 2, tokenizer=None)[0].turns[0].input_tokens is None
     else:
         with pytest.raises(RequestError, match=r"needs the target's tokenizer \(--tokenizer\)"):
@@ -191,7 +191,7 @@ def test_workloads_of_one_seed_do_not_warm_the_cache_for_each_other():
     assert shared(TOKENIZER.encode(a), TOKENIZER.encode(b)) < 16
 
 
-@pytest.mark.parametrize("name", ["chat", "gsm8k", "humaneval", "tools", "agent"])
+@pytest.mark.parametrize("name", ["chat", "gsm8k", "tools", "agent"])
 def test_collections_go_round_in_another_order(name):
     rows = read_jsonl({"chat": "mt-bench", "tools": "bfcl", "agent": "tau-bench"}.get(name, name))
     sessions = take(name, 2 * len(rows), tokenizer=None)

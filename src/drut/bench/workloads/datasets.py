@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from drut.bench.work import Session, Turn
-from drut.bench.workloads.humaneval import problems, question
 from drut.bench.workloads.packed import read_jsonl
 from drut.bench.workloads.workload import Context, Source, Workload, user
 from drut.config import setting
@@ -51,18 +50,3 @@ class GSM8K(Questions):
     def sessions(self, context: Context) -> Iterator[Session]:
         rows: list[str] = read_jsonl("gsm8k")
         return self._rows(context, len(rows), lambda row: [context.ask(rows[row], self.max_tokens)])
-
-
-@dataclass(frozen=True)
-class HumanEval(Questions):
-    name = "humaneval"
-    help = "HumanEval: 164 Python functions to complete"
-    source = Source("HumanEval", "https://github.com/openai/human-eval", "MIT")
-
-    def sessions(self, context: Context) -> Iterator[Session]:
-        rows = problems()
-
-        def turns(row: int) -> list[Turn]:
-            return [context.ask(question(rows[row]) if context.chat else rows[row].prompt, self.max_tokens)]
-
-        return self._rows(context, len(rows), turns)

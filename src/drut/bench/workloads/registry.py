@@ -8,7 +8,7 @@ from typing import Any
 from drut.bench.tokens import Tokenizer
 from drut.bench.workloads.agent import Agent, AgentGraph
 from drut.bench.workloads.azure import AzureCode, AzureConv
-from drut.bench.workloads.datasets import GSM8K, HumanEval, MTBench
+from drut.bench.workloads.datasets import GSM8K, MTBench
 from drut.bench.workloads.jsonl import OwnFile
 from drut.bench.workloads.long_context import LongContext
 from drut.bench.workloads.mooncake import MooncakeConversation, MooncakeSynthetic
@@ -22,7 +22,7 @@ from drut.config import parse_value
 from drut.errors import RequestError
 
 _KINDS: tuple[type[Workload], ...] = (
-    Synthetic, MTBench, GSM8K, HumanEval, SharedPrefix, MultiTurn, Agent, AgentGraph, Tools, LongContext, Reasoning,
+    Synthetic, MTBench, GSM8K, SharedPrefix, MultiTurn, Agent, AgentGraph, Tools, LongContext, Reasoning,
     AzureCode, AzureConv, MooncakeConversation, MooncakeSynthetic, OwnFile,
 )
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
