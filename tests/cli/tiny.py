@@ -73,6 +73,6 @@ def tensors(vocab: int = VOCAB) -> list[Tensor]:
 def model(*more: str, **changes: object) -> bytes:
     """The file; `changes` replace values of the metadata (dots as __, None removes), `more` are further tokens."""
     pairs = metadata() | {key.replace("__", "."): value for key, value in changes.items()}
-    for key, values in (("tokens", more), ("token_type", [4] * len(more))):
+    for key, values in (("tokens", more), ("token_type", [4] * len(more))) if more else ():
         pairs[f"tokenizer.ggml.{key}"] = [*pairs[f"tokenizer.ggml.{key}"], *values]  # type: ignore[misc]
     return gguf({key: value for key, value in pairs.items() if value is not None}, tensors(VOCAB + len(more)))

@@ -1,4 +1,5 @@
 import json
+import unicodedata
 from dataclasses import dataclass
 
 import pytest
@@ -8,6 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from drut.errors import ModelFileError, RequestError, UnsupportedError
 from drut.model.model import open_model
 from drut.model.tokenizer import from_gguf
+from drut.model.tokenizer.pieces import byte_alphabet
 from tests.cli import tiny
 from tests.model.gguf_writer import ARRAY, Typed
 from tests.model.tokenizer_reference import PRE_TOKENIZERS, TEXTS, random_texts, reference
@@ -225,13 +227,38 @@ def test_other_names_of_a_splitting_split_alike(metadata, name, other):
         assert one.encode(text) == two.encode(text)
 
 
-def test_bytes_that_the_vocabulary_lacks_are_named_at_load(metadata, caplog):
-    from_gguf(metadata, "m.gguf")
+def without(metadata, data):
+    """The metadata without the entries that spell `data`, a byte each."""
+    spelled = {byte: char for char, byte in byte_alphabet().items()}
+    tokens = list(metadata["tokenizer.ggml.tokens"])
+    for byte in data:
+        tokens[tokens.index(spelled[byte])] = f"rare{byte}"
+    return metadata | {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []}
+
+
+def test_bytes_of_ordinary_text_that_the_vocabulary_lacks_are_named_at_load(metadata, caplog):
+    from_gguf(metadata, "100%s.gguf")
     assert not caplog.text
-    tokens = metadata["tokenizer.ggml.tokens"]
-    tokens[tokens.index("A")], tokens[tokens.index("ÿ")] = "rare", "dust"  # no text has the byte 0xFF
-    from_gguf(metadata, "m.gguf")
-    assert "m.gguf: tokenizer.ggml.tokens has no entry for the bytes 0x41 (A): text loses them" in caplog.text
+    for _ in range(2):
+        from_gguf(without(metadata, b"A\x04\n\xf1\xff"), "100%s.gguf")
+    (record,) = caplog.records  # one, though the file was opened twice
+    assert record.getMessage() == ("100%s.gguf: tokenizer.ggml.tokens has no entry for the bytes 0x0A, 0x41 (A): text "
+                                   "loses them")
+
+
+def test_bytes_that_ordinary_text_has_not_are_named_to_those_who_debug_alone(metadata, caplog):
+    """Published vocabularies have no entry for bytes that their training text did not have."""
+    ordinary = {byte for code in range(0x40000) if unicodedata.category(chr(code)) not in ("Cc", "Cn", "Co", "Cs")
+                for byte in chr(code).encode()} | set(b"\t\n\r")
+    from_gguf(without(metadata, {*range(256)} - ordinary), "m.gguf")
+    assert not caplog.records
+    caplog.set_level("DEBUG")
+    from_gguf(without(metadata, b"\x04\xf1"), "m.gguf")
+    assert "no entry for the bytes 0x04, 0xF1" in caplog.text
+    for byte in sorted(ordinary):
+        from_gguf(without(metadata, [byte]), "m.gguf")
+        assert f"0x{byte:02X}" in caplog.records[-1].getMessage()
+        assert caplog.records[-1].levelname == "WARNING"
 
 
 def test_one_bos_where_the_template_writes_it_after_white_space(metadata):

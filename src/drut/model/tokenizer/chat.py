@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from drut.errors import ModelFileError
+from drut.model.notices import warn_once
 from drut.model.tokenizer.small_files import read_object, read_text
 from drut.model.weights.metadata import optional
 
 DEFAULT = "default"
 MOST_TEMPLATES = 64
 _PREFIX = "tokenizer.chat_template."
-_log = logging.getLogger("drut.model")
 
 
 def hf_templates(directory: Path, configured: object) -> dict[str, str]:
@@ -34,8 +33,8 @@ def hf_templates(directory: Path, configured: object) -> dict[str, str]:
     used = {DEFAULT: given[DEFAULT], **found} if DEFAULT in given else found
     unused = [name for name, text in given.items() if used.get(name) != text]
     if unused:
-        _log.warning("%s: the chat templates in files of their own are used, not %s of tokenizer_config.json",
-                     directory, ", ".join(map(repr, unused)))
+        warn_once(f"{directory}: the chat templates in files of their own are used, not "
+                  f"{', '.join(map(repr, unused))} of tokenizer_config.json")
     return used
 
 
@@ -57,7 +56,7 @@ def gguf_templates(metadata: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def gguf_keys(templates: Mapping[str, str]) -> dict[str, object]:
-    """The metadata of a GGUF file that says them."""
+    """The metadata of a GGUF file that holds them."""
     named = {name: text for name, text in templates.items() if name != DEFAULT}
     keys: dict[str, object] = {_PREFIX + name: text for name, text in named.items()}
     if DEFAULT in templates:

@@ -10,6 +10,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers
 
 from drut.errors import ModelFileError, UnsupportedError
+from drut.model.notices import warn_once
 from drut.model.tokenizer.gguf_vocabulary import NORMAL, UNUSED, USER_DEFINED, Built, GGUFVocabulary
 from drut.model.tokenizer.pieces import ByteLevelPieces, TextPieces, byte_alphabet
 from drut.model.tokenizer.splitting import SPACE, SPLITTINGS, Splitting
@@ -19,7 +20,8 @@ from drut.model.weights.metadata import optional, require_list
 log = logging.getLogger(__name__)
 
 _MOST_SPLITS = 50_000_000  # characters looked at for merges; Gemma's 256,000 pieces need 14 million
-_NEVER_IN_TEXT = {0xC0, 0xC1, *range(0xF5, 0x100)}  # bytes that no UTF-8 has
+# Bytes in the UTF-8 of line ends, tabs and assigned characters of planes 0 to 3.
+_ORDINARY = {*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1)} - {0xEE}
 Merges = list[tuple[str, str]]
 
 
@@ -28,7 +30,7 @@ def byte_level(vocabulary: GGUFVocabulary) -> Built:
     metadata, name = vocabulary.metadata, vocabulary.name
     pre = optional(metadata, "tokenizer.ggml.pre", str, name)
     if pre is None:
-        log.warning("%s: no tokenizer.ggml.pre: text is cut as by 'default', which may not be the model's way", name)
+        warn_once(f"{name}: no tokenizer.ggml.pre: text is cut as by 'default', which may not be the model's way")
         pre = "default"
     if pre not in SPLITTINGS:
         known = ", ".join(SPLITTINGS)
@@ -117,21 +119,21 @@ def _merges(vocabulary: GGUFVocabulary) -> Merges:
         return [(left, right) for left, right in map(str.split, lines, repeat(" "))]
     except ValueError:
         i = next(i for i, line in enumerate(lines) if line.count(" ") != 1)
-        said = f"entry {i}, {lines[i][:40]!r}, is not two parts"
-        raise ModelFileError(f"{vocabulary.name}: tokenizer.ggml.merges: {said}") from None
+        entry = f"entry {i}, {lines[i][:40]!r}"
+        raise ModelFileError(f"{vocabulary.name}: tokenizer.ggml.merges: {entry}, is not two parts") from None
 
 
 def _check_bytes(vocabulary: GGUFVocabulary) -> None:
-    """Warns of bytes that no entry spells: text with them would lose them."""
+    """Logs the bytes that no entry spells: text with them loses them. It warns only of those in ordinary text."""
     tokens = set(vocabulary.tokens)
-    missing = [byte for char, byte in byte_alphabet().items() if char not in tokens and byte not in _NEVER_IN_TEXT]
-    if missing:
-        log.warning("%s: tokenizer.ggml.tokens has no entry for the bytes %s: text loses them", vocabulary.name,
-                    _listed(sorted(missing)))
+    missing = {byte for char, byte in byte_alphabet().items() if char not in tokens}
+    what = f"{vocabulary.name}: tokenizer.ggml.tokens has no entry for the bytes"
+    if ordinary := missing & _ORDINARY:
+        warn_once(f"{what} {_listed(sorted(ordinary))}: text loses them")
+    if rare := missing - _ORDINARY:
+        log.debug("%s %s", what, _listed(sorted(rare)))
 
 
 def _listed(values: Iterable[int]) -> str:
     shown = [f"0x{byte:02X}" + (f" ({chr(byte)})" if 0x20 < byte < 0x7F else "") for byte in values]
     return ", ".join(shown[:16]) + (f" and {len(shown) - 16} more" if len(shown) > 16 else "")
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,9 +9,8 @@ import tokenizers
 from tokenizers import AddedToken
 
 from drut.errors import ModelFileError
+from drut.model.notices import warn_once
 from drut.model.tokenizer.tokenizer import library
-
-log = logging.getLogger(__name__)
 
 Objects = Mapping[str, Any]
 _CONFIG, _MAP, _ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
@@ -29,7 +27,7 @@ def special_names(config: Objects, mapped: Objects, where: str) -> dict[str, Any
     for key in _NAMED:
         theirs, ours = (text_of(names.get(key)) for names in (mapped, config))
         if theirs is not None and ours is not None and theirs != ours:
-            log.warning("%s: %s is %r in %s and %r in %s: the first counts", where, key, theirs, _MAP, ours, _CONFIG)
+            warn_once(f"{where}: {key} is {theirs!r} in {_MAP} and {ours!r} in {_CONFIG}: the first counts")
     return {**config, **mapped}
 
 
@@ -50,7 +48,7 @@ def add_missing(backend: tokenizers.Tokenizer, names: Objects, added: Objects, w
     new = [token.content for token in missing if token.content not in contents]
     if new:
         shown = ", ".join(repr(text[:40]) for text in new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")
-        log.warning("%s: tokenizer.json lacks added tokens that the files beside it name: %s", where, shown)
+        warn_once(f"{where}: tokenizer.json lacks added tokens that the files beside it name: {shown}")
     with library(f"{where}: added tokens"):
         backend.add_tokens(missing)
     for token_id, token in listed:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
 from drut.model.families.table import Stored
+from drut.model.notices import warn_once
 from drut.model.spec import ModelSpec
 from drut.model.weights.same import same_tensor
 from drut.model.weights.source import TensorSource
 
-_log = logging.getLogger("drut.model")
 EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
@@ -22,7 +21,7 @@ def with_stored_head(spec: ModelSpec, source: TensorSource, where: str) -> Model
     """
     if not spec.tied_head or not {EMBED, HEAD} <= source.tensors.keys() or same_tensor(source, EMBED, source, HEAD):
         return spec
-    _log.warning("%s: tie_word_embeddings is true, and the checkpoint has another lm_head.weight, which is used", where)
+    warn_once(f"{where}: tie_word_embeddings is true, and the checkpoint has another lm_head.weight, which is used")
     return replace(spec, tied_head=False)
 
 
