@@ -1,9 +1,15 @@
-"""Texts that tokenizers are compared on: scripts, emoji, code, white space, control characters, from a fixed seed."""
+"""Texts that tokenizers are compared on: scripts, emoji, code, white space, control characters, from a fixed seed.
+
+`shared` takes out of a text what llama.cpp is known to take in another way than the published tokenizer, so that the
+rest can be compared id by id.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 WORDS = {
     "english": "The quick brown fox doesn't jump; it's they've we'll I'm you'd HelloWorld iPhone NASA's O'Neil e.g. x2",
@@ -54,3 +60,52 @@ def _text(rng: random.Random, kinds: list[list[str]], marks: list[str]) -> str:
     if rng.random() < 0.3:
         parts.insert(0, rng.choice(BLANKS))
     return "".join(parts)
+
+
+# llama.cpp takes entries of these names for control tokens, whatever the file says that they are.
+ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "</s>",
+        "<|eom_id|>", "<|return|>", "<|call|>", "<eos>", "<turn|>", "<|tool_response>", "<fim_prefix>", "<fim_suffix>",
+        "<fim_middle>", "<fim_pad>", "<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>",
+        "<\uff5cfim\u2581end\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<PRE>", "<SUF>", "<MID>", "<PAD>",
+        "[PAD]", "[EOT]", "[EOS]", "<reponame>", "<|file_sep|>", "<|repo_name|>")
+_CASELESS = "its words are cut where upper-case letters or marks begin, which llama.cpp knows in ASCII only"
+_DIGITS = "llama.cpp glues text to the digits behind it, or takes other digits than the expression"
+_SPACES = "white space outside ASCII lies in the range of ideographs that is cut out, which llama.cpp hides from it"
+_ACCENTS = "llama.cpp drops all marks and most of a Hangul syllable, but no controls, and takes U+2581 for a new word"
+_STACKED = "the library's map of characters drops the second of two marks on a letter"
+DIFFERENT: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(["tekken", "gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2", "granite-embed-multi-97m",
+                     "youtu", "kimi-k2"], (_CASELESS,)),
+    **dict.fromkeys(["tiny_aya", "cohere2moe"], (_CASELESS, _DIGITS)),
+    **dict.fromkeys(["afmoe", "superbpe"], (_DIGITS,)),
+    **dict.fromkeys(["deepseek-llm", "deepseek-coder"], (_SPACES,)),
+    "bert-bge": (_ACCENTS,), "nomic-bert-moe": (_STACKED,),
+}
+
+
+def shared(text: str, name: str, ends: Iterable[str]) -> str:
+    """`text` without what llama.cpp takes differently with the vocabulary or splitting `name`.
+
+    `ends`: those of ENDS that the vocabulary has as something else.
+    """
+    for token in ends:
+        text = text.replace(token, "")
+    for why in DIFFERENT.get(name, ()):
+        text = _WITHOUT[why](text)
+    return text
+
+
+def _marks(text: str) -> str:
+    return "".join(c for c in text if not unicodedata.category(c).startswith("M"))
+
+
+_WITHOUT = {
+    _CASELESS: lambda text: _marks(unicodedata.normalize("NFKC", text.lower())),
+    _DIGITS: lambda text: re.sub(r"\d", "", text),
+    _SPACES: lambda text: re.sub(r"[^\S\t\n\v\f\r ]", " ", text),
+    _ACCENTS: lambda text: "".join(c for c in unicodedata.normalize("NFC", text)
+                                   if not any(unicodedata.category(d) in ("Mc", "Me")
+                                              for d in unicodedata.normalize("NFD", c))
+                                   and not "\uac00" <= c <= "\ud7a3" and c not in "\u2581\x0b\x0c\x85"),
+    _STACKED: lambda text: _marks(unicodedata.normalize("NFC", text)),
+}

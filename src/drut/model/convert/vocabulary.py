@@ -10,7 +10,8 @@ from drut.errors import ModelFileError, UnsupportedError
 from drut.model.tokenizer import Tokenizer, chat
 from drut.model.tokenizer.splitting import name_of
 
-_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # of `tokenizer.ggml.token_type`
+_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 3, 4, 5, 6  # of `tokenizer.ggml.token_type`
+_BYTES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
 
 
 def gguf_keys(tokenizer: Tokenizer, vocab: int, where: str) -> dict[str, object]:
@@ -27,7 +28,8 @@ def gguf_keys(tokenizer: Tokenizer, vocab: int, where: str) -> dict[str, object]
     if pre is None:
         raise UnsupportedError(f"{where}: the tokenizer cuts text in a way that GGUF has no name for here")
     tokens, types = [f"[PAD{i}]" for i in range(vocab)], [_UNUSED] * vocab
-    entries = [(i, text, _NORMAL) for text, i in model["vocab"].items()]
+    bytes_ = _BYTES if model.get("byte_fallback") else frozenset()
+    entries = [(i, text, _BYTE if text in bytes_ else _NORMAL) for text, i in model["vocab"].items()]
     entries += [(t["id"], t["content"], _CONTROL if t["special"] else _USER_DEFINED) for t in state["added_tokens"]]
     for i, text, kind in entries:
         if i >= vocab:
@@ -47,14 +49,23 @@ def _rules(tokenizer: Tokenizer) -> dict[str, object]:
     keys = {"bos_token_id": rules.bos_id, "eos_token_id": main, **dict(zip(("eot_token_id", "eom_token_id"), others,
                                                                          strict=False))}
     out: dict[str, object] = {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
-    out["tokenizer.ggml.add_bos_token"] = tokenizer.add_bos
+    out |= {f"tokenizer.ggml.{key}": value for key, value in _added(tokenizer).items()}
     return out | chat.gguf_keys(tokenizer.chat_templates)
+
+
+def _added(tokenizer: Tokenizer) -> dict[str, bool]:
+    """Whether BOS and EOS are put around a text. UnsupportedError where something else is."""
+    rules = tokenizer.rules
+    if rules.prefix not in ((), (rules.bos_id,)) or rules.suffix not in ((), (rules.eos_id,)):
+        raise UnsupportedError(f"{tokenizer.name}: the tokenizer puts other tokens than BOS and EOS around a text, "
+                               "which cannot be written")
+    return {"add_bos_token": bool(rules.prefix), "add_eos_token": bool(rules.suffix)}
 
 
 def write_hf(tokenizer: Tokenizer, folder: Path) -> None:
     """`tokenizer.json` and `tokenizer_config.json`."""
     (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": tokenizer.add_bos,
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **_added(tokenizer),
                               "clean_up_tokenization_spaces": False}
     for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
         if token:

@@ -91,8 +91,22 @@ def merges_of(vocabulary: GGUFVocabulary) -> Merges:
     if sum(len(text) ** 2 for text in pieces) > _MOST_SPLITS:
         raise ModelFileError(f"{vocabulary.name}: tokenizer.ggml.tokens: the pieces are too long")
     order = sorted(pieces, key=lambda text: (-scores[pieces[text]], pieces[text]))
-    return [(text[:k], text[k:]) for text in order for k in range(1, len(text))
-            if text[:k] in pieces and text[k:] in pieces]
+    merges = [(text[:k], text[k:]) for text in order for k in range(1, len(text))
+              if text[:k] in pieces and text[k:] in pieces]
+    _check_scores(merges, {text: scores[i] for text, i in pieces.items()}, vocabulary.name)
+    return merges
+
+
+def _check_scores(merges: Merges, scores: dict[str, float], name: str) -> None:
+    """Warns where pieces share a score: SentencePiece merges the first in the text, this the first in the file.
+
+    Runs of one character, as of spaces, come out alike.
+    """
+    made = {left + right for left, right in merges}
+    mixed = [text for text in made if len(set(text)) > 1]
+    if shared := len(mixed) - len({scores[text] for text in mixed}):
+        log.warning("%s: tokenizer.ggml.scores: %d pieces share a score with others: text with them may be split in "
+                    "another way than SentencePiece does", name, shared)
 
 
 def _text_decoder(backend: tokenizers.Tokenizer, *, strips: bool) -> TextPieces:

@@ -3,7 +3,8 @@
 The library searches by backtracking and no one can stop it: `[ab]*[ab]*[ab]*[cd]` takes seconds for every few hundred
 letters, and the library's limit of tries is one for each place of the text. So the form decides, when a file is read.
 An alternative may repeat without bound only where nothing after it must match: then it never takes back what it
-took. Two well-known pieces break that rule and are linear all the same, together with what follows in them.
+took. Two well-known pieces break that rule and are linear all the same, together with what follows in them, and so are
+the expressions that Drut itself cuts text with.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from drut.errors import UnsupportedError
+from drut.model.tokenizer.splitting import PATTERNS
 
 MOST_TRIES = 1000  # at one place of the text, over all patterns
 
@@ -36,6 +38,8 @@ def check_patterns(parts: list[Any], name: str) -> None:
     """UnsupportedError for a pattern in `parts`, the states of a tokenizer's parts, that may take unbounded time."""
     tries = 0
     for kind, pattern in _patterns(parts):
+        if pattern in PATTERNS:
+            continue
         of_this = _tries(pattern) if kind == "Regex" else len(pattern)
         if of_this is None or (tries := tries + of_this) > MOST_TRIES:
             shown = repr(pattern if len(pattern) <= 60 else pattern[:57] + "...")

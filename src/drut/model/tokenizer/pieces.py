@@ -90,7 +90,8 @@ def pieces_of(decoder: dict[str, Any] | None, name: str) -> Pieces:
 
 
 def _is_single(step: dict[str, Any]) -> bool:
-    return step["type"] in _SINGLE and len(step.get("content", "")) <= _LONGEST_REPLACEMENT
+    """Whether a step of the library works piece by piece, without end; one that strips ends fails on short pieces."""
+    return step["type"] in _SINGLE and len(step.get("content", "")) <= _LONGEST_REPLACEMENT and not step.get("stop")
 
 
 def _strips_spaces(step: dict[str, Any]) -> bool:

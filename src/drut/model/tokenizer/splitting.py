@@ -116,7 +116,7 @@ _BLOOM = Splitting((_UNMARKED,))
 _GEMMA_4 = Splitting((_LINES,), adds_bos=True, bytes_spelled=False, escapes_spaces=True)
 _TINY_AYA = Splitting((r"(?<!\d)\d+\b", r"(?<!\d{3})(?:\d{3})+\z", r"\G\d{3}", *_O200K.patterns))
 
-# The first name of a splitting is the one that is written.
+# The first name of a splitting is the one that is written: of those alike, one that leaves BOS to the file.
 _NAMED: tuple[tuple[str, Splitting], ...] = (
     ("gpt-2 phi-2 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe modern-bert gigachat "
      "a.x-4.0 mellum exaone4 jais trillion granite-docling", _GPT_2),
@@ -161,10 +161,11 @@ _NAMED: tuple[tuple[str, Splitting], ...] = (
                              _DIGIT, r"[\p{P}!-/:-@\[-`{-~]", None), adds_bos=True)),
     ("poro-chat bloom gpt3-finnish", _BLOOM),
     ("viking", Splitting((_UNMARKED, _DIGIT))),
-    ("gemma4 granite-embed-multi-311m", _GEMMA_4),
     ("sarvam-moe", Splitting((_LINES,), bytes_spelled=False, escapes_spaces=True)),
+    ("gemma4 granite-embed-multi-311m", _GEMMA_4),
 )
 SPLITTINGS = {name: splitting for names, splitting in _NAMED for name in names.split()}
+PATTERNS = frozenset(pattern for splitting in SPLITTINGS.values() for pattern in splitting.patterns)
 
 
 def name_of(state: Mapping[str, Any]) -> str | None:
