@@ -103,6 +103,13 @@ def test_the_configuration_decides_on_bos(directory, post_processor, add_bos):
     assert directory.load().encode("ab") == ([BOS] if add_bos else []) + [N - 1]
 
 
+def test_one_bos_where_the_template_writes_it_after_white_space(directory):
+    directory.write("tokenizer_config.json", {"bos_token": "<s>", "add_bos_token": True})
+    tokenizer = directory.load()
+    assert tokenizer.encode_chat("\n<s>ab").count(BOS) == tokenizer.encode_chat("<s>ab").count(BOS) == 1
+    assert tokenizer.encode_chat("ab") == [BOS, N - 1]
+
+
 def test_special_tokens_typed_by_a_user_are_text(directory):
     tokenizer = directory.load()
     ids = tokenizer.encode("<s>ab<tool>", parse_special=False)

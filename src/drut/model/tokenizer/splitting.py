@@ -161,6 +161,7 @@ _NAMED: tuple[tuple[str, Splitting], ...] = (
                              _DIGIT, r"[\p{P}!-/:-@\[-`{-~]", None), adds_bos=True)),
     ("poro-chat bloom gpt3-finnish", _BLOOM),
     ("viking", Splitting((_UNMARKED, _DIGIT))),
+    ("whitespace", Splitting((r"\S+",), bytes_spelled=False)),
     ("sarvam-moe", Splitting((_LINES,), bytes_spelled=False, escapes_spaces=True)),
     ("gemma4 granite-embed-multi-311m", _GEMMA_4),
 )
