@@ -91,6 +91,7 @@ from tests.conftest import *
                           env=ours | environment, capture_output=True, timeout=120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_run_over_its_budget_fails_in_its_closing_line(tmp_path: Path, workers: str) -> None:
     slow = """
@@ -106,6 +107,7 @@ def test_slow():
     assert "1 failed, 2 passed" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_serial_tests_run_alone_and_with_all_cpus(tmp_path: Path) -> None:
     count = "def test_{0}_{1}(): log('beside', 0.05)\n"
     threads = "import os\n    assert os.environ.get('DRUT_THREADS') == {}\n"
@@ -128,12 +130,14 @@ def test_alone(i):
     assert all(before[1] <= after[0] for before, after in pairwise(alone))
 
 
+@pytest.mark.slow
 def test_serial_tests_alone_are_run(tmp_path: Path) -> None:
     done = run(tmp_path, {"b/test_a.py": "pytestmark = pytest.mark.serial\ndef test_a(): pass\ndef test_b(): pass\n"},
                "-n", "2")
     assert "2 passed" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_of_a_large_product_a_part_is_run_and_another_for_another_commit(tmp_path: Path) -> None:
     files = {"b/test_a.py": """
 @pytest.mark.parametrize("a", range(4))

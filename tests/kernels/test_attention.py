@@ -223,6 +223,7 @@ def test_every_instruction_set_gives_the_same_bits(decoded: dict[str, F32]) -> N
         assert_same_bits(result, reference, isa)
 
 
+@pytest.mark.slow
 def test_slots_past_the_length_do_not_matter(native: Native, shape: Shape, decoded: dict[str, F32]) -> None:
     for isa, over_poison in decoded.items():
         assert np.isfinite(over_poison).all()
@@ -240,6 +241,7 @@ def test_extreme_scores(native: Native, isa: str, dtype: str, sharpness: float) 
     assert_same_bits(actual, ragged_decode(native("portable"), shape), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", KV_DTYPES)
 @pytest.mark.parametrize(("head_dim", "group", "window"),
                          [(32, 3, 0), (64, 1, 0), (16, 17, 0), (32, 3, 37), (16, 5, 256)])
@@ -265,6 +267,7 @@ def test_chunks_and_neighbours_change_nothing(native: Native, isa: str, dtype: s
 
 @settings(max_examples=15, deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_any_schedule_gives_the_same_rows(native: Native, data: st.DataObject) -> None:
     """Sequences of any length, computed in any interleaving of any chunks, in pages in any order."""
     shape = Shape(16, 3, data.draw(st.sampled_from(KV_DTYPES)), window=data.draw(st.sampled_from((0, *WINDOWS))),

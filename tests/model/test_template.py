@@ -355,6 +355,7 @@ CASES = [(said, source) for said, sources in HOSTILE.items() for source in sourc
 NAMES = [f"{said}: {name}" for said, sources in HOSTILE.items() for name in sources]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("said", "source"), CASES, ids=NAMES)
 def test_a_hostile_template_ends_soon_with_one_line(said, source):
     template = ChatTemplate(source, time_limit_s=0.1 if said == "ran longer" else 5)

@@ -16,6 +16,11 @@ from drut.cli.main import main
 from tests.server.rig import PATIENCE_S, Client, until
 
 
+@pytest.fixture(autouse=True)
+def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRUT_THREADS", raising=False)
+
+
 def dry_run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     code = main(["serve", *args, "--dry-run"])
     out, err = capsys.readouterr()

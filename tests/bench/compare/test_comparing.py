@@ -39,6 +39,7 @@ def _nothing_is_left() -> Iterator[None]:
     assert [p.cmdline() for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
 
 
+@pytest.mark.slow
 def test_every_contestant_is_measured_held_meanwhile_and_saved_after_each_turn(tmp_path: Path) -> None:
     what = comparing(tmp_path, [script(tmp_path, "a", FAST), script(tmp_path, "b", FAST)])
     held: list[list[str]] = []

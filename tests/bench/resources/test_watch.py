@@ -18,11 +18,11 @@ from drut.errors import RequestError
 from tests.bench.resources.nvml import FakeNvml
 from tests.bench.resources.test_rapl import domain
 
+pytestmark = pytest.mark.serial  # they compare what processes used
+
 BURN = "import time\nwhile time.process_time() < {s}: pass\n"
 PARENT = f"""
 import subprocess, sys
-
-pytestmark = pytest.mark.serial
 held = bytearray(40 << 20)
 subprocess.run([sys.executable, "-c", {BURN.format(s=0.3)!r}])  # ends, and is waited for, before the parent does
 {BURN.format(s=0.2)}

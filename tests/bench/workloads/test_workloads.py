@@ -65,6 +65,7 @@ def test_what_holds_of_all(spec):
 
 
 @every
+@pytest.mark.slow
 def test_seed_fixes_the_list(spec):
     fixed = take(spec, 12)
     assert take(spec, 12) == fixed

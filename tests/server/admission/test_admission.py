@@ -423,6 +423,7 @@ EVENTS = st.lists(st.tuples(
 @settings(max_examples=40, deadline=None)
 @given(events=EVENTS, slots=st.integers(1, 4), queue=st.integers(0, 8),
        tokens=st.one_of(st.none(), st.integers(1, 300)), death=st.one_of(st.none(), st.floats(0, 5)))
+@pytest.mark.slow
 def test_every_request_ends_once_and_nothing_is_left(events, slots, queue, tokens, death) -> None:
     async def main() -> None:
         log = Log()

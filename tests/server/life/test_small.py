@@ -105,6 +105,10 @@ def test_a_watchdog_counts_looks_and_not_seconds() -> None:
     assert stuck == []
 
 
+def watchdogs() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "drut-watchdog"}
+
+
 def test_a_life_that_is_cancelled_leaves_no_watchdog_behind(tmp_path: Path) -> None:
     """Else it would find the event loop gone, and end the process."""
 
@@ -112,12 +116,13 @@ def test_a_life_that_is_cancelled_leaves_no_watchdog_behind(tmp_path: Path) -> N
         async with AsyncEngine(write_bytes_model(tmp_path), threads=1) as engine:
             life = asyncio.ensure_future(Lifecycle(engine, Admission(engine), Health(), drain_s=1, stuck_s=0.4).run())
             await asyncio.sleep(0.2)
-            assert any(t.name == "drut-watchdog" for t in threading.enumerate())
+            assert watchdogs() - before
             life.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await life
 
+    before = watchdogs()  # of servers that other tests share
     asyncio.run(main())
-    for thread in [t for t in threading.enumerate() if t.name == "drut-watchdog"]:
+    for thread in watchdogs() - before:
         thread.join(5)
-    assert not any(t.name == "drut-watchdog" for t in threading.enumerate())
+    assert not watchdogs() - before
