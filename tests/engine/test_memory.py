@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drut import LLM
 from drut.cache.groups import pages_for
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.config import EngineConfig
 from drut.engine import memory
 from drut.engine.memory import make_groups, pool_pages, split
+from drut.engine.memory_plan import MemoryPlan
 from drut.errors import RequestError
 from drut.kernels.kv import KvLayout
+from drut.model.model import open_model
+from tests.golden.weights import write_checkpoint
 
 STEP = 512
 FULL = KvLayout("bf16", 4, 1, 256)
@@ -83,3 +89,15 @@ def test_groups_know_their_windows() -> None:
     assert window == WindowGroup(512, 64)
     assert window.most(100) == pages_for(100)
     assert window.most(1 << 20) == pages_for(512 + 128) + 2
+
+
+def test_a_plan_is_what_the_engine_then_takes(tmp_path: Path) -> None:
+    path = write_checkpoint("gemma2", tmp_path / "gemma2")
+    settings = EngineConfig(kv_cache_gb=1e-3, max_seqs=3, threads=1, max_model_len=100)
+    needs = MemoryPlan.of(open_model(path).spec, settings)
+    with LLM(path, config=settings) as llm:
+        pools = llm.engine.cache.pools
+        assert [pool.total for pool in pools] == list(needs.pages)
+        assert sum(pool.memory.nbytes for pool in pools) == needs.kv_bytes
+        assert llm.room == needs.room == 100
+        assert needs.logits_bytes == 3 * llm.files.spec.vocab * 4

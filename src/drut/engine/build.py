@@ -10,25 +10,22 @@ from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.constrain.compiler import Grammars
 from drut.engine.engine import Engine
-from drut.engine.memory import make_groups, pool_pages
+from drut.engine.memory_plan import MemoryPlan, context_of
 from drut.engine.pacer import Pacer, attention_depth
 from drut.engine.policy import make_policy
 from drut.engine.reserve import Reserve
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.static_batch import StaticBatching
-from drut.engine.work import Limits
-from drut.errors import RequestError, UnsupportedError
+from drut.errors import UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend
-from drut.kernels.kv import KvLayout
 from drut.kernels.native import library
 from drut.kernels.unfused import unfused
 from drut.machine import usable_cpus
 from drut.model import decoder
 from drut.model.model import ModelFiles
 from drut.model.packs import PackCache
-from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
 from drut.model.tokenizer import Tokenizer
 from drut.observe.laps import Laps
@@ -63,17 +60,13 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     laps = Laps() if laps is None else laps
     weights = files.load(backend, packs=pack_cache(config))
     laps.lap("weights")
-    context = context_of(files.spec, config)
-    spec = files.spec.within(context)
-    limits = step_limits(config, context)
-    layouts = kv_layouts(spec, context, config)
-    sizes = pool_pages(layouts, limits.tokens, context, config)
-    memory = [backend.pool(kv, pages) for kv, pages in zip(layouts, sizes, strict=True)]
+    needs = MemoryPlan.of(files.spec, config)
+    spec, context, limits, layouts = needs.spec, needs.context, needs.limits, needs.layouts
+    memory = [backend.pool(kv, pages) for kv, pages in zip(layouts, needs.pages, strict=True)]
     canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=True)] if config.debug_kv else []
     laps.lap("kv pages")
     pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
-    groups = make_groups([kv.window for kv in layouts], limits.tokens)
-    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=groups)
+    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=needs.groups)
     plan = decoder.record(spec, weights, layouts)
     plan = plan if config.fusion else unfused(plan)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
@@ -96,28 +89,9 @@ def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Gra
                     seconds=config.grammar_timeout_s)
 
 
-def context_of(spec: ModelSpec, config: EngineConfig) -> int:
-    """Tokens of the longest sequence: the model's context, or less where the settings say so."""
-    if config.max_model_len is not None and config.max_model_len > spec.context:
-        raise RequestError(f"max_model_len {config.max_model_len} is more than the model's context of {spec.context}")
-    return config.max_model_len or spec.context
-
-
-def kv_layouts(spec: ModelSpec, context: int, config: EngineConfig) -> list[KvLayout]:
-    """Pages of the model's KV groups, as the settings want them."""
-    return decoder.kv_layouts(spec, config.kv_dtype, context=context, windows=config.window_pages)
-
-
 def pack_cache(config: EngineConfig) -> PackCache | None:
     """Where packed weights are kept, if the settings want it."""
     return PackCache(home() / "packs", int(config.pack_cache_gb * 1e9)) if config.pack_cache else None
-
-
-def step_limits(config: EngineConfig, context: int) -> Limits:
-    """The largest step. Where prompts go whole, it has room for the longest one."""
-    tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
-    return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
-                  config.multi_step if config.overlap else 1)
 
 
 def numerics_id(files: ModelFiles, backend: Backend, config: EngineConfig) -> str:

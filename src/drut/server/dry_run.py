@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from drut.config import EngineConfig
-from drut.engine.build import choose_backend, context_of, kv_layouts, step_limits
-from drut.engine.memory import make_groups, pool_pages
+from drut.engine.build import choose_backend
+from drut.engine.memory_plan import MemoryPlan
 from drut.kernels.kv import PAGE_TOKENS
 from drut.model.model import open_model
 from drut.model.store import find
@@ -45,12 +45,8 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
     try:
         files.check()
         yield f"model       {path}, weights complete"
-        context = context_of(files.spec, engine)
-        layouts, step = kv_layouts(files.spec, context, engine), step_limits(engine, context).tokens
-        pages = pool_pages(layouts, step, context, engine)
-        groups = make_groups([kv.window for kv in layouts], step)
-        room = int(min(context, *(group.room(n) for group, n in zip(groups, pages, strict=True))))
-        texts = Texts(files.tokenizer(), files.spec.vocab, room, config.max_text_chars,
+        needs = MemoryPlan.of(files.spec, engine)
+        texts = Texts(files.tokenizer(), files.spec.vocab, needs.room, config.max_text_chars,
                       tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
                       tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
@@ -58,11 +54,10 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         if texts.templates is not None:
             yield f"thoughts    {'between ' + ' and '.join(texts.marks) if texts.marks else 'none'}"
             yield f"tools       {calls_of(texts)}"
-        yield f"context     {room} tokens of a prompt and its answer"
+        yield f"context     {needs.room} tokens of a prompt and its answer"
         held = ", ".join(f"{n * PAGE_TOKENS} tokens{f' of windows of {kv.window}' * (kv.window > 0)}"
-                         for kv, n in zip(layouts, pages, strict=True))
-        size = sum(n * kv.page_bytes for kv, n in zip(layouts, pages, strict=True))
-        yield f"KV cache    {held}, {size / 1e9:.3f} GB, format {engine.kv_dtype}"
+                         for kv, n in zip(needs.layouts, needs.pages, strict=True))
+        yield f"KV cache    {held}, {needs.kv_bytes / 1e9:.3f} GB, format {engine.kv_dtype}"
     finally:
         files.close()
     backend = choose_backend(engine)

@@ -1,0 +1,68 @@
+"""What a start takes, known before a weight is read: the one answer for the engine, the dry run and the planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from drut.cache.groups import Group
+from drut.config import EngineConfig
+from drut.engine.memory import make_groups, pool_pages
+from drut.engine.work import Limits
+from drut.errors import RequestError
+from drut.kernels.kv import KvLayout
+from drut.model import decoder
+from drut.model.spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """`spec` is that of sequences up to `context` tokens; `layouts` and `pages` are by KV group, the widest first."""
+
+    spec: ModelSpec
+    context: int
+    limits: Limits  # of a step
+    layouts: tuple[KvLayout, ...]
+    pages: tuple[int, ...]
+
+    @classmethod
+    def of(cls, spec: ModelSpec, config: EngineConfig) -> Self:
+        """RequestError if the settings ask for more than the model or the memory has."""
+        context = context_of(spec, config)
+        limits = step_limits(config, context)
+        spec = spec.within(context)
+        layouts = decoder.kv_layouts(spec, config.kv_dtype, context=context, windows=config.window_pages)
+        return cls(spec, context, limits, tuple(layouts), tuple(pool_pages(layouts, limits.tokens, context, config)))
+
+    @property
+    def groups(self) -> list[Group]:
+        return make_groups([kv.window for kv in self.layouts], self.limits.tokens)
+
+    @property
+    def room(self) -> int:
+        """Tokens that a prompt and its output may have together: the context, or less if the pages hold less."""
+        rooms = (group.room(pages) for group, pages in zip(self.groups, self.pages, strict=True))
+        return int(min(self.context, *rooms))
+
+    @property
+    def kv_bytes(self) -> int:
+        return sum(kv.page_bytes * pages for kv, pages in zip(self.layouts, self.pages, strict=True))
+
+    @property
+    def logits_bytes(self) -> int:
+        """Of the float32 logits of a step's samples."""
+        return 4 * self.limits.samples * self.spec.vocab
+
+
+def context_of(spec: ModelSpec, config: EngineConfig) -> int:
+    """Tokens of the longest sequence: the model's context, or less if the settings say so."""
+    if config.max_model_len is not None and config.max_model_len > spec.context:
+        raise RequestError(f"max_model_len {config.max_model_len} is more than the model's context of {spec.context}")
+    return config.max_model_len or spec.context
+
+
+def step_limits(config: EngineConfig, context: int) -> Limits:
+    """The largest step. Where prompts go whole, it has room for the longest one."""
+    tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
+    return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
+                  config.multi_step if config.overlap else 1)
