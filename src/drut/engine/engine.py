@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
@@ -10,30 +9,23 @@ from dataclasses import dataclass, field
 
 from drut.cache.check import check_cache
 from drut.constrain.compiler import Grammars
-from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.accept import Acceptor
 from drut.engine.ahead import unwind
 from drut.engine.blocker import Blocked
-from drut.engine.checks import check_ids, check_prompt
-from drut.engine.edits import EditTable
 from drut.engine.flight import Flight
 from drut.engine.floor import StepFloor
-from drut.engine.grammar_wait import GrammarWait
+from drut.engine.intake import Intake
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
-from drut.engine.progress import Progress
 from drut.engine.recovery import break_off, take_back
 from drut.engine.request import Request
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.update import Update
 from drut.engine.work import Work
-from drut.errors import RequestError
 from drut.observe.ledger import Peaks
 from drut.speculate import Anchor, Drafter
-
-MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
 @dataclass
@@ -60,23 +52,19 @@ class Engine:
         self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
         # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
+        self._intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
+                              speculates=drafter is not None)
         self.grammars, self.blocked = grammars, Blocked()
         self.meter = StepMeter()
         self.drafter = drafter
         self._acceptor = Acceptor(scheduler, self.finish, drafter)
         self._flight: Flight | None = None
         self._journal = StepJournal()
-        self._arrivals = 0
 
     @property
     def room(self) -> int:
-        """Tokens that a prompt and its answer may have together: the context, or the KV cache where it holds less."""
-        return self.cache.room(self.context)
-
-    @property
-    def bound(self) -> str:
-        """What `room` is that of."""
-        return "context" if self.room == self.context else "KV cache"
+        """Tokens that a prompt and its output may have together."""
+        return self._intake.room
 
     @property
     def busy(self) -> bool:
@@ -89,58 +77,16 @@ class Engine:
 
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
                salt: str = "", thought: ThoughtWatch | None = None) -> list[Request]:
-        """Queues a prompt, one request a choice; `thought` follows `params.thought`, each choice its own twin of it.
-
-        RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
-        check_prompt(tokens, self.vocab)
-        check_ids("logit_bias", params.logit_bias or (), self.vocab)
-        check_ids("stop_token_ids", params.stop_token_ids, self.vocab)
-        if (thought is None) != (params.thought is None):
-            raise ValueError("a thought and its watch go together")
-        check_ids("thought.closing", thought.closing if thought is not None else (), self.vocab)
-        if len(tokens) >= self.room:
-            raise RequestError(
-                f"the prompt has {len(tokens)} tokens; the {self.bound} of {self.room} leaves no room for an answer")
-        limit = min(len(tokens) + params.max_tokens, self.room)
-        seed = secrets.randbits(63) if params.seed is None else params.seed & MASK64
-        requests: list[Request] = []
-        for choice in range(params.n):
-            request = self._request(tokens, params, request_id, limit)
-            request.seed, request.choice, request.priority = seed, choice, priority
-            request.first_choice = requests[0] if requests else None
-            request.table = self.cache.table(salt)
-            request.thought = thought and thought.twin()
-            request.guide = self._guide(params, thought)
-            request.blockers = [GrammarWait(request.guide)] if request.guide is not None else []
-            bound = request.guide is not None or thought is not None or request.edits.follows_output
-            request.speculates = self.drafter is not None and not bound
-            requests.append(request)
+        """Queues a prompt, one request a choice (`Intake.requests`)."""
+        requests = self._intake.requests(tokens, params, name=request_id, priority=priority, salt=salt, thought=thought)
         self._queue(requests)
         return requests
 
     def submit_logits(self, tokens: Sequence[int], chunk: int) -> Request:
         """Queues a prompt whose logits are wanted at every position, `chunk` rows of it in a step at most."""
-        check_prompt(tokens, self.vocab)
-        if len(tokens) > self.room:
-            raise RequestError(f"{len(tokens)} tokens do not fit the {self.bound} of {self.room}")
-        request = self._request(tokens, SamplingParams(max_tokens=1, ignore_eos=True), "", len(tokens) + 1)
-        request.logits, request.chunk = True, max(1, chunk)
+        request = self._intake.logits_request(tokens, chunk)
         self._queue([request])
         return request
-
-    def _request(self, tokens: Sequence[int], params: SamplingParams, name: str, limit: int) -> Request:
-        self._arrivals += 1
-        ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self.eos_ids)
-        edits = EditTable(params, tokens, (*self.eos_ids, *params.stop_token_ids))
-        return Request(id=name or f"r{self._arrivals}", progress=Progress(tokens), params=params, limit=limit,
-                       arrived=time.monotonic(), order=self._arrivals, edits=edits, ends=ends, table=self.cache.table())
-
-    def _guide(self, params: SamplingParams, thought: ThoughtWatch | None) -> Guide | None:
-        if params.constraint is None:
-            return None
-        if self.grammars is None:
-            raise RequestError("constraint: this model has no tokenizer, so there is no text to constrain")
-        return self.grammars.guide(params.constraint, thought, ignore_eos=params.ignore_eos)
 
     def _queue(self, requests: Sequence[Request]) -> None:
         self.blocked.add(requests)

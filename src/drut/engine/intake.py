@@ -1,0 +1,96 @@
+"""Makes requests: checks what is asked against the model and the cache, and gives each choice its state."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+
+from drut.cache.cache import KvCache
+from drut.constrain.compiler import Grammars
+from drut.constrain.guide import Guide
+from drut.constrain.thought import ThoughtWatch
+from drut.engine.checks import check_ids, check_prompt
+from drut.engine.edits import EditTable
+from drut.engine.grammar_wait import GrammarWait
+from drut.engine.params import SamplingParams
+from drut.engine.progress import Progress
+from drut.engine.request import Request
+from drut.errors import RequestError
+
+MASK64 = 0xFFFFFFFFFFFFFFFF
+
+
+class Intake:
+    """Numbers requests in the order of their arrival."""
+
+    def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int], grammars: Grammars | None,
+                 speculates: bool) -> None:
+        """`grammars`: None if no constraint can be served; `speculates`: whether there is a drafter."""
+        self._cache, self._vocab, self._context = cache, vocab, context
+        self._eos_ids, self._grammars, self._speculates = eos_ids, grammars, speculates
+        self._arrivals = 0
+
+    @property
+    def room(self) -> int:
+        """Tokens that a prompt and its output may have together: the context, or the KV cache if it holds less."""
+        return self._cache.room(self._context)
+
+    @property
+    def bound(self) -> str:
+        """What limits `room`, in words."""
+        return "context" if self.room == self._context else "KV cache"
+
+    def requests(self, tokens: Sequence[int], params: SamplingParams, *, name: str, priority: int, salt: str,
+                 thought: ThoughtWatch | None) -> list[Request]:
+        """One request a choice; `thought` follows `params.thought`, each choice its own twin of it.
+
+        RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
+        check_prompt(tokens, self._vocab)
+        check_ids("logit_bias", params.logit_bias or (), self._vocab)
+        check_ids("stop_token_ids", params.stop_token_ids, self._vocab)
+        if (thought is None) != (params.thought is None):
+            raise ValueError("a thought and its watch go together")
+        check_ids("thought.closing", thought.closing if thought is not None else (), self._vocab)
+        if len(tokens) >= self.room:
+            raise RequestError(
+                f"the prompt has {len(tokens)} tokens; the {self.bound} of {self.room} leaves no room for an answer")
+        limit = min(len(tokens) + params.max_tokens, self.room)
+        seed = secrets.randbits(63) if params.seed is None else params.seed & MASK64
+        made: list[Request] = []
+        for choice in range(params.n):
+            request = self._request(tokens, params, name, limit)
+            request.seed, request.choice, request.priority = seed, choice, priority
+            request.first_choice = made[0] if made else None
+            request.table = self._cache.table(salt)
+            request.thought = thought and thought.twin()
+            request.guide = self._guide(params, thought)
+            request.blockers = [GrammarWait(request.guide)] if request.guide is not None else []
+            bound = request.guide is not None or thought is not None or request.edits.follows_output
+            request.speculates = self._speculates and not bound
+            made.append(request)
+        return made
+
+    def logits_request(self, tokens: Sequence[int], chunk: int) -> Request:
+        """A request for the logits of every prompt position, `chunk` rows of it in a step at most."""
+        check_prompt(tokens, self._vocab)
+        if len(tokens) > self.room:
+            raise RequestError(f"{len(tokens)} tokens do not fit the {self.bound} of {self.room}")
+        request = self._request(tokens, SamplingParams(max_tokens=1, ignore_eos=True), "", len(tokens) + 1)
+        request.table = self._cache.table()
+        request.logits, request.chunk = True, max(1, chunk)
+        return request
+
+    def _request(self, tokens: Sequence[int], params: SamplingParams, name: str, limit: int) -> Request:
+        self._arrivals += 1
+        ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._eos_ids)
+        edits = EditTable(params, tokens, (*self._eos_ids, *params.stop_token_ids))
+        return Request(id=name or f"r{self._arrivals}", progress=Progress(tokens), params=params, limit=limit,
+                       arrived=time.monotonic(), order=self._arrivals, edits=edits, ends=ends)
+
+    def _guide(self, params: SamplingParams, thought: ThoughtWatch | None) -> Guide | None:
+        if params.constraint is None:
+            return None
+        if self._grammars is None:
+            raise RequestError("constraint: this model has no tokenizer, so there is no text to constrain")
+        return self._grammars.guide(params.constraint, thought, ignore_eos=params.ignore_eos)
