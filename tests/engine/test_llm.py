@@ -356,7 +356,7 @@ def test_a_flipped_byte_in_a_cached_page_is_noticed(tmp_path: Path, overlap: boo
     with LLM(write_bytes_model(tmp_path), threads=1, debug_kv=True, overlap=overlap) as llm:
         one(llm, "x" * 40)
         cache = llm.engine.cache
-        page = next(cache.tree.walk("", [ord("x")] * 16, 1)).page
+        page = next(cache.tree.walk("", [ord("x")] * 16, 1)).held[0].page
         one(llm, "x" * 40)
         cache.pool.memory[page, 3] ^= 1
         with pytest.raises(KvCorruptionError, match=f"the bytes of page {page} changed"):
