@@ -14,9 +14,10 @@ from drut.server.exchange import ClientGoneError, Exchange, Receive, Scope, Send
 from drut.server.protocol.errors import ApiError, as_api_error
 from drut.server.render.chat import ChatDialect
 from drut.server.render.completions import CompletionsDialect
+from drut.server.render.wire import OPENAI, Wire
 from drut.server.routes import chat, completions, state
 from drut.server.routes.docs import show_docs, show_openapi
-from drut.server.routes.generate import MakeDialect, Prepare, generate
+from drut.server.routes.generate import Generation, generate
 from drut.server.routes.models import list_models, show_model
 from drut.server.routes.tokenize import detokenize, tokenize
 from drut.server.service import Service
@@ -27,11 +28,17 @@ PREFIXES = ("/v1", "")  # of OpenAI's routes: some clients take a server's root 
 Handler = Callable[[Exchange, Service, str], Awaitable[None]]  # with the caller's id
 
 
-class Endpoint:
-    """One route: guarded unless `public`, and every error told in one shape."""
+GENERATIONS = {
+    "/completions": Generation(completions.prepare, CompletionsDialect),
+    "/chat/completions": Generation(chat.prepare, ChatDialect),
+}  # by path; another dialect is an entry more
 
-    def __init__(self, service: Service, handler: Handler, *, public: bool = False) -> None:
-        self._service, self._handler, self._public = service, handler, public
+
+class Endpoint:
+    """One route: guarded unless `public`, and every error in the shape of its wire."""
+
+    def __init__(self, service: Service, handler: Handler, *, public: bool = False, wire: Wire = OPENAI) -> None:
+        self._service, self._handler, self._public, self._wire = service, handler, public, wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
@@ -45,7 +52,7 @@ class Endpoint:
             raise
         except Exception as error:
             if not exchange.started:
-                return await exchange.fail(as_api_error(error))
+                return await exchange.fail(as_api_error(error), self._wire.error_body)
             log.error("a reply broke off", exc_info=error)
             exchange.abort()
         finally:
@@ -61,8 +68,8 @@ class App:
         guarded, public = partial(Endpoint, service), partial(Endpoint, service, public=True)
         get, post = ["GET"], ["POST"]
 
-        def answer(*, prepare: Prepare, make: MakeDialect) -> Endpoint:
-            return guarded(partial(generate, prepare=prepare, make=make))
+        def answer(how: Generation) -> Endpoint:
+            return guarded(partial(generate, how=how), wire=how.wire)
 
         self._router = Router(redirect_slashes=False, default=self._nothing_here, routes=[
             Route("/health", public(state.health), methods=get),
@@ -74,8 +81,7 @@ class App:
             *(Route(prefix + path, handler, methods=methods) for prefix in PREFIXES for path, handler, methods in (
                 ("/models", guarded(list_models), get),
                 ("/models/{name:path}", guarded(show_model), get),
-                ("/completions", answer(prepare=completions.prepare, make=CompletionsDialect), post),
-                ("/chat/completions", answer(prepare=chat.prepare, make=ChatDialect), post))),
+                *((path, answer(how), post) for path, how in GENERATIONS.items()))),
             Route("/tokenize", guarded(tokenize), methods=post),
             Route("/detokenize", guarded(detokenize), methods=post),
         ])

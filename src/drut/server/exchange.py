@@ -106,14 +106,15 @@ class Exchange:
             await self._write(part, more=True)
         await self._write(b"", more=False)
 
-    async def fail(self, error: ApiError) -> None:
+    async def fail(self, error: ApiError, encode: Callable[[ApiError], bytes] = encode_error) -> None:
+        """An error as a whole reply; `encode` gives it the shape of the route's dialect."""
         # What is left of a body that was not wanted must not be taken for the next request.
         closing = [(b"connection", b"close")] if error.status in (408, 413) else []
-        await self.reply(error.status, encode_error(error), headers=[*error.headers, *closing])
+        await self.reply(error.status, encode(error), headers=[*error.headers, *closing])
 
-    async def begin_events(self, headers: Headers = ()) -> None:
-        """The head of a stream of server-sent events."""
-        await self._start(200, [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"),
+    async def begin_stream(self, media_type: bytes, headers: Headers = ()) -> None:
+        """The head of a stream."""
+        await self._start(200, [(b"content-type", media_type), (b"cache-control", b"no-cache"),
                                 (b"x-accel-buffering", b"no"), *headers])
 
     async def write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Server-sent events: what came since the last write is one write, and silence is filled with comments."""
+"""Streams: what came since the last write is one write, and silence is filled. The dialect's wire frames it."""
 
 from __future__ import annotations
 
@@ -7,64 +7,53 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-import msgspec
-
 from drut.server.exchange import Exchange, Headers
 from drut.server.job import Job
 from drut.server.pieces import SCORE_BYTES, Assembler, Piece
-from drut.server.protocol.errors import as_api_error, encode_error
+from drut.server.protocol.errors import as_api_error
 from drut.server.render.dialect import Dialect
-from drut.server.render.parts import parts
+from drut.server.render.wire import Wire
 from drut.server.run import Run
 from drut.server.service import SMALL_REPLY, Service
 
-COMMENT = b": keep-alive\n\n"
-DONE = b"data: [DONE]\n\n"
 
-
-async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, dialect: Dialect, service: Service, *,
-                 headers: Headers) -> None:
+async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, dialect: Dialect, wire: Wire,
+                 service: Service, *, headers: Headers) -> None:
     """The answer, event by event. An error before the first chunk is raised, so that it still has its own status;
-    a later one is an event, after which the stream ends without [DONE]."""
+    a later one is an event, and the stream breaks off."""
     keep_alive_s = service.config.keep_alive_s
     with suppress(TimeoutError):
         await asyncio.wait_for(run.wait(), keep_alive_s)
     if run.error is not None:
         raise run.error
-    await exchange.begin_events(headers)
+    await exchange.begin_stream(wire.media_type, headers)
     with Silence(run.news, keep_alive_s) as silence:
         while True:
             finished, error = run.finished, run.error
             pieces = assembler.take()
             if sum(weight(piece, job) for piece in pieces) <= SMALL_REPLY:
-                data = b"".join(framed(pieces, dialect))
+                data = b"".join(framed(pieces, dialect, wire))
             else:
                 data = b""
-                async for part in run.while_there(service.in_parts(framed(pieces, dialect))):
+                async for part in run.while_there(service.in_parts(framed(pieces, dialect, wire))):
                     await exchange.write(part)
             if error is not None:
-                data += b"data: %b\n\n" % encode_error(as_api_error(error))
+                data += wire.error_frame(as_api_error(error))
             elif finished:
-                data += (event(dialect.usage_event()) if job.include_usage else b"") + DONE
+                data += (b"".join(wire.frame(dialect.usage_event())) if job.include_usage else b"") + wire.end()
             if data or silence.broken():
-                await exchange.write(data or COMMENT)
+                await exchange.write(data or wire.keep_alive)
                 silence.reset()
             if finished:
                 return await exchange.end()
             await run.wait()
 
 
-def framed(pieces: Sequence[Piece], dialect: Dialect) -> Iterator[bytes]:
+def framed(pieces: Sequence[Piece], dialect: Dialect, wire: Wire) -> Iterator[bytes]:
     """The events of `pieces`, in parts."""
     for piece in pieces:
-        for form in dialect.events(piece):
-            yield b"data: "
-            yield from parts(form)
-            yield b"\n\n"
-
-
-def event(form: msgspec.Struct) -> bytes:
-    return b"data: %b\n\n" % b"".join(parts(form))
+        for event in dialect.events(piece):
+            yield from wire.frame(event)
 
 
 def weight(piece: Piece, job: Job) -> int:

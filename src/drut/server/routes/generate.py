@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from drut.model.tokenizer import Tokenizer
 from drut.server.admission import Ask, DeadlineError, QueueFullError, Ticket
@@ -15,6 +16,7 @@ from drut.server.pieces import Assembler
 from drut.server.protocol.errors import ApiError
 from drut.server.render.dialect import Dialect
 from drut.server.render.parts import parts
+from drut.server.render.wire import OPENAI, Wire
 from drut.server.run import Run
 from drut.server.service import SMALL_REPLY, Loaded, Service
 from drut.server.sizes import ReplySize
@@ -24,16 +26,25 @@ MakeDialect = Callable[[Job, Assembler, Tokenizer | None], Dialect]
 Prepare = Callable[[bytes, Service, Loaded, str], Job]  # from body and caller
 
 
-async def generate(exchange: Exchange, service: Service, caller: str, prepare: Prepare, make: MakeDialect) -> None:
+@dataclass(frozen=True)
+class Generation:
+    """One way of asking for an answer: how a body becomes a job, how pieces become a reply, and how that is written."""
+
+    prepare: Prepare
+    dialect: MakeDialect
+    wire: Wire = OPENAI
+
+
+async def generate(exchange: Exchange, service: Service, caller: str, how: Generation) -> None:
     """Reads, prepares, admits, answers. Errors before the first chunk are raised."""
     arrived, loaded = time.monotonic(), service.model()
     body = await read_json(exchange, service)
-    job = await service.off_loop(lambda: prepare(body, service, loaded, caller))
+    job = await service.off_loop(lambda: how.prepare(body, service, loaded, caller))
     size = ReplySize.of(job, loaded.texts.room)
     service.limits.check_reply(size)
     tokenizer = loaded.texts.tokenizer
     assembler = Assembler(job, tokenizer)
-    dialect = make(job, assembler, tokenizer)
+    dialect = how.dialect(job, assembler, tokenizer)
     headers = [(b"x-drut-ignored", ", ".join(job.ignored).encode())] if job.ignored else []
     async with AsyncExitStack() as held:
         await held.enter_async_context(_room(service, job, size, arrived))
@@ -43,7 +54,7 @@ async def generate(exchange: Exchange, service: Service, caller: str, prepare: P
         backlog = service.config.max_backlog_kb * 1000
         run = await held.enter_async_context(Run(tickets, assembler, exchange, backlog=backlog))
         if job.stream:
-            return await stream(exchange, run, job, assembler, dialect, service, headers=headers)
+            return await stream(exchange, run, job, assembler, dialect, how.wire, service, headers=headers)
         while not run.finished:
             await run.wait()
         if run.error is not None:
