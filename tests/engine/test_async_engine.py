@@ -144,7 +144,7 @@ def test_leaving_an_iterator_gives_its_pages_back(path: Path, llm: LLM, process:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
                 (after,) = await answers(engine, "y" * 140, SHORT)
-                assert after.why["waited_for"] == ""
+                assert after.why.waited_for == ""
                 assert [said(after)] == expected(llm, "y" * 140, SHORT)
 
     run(main())

@@ -103,7 +103,7 @@ def test_a_run_is_one_chunk(path: Path) -> None:
         with LLM(path, threads=1, overlap=False, forced_tokens=forced) as llm:
             answer = llm.generate(["hello"], params)[0]
             assert (answer.text[1:], answer.finish_reason) == (" is where it ends", "stop")
-            steps.append(answer.why["steps"])
+            steps.append(answer.why.steps)
     assert steps == [1, 18]
 
 
@@ -113,7 +113,7 @@ def test_with_a_step_in_flight_it_is_one_more(path: Path) -> None:
     with LLM(path, threads=1, multi_step=1) as llm:
         answer = llm.generate(["hello"], params)[0]
     assert answer.completion_tokens == 32
-    assert answer.why["steps"] <= 3 + 2 + 1  # the digits; a row each that was drawn before it was known; one in vain
+    assert answer.why.steps <= 3 + 2 + 1  # the digits; a row each that was drawn before it was known; one in vain
 
 
 def test_the_length_is_that_of_the_limit(llm: LLM) -> None:

@@ -335,9 +335,9 @@ def test_an_answer_runs_to_the_room_and_says_so(llm: LLM) -> None:
 
 def test_a_request_says_why_it_took_its_time(llm: LLM) -> None:
     answer = one(llm, "hello")
-    assert answer.why["steps"] == 24
-    assert answer.why["queued_s"] >= 0
-    assert answer.why["preemptions"] == 0
+    assert answer.why.steps == 24
+    assert answer.why.queued_s >= 0
+    assert answer.why.preemptions == 0
     assert 0 < answer.timings["ttft_s"] < 10
     assert answer.timings["decode_tokens_per_s"] > 0
 
@@ -373,5 +373,5 @@ def test_the_environment_switches_debugging_on(tmp_path: Path, monkeypatch: pyte
     with make_llm(path, preempt=1.0, threads=1) as llm:
         preempted = one(llm, "hello")
         assert llm.engine.cache.pool.canary is not None
-    assert preempted.why["preemptions"] > 5
+    assert preempted.why.preemptions > 5
     assert said(preempted) == said(plain)

@@ -11,6 +11,7 @@ from drut.engine.async_engine import EngineDeadError, Sink
 from drut.engine.messages import Failed, Output, Ready
 from drut.engine.output import Chunk, Completion
 from drut.engine.params import SamplingParams
+from drut.observe.trace import RequestTrace
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -108,5 +109,5 @@ class FakeEngine:
         if job.said == job.params.max_tokens:
             self.jobs.remove(job)
             end = Completion("x" * job.said, [0] * job.said, "length", job.prompt, job.cached, job.said, 0,
-                             why={"queued_s": 0.0, "waited_for": "", "steps": job.said, "preemptions": 0})
+                             why=RequestTrace(steps=job.said))
         job.sink(Output(job.handle, Chunk("x", [0], end), end is not None))

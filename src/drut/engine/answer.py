@@ -11,6 +11,7 @@ from drut.engine.request import Request
 from drut.engine.update import Scored, Update
 from drut.errors import DrutError
 from drut.model.tokenizer import Detokenizer, StopChecker, StopStrings, Tokenizer
+from drut.observe.trace import RequestTrace
 
 NOT_FINITE = "the model's logits are not finite; its weights are damaged or overflow"
 
@@ -103,10 +104,12 @@ class Answer:
         assert r.finish_reason is not None
         reason = "stop" if self.stopped else r.finish_reason
         scored = prompt_logprobs if prompt_logprobs is not None else self.prompt_logprobs
-        made = Completion("".join(self._text), list(self._ids), reason, r.prompt_tokens, r.cached_tokens or 0,
-                          len(self._ids), r.seed, r.choice, self._timings(),
-                          self._logprobs if r.params.logprobs is not None else None, scored, self._why(),
-                          self._stop_reason(), self._thought.tokens if self._thought is not None else None)
+        made = Completion(
+            text="".join(self._text), token_ids=list(self._ids), finish_reason=reason, prompt_tokens=r.prompt_tokens,
+            cached_tokens=r.cached_tokens or 0, completion_tokens=len(self._ids), seed=r.seed, index=r.choice,
+            timings=self._timings(), logprobs=self._logprobs if r.params.logprobs is not None else None,
+            prompt_logprobs=scored, why=self._why(), stop_reason=self._stop_reason(),
+            reasoning_tokens=self._thought.tokens if self._thought is not None else None)
         return replace(made, token_ids=[], logprobs=None, prompt_logprobs=None) if self._lean else made
 
     def _stop_reason(self) -> str | int | None:
@@ -146,11 +149,10 @@ class Answer:
         timings["decode_tokens_per_s"] = (len(self._ids) - 1) / decode if decode > 0 else 0.0
         return timings
 
-    def _why(self) -> dict[str, object]:
+    def _why(self) -> RequestTrace:
         r = self.request
         queued = (r.why.admitted_at or r.finished_at or r.arrived) - r.arrived
-        return {"queued_s": queued, "waited_for": r.why.waited_for, "steps": r.why.steps,
-                "preemptions": r.why.preemptions, "cached_tokens": r.cached_tokens or 0}
+        return RequestTrace(queued, r.why.waited_for, r.why.steps, r.why.preemptions, r.cached_tokens or 0)
 
 
 def completions(answers: Iterable[Answer]) -> list[Completion]:

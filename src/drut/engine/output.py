@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from drut.errors import DrutError
+from drut.observe.trace import RequestTrace
 
 
 class Logprob(NamedTuple):
@@ -34,7 +35,7 @@ class Completion:
     timings: dict[str, float] = field(default_factory=dict)
     logprobs: list[Logprobs] | None = None  # one entry a token
     prompt_logprobs: list[Logprobs | None] | None = None  # one entry a prompt token, the first None
-    why: dict[str, Any] = field(default_factory=dict)
+    why: RequestTrace = field(default_factory=RequestTrace)
     stop_reason: str | int | None = None  # the stop string or the stop id that ended it; None for EOS
     reasoning_tokens: int | None = None  # of a thought, with its marks; None where `params.thought` was not given
 

@@ -86,10 +86,10 @@ class Record:
         if completion.index == 0:
             self.finish_reason = completion.finish_reason
             self.cached_tokens = completion.cached_tokens
-            self.engine_queue_s = float(why.get("queued_s", 0.0))
-            self.waited_for = str(why.get("waited_for", ""))
-        self.preemptions += int(why.get("preemptions", 0))
-        self.steps += int(why.get("steps", 0))
+            self.engine_queue_s = why.queued_s
+            self.waited_for = why.waited_for
+        self.preemptions += why.preemptions
+        self.steps += why.steps
 
 
 class Observer(Protocol):
