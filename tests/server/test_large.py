@@ -243,6 +243,30 @@ def test_large_replies_wait_for_room_and_small_ones_pass_them() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+def test_a_place_whose_task_is_cancelled_is_passed_over_by_one_that_leaves() -> None:
+    """In the same turn of the loop: the task that waits has not run since."""
+    async def main() -> None:
+        room, leave = ReplyRoom(100, small=10), asyncio.Event()
+
+        async def reply(size: int) -> None:
+            async with room.hold(size, 30):
+                await leave.wait()
+
+        first = asyncio.create_task(reply(100))
+        second, third = (asyncio.create_task(reply(60)) for _ in range(2))
+        await asyncio.sleep(0)
+        leave.set()
+        second.cancel()
+        assert isinstance((await asyncio.gather(first, second, third, return_exceptions=True))[1],
+                          asyncio.CancelledError)
+        await first
+        await third
+        async with room.hold(100, 0):
+            pass
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_a_large_reply_that_finds_no_room_in_time_is_refused(model_path: Path) -> None:
     ask: dict[str, Any] = {"n": 20, "logprobs": 20, "echo": True, "max_tokens": 1}
     with serving(model_path, max_wait_s=0.1) as running:

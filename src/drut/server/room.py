@@ -33,7 +33,7 @@ class ReplyRoom:
             except (asyncio.CancelledError, TimeoutError):
                 if place in self._queue:
                     self._queue.remove(place)
-                else:
+                elif not place[1].cancelled():
                     self._held -= size
                 self._admit()
                 raise
@@ -48,5 +48,6 @@ class ReplyRoom:
     def _admit(self) -> None:
         while self._queue and self._held + self._queue[0][0] <= self._most:
             size, ready = self._queue.popleft()
-            self._held += size
-            ready.set_result(None)
+            if not ready.done():  # its task is cancelled and has not run since
+                self._held += size
+                ready.set_result(None)
