@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -146,8 +148,6 @@ def test_what_is_let_through_does_not_end_the_process(tmp_path: Path) -> None:
 ], ids=lambda c: c.source[:30])
 def test_bombs_end_soon(walker: Walker, constraint: Constraint) -> None:
     """Taken or refused: within the library's limits, and so in a fraction of a second of work."""
-    import time
-
     started = time.process_time()
     try:
         guide = walker.guide(constraint)
@@ -166,3 +166,24 @@ def test_the_library_is_loaded_by_the_first_constraint() -> None:
                "assert 'llguidance' not in sys.modules")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.serial
+def test_the_interpreter_is_free_while_a_long_forced_text_is_found_out(walker: Walker) -> None:
+    """Of what one thread takes for it, another has most."""
+    grammars, times, over = walker.grammars, [time.perf_counter()], threading.Event()
+
+    def tick() -> None:
+        while not over.wait(0.001):
+            times.append(time.perf_counter())
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    started = time.perf_counter()
+    grammars.build(Constraint.choice(["ab" * 120_000]))
+    took = time.perf_counter() - started
+    over.set()
+    ticker.join()
+    times.append(time.perf_counter())
+    longest = max(after - before for before, after in pairwise(times))
+    assert longest < 0.6 * took, (longest, took)

@@ -22,7 +22,11 @@ def build(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
     matcher = _matcher(tokenizer, constraint)
     if matcher.is_error():
         raise RequestError(f"{constraint.kind}: {_placed(tokenizer, constraint, matcher.get_error())}")
-    # What it forces at once may take seconds to find out, or be too much; its copies need not, between two steps.
+    # What it forces at once may take seconds to find out, or be too much; its copies need not, between two steps. The
+    # mask comes first: the library makes that without the interpreter's lock.
+    matcher.compute_bitmask()
+    if matcher.is_error():
+        raise RequestError(f"{constraint.kind}: {reason(matcher.get_error())}")
     first = matcher.compute_ff_tokens()[:1]
     tried = matcher.deep_copy()
     if first:
