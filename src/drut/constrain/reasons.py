@@ -14,6 +14,7 @@ PLAIN = (
     ("determine if patternProperty", "patternProperties: whether two patterns match the same name is not found out"),
     ("circular references with sibling keys", "a $ref that leads back to itself has sibling keywords"),
     ("Value for 'multipleOf' has too many digits", "multipleOf: no float is this step"),
+    ("Unable to determine if regex is empty", "whether pattern, format and lengths leave a string is not found out"),
     ("NoExtensionBias", "no token of this model can come next"),
 )
 INSIDE = "failed to compile JSON schema: "  # of a grammar, whose rules the client may not know

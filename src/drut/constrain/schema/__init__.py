@@ -71,6 +71,7 @@ def _check(whole: dict[str, Any], made: Canonical) -> None:
     """What only the whole shows: references that go round, members of oneOf, and values without an end."""
     bounds.check_cycles(whole, lambda part: pointer(made.paths.get(id(part), ())))
     bounds.check_multiples(_all(whole))
+    bounds.check_patterns(_all(whole))
     alternatives = Alternatives(whole, made.definitions)
     for part in list(_all(whole)):
         if "oneOf" in part:

@@ -61,6 +61,13 @@ def check_cycles(root: Schema, where: Callable[[Schema], str]) -> None:
             stack += [(member, False) for member in members]
 
 
+def check_patterns(schemas: Iterable[Schema]) -> None:
+    """RequestError for more patterns of names than the library compares soon."""
+    count = sum(len(schema.get("patternProperties", ())) for schema in schemas)
+    if count > limits.MOST_PATTERNS:
+        raise RequestError(f"patternProperties: {count} patterns in all; at most {limits.MOST_PATTERNS} are allowed")
+
+
 def check_multiples(schemas: Iterable[Schema]) -> None:
     """RequestError for values of multipleOf whose common multiple is too large, should one number meet them all."""
     values = {Decimal(repr(schema["multipleOf"])) for schema in schemas if "multipleOf" in schema}
