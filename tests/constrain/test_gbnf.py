@@ -100,8 +100,9 @@ def test_lark_that_ends_is_let_through(grammar: str) -> None:
     "root ::= " + '("a" | "b") ' * 5000, "root ::= " + "(x | y) " * 3000 + '\nx ::= "(" root ")" | "a"\ny ::= "b"',
     'root ::= "x" root | "y"\nroot2 ::= ' + '"a" ' * 9000, 'root ::= root "x" ' + '"a" ' * 9000 + '| "b"',
     'start: "a"\n' + 'a: %lark {start: "b"}\n' * 3000, 'root ::= "a"{1000000}',
-    "root ::= " + "(" * 60 + '"a"{100}' + "){100}" * 60],
-    ids=["doubling", "long", "wide", "unused", "run", "blocks", "times", "deep"])
+    "root ::= " + "(" * 60 + '"a"{100}' + "){100}" * 60, 'start: %lark {' + r'\"' * 120_000 + "}",
+    "start: %lark {" + r"\/" * 120_000 + "}"],
+    ids=["doubling", "long", "wide", "unused", "run", "blocks", "times", "deep", "quotes", "slashes"])
 def test_hostile_grammars_end_soon(walker: Walker, grammar: str) -> None:
     started = time.process_time()
     with contextlib.suppress(RequestError):

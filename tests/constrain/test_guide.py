@@ -203,7 +203,7 @@ class TestForced:
 
 
 def test_one_of_the_choices(walker: Walker) -> None:
-    choices = ["red", "green", 'qu"ote', "new\nline", "ünï", "red wine"]
+    choices = ["red", "green", 'qu"ote', "new\nline", "ünï", "red wine", "del\x7f", "\x01"]
     constraint = Constraint.choice(choices)
     assert all(walker.accepts(constraint, choice) for choice in choices)
     assert not any(walker.accepts(constraint, text) for text in ("re", "reds", "", "blue", "new\\nline"))

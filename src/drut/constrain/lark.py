@@ -33,6 +33,8 @@ def check_regex(pattern: str, name: str = "regex") -> None:
     """RequestError for what is too long or nested too deeply."""
     check_text(name, pattern, MOST_REGEX_BYTES)
     check_nesting(name, pattern, quotes="")
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise RequestError(f"{name}: a backslash at the end escapes nothing")
 
 
 def pattern(regex: str) -> str:
@@ -111,5 +113,5 @@ def of_grammar(text: str, name: str = "grammar") -> str:
 
 
 def quoted(text: str) -> str:
-    """A literal."""
-    return json.dumps(text, ensure_ascii=False)
+    """A literal. The library's lexer takes DEL only if it is escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

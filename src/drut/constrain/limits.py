@@ -14,6 +14,7 @@ MOST_REGEX_BYTES = 32 * 1024
 MOST_DEPTH = 64  # of nesting, in JSON and in brackets
 MOST_ENUM = 5000  # values of one enum, and of a choice
 MOST_PROPERTIES = 512  # of one object, and names that it must have
+MOST_PATTERNS = 128  # of names, in all patternProperties of a schema: the library compares each with each
 MOST_CHAIN = 4000  # schemas within each other, over all that references lead to: so deep the library may recurse
 MOST_RULES = 4000  # of a grammar, which may likewise be a chain
 MOST_NODES = 20_000  # values in a schema
@@ -94,9 +95,10 @@ def check_multiple(value: object) -> None:
     """RequestError for a multipleOf that is no number above 0, or would need too large an automaton."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
         raise RequestError("multipleOf must be a number above 0")
-    digits = repr(value) if value <= MOST_MULTIPLE else ""
-    if not digits or "e" in digits or int(digits.replace(".", "").rstrip("0") or "0") > MOST_MULTIPLE:
-        raise RequestError(f"multipleOf {digits}: at most {MOST_MULTIPLE} and as many steps are supported")
+    digits = repr(value)
+    large = value > MOST_MULTIPLE or "e" in digits
+    if large or int(digits.replace(".", "").rstrip("0") or "0") > MOST_MULTIPLE:
+        raise RequestError(f"multipleOf {digits[:40]}: at most {MOST_MULTIPLE} and as many steps are supported")
 
 
 def _bounded_int(digits: str) -> int:

@@ -21,7 +21,7 @@ TOKEN = re.compile(r"""
   | (?P<mark>[()|\[\]&~])
 """, re.VERBOSE)
 NESTED = re.compile(r"%lark\s*\{")
-QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*')
+QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"?|/(?:\\.|[^/\\\n])+/?|//[^\n]*')  # what is not closed ends with its line
 BLANK = re.compile(r"[^\n]")
 Needs = list[set[str]]  # by alternative, the rules that are needed
 MOST_NEEDS, MOST_BLOCKS = 64, 16
@@ -33,14 +33,15 @@ class _NotUnderstoodError(Exception):
 
 def check(text: str, field: str) -> None:
     """RequestError for a rule that comes twice, and for one that never ends. `text`: without what follows %json."""
-    blocks = list(_blocks(text))
-    if len(blocks) > MOST_BLOCKS:
-        return
-    for start, end in reversed(blocks):
+    if len(NESTED.findall(text)) > MOST_BLOCKS:  # each block is read with all that is around it
+        raise RequestError(f"{field}: more than {MOST_BLOCKS} grammars within it, as %lark {{...}}")
+    for start, end in reversed(list(_blocks(text))):
         inside = BLANK.sub(" ", text[:start]) + text[start:end]
         check(inside, field)
         text = text[:start] + BLANK.sub(" ", text[start:end]) + text[end:]
     heads = list(HEAD.finditer(text))
+    if not heads:
+        raise RequestError(f"{field}: it has no rules; they are written as `start: ...`")
     lines = {head[1]: text.count("\n", 0, head.start(1)) + 1 for head in reversed(heads)}
     if len(lines) < len(heads):
         names = [head[1] for head in heads]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from drut.constrain import Constraint
+from drut.constrain.lark import quoted
 from drut.errors import RequestError
 from drut.model.tokenizer import Tokenizer
 from drut.parse.formats import Format
@@ -40,7 +41,7 @@ def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "req
         _check_told_apart(tools)
     rules = [_rule(i, tool, form, choice, tokenizer, bounds, alone=answer is None) for i, tool in enumerate(tools)]
     rules.append(f"inside: {' | '.join(f'call_{i}' for i in range(len(tools)))}")
-    between = json.dumps(form.between or "\n")
+    between = quoted(form.between or "\n")
     mark = _literal(form.opens, form, tokenizer) if _marked(form) else ""
     rules.append(f"more: {between}? {mark} inside")
     more = f"more{{0,{MOST_CALLS - 1}}}" if parallel else ""
@@ -122,4 +123,4 @@ def _literal(text: str, form: Format, tokenizer: Tokenizer) -> str:
             before, _, after = text.partition(mark)
             parts = [_literal(before, form, tokenizer), f"<[{token}]>", _literal(after, form, tokenizer)]
             return " ".join(filter(None, parts))
-    return json.dumps(text, ensure_ascii=False) if text else ""
+    return quoted(text) if text else ""
