@@ -218,6 +218,7 @@ DAMAGED = [
      "short_factor holds a value that is not positive"),
     ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn", "factor": -1.0,
                                                "original_max_position_embeddings": 64}}, "factor is -1.0"),
+    ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn"}}, "'factor' is missing"),
     ("llama_yarn_biases", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}, "max_position_embeddings": 1},
      "original_max_position_embeddings is 1"),
 ]

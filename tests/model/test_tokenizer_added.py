@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,19 @@ CASES: dict[str, tuple[dict[str, Any], list[int], str]] = {
     "special beside it only": (
         {"config": by_id(at259=token("<|tool|>")),
          "added": [AddedToken("<|tool|>", special=False, normalized=False)]}, ADDED, "ab <x> ab"),
+    "a name of the model's own": ({"config": CONFIG | {"image_token": "<|tool|>"}}, ADDED, "ab <x> ab"),
+    "a name of the map's own": ({"config": CONFIG, "special_tokens_map": {"image_token": "<|tool|>"}}, ADDED,
+                                "ab <x> ab"),
+    "names in an object": ({"config": CONFIG | {"model_specific_special_tokens": {"image": "<|tool|>"}}}, ADDED,
+                           "ab <x> ab"),
+    "listed as not special": ({"config": CONFIG | {"additional_special_tokens": [token("<|tool|>", special=False)]}},
+                              ADDED, TEXT),
+    "named, special nowhere": ({"config": CONFIG | {"pad_token": "<|tool|>"},
+                                "added": [AddedToken("<|tool|>", special=False, normalized=False)]}, ADDED,
+                               "ab <x> ab"),
+    "an object of names and a list": ({"config": CONFIG | {"extra_special_tokens": {"x_token": "<x>"},
+                                                           "additional_special_tokens": ["<|tool|>"]}},
+                                      [*PLAIN[:1], 260, 65, 220, 259, 220, 256], "ab  ab"),
     "a word of the vocabulary": ({"config": CONFIG | {"additional_special_tokens": ["ab"]}}, PLAIN, "a<|tool|>b <x> "),
 }
 
@@ -83,6 +97,27 @@ def test_added_tokens_are_those_of_transformers(tmp_path: Path, caplog: pytest.L
     assert tokenizer.decode(ids) == shown
     lacked = case != "nowhere" and "added" not in files
     assert lacked == ("tokenizer.json lacks added tokens" in caplog.text)
+
+
+@pytest.mark.parametrize("files", [
+    {"config": CONFIG | {"extra_special_tokens": ["<x>"], "additional_special_tokens": ["<|tool|>"]}},
+    {"config": CONFIG | {"additional_special_tokens": ["<x>"]},
+     "special_tokens_map": {"additional_special_tokens": ["<x>", "<|tool|>"]}},
+    {"config": CONFIG | {"extra_special_tokens": ["<x>"]},
+     "special_tokens_map": {"additional_special_tokens": ["<|tool|>"]}},
+])
+def test_of_several_lists_one_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture, files: dict[str, Any]) -> None:
+    assert from_hf(write(tmp_path, **files)).encode(TEXT, add_special=False) == [*PLAIN[:11], 259, 220, 256]
+    assert "additional_special_tokens that another list comes before do not count: '<|tool|>'" in caplog.text
+
+
+def test_many_tokens_are_added_in_time_that_grows_with_their_number(tmp_path: Path) -> None:
+    names = [f"<{i}>" for i in range(30_000)]
+    config = by_id(**{f"at{259 + i}": token(name) for i, name in enumerate(names[:15_000])})
+    start = time.process_time()
+    tokenizer = from_hf(write(tmp_path, config | {"additional_special_tokens": names[15_000:]}))
+    assert time.process_time() - start < 5  # to compare each with all others takes minutes
+    assert tokenizer.encode("<29999>", add_special=False) == [259 + 29_999]
 
 
 def test_special_tokens_of_the_map_count_before_the_configuration_unless_that_lists_ids(
@@ -119,6 +154,7 @@ def test_an_id_that_tokenizer_json_does_not_lead_to_is_refused(tmp_path: Path, f
     {"config": CONFIG | {"added_tokens_decoder": ["<x>"]}},
     {"config": CONFIG | {"added_tokens_decoder": {"one": token("<x>")}}},
     {"config": CONFIG | {"added_tokens_decoder": {"259": "<x>" * 0}}},
+    {"config": CONFIG | {"added_tokens_decoder": {"9" * 5000: token("<x>")}}},
     {"config": by_id(at259=token(""))},
     {"config": by_id(at259=token("<x>", lstrip="no"))},  # type: ignore[arg-type]
     {"config": CONFIG | {"additional_special_tokens": [5]}},

@@ -117,7 +117,8 @@ def yarn_scale(factor: float, amount: float = 1.0) -> float:
 
 def _yarn(base: Base, inv_freq: Sequence[float], table: Mapping[str, object], context: int, where: str) -> Rope:
     original = _original(table, context, where)
-    factor = positive(table, "factor", where) if table.get("factor") is not None else context / original
+    given = table.get("factor") is not None or table.get("original_max_position_embeddings") is None
+    factor = positive(table, "factor", where) if given else context / original
     scale = optional(table, "attention_factor", float, where)
     over, under = (optional(table, key, float, where, 0.0) for key in ("mscale", "mscale_all_dim"))
     if scale is None:
