@@ -48,6 +48,12 @@ class Grammars:
             self._kept.move_to_end(key)
         return Compiling(future, time.monotonic() + self._seconds, self._seconds)
 
+    def knows(self, constraint: Constraint) -> bool:
+        """Whether it has been compiled, well or not, and is kept."""
+        with self._lock:
+            future = self._kept.get((constraint.kind, constraint.source))
+        return future is not None and future.done()
+
     def guide(self, constraint: Constraint, thought: ThoughtWatch | None = None, *, ignore_eos: bool = False) -> Guide:
         """For one sequence, of which `thought` comes before what is constrained."""
         _, vocab, eos_ids = self._source

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from drut.engine.params import SamplingParams
 from drut.parse.reading import PLAIN, Reading
+from drut.server.protocol.structured import Asked
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Job:
     operation: str = "text_completion"  # or "chat": what a span calls it
     reading: Reading = PLAIN  # of a chat's answers
     tell_thought: bool = True
+    constraints: tuple[Asked, ...] = ()  # to be compiled before it is admitted
     timings: bool = False  # in the reply; of a stream in its last events
     ignored: tuple[str, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))

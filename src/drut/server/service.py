@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from drut.server.admission import Admission
 from drut.server.auth import Hosts, Keys
+from drut.server.compiling import Compilers
 from drut.server.config import ServerConfig
 from drut.server.life import Health
 from drut.server.limits import Limits
@@ -45,6 +46,7 @@ class Service:
         self.loaded: Loaded | None = None
         self.health, self.metrics = Health(), Metrics(self.name)
         self.reply_room = ReplyRoom(REPLIES * self.limits.reply_bytes, small=SMALL_REPLY)
+        self.compilers = Compilers(config.max_wait_s)
         self._pool = ThreadPoolExecutor(config.text_threads, thread_name_prefix="drut-text")
 
     @property

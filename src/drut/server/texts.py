@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from drut.config import EngineConfig
-from drut.constrain import Constraint
 from drut.constrain.compiler import Grammars
 from drut.engine.build import make_grammars
 from drut.errors import DrutError, RequestError, UnsupportedError
@@ -28,9 +27,9 @@ class Texts:
     def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int,
                  grammars: Grammars | None = None, *, tool_parser: str = choose.AUTO,
                  reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE) -> None:
-        """`grammars`: None where constraints are not checked before the engine does."""
+        """`grammars`: None where the engine alone compiles constraints."""
         self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
-        self._grammars = grammars
+        self.grammars = grammars
         self.templates: ChatTemplates | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
         if tokenizer is not None and tokenizer.chat_templates:
@@ -144,20 +143,10 @@ class Texts:
             raise too_long(len(ids), self.room, name)
         return ids
 
-    def check_constraint(self, constraint: Constraint, name: str) -> None:
-        """ApiError 400 for field `name` where the constraint does not compile."""
-        if self.tokenizer is None:
-            raise ApiError(400, f"{name}: this model has no tokenizer, so there is no text to constrain", param=name)
-        try:
-            if self._grammars is not None:
-                self._grammars.check(constraint)
-        except RequestError as error:
-            raise ApiError(400, f"{name}: {error}", param=name) from None
-
     def close(self) -> None:
         """Ends the thread that compiles."""
-        if self._grammars is not None:
-            self._grammars.close()
+        if self.grammars is not None:
+            self.grammars.close()
 
     def in_vocabulary(self, ids: Sequence[int], name: str) -> None:
         for worst in (min(ids, default=0), max(ids, default=0)):

@@ -19,7 +19,7 @@ from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 from drut.server.limits import Limits
 from drut.server.protocol.errors import ApiError
-from drut.server.protocol.structured import ResponseFormat, StructuredOutputs, constraint_of
+from drut.server.protocol.structured import Asked, ResponseFormat, StructuredOutputs
 from drut.server.texts import Texts
 
 T = TypeVar("T")
@@ -80,9 +80,10 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     timings_per_token: bool | None = None
 
 
-def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | None, prompt_logprobs: int | None,
-                  limits: Limits, texts: Texts) -> SamplingParams:
-    """What the engine needs of a request. ApiError 400 names the field at fault."""
+def engine_params(request: SamplingFields, asked: Asked | None, *, max_tokens: int, logprobs: int | None,
+                  prompt_logprobs: int | None, limits: Limits, texts: Texts) -> SamplingParams:
+    """What the engine needs of a request; `asked`: the constraint of its answer. ApiError 400 names the field at fault.
+    """
     bias = _biases(request.logit_bias)
     stop_ids = request.stop_token_ids or []
     texts.in_vocabulary(list(bias or ()), "logit_bias")
@@ -92,9 +93,9 @@ def engine_params(request: SamplingFields, *, max_tokens: int, logprobs: int | N
         raise ApiError(400, "stop: this model has no tokenizer, so there is no text to stop", param="stop")
     if (request.min_tokens or 0) > max_tokens:
         raise ApiError(400, f"min_tokens {request.min_tokens} is more than max_tokens {max_tokens}", param="min_tokens")
-    asked = constraint_of(request.response_format, request.structured_outputs)
-    if asked is not None:
-        texts.check_constraint(asked.constraint, asked.path)
+    if asked is not None and texts.tokenizer is None:
+        raise ApiError(400, f"{asked.path}: this model has no tokenizer, so there is no text to constrain",
+                       param=asked.path)
     try:
         return SamplingParams(
             max_tokens=min(max_tokens, texts.room), temperature=_or(request.temperature, 1.0),

@@ -63,10 +63,11 @@ class StructuredOutputs(msgspec.Struct, kw_only=True):
 
 
 class Asked(NamedTuple):
-    """A constraint, and the path of the field that asks for it."""
+    """A constraint, and the path of the field that asks for it. `schemas`: paths and schemas of which it is made."""
 
     constraint: Constraint
     path: str
+    schemas: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
 def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> Asked | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drut.constrain import Constraint, Thought
+from drut.constrain import Thought
 from drut.engine.params import SamplingParams
 from drut.errors import RequestError
-from drut.parse.calling import Tool, constraint
+from drut.parse.calling import constraint
 from drut.parse.offer import Offer
 from drut.parse.reading import Reading
 from drut.server.auth import salt_of
@@ -20,7 +20,7 @@ from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import check_unused, decode
 from drut.server.protocol.forms import shown_name
 from drut.server.protocol.sampling import check_stream, engine_params, most_tokens
-from drut.server.protocol.structured import holds_calls
+from drut.server.protocol.structured import Asked, constraint_of, holds_calls
 from drut.server.protocol.tools import Function, as_tools, check_tools, chosen, for_template
 from drut.server.routes.messages import plain_messages
 from drut.server.service import Loaded, Service
@@ -47,12 +47,15 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
                             strict=service.config.strict_fields)
     own_text = holds_calls(request.response_format, request.structured_outputs)
     max_tokens = _max_tokens(request)
-    params = engine_params(request, max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=request.prompt_logprobs,
-                           limits=service.limits, texts=texts)
+    asked = constraint_of(request.response_format, request.structured_outputs)
+    params = engine_params(request, asked, max_tokens=max_tokens, logprobs=logprobs,
+                           prompt_logprobs=request.prompt_logprobs, limits=service.limits, texts=texts)
     reading = _reading(request, texts, offered, choice, thought_of(request, texts, text, messages),
                        formatted=params.constraint is not None and not own_text)
     params = replace(params, shown_special_ids=texts.special_marks(reading))
-    params = _with_calls(params, texts, reading, offered, choice, own_text=own_text)
+    calls = _calls(params, texts, reading, offered, choice, own_text=own_text)
+    if calls is not None:
+        params = replace(params, constraint=calls.constraint)
     reading = replace(reading, bound=params.constraint is not None)
     params = replace(params, thought=reading.watched)
     ids = texts.chat_ids(text)
@@ -66,7 +69,8 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
         echo=echo, logprobs=logprobs is not None, prompt_logprobs=request.prompt_logprobs is not None,
         return_token_ids=bool(request.return_token_ids), operation="chat", ignored=ignored, reading=reading,
-        tell_thought=request.include_reasoning is not False, timings=bool(request.timings_per_token))
+        tell_thought=request.include_reasoning is not False,
+        constraints=tuple(one for one in (asked, calls) if one is not None), timings=bool(request.timings_per_token))
 
 
 def _max_tokens(request: ChatRequest) -> int:
@@ -99,19 +103,19 @@ def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice
     return Reading(thought, form, offer, only_calls=choice != "auto", named=named, either=either)
 
 
-def _with_calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list[Function],
-                choice: str | Function, *, own_text: bool) -> SamplingParams:
-    """With the grammar that the calls need. ApiError 400 names the tool whose schema is no good.
+def _calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list[Function],
+           choice: str | Function, *, own_text: bool) -> Asked | None:
+    """The grammar that the calls need, or None. ApiError 400 names the tool whose schema is no good.
 
     Calls that must be made leave no place for a format. Where the model chooses, it calls or keeps to the format.
     """
     if reading.form is None or reading.offer is None:
-        return params
+        return None
     if choice == "auto" and own_text:
         if any(function.strict for function in offered):
             raise ApiError(400, "tools: a strict tool cannot be had together with structural tags, a choice or a "
                                 "grammar", param="tools")
-        return params
+        return None
     tools = as_tools(offered, choice)
     try:
         made = constraint(reading.form, tools, "auto" if choice == "auto" else "required",
@@ -121,19 +125,9 @@ def _with_calls(params: SamplingParams, texts: Texts, reading: Reading, offered:
         path = str(error).partition(":")[0]
         raise ApiError(400, str(error), param=path if path.startswith("tools[") else "tools") from None
     if made is None:
-        return params
-    _check_calls(made, tools, texts)
-    return replace(params, constraint=made)
-
-
-def _check_calls(made: Constraint, tools: Sequence[Tool], texts: Texts) -> None:
-    """ApiError where the grammar of calls does not compile; it names the tool, if one alone is at fault."""
-    try:
-        texts.check_constraint(made, "tools")
-    except ApiError:
-        for tool in tools:
-            texts.check_constraint(Constraint.json_schema(tool.parameters), f"tools[{tool.place}].function.parameters")
-        raise
+        return None
+    bound = [tool for tool in tools if tool.strict or choice != "auto"]
+    return Asked(made, "tools", tuple((f"tools[{tool.place}].function.parameters", tool.parameters) for tool in bound))
 
 
 def chat_text(texts: Texts, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,

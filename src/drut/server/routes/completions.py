@@ -11,6 +11,7 @@ from drut.server.protocol.completions import CompletionRequest
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
 from drut.server.protocol.sampling import check_stream, engine_params, most_tokens
+from drut.server.protocol.structured import constraint_of
 from drut.server.service import Loaded, Service
 
 DEFAULT_TOKENS = 16  # as OpenAI has it
@@ -32,8 +33,9 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     if echo and request.logprobs is not None and request.prompt_logprobs is not None:
         raise ApiError(400, "prompt_logprobs: with echo, logprobs covers the prompt", param="prompt_logprobs")
     scored = request.logprobs if echo and request.logprobs is not None else request.prompt_logprobs
-    params = engine_params(request, max_tokens=max(1, max_tokens), logprobs=request.logprobs, prompt_logprobs=scored,
-                           limits=service.limits, texts=texts)
+    asked = constraint_of(request.response_format, request.structured_outputs)
+    params = engine_params(request, asked, max_tokens=max(1, max_tokens), logprobs=request.logprobs,
+                           prompt_logprobs=scored, limits=service.limits, texts=texts)
     add_special = request.add_special_tokens is not False
     return Job(
         id=f"cmpl-{secrets.token_hex(12)}", model=service.name, fingerprint=loaded.fingerprint,
@@ -45,7 +47,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         echo=echo, echo_scores=echo and request.logprobs is not None, scoring=max_tokens == 0,
         logprobs=request.logprobs is not None, timings=bool(request.timings_per_token),
         prompt_logprobs=request.prompt_logprobs is not None, return_token_ids=bool(request.return_token_ids),
-        ignored=ignored)
+        constraints=() if asked is None else (asked,), ignored=ignored)
 
 
 def each_prompt(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:

@@ -42,6 +42,8 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
     job = await service.off_loop(lambda: how.prepare(body, service, loaded, caller))
     size = ReplySize.of(job, loaded.texts.room)
     service.limits.check_reply(size)
+    if loaded.texts.grammars is not None:
+        await service.compilers.check(loaded.texts.grammars, job.constraints, service.off_loop)
     tokenizer = loaded.texts.tokenizer
     assembler = Assembler(job, tokenizer)
     dialect = how.dialect(job, assembler, tokenizer)
