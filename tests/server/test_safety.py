@@ -138,6 +138,38 @@ def test_a_page_of_another_origin_is_allowed_nothing(server: Running, locked: Ru
             assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
+@pytest.mark.parametrize("key", [None, KEYS[0]])
+def test_pages_of_allowed_origins_may_call(model_path: Path, key: str | None) -> None:
+    """Their preflights have no key. Streams and errors carry the header too."""
+    page, other = "http://localhost:3000", "http://localhost:3001"
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    with serving(model_path, api_key=key, allowed_origins=f"https://a.example, {page}") as running:
+        for path in ("/v1/chat/completions", "/completions"):
+            preflight = running.request("OPTIONS", path, headers={"Origin": page, **asks})
+            assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (200, page)
+            assert preflight.headers["access-control-allow-headers"] == asks["Access-Control-Request-Headers"]
+            refused = running.request("OPTIONS", path, headers={"Origin": other, **asks})
+            assert refused.status == 400
+            assert "access-control-allow-origin" not in refused.headers
+        running.key = key
+        body = {"prompt": "a", "max_tokens": 2, "stream": True}
+        for origin, allowed in ((page, page), (other, None)):
+            headers = {"Origin": origin}
+            for reply in (running.get("/v1/models", headers=headers), running.get("/nowhere", headers=headers),
+                          running.post("/v1/completions", body, headers=headers),
+                          running.post("/v1/completions", {}, headers=headers)):
+                assert reply.headers.get("access-control-allow-origin") == allowed
+        running.key = None
+        assert running.get("/v1/models", headers={"Origin": page}).status == (401 if key else 200)
+
+
+def test_what_is_no_origin_is_refused_at_the_start(model_path: Path) -> None:
+    for origin in ("localhost:3000", "http://a/", "http://", "null", "http://a.example/path"):
+        with (pytest.raises(RequestError, match="allowed_origins"),
+              serving(model_path, allowed_origins=f"http://b.example,{origin}")):
+            pass
+
+
 def test_hosts() -> None:
     hosts = Hosts(ServerConfig(host="0.0.0.0", allowed_hosts="llm.example.org, b"), keyless=True)
     for good in ("localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:80", "[::1]", "10.0.0.7", "b",

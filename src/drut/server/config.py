@@ -25,6 +25,8 @@ class ServerConfig(Settings):
     allow_keyless: bool = setting(False, "listen on a public address without a key", type=bool)
     allowed_hosts: str = setting("", "names that clients may call this server by where no key is set, with commas "
                                      "between them; localhost, addresses and --host are allowed anyway")
+    allowed_origins: str = setting("", "origins of web pages that may call this server from a browser, as "
+                                       "http://localhost:3000, with commas between them, or * for all; by default none")
     served_model_name: str | None = setting(None, "the model's name to clients, or several with commas between them; "
                                                   "* takes any name (default: MODEL, or the end of its path)")
     strict_fields: bool = setting(False, "refuse requests with unknown fields instead of naming these in a header",

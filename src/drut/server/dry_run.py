@@ -13,6 +13,7 @@ from drut.model.store import find
 from drut.parse.narrowing import Bounds
 from drut.server.auth import Keys, check_exposure
 from drut.server.config import ServerConfig
+from drut.server.origins import allowed
 from drut.server.protocol.errors import ApiError
 from drut.server.serve import listen, served_names
 from drut.server.spans import open_spans
@@ -31,11 +32,13 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
     """Lines of what would be used. DrutError for what would fail."""
     keys = Keys.of(config)
     check_exposure(config, keys)
+    pages = allowed(config)
     listen(config).close()
     if config.otlp_endpoint:
         open_spans(config.otlp_endpoint, served_names(config, model)[0]).close()
     yield f"listen on   {config.host}:{config.port}"
     yield f"keys        {len(keys) or 'none: everybody who reaches the address may use it'}"
+    yield f"web pages   {', '.join(pages) or 'none may call'}"
     yield f"names       {', '.join(served_names(config, model))}"
     path = find(model)
     if path is None:

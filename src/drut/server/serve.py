@@ -25,6 +25,7 @@ from drut.server.config import ServerConfig
 from drut.server.connection import Connection
 from drut.server.gate import Gate, with_connections
 from drut.server.life import Lifecycle, Startup
+from drut.server.origins import shared
 from drut.server.roof import compare_with_roof
 from drut.server.service import Loaded, Service
 from drut.server.spans import open_spans
@@ -98,11 +99,12 @@ class Server:
         self._observer: Observer = Several(metrics, *others) if others else metrics
         self.gate = Gate(config.max_connections or 0, config.max_connections_per_address)
         metrics.gate = self.gate
+        app = shared(App(self.service), config)
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._http = HttpServer(uvicorn.Config(
-            App(self.service), http=partial(Connection, settings=config, gate=self.gate),  # type: ignore[arg-type]
+            app, http=partial(Connection, settings=config, gate=self.gate),  # type: ignore[arg-type]
             ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
             timeout_keep_alive=int(config.idle_timeout_s), backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S))
