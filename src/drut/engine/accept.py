@@ -58,8 +58,8 @@ class Acceptor:
     def take_forced_tokens(self, request: Request, now: float, updates: list[Update]) -> None:
         """Appends forced tokens that come right behind those the host has."""
         while request.finish_reason is None and (token := request.progress.next_forced()) is not None:
-            self._append(request, token, now)
-            updates.append(Update(request, token))
+            reasoning = self._append(request, token, now)
+            updates.append(Update(request, token, reasoning=reasoning, reasoning_tokens=_reasoning_tokens(request)))
 
     def _read_scores(self, work: Work, out: StepOutput, at: int, logits: F32 | None, updates: list[Update]) -> None:
         request = work.request
@@ -80,15 +80,16 @@ class Acceptor:
             return
         token = int(out.tokens[sample])
         top = request.params.logprobs
-        self._append(request, token, now)
-        updates.append(Update(request, token, scored(out, sample, top) if top is not None else None))
+        scores = scored(out, sample, top) if top is not None else None
+        reasoning = self._append(request, token, now)
+        updates.append(Update(request, token, scores, reasoning=reasoning,
+                              reasoning_tokens=_reasoning_tokens(request)))
 
-    def _append(self, request: Request, token: int, now: float) -> None:
-        """The request has one more token, which may end it."""
+    def _append(self, request: Request, token: int, now: float) -> bool:
+        """The request has one more token, which may end it. True if it is none of the answer proper."""
         request.progress.add(token)
         request.edits.push(token)
-        if request.thought is not None:
-            request.thought.push(token)
+        reasoning = request.thought is not None and request.thought.push(token)
         if request.first_token_at is None:
             request.first_token_at = now
         outputs = len(request.tokens) - request.prompt_tokens
@@ -101,3 +102,8 @@ class Acceptor:
             self._finish(request, "stop")
         elif len(request.tokens) >= request.limit:
             self._finish(request, "length")
+        return reasoning
+
+
+def _reasoning_tokens(request: Request) -> int:
+    return request.thought.tokens if request.thought is not None else 0

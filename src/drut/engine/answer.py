@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from drut.constrain.thought import ThoughtWatch
 from drut.engine.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request import Request
 from drut.engine.update import Scored, Update
@@ -20,14 +19,14 @@ class Answer:
     """Follows one request. Tokens after a stop string never enter, however many steps it took to be noticed."""
 
     def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float,
-                 thought: ThoughtWatch | None = None, *, lean: bool = False) -> None:
+                 *, lean: bool = False) -> None:
         """`lean`: what `take` has given is forgotten, so that memory does not grow with the answer."""
         self.request, self._tokenizer, self._load_s, self._lean = request, tokenizer, load_s, lean
         params = request.params
         self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens,
                                         shown=params.shown_special_ids) if tokenizer else None
         self._stops = StopChecker(stops, include=params.include_stop_str_in_output)
-        self._thought = thought  # not the request's, which may be some tokens ahead
+        self._reasoning_tokens = 0  # of what was pushed; the request itself may be some tokens ahead
         self._ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []
@@ -44,7 +43,7 @@ class Answer:
         if update.token is None or self.stopped:
             return False
         self._ids.append(update.token)
-        thinks = self._thought is not None and self._thought.push(update.token)
+        thinks, self._reasoning_tokens = update.reasoning, update.reasoning_tokens
         if update.scored is not None:
             self._logprobs.append(self._entry(update.scored))
         if self._detokenizer is None:
@@ -109,7 +108,7 @@ class Answer:
             cached_tokens=r.cached_tokens or 0, completion_tokens=len(self._ids), seed=r.seed, index=r.choice,
             timings=self._timings(), logprobs=self._logprobs if r.params.logprobs is not None else None,
             prompt_logprobs=scored, why=self._why(), stop_reason=self._stop_reason(),
-            reasoning_tokens=self._thought.tokens if self._thought is not None else None)
+            reasoning_tokens=self._reasoning_tokens if r.thought is not None else None)
         return replace(made, token_ids=[], logprobs=None, prompt_logprobs=None) if self._lean else made
 
     def _stop_reason(self) -> str | int | None:

@@ -207,8 +207,7 @@ class LLM:
         thought = self._watch(params.thought, params) if params.thought is not None else None
         requests = self.engine.submit(ids, params, priority=priority, salt=salt, request_id=request_id,
                                       thought=thought)
-        return [Answer(request, self.tokenizer, stops, self.load_s, thought and thought.twin(), lean=lean)
-                for request in requests]
+        return [Answer(request, self.tokenizer, stops, self.load_s, lean=lean) for request in requests]
 
     def _watch(self, thought: Thought, params: SamplingParams) -> ThoughtWatch:
         tokenizer = self._tokenizer()

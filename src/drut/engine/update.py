@@ -28,6 +28,8 @@ class Update(NamedTuple):
     scored: Scored | None = None
     prompt_scored: tuple[Scored, ...] = ()
     logits: F32 | None = None  # (rows, vocab)
+    reasoning: bool = False  # the token is none of the answer proper
+    reasoning_tokens: int = 0  # so far, marks included
 
 
 def scored(out: StepOutput, sample: int, top: int | None) -> Scored:
