@@ -84,6 +84,7 @@ def test_arguments() -> None:
     assert prompt(3, 5) == prompt(3, 5) != prompt(4, 5)
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_both_sides_run_each_kind_of_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "tiny.gguf"

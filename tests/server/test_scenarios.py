@@ -185,6 +185,7 @@ EVIL = ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "{% for i in range(10*
         "{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}")
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 @pytest.mark.parametrize("template", EVIL)
 def test_a_hostile_template_ends_its_request_alone(tmp_path: Path, template: str) -> None:
