@@ -17,6 +17,7 @@ import pytest
 from drut.bench.compare import block as block_module
 from drut.bench.compare import comparing as module
 from drut.bench.compare.files import load
+from drut.bench.engines import process
 from drut.bench.engines.engine import Launch
 from drut.bench.report import validity
 from drut.errors import RequestError
@@ -140,7 +141,10 @@ def test_one_that_is_twice_as_slow_is_found_so_and_equals_are_level(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_one_that_is_killed_or_stuck_is_told_and_the_others_go_on(tmp_path: Path, how: int) -> None:
+def test_one_that_is_killed_or_stuck_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: int
+) -> None:
+    monkeypatch.setattr(process, "PATIENCE_S", 1.0)  # with one that is stopped, and does not end when it is asked to
     what = comparing(tmp_path, [script(tmp_path, "a", FAST), script(tmp_path, "b", FAST)], rounds=2, grace=1.0)
     serve = what.candidates[0].serve
 
