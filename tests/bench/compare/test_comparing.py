@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from drut.bench.compare.files import load
 from drut.bench.engines import process
 from drut.bench.engines.engine import Launch
 from drut.bench.report import validity
+from drut.bench.tokens import ServerTokenizer
 from drut.errors import RequestError
 from tests.bench.compare.made import FAST, SLOW, block, comparing, run, script, work
 
@@ -144,7 +146,9 @@ def test_one_that_is_twice_as_slow_is_found_so_and_equals_are_level(tmp_path: Pa
 def test_one_that_is_killed_or_stuck_is_told_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: int
 ) -> None:
-    monkeypatch.setattr(process, "PATIENCE_S", 1.0)  # with one that is stopped, and does not end when it is asked to
+    # Patience with one that is stopped, which neither ends when it is asked to nor says how it splits text.
+    monkeypatch.setattr(process, "PATIENCE_S", 1.0)
+    monkeypatch.setattr("drut.bench.tokens.open.ServerTokenizer", partial(ServerTokenizer, timeout_s=1.0))
     what = comparing(tmp_path, [script(tmp_path, "a", FAST), script(tmp_path, "b", FAST)], rounds=2, grace=1.0)
     serve = what.candidates[0].serve
 
