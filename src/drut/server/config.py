@@ -34,6 +34,8 @@ class ServerConfig(Settings):
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"))
     tool_parser: str = setting("auto", "how the model writes calls of tools (auto: as its template does)",
                                choices=("auto", *FORMATS))
+    plain_messages: bool = setting(False, "special tokens that messages or tools spell are ordinary text in a prompt",
+                                   type=bool)
     tool_string_chars: int = setting(
         0, "most characters of a string in a call that must fit its schema, where that has no maximum; 0: as many as "
            "the model likes", type=int, least=0, most=1 << 14)

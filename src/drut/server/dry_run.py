@@ -51,6 +51,7 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         needs = MemoryPlan.of(files.spec, engine)
         texts = Texts(files.tokenizer(), files.spec.vocab, needs.room, config.max_text_chars,
                       tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
+                      plain_messages=config.plain_messages,
                       tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
         yield f"template    {'good' if texts.templates is not None else texts.why_no_chat}"

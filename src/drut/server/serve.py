@@ -137,6 +137,7 @@ class Server:
             self._startup.engine(ready)
             texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars, self._engine,
                                             tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
+                                            plain_messages=config.plain_messages,
                                             tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
                                      max_wait_s=config.max_wait_s)

@@ -19,6 +19,7 @@ from drut.parse.narrowing import FREE, Bounds
 from drut.parse.reading import Reading
 from drut.server.job import PreparedPrompt
 from drut.server.protocol.errors import ApiError, too_long
+from drut.server.spelled import SpelledTokens
 
 
 class Texts:
@@ -26,7 +27,7 @@ class Texts:
 
     def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int,
                  grammars: Grammars | None = None, *, tool_parser: str = choose.AUTO,
-                 reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE) -> None:
+                 reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE, plain_messages: bool = False) -> None:
         """`grammars`: None where the engine alone compiles constraints."""
         self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
         self.grammars = grammars
@@ -39,6 +40,7 @@ class Texts:
                 self._no_template = UnsupportedError(f"this model's chat template is no good: {error}")
         self.marks = choose.marks(reasoning_parser, self.templates)  # of thoughts; None where it does not think
         self._tool_parser, self.tool_bounds = tool_parser, tool_bounds
+        self._spelled = SpelledTokens(tokenizer) if plain_messages and tokenizer is not None else None
         # No text of more characters can become so few tokens.
         self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
@@ -76,6 +78,8 @@ class Texts:
         if set_here := [name for name in variables if self.templates.plain.sets(name)]:
             raise ApiError(400, f"chat_template_kwargs: {set_here[0][:40]!r} cannot be set",
                            param="chat_template_kwargs")
+        if self._spelled is not None:
+            messages, tools = self._spelled.hide(list(messages)), self._spelled.hide(list(tools))
         try:
             return self.templates.offering(tools).render(
                 messages, add_generation_prompt=add_generation_prompt, tools=tools, continue_final=continue_final,
@@ -88,7 +92,7 @@ class Texts:
         if fit:
             self._check_prompt(text, "messages")
         self._check_text(text, "messages")
-        ids = self.encoder().encode_chat(text)
+        ids = (self._spelled or self.encoder()).encode_chat(text)
         return self.checked(ids, "messages") if fit else ids
 
     def tool_format(self) -> Format:

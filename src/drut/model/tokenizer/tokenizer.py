@@ -71,6 +71,11 @@ class Tokenizer:
                 raise ModelFileError(f"{name}: special token id {token_id} is outside the vocabulary")
 
     @property
+    def special_texts(self) -> list[str]:
+        """How the special tokens are spelled."""
+        return [token.content for _, token in self._added if token.special]
+
+    @property
     def bos_id(self) -> int | None:
         return self.rules.bos_id
 

@@ -1,0 +1,57 @@
+"""Special tokens that messages spell, kept apart from those that a chat template writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+from drut.model.tokenizer import Tokenizer
+
+SIGN = "\ufdd0"  # Unicode has no character here
+FIRST = 0xF0000  # a private one, which stands behind the sign for the first of the texts that it hides
+
+
+class SpelledTokens:
+    """Hides special tokens in the texts of a conversation from its template and from the tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._texts = [SIGN, *sorted(tokenizer.special_texts, key=len, reverse=True)]
+        self._signs = {text: SIGN + chr(FIRST + i) for i, text in enumerate(self._texts)}
+        self._special = re.compile("(" + "|".join(map(re.escape, self._texts[1:])) + ")" if self._texts[1:] else "(?!)")
+        self._any = re.compile("|".join(map(re.escape, self._texts)))
+        self._hidden = re.compile(f"{SIGN}([{chr(FIRST)}-{chr(FIRST + len(self._texts) - 1)}])")
+
+    def hide(self, value: Any) -> Any:
+        """Returns `value`, JSON data, with a sign for each special token in its texts."""
+        if isinstance(value, str):
+            return self._any.sub(lambda found: self._signs[found[0]], value)
+        if isinstance(value, Mapping):
+            return {self.hide(key): self.hide(member) for key, member in value.items()}
+        return [self.hide(member) for member in value] if isinstance(value, list) else value
+
+    def encode_chat(self, rendered: str) -> list[int]:
+        """Ids of a rendered conversation: what was hidden is ordinary text. The parts around it are as they would be by
+        themselves, since special tokens part a text anyway."""
+        if SIGN not in rendered:
+            return self._tokenizer.encode_chat(rendered)
+        runs: list[tuple[str, bool]] = [("", True)]  # with whether special tokens count in it
+        for part in self._special.split(rendered):
+            counts = SIGN not in part
+            text, counted = runs[-1]
+            if counts and counted:
+                runs[-1] = text + part, True
+            else:
+                runs.append((self._shown(part), counts))
+        (first, _), *others = runs
+        begun = self._tokenizer.encode_chat(first)
+        if not first and others:
+            (text, counts), *others = others
+            begun += self._tokenizer.encode(text, add_special=False, parse_special=counts)
+        return [*begun, *chain.from_iterable(
+            self._tokenizer.encode_more(text, parse_special=counts) for text, counts in others)]
+
+    def _shown(self, text: str) -> str:
+        return self._hidden.sub(lambda found: self._texts[ord(found[1]) - FIRST], text)
