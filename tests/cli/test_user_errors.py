@@ -48,7 +48,7 @@ FILES = {
     ),
 }
 FOR_ANSWERS = {  # `drut inspect` describes these
-    "tokenizer.gguf": (model(tokenizer__ggml__model="t5"), "tokenizer 't5' is not supported"),
+    "tokenizer.gguf": (model(tokenizer__ggml__model="rwkv"), "tokenizer 'rwkv' is not supported"),
     "pre.gguf": (model(tokenizer__ggml__pre="klingon"), "tokenizer.ggml.pre 'klingon' is not supported"),
     "quantization.gguf": (
         bad_tensor("token_embd.weight", dims=(256, 258), kind=IQ3_S, data=bytes(258 * 110)),
