@@ -55,6 +55,11 @@ def test_sizes_that_differ_are_refused(key: str, value: int | None) -> None:
         gguf("llama3_gqa", {key: [size, "x"]})
 
 
+def test_an_array_of_no_layers_is_refused() -> None:
+    with pytest.raises(ModelFileError, match="head_count names 0 layers of 0"):
+        gguf("llama3_gqa", {"llama.attention.head_count": [], "llama.block_count": 0})
+
+
 @pytest.mark.parametrize("key", ["expert_used_count", "expert_feed_forward_length"])
 def test_experts_may_be_told_layer_by_layer(key: str) -> None:
     key = f"qwen3moe.{key}"

@@ -52,10 +52,11 @@ def named(**templates: str) -> list[dict[str, str]]:
 FOLDER = "additional_chat_templates__"
 
 
-@pytest.mark.parametrize("where", ["list", "files", "files and default in the configuration", "gguf"])
+@pytest.mark.parametrize("where", ["list", "object", "files", "files and default in the configuration", "gguf"])
 def test_tool_use_is_for_conversations_with_tools(where: str, tmp_path: Path) -> None:
     tokenizer = {
         "list": lambda: hf(tmp_path, named(default=DEFAULT, tool_use=TOOL_USE, rag=RAG)),
+        "object": lambda: hf(tmp_path, {"default": DEFAULT, "tool_use": TOOL_USE, "rag": RAG}),
         "files": lambda: hf(tmp_path, chat_template_dot_jinja=DEFAULT, **{
             f"{FOLDER}tool_use_dot_jinja": TOOL_USE, f"{FOLDER}rag_dot_jinja": RAG}),
         "files and default in the configuration": lambda: hf(tmp_path, DEFAULT, **{
@@ -104,7 +105,7 @@ def test_the_file_of_older_processors_counts_where_nothing_else_is(tmp_path: Pat
     assert hf(tmp_path, chat_template_dot_json=json.dumps({"chat_template": DEFAULT})).chat_template == DEFAULT
 
 
-@pytest.mark.parametrize("configured", [5, {"default": DEFAULT}, ["x"], [{"name": "default"}],
+@pytest.mark.parametrize("configured", [5, {"default": 5}, ["x"], [{"name": "default"}],
                                         [{"name": 1, "template": "x"}], named(default="x") * 99])
 def test_what_is_no_template_is_named(configured: Any, tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="chat_template"):

@@ -38,7 +38,7 @@ class Keys:
         if not isinstance(self.metadata.get(name), list):
             return self.need(key, int) if default is None else self.get(key, int, default)
         values, layers = require_list(self.metadata, name, int, self.path), self.need("block_count", int)
-        if len(values) != layers:
+        if len(values) != layers or not values:
             raise ModelFileError(f"{self.path}: {name} names {len(values)} layers of {layers}")
         if len(set(values)) > 1:
             raise UnsupportedError(f"{self.path}: {name}: layers differ ({min(values)} to {max(values)}), which is not "

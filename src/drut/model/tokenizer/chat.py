@@ -76,8 +76,10 @@ def _configured(value: object, where: str) -> dict[str, str]:
         return {}
     if isinstance(value, str):
         return {DEFAULT: value}
+    if isinstance(value, dict):
+        value = [{"name": name, "template": text} for name, text in value.items()]
     if not isinstance(value, list):
-        raise ModelFileError(f"{where} must be a string or a list, not {type(value).__name__}")
+        raise ModelFileError(f"{where} must be a string, a list or an object, not {type(value).__name__}")
     _check_count(len(value), where)
     made: dict[str, str] = {}
     for i, entry in enumerate(value):
