@@ -109,6 +109,19 @@ def test_a_reader_that_went_away_is_no_error(tmp_path, unbuffered):
     assert writer.wait() == 141
 
 
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "drut", "models"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "drut: error: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
+def test_a_closed_stream_is_no_error(closed):
+    command = ["/bin/sh", "-c", f'exec "$0" -m drut models {closed}', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_pull_prints_the_path_alone(tmp_path, capsys):
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf())

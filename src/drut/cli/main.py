@@ -27,7 +27,7 @@ COMMANDS = (
     ("eval", "measure how good a model's answers are"),
     ("bench", "measure any OpenAI-compatible server under load"),
 )
-USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 2, 130, 141
+FAULT_EXIT, USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 1, 2, 130, 141
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,13 +73,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPT_EXIT
     except BrokenPipeError:
-        # What is still buffered must not fail once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return BROKEN_PIPE_EXIT
+    except OSError as error:  # a full disk, for one
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"drut: error: {one_line(f'{where}{error.strerror or error}')}", file=sys.stderr)
+        _drop_output()
+        return FAULT_EXIT
+
+
+def _drop_output() -> None:
+    """Has what is still buffered not fail once more when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def entry() -> NoReturn:
-    """The console script. Characters that the terminal's encoding lacks are escaped, not an error."""
+    """The console script. Characters that the terminal's encoding lacks are escaped, not an error; output is dropped
+    where the caller closed its stream."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, open until the end
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(main())
