@@ -183,6 +183,9 @@ ENDLESS: list[dict[str, Any]] = [
     {"type": "object", "allOf": [{"required": ["x"]}, {"properties": {"x": {"$ref": "#"}}}]},
     {"type": "object", "properties": {"later": {"$ref": "#/$defs/n"}}, "$defs": {"n": NODE}},
     {"$ref": "#/$defs/n", "$defs": {"n": {"oneOf": [NODE]}}},
+    {"type": "object", "properties": {"a": {"$ref": "#"}}, "minProperties": 1, "additionalProperties": False},
+    {"type": "object", "additionalProperties": {"$ref": "#"}, "minProperties": 1},
+    {"type": "object", "patternProperties": {"^a": {"$ref": "#"}}, "minProperties": 1, "additionalProperties": False},
 ]  # fmt: skip
 
 
@@ -195,6 +198,11 @@ def test_recursion_that_may_end_is_taken(walker: Walker) -> None:
     either = {"anyOf": [{"type": "null"}, {**NODE, "properties": {"next": {"$ref": "#"}}}]}
     assert accepts(walker, either, {"next": {"next": None}})
     assert accepts(walker, {"type": "array", "items": {"$ref": "#"}}, [[], [[]]])
+    for end in ({"minProperties": 1}, {"additionalProperties": {"$ref": "#"}}):
+        chain = {"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"type": "null"}}, "required": ["b"], **end}
+        assert accepts(walker, chain, {"b": None})
+    names = {"type": "object", "additionalProperties": {"type": ["object", "null"]}, "minProperties": 1}
+    assert accepts(walker, names, {"x": None})
     tree = {"type": "object", "properties": {"all": {"type": "array", "items": {"$ref": "#"}}}, "required": ["all"]}
     assert accepts(walker, tree, {"all": [{"all": []}]})
 

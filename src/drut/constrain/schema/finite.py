@@ -170,7 +170,7 @@ class Finite:
         if "array" in types and (parts := _of_array(atoms)) is not None:
             yield parts
         if "object" in types:
-            yield _of_object(atoms)
+            yield from _of_object(atoms)
 
 
 def _with_integers(types: frozenset[str]) -> frozenset[str]:
@@ -193,14 +193,18 @@ def _item(schema: Schema, index: int) -> Any:
     return prefix[index] if index < len(prefix) else schema.get("items", True)
 
 
-def _of_object(atoms: list[Schema]) -> tuple[list[Set], list[Set]]:
+def _of_object(atoms: list[Schema]) -> Iterator[tuple[list[Set], list[Set]]]:
+    """With each property in turn that may be there besides, where more are asked for than are required."""
     required = dict.fromkeys(name for schema in atoms for name in schema.get("required", ()))
     names = dict.fromkeys(name for schema in atoms for name in schema.get("properties", ()))
     needed = [tuple(_property(schema, name) for schema in atoms) for name in required]
     others = [tuple(_property(schema, name) for schema in atoms) for name in names if name not in required]
     others.append(tuple(schema.get("additionalProperties", True) for schema in atoms))
     others += [(value,) for schema in atoms for value in schema.get("patternProperties", {}).values()]
-    return needed, others
+    if max((schema.get("minProperties", 0) for schema in atoms), default=0) <= len(required):
+        yield needed, others
+    else:
+        yield from (([*needed, other], []) for other in others)
 
 
 def _property(schema: Schema, name: str) -> Any:
