@@ -65,6 +65,9 @@ def test_a_grammar_whose_turn_does_not_come_is_no_fault_of_it(impatient: Running
         until(lambda: impatient.server.service.compilers._turn.locked())
         refused = asking(impatient, "quick")
         assert (refused.status, refused.error["code"]) == (429, "queue_full")
+        for regex in ("quick", "slow"):  # whose turn has not come, and which is compiled just now
+            late = impatient.complete(structured_outputs={"regex": regex}, deadline_s=0.01)
+            assert (late.status, late.error["code"]) == (504, "deadline_exceeded")
         free.set()
         assert slow.result().status == 200
         assert asking(impatient, "quick").status == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -42,8 +43,7 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
     job = await service.off_loop(lambda: how.prepare(body, service, loaded, caller))
     size = ReplySize.of(job, loaded.texts.room)
     service.limits.check_reply(size)
-    if loaded.texts.grammars is not None:
-        await service.compilers.check(loaded.texts.grammars, job.constraints, service.off_loop)
+    await _compile(service, loaded, job, arrived)
     tokenizer = loaded.texts.tokenizer
     assembler = Assembler(job, tokenizer)
     dialect = how.dialect(job, assembler, tokenizer)
@@ -65,6 +65,18 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
         if size.bytes <= SMALL_REPLY:
             return await exchange.reply(200, b"".join(made), headers=headers)
         await exchange.reply_in_parts(200, run.while_there(service.in_parts(made)), headers=headers)
+
+
+async def _compile(service: Service, loaded: Loaded, job: Job, arrived: float) -> None:
+    """Has the job's grammars compiled. DeadlineError where that takes too long for it."""
+    if loaded.texts.grammars is None or not job.constraints:
+        return
+    left = None if job.deadline_s is None else arrived + job.deadline_s - time.monotonic()
+    try:
+        async with asyncio.timeout(left):
+            await service.compilers.check(loaded.texts.grammars, job.constraints, service.off_loop)
+    except TimeoutError:
+        raise DeadlineError(f"the deadline of {job.deadline_s:g} s passed in the queue") from None
 
 
 @asynccontextmanager
