@@ -110,6 +110,20 @@ def test_one_bos_where_the_template_writes_it_after_white_space(directory):
     assert tokenizer.encode_chat("ab") == [BOS, N - 1]
 
 
+def test_what_begins_a_text_in_place_of_bos_comes_once_too(directory):
+    """As [gMASK]<sop> of GLM, which both its post-processor and its template write."""
+    begin = {"<s>": BOS, "<eot>": EOT}
+    pieces = [{"SpecialToken": {"id": text, "type_id": 0}} for text in begin]
+    directory.tokenizer["post_processor"] = {
+        "type": "TemplateProcessing", "single": [*pieces, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+        "special_tokens": {text: {"id": text, "ids": [i], "tokens": [text]} for text, i in begin.items()},
+    }
+    directory.write("tokenizer_config.json", {"bos_token": None})
+    tokenizer = directory.load()
+    assert tokenizer.encode("ab") == tokenizer.encode_chat("ab") == tokenizer.encode_chat("<s><eot>ab") == [
+        BOS, EOT, N - 1]
+
+
 def test_special_tokens_typed_by_a_user_are_text(directory):
     tokenizer = directory.load()
     ids = tokenizer.encode("<s>ab<tool>", parse_special=False)

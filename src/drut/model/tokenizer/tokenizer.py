@@ -144,12 +144,14 @@ class Tokenizer:
         return made[0], made[1]
 
     def encode_chat(self, rendered: str) -> list[int]:
-        """Ids of a rendered chat prompt: one BOS, whether or not the template writes it, and no EOS added.
+        """Ids of a rendered chat prompt: one BOS (or what begins a text in its place), whether or not the template
+        writes it, and no EOS added.
 
         The template writes it where it comes before all text that is not white space.
         """
         ids = self.encode(rendered, add_special=False)
-        written = self.bos_token and rendered.lstrip().startswith(self.bos_token)
+        begin, first = rendered.lstrip(), self._text_of(next(iter(self.rules.prefix), None))
+        written = any(text and begin.startswith(text) for text in (self.bos_token, first))
         return ids if written else [*self.rules.prefix, *ids]
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
