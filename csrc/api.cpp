@@ -53,16 +53,16 @@ struct Run {
   DrutBurst* burst;
 };
 
-bool reads_matrices(const DrutOp* op) {
-  return op->code == kQkv || op->code == kProject || op->code == kGateUp || op->code == kHead ||
-         (op->code >= kRoute && op->code <= kExpertsDown);
-}
-
-// The next operation after i that reads matrices, or null.
+// The next operation after i that has weights, or null.
 const DrutOp* later(const Run& run, int i) {
   for (++i; i < run.count; ++i)
-    if (reads_matrices(run.ops[i])) return run.ops[i];
+    if (run.isa->ops[run.ops[i]->code].weights) return run.ops[i];
   return nullptr;
+}
+
+void meet(Worker& w) {
+  w.ahead = ReadAhead{};
+  w.sync();
 }
 
 int64_t now_ns() {
@@ -74,9 +74,8 @@ int64_t now_ns() {
 void walk(const Run& run, const DrutContext& c, Worker& w) {
   bool timed = c.op_ns && w.id == 0;
   int64_t before = timed ? now_ns() : 0;
-  const DrutOp nothing{kNop, 0};
   for (int i = 0; i < run.count; ++i) {
-    if (c.empty) run.isa->run_op(&nothing, nullptr, c, w);
+    if (c.empty) meet(w);
     else run.isa->run_op(run.ops[i], later(run, i), c, w);
     if (timed) {
       int64_t now = now_ns();
@@ -108,16 +107,19 @@ void many_steps(void* data, Worker& w) {
 DRUT_API int32_t drut_abi_version() { return kAbiVersion; }
 DRUT_API int32_t drut_step_version() { return kStepVersion; }
 
-// Bytes of each struct that crosses the boundary, in the order of abi.h; returns how many.
-DRUT_API int32_t drut_abi_sizes(int32_t* out, int32_t room) {
-  const int32_t sizes[] = {sizeof(DrutMatrix), sizeof(DrutEmbed), sizeof(DrutRopeTable), sizeof(DrutQkv), sizeof(DrutAttention),
-                           sizeof(DrutProject), sizeof(DrutGateUp), sizeof(DrutHead), sizeof(DrutSample), sizeof(DrutContext),
-                           sizeof(DrutBurst), sizeof(DrutStepHeader), sizeof(DrutPages), sizeof(DrutAdd), sizeof(DrutRoutes),
-                           sizeof(DrutRoute), sizeof(DrutExpertsGateUp), sizeof(DrutExpertsDown), sizeof(DrutNormalize),
-                           sizeof(DrutActivate)};
-  int32_t n = sizeof(sizes) / sizeof(sizes[0]);
-  for (int i = 0; i < n && i < room; ++i) out[i] = sizes[i];
-  return n;
+// The i-th struct that crosses the boundary, or null past the end: those that operations share, then each operation's own.
+DRUT_API const DrutLayout* drut_layout(int32_t i) {
+  static constexpr DrutLayout kShared[] = {layout_of<DrutMatrix>(), layout_of<DrutOp>(), layout_of<DrutNorm>(),
+                                           layout_of<DrutRoutes>(), layout_of<DrutPages>(), layout_of<DrutContext>(),
+                                           layout_of<DrutBurst>(), layout_of<DrutStepHeader>()};
+  constexpr int32_t shared = sizeof(kShared) / sizeof(kShared[0]);
+  if (i < 0 || i >= shared + kIsaPortable.op_count) return nullptr;
+  return i < shared ? &kShared[i] : &kIsaPortable.ops[i - shared].layout;
+}
+
+// The name of the operation with this code, or null past the last.
+DRUT_API const char* drut_op_name(int32_t code) {
+  return code < 0 || code >= kIsaPortable.op_count ? nullptr : kIsaPortable.ops[code].name;
 }
 
 // The i-th instruction set this build holds, best first, or null past the end; *supported: whether this CPU has it.

@@ -3,6 +3,23 @@
 #include "activations.h"
 #include "attention.h"
 
+struct DrutAttention {
+  DrutOp op;
+  const float* q;
+  float* out;          // (rows, out_stride)
+  const float* sinks;  // (heads): a logit that takes a share of the softmax and gives nothing; or null
+  int32_t q_stride, out_stride, heads, kv_heads, head_dim, kv_dtype;
+  float scale;
+  int32_t out_form;
+  int32_t window;  // positions a row sees, its own the last; 0: all
+  float cap;       // scores are cap * tanh(score / cap); 0: as they are
+  int32_t group, reserved;
+  int64_t layer_offset;
+};
+DRUT_LAYOUT(DrutAttention, FIELD(op), FIELD(q), FIELD(out), FIELD(sinks), FIELD(q_stride), FIELD(out_stride),
+            FIELD(heads), FIELD(kv_heads), FIELD(head_dim), FIELD(kv_dtype), FIELD(scale), FIELD(out_form),
+            FIELD(window), FIELD(cap), FIELD(group), FIELD(reserved), FIELD(layer_offset));
+
 namespace {
 
 // Rows of one sequence that share a unit: enough (row, head) pairs to reuse each load of K and V.

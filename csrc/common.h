@@ -2,13 +2,22 @@
 // need the C++ library, which those units must not instantiate (a weak symbol built for AVX-512 could win at link time).
 #pragma once
 #include "abi.h"
+#include "pool.h"
 
-struct Worker;
+// An operation: its name, its function, and where a worker begins to read its weights, or null where it has none.
+struct OpRow {
+  const char* name;
+  void (*run)(const DrutOp* op, const DrutContext& context, Worker& worker);
+  ReadAhead (*weights)(const DrutOp* op, const Worker& worker);
+  DrutLayout layout;
+};
 
 struct DrutIsa {
   const char* name;
+  const OpRow* ops;  // the same names and layouts in the same order for every instruction set
+  int32_t op_count;
   // Runs one operation on this worker; every worker calls it and each ends it with a sync. `later`: the next one that
-  // reads matrices, or null.
+  // has weights, or null.
   void (*run_op)(const DrutOp* op, const DrutOp* later, const DrutContext& context, Worker& worker);
   // Bytes of scratch a worker needs for matrices of at most k columns and a vocabulary of `vocab`; with experts, for
   // steps of at most `rows` rows, `pairs` with their experts.

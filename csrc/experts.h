@@ -2,6 +2,30 @@
 #pragma once
 #include "matrix_ops.h"
 
+struct DrutExpertsGateUp {  // out[pair] = activation(norm(x) . gate, norm(x) . up)
+  DrutOp op;
+  const float* x;
+  DrutNorm norm;
+  const DrutMatrix* gate;  // (experts), all alike
+  const DrutMatrix* up;
+  const DrutRoutes* routes;
+  float* out;  // (rows * top_k, out_stride)
+  int32_t width, stride, out_stride, out_form, activation, reserved;
+};
+DRUT_LAYOUT(DrutExpertsGateUp, FIELD(op), FIELD(x), FIELD(norm), FIELD(gate), FIELD(up), FIELD(routes), FIELD(out),
+            FIELD(width), FIELD(stride), FIELD(out_stride), FIELD(out_form), FIELD(activation), FIELD(reserved));
+
+struct DrutExpertsDown {  // x[row] += sum of weight * (source[pair] . down), by rank
+  DrutOp op;
+  const float* source;
+  const DrutMatrix* down;  // (experts), all alike
+  const DrutRoutes* routes;
+  float* x;
+  int32_t in_stride, stride, in_form, reserved;
+};
+DRUT_LAYOUT(DrutExpertsDown, FIELD(op), FIELD(source), FIELD(down), FIELD(routes), FIELD(x), FIELD(in_stride),
+            FIELD(stride), FIELD(in_form), FIELD(reserved));
+
 namespace {
 
 // The rows of one expert side by side: copied together as a worker comes to it, a lone row as it lies.
@@ -43,6 +67,9 @@ class ExpertRows {
   int held_ = -1;
 };
 
+// Which experts have rows is not known before they are routed.
+template <class Struct> ReadAhead first_of_experts(const Worker&, const Struct&) { return {}; }
+
 // out[pair] = activation(norm(x) . gate, norm(x) . up) of the pair's expert.
 void experts_gate_up(const DrutExpertsGateUp& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
@@ -76,13 +103,13 @@ void experts_gate_up(const DrutExpertsGateUp& o, const DrutContext& c, Worker& w
 
 constexpr int kDownSpan = 4;  // panels of outputs that a worker takes together: an expert's rows are read once for them
 
-// x[row] += sum of weight * (in[pair] . down of the pair's expert), in rank order.
+// x[row] += sum of weight * (source[pair] . down of the pair's expert), in rank order.
 void experts_down(const DrutExpertsDown& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   const DrutRoutes& t = *o.routes;
   const int pairs = s.rows * t.top_k, all = panels(*o.down), share = all / (4 * w.count);
   const int span = share < 1 ? 1 : share < kDownSpan ? share : kDownSpan;
-  const Acts a = handed_over(o.in, o.down->k, o.in_form);
+  const Acts a = handed_over(o.source, o.down->k, o.in_form);
   float* tiles = reinterpret_cast<float*>(w.scratch);  // (span, pairs, 32)
   w.share(
       (all + span - 1) / span, [&](int unit) {

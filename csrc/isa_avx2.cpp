@@ -2,5 +2,5 @@
 #include "simd_avx2.h"
 #include "ops.h"
 
-extern const DrutIsa kIsaAvx2{"avx2", run_op, worker_scratch_bytes, shared_act_row_bytes};
+extern const DrutIsa kIsaAvx2 = isa("avx2");
 #endif

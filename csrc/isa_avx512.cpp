@@ -2,5 +2,5 @@
 #include "simd_avx512.h"
 #include "ops.h"
 
-extern const DrutIsa kIsaAvx512{"avx512", run_op, worker_scratch_bytes, shared_act_row_bytes};
+extern const DrutIsa kIsaAvx512 = isa("avx512");
 #endif

@@ -3,5 +3,5 @@
 #include "simd_avx512.h"
 #include "ops.h"
 
-extern const DrutIsa kIsaAvx512Bf16{"avx512bf16", run_op, worker_scratch_bytes, shared_act_row_bytes};
+extern const DrutIsa kIsaAvx512Bf16 = isa("avx512bf16");
 #endif

@@ -3,5 +3,5 @@
 #include "simd_avx2.h"
 #include "ops.h"
 
-extern const DrutIsa kIsaAvx512Vl{"avx512vl", run_op, worker_scratch_bytes, shared_act_row_bytes};
+extern const DrutIsa kIsaAvx512Vl = isa("avx512vl");
 #endif

@@ -2,5 +2,5 @@
 #include "simd_avx2.h"
 #include "ops.h"
 
-extern const DrutIsa kIsaAvxVnni{"avxvnni", run_op, worker_scratch_bytes, shared_act_row_bytes};
+extern const DrutIsa kIsaAvxVnni = isa("avxvnni");
 #endif

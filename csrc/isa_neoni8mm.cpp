@@ -2,5 +2,5 @@
 #include "simd_neon.h"
 #include "ops.h"
 
-extern const DrutIsa kIsaNeonI8mm{"neoni8mm", run_op, worker_scratch_bytes, shared_act_row_bytes};
+extern const DrutIsa kIsaNeonI8mm = isa("neoni8mm");
 #endif

@@ -2,6 +2,74 @@
 #pragma once
 #include "tiles.h"
 
+struct DrutProject {  // x += scale * (source . W), or x = source . W
+  DrutOp op;
+  const float* source;
+  const DrutMatrix* weight;
+  float* x;
+  const float* row_scale;  // (rows): also times this, or null
+  int32_t in_stride, stride, in_form, add;
+  float scale;
+  int32_t reserved;
+};
+DRUT_LAYOUT(DrutProject, FIELD(op), FIELD(source), FIELD(weight), FIELD(x), FIELD(row_scale), FIELD(in_stride),
+            FIELD(stride), FIELD(in_form), FIELD(add), FIELD(scale), FIELD(reserved));
+
+struct DrutNormalize {  // out = norm(x)
+  DrutOp op;
+  const float* x;
+  DrutNorm norm;
+  float* out;
+  int32_t width, stride, out_stride, reserved;
+};
+DRUT_LAYOUT(DrutNormalize, FIELD(op), FIELD(x), FIELD(norm), FIELD(out), FIELD(width), FIELD(stride), FIELD(out_stride),
+            FIELD(reserved));
+
+struct DrutActivate {  // out = activation(gate) * up, or activation(up)
+  DrutOp op;
+  const float* gate;  // (rows, stride) or null
+  const float* up;
+  float* out;
+  int32_t stride, activation;
+};
+DRUT_LAYOUT(DrutActivate, FIELD(op), FIELD(gate), FIELD(up), FIELD(out), FIELD(stride), FIELD(activation));
+
+struct DrutAdd {  // x += scale * norm(source)
+  DrutOp op;
+  const float* source;
+  DrutNorm norm;
+  float* x;
+  int32_t width, in_stride, stride;
+  float scale;
+};
+DRUT_LAYOUT(DrutAdd, FIELD(op), FIELD(source), FIELD(norm), FIELD(x), FIELD(width), FIELD(in_stride), FIELD(stride),
+            FIELD(scale));
+
+struct DrutGateUp {  // out = activation(norm(x) . gate) * (norm(x) . up), or activation(norm(x) . up)
+  DrutOp op;
+  const float* x;
+  DrutNorm norm;
+  const DrutMatrix* gate;  // or null
+  const DrutMatrix* up;
+  float* out;
+  int32_t width, stride, out_stride, out_form, activation, reserved;
+};
+DRUT_LAYOUT(DrutGateUp, FIELD(op), FIELD(x), FIELD(norm), FIELD(gate), FIELD(up), FIELD(out), FIELD(width),
+            FIELD(stride), FIELD(out_stride), FIELD(out_form), FIELD(activation), FIELD(reserved));
+
+struct DrutHead {  // logits of the sampled rows: scale * (norm(x) . weight), capped like scores of attention
+  DrutOp op;
+  const float* x;
+  DrutNorm norm;
+  const DrutMatrix* weight;
+  float* logits;  // (samples, logits_stride)
+  int32_t width, stride, logits_stride;
+  float scale, cap;
+  int32_t reserved;
+};
+DRUT_LAYOUT(DrutHead, FIELD(op), FIELD(x), FIELD(norm), FIELD(weight), FIELD(logits), FIELD(width), FIELD(stride),
+            FIELD(logits_stride), FIELD(scale), FIELD(cap), FIELD(reserved));
+
 namespace {
 
 inline int row_blocks(int rows) { return (rows + kRowBlock - 1) / kRowBlock; }
@@ -24,12 +92,17 @@ inline ReadAhead read_ahead_in(const Worker& w, int units, int panels_each, cons
   return {{panel(*a, first), b ? panel(*b, first) : nullptr}, count * panel_bytes(*a)};
 }
 
+// The same of an operation with one matrix, `weight`.
+template <class Struct> ReadAhead first_of_one(const Worker& w, const Struct& o) {
+  return read_ahead_in(w, panels(*o.weight), 1, o.weight);
+}
+
 inline int identity(int i) { return i; }
 
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = o.in_form == kInt8 ? handed_over(o.in, o.weight->k, kInt8)
-                              : prepare(w, c, form_of(o.weight), o.in, o.in_stride, o.weight->k, kNoNorm, 0,
+  Acts a = o.in_form == kInt8 ? handed_over(o.source, o.weight->k, kInt8)
+                              : prepare(w, c, form_of(o.weight), o.source, o.in_stride, o.weight->k, kNoNorm, 0,
                                         o.weight->order, s.rows, identity);
   share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
     Tile tile;
@@ -51,7 +124,7 @@ void add(const DrutAdd& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   w.share(s.rows, [&](int row) {
     float* x = o.x + int64_t(row) * o.stride;
-    const float* y = o.in + int64_t(row) * o.in_stride;
+    const float* y = o.source + int64_t(row) * o.in_stride;
     if (o.norm.weight) {
       float* normed = reinterpret_cast<float*>(w.scratch);
       normalize(y, o.norm, o.width, o.in_stride, normed);
@@ -85,6 +158,10 @@ inline void activate(int kind, float* y, const float* z) {
     const V a = activate(kind, vload(y + n));
     vstore(y + n, z ? vmul(a, vload(z + n)) : a);
   }
+}
+
+inline ReadAhead first_of_gate_up(const Worker& w, const DrutGateUp& o) {
+  return read_ahead_in(w, panels(*o.up), 1, o.up, o.gate);
 }
 
 void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {

@@ -3,6 +3,29 @@
 #include "attention.h"
 #include "matrix_ops.h"
 
+struct DrutQkv {  // kStoreQkv: q, k and v are there, and neither x nor the projections are read
+  DrutOp op;
+  const float* x;
+  DrutNorm norm, q_norm, k_norm;  // q_norm, k_norm: of each head, or where they are wide of all together
+  const DrutMatrix* q_proj;
+  const DrutMatrix* k_proj;
+  const DrutMatrix* v_proj;
+  const float* rope;  // (rows, 2*half)
+  float* q;  // (rows, q_stride)
+  float* k;  // (rows, kv_stride)
+  float* v;
+  int32_t width, stride, q_stride, kv_stride, heads, kv_heads, head_dim, rope_half, kv_dtype;
+  int32_t wide_norm;
+  int32_t growth_span;  // q is times 1 + growth * log(1 + position / span), the quotient an integer; 0: it is not
+  float growth;
+  int32_t group, reserved;  // of KV: whose pages and block table
+  int64_t layer_offset;     // bytes of this layer inside a page
+};
+DRUT_LAYOUT(DrutQkv, FIELD(op), FIELD(x), FIELD(norm), FIELD(q_norm), FIELD(k_norm), FIELD(q_proj), FIELD(k_proj),
+            FIELD(v_proj), FIELD(rope), FIELD(q), FIELD(k), FIELD(v), FIELD(width), FIELD(stride), FIELD(q_stride),
+            FIELD(kv_stride), FIELD(heads), FIELD(kv_heads), FIELD(head_dim), FIELD(rope_half), FIELD(kv_dtype),
+            FIELD(wide_norm), FIELD(growth_span), FIELD(growth), FIELD(group), FIELD(reserved), FIELD(layer_offset));
+
 namespace {
 
 // Pairs (i, i + half) of a head turn by the row's angle; elements past 2*half stay.
@@ -71,7 +94,7 @@ inline void finish_wide(const DrutQkv& o, const DrutContext& c, const Step& s, P
 }
 
 // Of the queries, if heads are whole panels: the first runs of two workers or more lie there.
-inline ReadAhead read_ahead_in_qkv(const Worker& w, const DrutQkv& o) {
+inline ReadAhead first_of_qkv(const Worker& w, const DrutQkv& o) {
   if (o.head_dim % kPanel) return {};
   return read_ahead_in(w, o.heads + 2 * o.kv_heads, o.head_dim / kPanel, o.q_proj);
 }

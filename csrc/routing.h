@@ -2,6 +2,24 @@
 #pragma once
 #include "matrix_ops.h"
 
+struct DrutRoute {
+  DrutOp op;
+  const float* x;
+  DrutNorm norm;
+  const DrutMatrix* weight;
+  const float* correction;   // (experts), added to what experts are chosen by, or null
+  const float* shared_gate;  // (width) or null
+  float* logits;             // (rows, logits_stride)
+  DrutRoutes* routes;
+  int64_t* loads;       // (experts): rows since the start
+  int32_t* used_count;  // experts with rows in this step
+  int32_t width, stride, logits_stride, sigmoid, normalize, groups, kept_groups;
+  float scale;
+};
+DRUT_LAYOUT(DrutRoute, FIELD(op), FIELD(x), FIELD(norm), FIELD(weight), FIELD(correction), FIELD(shared_gate),
+            FIELD(logits), FIELD(routes), FIELD(loads), FIELD(used_count), FIELD(width), FIELD(stride),
+            FIELD(logits_stride), FIELD(sigmoid), FIELD(normalize), FIELD(groups), FIELD(kept_groups), FIELD(scale));
+
 namespace {
 
 // Keeps the best of what is offered, best first. Ids are offered ascending: of equals the lower one stays. NaN is least.

@@ -157,7 +157,8 @@ def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask], lat
     for slot, ask in enumerate(asks):
         row = step.add_sequence([0], len(ask.way), [0], slot)
         mask = step.add_mask(walker.vocab)
-        sample = step.add_sample(row, ask.params, ask.params.seed or 0, edits=ask.edits, mask=-1 if late else mask)
+        sample = step.add_sample(row, ask.params, ask.params.seed or 0, edits=ask.edits, mask=-1 if late else mask,
+                                 relay=True)
         guide = guide_of(walker, ask.params)
         for token in ask.way:
             guide.take(token)
@@ -173,7 +174,7 @@ def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask], lat
 
 def relay(given: Given, count: int) -> list[int]:
     """What the sequences go on with."""
-    kept: NDArray[np.int32] = given.inner._relay  # type: ignore[attr-defined]
+    kept: NDArray[np.int32] = given.inner.state.relay  # type: ignore[attr-defined]
     return [int(token) for token in kept[:count]]
 
 

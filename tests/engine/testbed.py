@@ -213,7 +213,8 @@ class FakeExecutable(Executable):
         token = int(step["target"][i])
         if token < 0:
             token = draw(seen, seed, int(step["choice"][i]), edits)
-            self.relay[step["relay_slot"][step["seq"][step["sample_row"][i]]]] = token
+        if step["relay"][i] >= 0:
+            self.relay[step["relay"][i]] = token
         out.tokens[i] = token
         top = int(step["top_logprobs"][i])
         if top >= 0:

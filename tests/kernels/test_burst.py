@@ -37,12 +37,12 @@ def start(llm: LLM) -> tuple[Executable, StepDescriptor]:
     step = StepDescriptor(32, 4, 4, 16)
     for slot, (prompt, pages) in enumerate(zip(PROMPTS, PAGES, strict=True)):
         row = step.add_sequence(prompt, 0, pages, slot)
-        step.add_sample(row + len(prompt) - 1, params, seed=slot)
+        step.add_sample(row + len(prompt) - 1, params, seed=slot, relay=True)
     executable.run(step)
     step.clear()
     for slot, (prompt, pages) in enumerate(zip(PROMPTS, PAGES, strict=True)):
         row = step.add_sequence([-1], len(prompt), pages, slot, STEPS - 1)
-        step.add_sample(row, params, seed=slot)
+        step.add_sample(row, params, seed=slot, relay=True)
     return executable, step
 
 

@@ -144,6 +144,24 @@ def test_what_does_not_fit_is_an_error_and_changes_nothing(room: dict[str, int],
     assert d.samples == 1
 
 
+def test_one_sample_writes_a_relay_slot() -> None:
+    """Of a sequence's samples, and of sequences that share a slot; again after `clear`."""
+    d = StepDescriptor(4, 2, 8, 2)
+    for _ in range(2):
+        d.clear()
+        d.add_sequence([1, 2, 3], 0, [0], 6)
+        d.add_sequence([4], 0, [1], 6)
+        d.add_sample(1, Draw())
+        d.add_sample(0, Draw(), relay=True)
+        before = d.buffer.copy()
+        for row in (0, 2, 3):
+            with pytest.raises(ValueError, match="two samples of a step write relay slot 6"):
+                d.add_sample(row, Draw(), relay=True)
+        assert (d.buffer == before).all()
+        d.add_sample(3, Draw())
+        assert d["relay"][: d.samples].tolist() == [-1, 6, -1]
+
+
 def test_masks_lie_side_by_side_until_it_is_full() -> None:
     d = StepDescriptor(1, 1, 3, 1, masks=5)
     assert [d.add_mask(33), d.add_mask(64)] == [0, 2]

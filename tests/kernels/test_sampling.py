@@ -204,6 +204,6 @@ def test_the_relay_feeds_the_next_step(backend: Backend) -> None:
     for position, inputs in enumerate([{0: 3, 1: 9}, {0: RELAY, 1: RELAY}, {1: RELAY, 0: RELAY}, {1: 14, 0: RELAY}]):
         ran.step.clear()
         for slot, token in inputs.items():
-            ran.step.add_sample(ran.step.add_sequence([token], position, [0], slot), Draw())
+            ran.step.add_sample(ran.step.add_sequence([token], position, [0], slot), Draw(), relay=True)
         tokens = dict(zip(inputs, ran.executable.run(ran.step).tokens.tolist(), strict=True))
         assert tokens == {0: 4 + position, 1: 15 if position == 3 else 10 + position}

@@ -333,21 +333,34 @@ def test_a_target_is_scored_and_not_drawn(backend: Backend) -> None:
     assert (out.tokens[0], out.status[0], out.ranks[0], out.top_ids[0, 0]) == (2, Status.NOT_FINITE, 0, -1)
 
 
-def test_a_target_is_not_relayed(backend: Backend) -> None:
-    """The row after takes what was drawn before, not what was scored."""
+def test_one_sample_of_a_sequence_is_relayed(backend: Backend) -> None:
+    """A row takes what the last sample with `relay` brought, drawn or given: not what was scored since, nor what other
+    rows of its sequence drew in the same step."""
     x, table = Buffer("x", 32), np.eye(32, dtype=np.float32)
     recorder = Recorder()
     recorder.add(Embed(floats(table).on(backend), x))
     recorder.add(Head(x, Norm(backend.vector(np.ones(32, np.float32)), 1e-5), floats(table).on(backend)))
     recorder.add(Sample(32))
-    executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(1, 1, 1))
-    step = StepDescriptor(1, 1, 1, 1)
-    seen = []
-    for token, target in [(5, -1), (9, 7), (RELAY, -1)]:
+    executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(3, 3, 1))
+    step = StepDescriptor(3, 1, 3, 1)
+
+    def run(tokens: Sequence[int], relayed: int | None, target: int = -1) -> list[int]:
+        """Each row's token, which is its own again, or `target`."""
         step.clear()
-        step.add_sample(step.add_sequence([token], 0, [0], 0), Draw(), target=target)
-        seen.append(int(executable.run(step).tokens[0]))
-    assert seen == [5, 7, 5]
+        row = step.add_sequence(tokens, 0, [0], 0)
+        for i in range(len(tokens)):
+            step.add_sample(row + i, Draw(), target=target, relay=i == relayed)
+        return executable.run(step).tokens.tolist()
+
+    assert run([5], 0) == [5]
+    assert run([9], None, target=7) == [7]
+    assert run([RELAY], 0) == [5]
+    for relayed in (1, 0, 2):
+        tokens = [relayed + 10, relayed + 13, relayed + 16]
+        assert run(tokens, relayed) == tokens
+        assert run([RELAY], None) == [tokens[relayed]]
+    assert run([9], 0, target=7) == [7]
+    assert run([RELAY], None) == [7]
 
 
 @pytest.mark.parametrize("execution", ["replay", "eager"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,17 @@ def test_a_window_as_long_as_the_context_hides_nothing(tmp_path: Path) -> None:
     model = spec("gemma2", tmp_path)
     assert [kv.window for kv in kv_layouts(model, "bf16", context=34)] == [0, 33]
     assert [kv.window for kv in kv_layouts(model, "bf16", context=33)] == [0]
+
+
+@pytest.mark.parametrize("windows", [True, False])
+def test_each_layer_has_pages_of_its_own_head_sizes(windows: bool, tmp_path: Path) -> None:
+    model = spec("gemma2", tmp_path)
+    first, second, third = model.layers
+    changed = replace(model, layers=(first, replace(second, mixer=replace(second.mixer, kv_heads=1)),
+                                     replace(third, mixer=replace(third.mixer, head_dim=16))))
+    layouts = kv_layouts(changed, "bf16", windows=windows)
+    assert sorted(layer for kv in layouts for layer in kv.members) == [0, 1, 2]
+    for kv in layouts:
+        for layer in kv.members:
+            mixer = changed.layers[layer].mixer
+            assert (kv.kv_heads, kv.head_dim) == (mixer.kv_heads, mixer.head_dim)

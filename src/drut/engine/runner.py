@@ -15,7 +15,6 @@ from drut.cache.pool import Canary, Changes
 from drut.engine.flight import Flight, Ran, Result
 from drut.engine.masks import Guided, MaskMaker
 from drut.engine.params import SamplingParams
-from drut.engine.request import Request
 from drut.engine.work import Limits, Work
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend
@@ -123,22 +122,24 @@ class Runner:
                                     request.table.maps[1:])
             self._score_prompt(step, w, row)
             for i, edit in enumerate(each):
-                self._draw(step, request, row + w.rows - w.draws + i, w.first_draw + i, edit, guided)
+                self._draw(step, w, row + w.rows - w.draws, i, edit, guided)
             if self._canaries:
                 before = request.tokens[: w.start]
                 rows.append(Rows([list(m) for m in request.table.maps], before + [RELAY] * (w.start - len(before)),
                                  tokens + [RELAY] * w.ahead))
         return step, rows, guided
 
-    def _draw(self, step: StepDescriptor, request: Request, row: int, output: int, edits: Edits | None,
+    def _draw(self, step: StepDescriptor, w: Work, first_row: int, i: int, edits: Edits | None,
               guided: dict[int, Guided]) -> None:
-        """A sample of `row`: the output token number `output`."""
+        """The `i`-th draw of `w`, whose draws begin at `first_row`. The last one feeds the row after it."""
+        request, output = w.request, w.first_draw + i
         forced = request.thought.forced(output) if request.thought is not None else None
         guide = request.guide
         late = guide is not None and forced is None and request.params.draws_from_all
         mask = step.add_mask(self.vocab) if guide is not None else -1
-        sample = step.add_sample(row, request.params, request.seed, request.choice, edits=edits,
-                                 mask=-1 if late else mask, target=-1 if forced is None else forced)
+        sample = step.add_sample(first_row + i, request.params, request.seed, request.choice, edits=edits,
+                                 mask=-1 if late else mask, target=-1 if forced is None else forced,
+                                 relay=i == w.draws - 1)
         if guide is not None:
             guided[sample] = Guided(guide, output, mask, late)
 

@@ -1,6 +1,6 @@
 """The step descriptor: one flat int32 buffer that says what a step computes. No pointers; the same on every backend.
 
-Layout, version 4 (the C side is `Step` in csrc/abi.h): a header of 12 words (version, rows, sequences, samples, the
+Layout, version 5 (the C side is `Step` in csrc/abi.h): a header of 12 words (version, rows, sequences, samples, the
 six capacities, KV groups, edits), and arrays of fixed capacity in the order of the fields below; of `slot` and `table`
 one a KV group, side by side. Floats are their bit patterns.
 """
@@ -17,19 +17,20 @@ from drut.kernels.cost import StepShape
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import F32
 
-VERSION = 4
-HEADER = 12
-GROUPS = 10
-EDITS_USED = 11  # the header's last word
+VERSION = 5
+HEADER_FIELDS = ("version", "rows", "seqs", "samples", "cap_rows", "cap_seqs", "cap_samples", "cap_blocks", "cap_edits",
+                 "cap_masks", "groups", "edits")
+HEADER = len(HEADER_FIELDS)
+EDITS_USED = HEADER_FIELDS.index("edits")
 RELAY = -1  # a row's token: take it from the sequence's relay slot
 HOLE = -1  # a block table's entry for a page that no row sees any more
 MAX_TOP_LOGPROBS = 20
 
-ROW_FIELDS = ("seq", "position", "slot", "token", "flags", "adapter")
+ROW_FIELDS = ("seq", "position", "slot", "token")
 SEQ_FIELDS = ("first_row", "row_count", "length", "table", "relay_slot")
 BY_GROUP = ("slot", "table")
 SAMPLE_FIELDS = ("sample_row", "seed_lo", "seed_hi", "choice", "top_k", "target", "top_logprobs", "edit_first",
-                 "edit_count", "mask", "temperature", "top_p", "min_p", "repetition", "presence", "frequency")
+                 "edit_count", "mask", "relay", "temperature", "top_p", "min_p", "repetition", "presence", "frequency")
 EDIT_FIELDS = ("edit_id", "edit_bias", "edit_count_out", "edit_seen")
 FLOAT_FIELDS = ("temperature", "top_p", "min_p", "repetition", "presence", "frequency", "edit_bias")
 
@@ -91,6 +92,7 @@ class StepDescriptor:
         split = SAMPLE_FIELDS.index(FLOAT_FIELDS[0])
         self._integers, self._floats = fields[:split], fields[split:].view(np.float32)
         self._blocks_used = self._masks_used = 0
+        self._relayed: set[int] = set()  # slots that a sample writes
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """One array, whole; float fields as float32."""
@@ -125,6 +127,7 @@ class StepDescriptor:
         self.buffer[1:4] = 0
         self.buffer[EDITS_USED] = 0
         self._blocks_used = self._masks_used = 0
+        self._relayed.clear()
 
     def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int,
                      ahead: int = 0, others: Sequence[Sequence[int]] = ()) -> int:
@@ -170,26 +173,36 @@ class StepDescriptor:
         return row
 
     def add_sample(self, row: int, settings: SampleSettings, seed: int = 0, choice: int = 0, *, target: int = -1,
-                   edits: Edits | None = None, mask: int = -1) -> int:
+                   edits: Edits | None = None, mask: int = -1, relay: bool = False) -> int:
         """Asks for the logits of `row` and a token drawn from them; returns the sample's index.
 
         With `target` >= 0 nothing is drawn: that id is the token, and only its logprobs are of interest. `mask`: what
-        `add_mask` gave, where not all ids are allowed.
+        `add_mask` gave, where not all ids are allowed. `relay`: the token also goes to the sequence's relay slot, for a
+        row of a later step; one sample a slot may. ValueError without room, or where another sample writes the slot.
         """
         i, wanted = self.samples, settings.top_logprobs
         if i >= self._integers.shape[1]:
             raise ValueError("the step descriptor is full")
         if wanted > MAX_TOP_LOGPROBS:
             raise ValueError(f"{wanted} top logprobs are more than {MAX_TOP_LOGPROBS}")
+        slot = self._relay_of(row) if relay else -1
         first, count = int(self.buffer[EDITS_USED]), 0
         if edits is not None:
             count = self._add_edits(first, edits)
         self._integers[:, i] = (row, _signed(seed), _signed(seed >> 32), choice, settings.top_k, target, wanted, first,
-                                count, mask)
+                                count, mask, slot)
         self._floats[:, i] = (settings.temperature, settings.top_p, settings.min_p, settings.repetition_penalty,
                               settings.presence_penalty, settings.frequency_penalty)
         self.buffer[3] = i + 1
         return i
+
+    def _relay_of(self, row: int) -> int:
+        """The relay slot of a row's sequence, which no other sample of the step writes."""
+        slot = int(self._view["relay_slot"][self._view["seq"][row]])
+        if slot in self._relayed:
+            raise ValueError(f"two samples of a step write relay slot {slot}")
+        self._relayed.add(slot)
+        return slot
 
     def add_mask(self, vocab: int) -> int:
         """Room for a bit an id, 1 where it is allowed; `mask` gives it, to be filled before the step draws."""
@@ -217,7 +230,7 @@ class StepDescriptor:
 
     def advance(self) -> None:
         """Makes this the next step of sequences that decode: every row moves on to the next position, and takes its
-        token from the relay. The block tables must reach so far (`ahead`)."""
+        token from the relay, where its sample wrote it. The block tables must reach so far (`ahead`)."""
         v, rows = self._view, slice(self.rows)
         seq = v["seq"][rows]
         position = v["position"][rows] + 1

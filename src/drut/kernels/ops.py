@@ -7,6 +7,7 @@ use. Buffers are named; a backend gives each room for the most rows a step may h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,12 @@ from numpy.typing import NDArray
 from drut.kernels.cost import Cost, StepShape, grouped, matmul
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.weight import Matrix, Stack, Vector
+
+
+class Op(Protocol):
+    """An operation: a frozen dataclass of buffers, weights and settings."""
+
+    def cost(self, s: StepShape) -> Cost: ...
 
 
 @dataclass(frozen=True)
@@ -307,7 +314,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Sample:
-    """One token id for each sample, written to the outputs and to the sequence's relay slot."""
+    """One token id for each sample, written to the outputs and, where the sample asks for it, to a relay slot."""
 
     vocab: int
 
@@ -315,6 +322,4 @@ class Sample:
         return Cost(0, 0)
 
 
-Op = (Embed | RopeTable | Qkv | Normalize | StoreQkv | Attention | Project | Add | GateUp | Activate | Route
-      | ExpertsGateUp | ExpertsDown | Head | Sample)
 F32 = NDArray[np.float32]

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,10 +211,13 @@ class NativeBackend(PackingBackend):
 def _struct(enc: Encoding, n: int, k: int) -> abi.Matrix:
     """A matrix of this form, without its parts."""
     enc = TERNARY.get(enc.name, enc)
+    form: dict[str, Any]
     if enc.block_bytes or enc.row_scale:
-        return abi.Matrix(kind=abi.KINDS[enc.name], n=n, k=padded(k))
-    return abi.Matrix(kind=abi.KINDS["fp8" if enc.is_float else f"int{enc.bits}"], n=n, k=padded(k), group=enc.group,
-                      scale=abi.SCALES[enc.scale], zeros=enc.offset == "zero_points")
+        form = {"kind": abi.KINDS[enc.name], "group": 0, "scale": 0, "zeros": 0}
+    else:
+        form = {"kind": abi.KINDS["fp8" if enc.is_float else f"int{enc.bits}"], "group": enc.group,
+                "scale": abi.SCALES[enc.scale], "zeros": enc.offset == "zero_points"}
+    return abi.Matrix(data=None, bias=None, order=None, n=n, k=padded(k), **form)
 
 
 def _padded(values: F32, size: int) -> F32:

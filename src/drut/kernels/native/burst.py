@@ -23,11 +23,11 @@ class NativeBurst(Burst):
         self._first = np.array([0, *accumulate(len(e) for e in ends)], np.int32)
         self._ids = np.array([i for e in ends for i in e], np.int32)
         self._strip = out = StepOutput.zeros(steps, len(ends))
-        self._struct = abi.Burst(steps, 0, 0, 0, self._first.ctypes.data, self._ids.ctypes.data)
+        self._struct = abi.Burst(steps=steps, progress=0, stop=0, end_first=self._first.ctypes.data,
+                                 end_id=self._ids.ctypes.data)
         self.context = abi.Context.from_buffer_copy(context)
-        self.context.tokens, self.context.status = out.tokens.ctypes.data, out.status.ctypes.data
-        self.context.logprobs, self.context.ranks = out.logprobs.ctypes.data, out.ranks.ctypes.data
-        self.context.top_ids, self.context.top_logprobs = out.top_ids.ctypes.data, out.top_logprobs.ctypes.data
+        for name, array in out._asdict().items():
+            setattr(self.context, name, array.ctypes.data)
 
     @property
     def address(self) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drut.errors import UnsupportedError
-from drut.kernels.native import abi
+from drut.kernels.native import layout
+from drut.kernels.native.compile.table import STRUCTS
 
 
 class Isa(NamedTuple):
@@ -18,12 +19,15 @@ class Isa(NamedTuple):
 
 @cache
 def load() -> ctypes.CDLL | None:
-    """The library beside this file, or None where the package was built without a compiler."""
+    """The library beside this file, or None where the package was built without a compiler.
+
+    OSError where it was built from other sources.
+    """
     path = Path(__file__).with_name("libdrut_native.so")
     if not path.exists():
         return None
     library = ctypes.CDLL(str(path))
-    abi.declare(library)
+    layout.check(library, STRUCTS)
     return library
 
 

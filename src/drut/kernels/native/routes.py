@@ -35,7 +35,8 @@ class NativeRoutes:
             sizes = {"expert": pairs, "weight": pairs, "shared": self._rows, "first": routes.experts + 1,
                      "used": routes.experts, "row": pairs, "place": pairs}
             room = {name: np.zeros(size, np.int32) for name, size in sizes.items()}
-            struct = abi.Routes(*(array.ctypes.data for array in room.values()), 0, routes.experts, routes.top_k, 0)
+            struct = abi.Routes(**{name: array.ctypes.data for name, array in room.items()}, used_count=0,
+                                experts=routes.experts, top_k=routes.top_k)
             self._room[routes] = struct, room
         return self._room[routes]
 

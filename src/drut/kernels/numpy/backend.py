@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from drut.formats.encoding import Encoding
 from drut.kernels.backend import Backend, Executable, Limits
 from drut.kernels.kv import KvLayout
+from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.numpy.matmul import NumpyMatrix, NumpyStack, make_matrix
+from drut.kernels.numpy.operations.table import OPERATIONS, Table
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
 
@@ -29,6 +31,10 @@ class NumpyBackend(Backend):
     """Replay and eager are the same here."""
 
     name = "numpy"
+
+    def __init__(self, table: Table = OPERATIONS) -> None:
+        """`table`: the operations that plans may have."""
+        self._table = table
 
     def describe(self) -> str:
         return "NumPy kernels"
@@ -49,9 +55,7 @@ class NumpyBackend(Backend):
         return np.zeros((pages, layout.page_bytes), np.uint8)
 
     def load(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> Executable:
-        from drut.kernels.numpy.executable import NumpyExecutable
-
-        return NumpyExecutable(plan, pools, limits)
+        return NumpyExecutable(plan, pools, limits, self._table)
 
     def close(self) -> None:
         """Nothing to end."""

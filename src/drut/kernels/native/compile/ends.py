@@ -1,0 +1,60 @@
+"""What a step begins and ends with: embedding and rope tables, head and sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from drut.kernels import ops
+from drut.kernels.native import abi
+from drut.kernels.native.compile.row import Row
+from drut.kernels.native.room import Room, address, norm
+
+
+class Embed(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("table", "x"), *abi.int32s("stride"), *abi.floats("scale"))
+
+
+class RopeTable(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("inv_freq", "table"), *abi.int32s("half"), *abi.floats("scale"))
+
+
+class Head(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("weight", "logits"),
+                *abi.int32s("width", "stride", "logits_stride"), *abi.floats("scale", "cap"),
+                *abi.int32s(abi.RESERVED))
+
+
+class Sample(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("logits"), *abi.int32s("logits_stride", "vocab"))
+
+
+def embed(op: ops.Embed, room: Room) -> dict[str, Any]:
+    x, stride = room.buffer(op.x)
+    return {"table": address(op.table), "x": x, "stride": stride, "scale": op.scale}
+
+
+def rope_table(op: ops.RopeTable, room: Room) -> dict[str, Any]:
+    frequencies = room.keep(np.array(op.inv_freq, np.float64))
+    table, _ = room.rope(op.rope)
+    return {"inv_freq": frequencies.ctypes.data, "table": table, "half": len(frequencies), "scale": op.scale}
+
+
+def head(op: ops.Head, room: Room) -> dict[str, Any]:
+    x, stride = room.buffer(op.x)
+    return {"x": x, "norm": norm(op.norm), "weight": address(op.weight), "logits": room.logits.ctypes.data,
+            "width": op.x.width, "stride": stride, "logits_stride": room.logits.shape[1], "scale": op.scale,
+            "cap": op.cap}
+
+
+def sample(op: ops.Sample, room: Room) -> dict[str, Any]:
+    return {"logits": room.logits.ctypes.data, "logits_stride": room.logits.shape[1], "vocab": op.vocab}
+
+
+ROWS: dict[type[ops.Op], Row] = {
+    ops.Embed: Row("embed", Embed, embed),
+    ops.RopeTable: Row("rope_table", RopeTable, rope_table),
+    ops.Head: Row("head", Head, head),
+    ops.Sample: Row("sample", Sample, sample),
+}

@@ -1,0 +1,61 @@
+"""Routers and experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drut.kernels import ops
+from drut.kernels.native import abi
+from drut.kernels.native.compile.row import Row
+from drut.kernels.native.room import Room, address, norm
+
+
+class Route(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm),
+                *abi.pointers("weight", "correction", "shared_gate", "logits", "routes", "loads", "used_count"),
+                *abi.int32s("width", "stride", "logits_stride", "sigmoid", "normalize", "groups", "kept_groups"),
+                *abi.floats("scale"))
+
+
+class ExpertsGateUp(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("gate", "up", "routes", "out"),
+                *abi.int32s("width", "stride", "out_stride", "out_form", "activation", abi.RESERVED))
+
+
+class ExpertsDown(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("source", "down", "routes", "x"),
+                *abi.int32s("in_stride", "stride", "in_form", abi.RESERVED))
+
+
+def route(op: ops.Route, room: Room) -> dict[str, Any]:
+    x, stride = room.buffer(op.x)
+    logits, logits_stride = room.buffer(ops.Buffer("router_logits", op.routing.experts))
+    loads, used = room.routes.counters(op.layer, op.routing.experts)
+    how = op.routing
+    return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "weight": address(op.weight),
+            "correction": address(op.correction), "shared_gate": address(op.shared_gate), "logits": logits,
+            "logits_stride": logits_stride, "routes": room.routes.address(op.routes), "loads": loads,
+            "used_count": used, "sigmoid": how.sigmoid, "normalize": how.normalize, "groups": how.groups,
+            "kept_groups": how.kept_groups, "scale": how.scale}
+
+
+def gate_up(op: ops.ExpertsGateUp, room: Room) -> dict[str, Any]:
+    x, stride = room.buffer(op.x)
+    out, out_stride = room.buffer(op.out)
+    return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "gate": address(op.gate),
+            "up": address(op.up), "routes": room.routes.address(op.routes), "out": out, "out_stride": out_stride,
+            "out_form": room.form(op), "activation": abi.ACTIVATIONS[op.activation]}
+
+
+def down(op: ops.ExpertsDown, room: Room) -> dict[str, Any]:
+    source, in_stride = room.buffer(op.source)
+    x, stride = room.buffer(op.x)
+    return {"source": source, "in_stride": in_stride, "in_form": room.form(op), "down": address(op.down),
+            "routes": room.routes.address(op.routes), "x": x, "stride": stride}
+
+
+ROWS: dict[type[ops.Op], Row] = {
+    ops.Route: Row("route", Route, route),
+    ops.ExpertsGateUp: Row("experts_gate_up", ExpertsGateUp, gate_up),
+    ops.ExpertsDown: Row("experts_down", ExpertsDown, down),
+}

@@ -1,0 +1,79 @@
+"""Operations around one or two matrices, and their parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drut.kernels import ops
+from drut.kernels.native import abi
+from drut.kernels.native.compile.row import Row
+from drut.kernels.native.room import Room, address, norm
+
+
+class Project(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("source", "weight", "x", "row_scale"),
+                *abi.int32s("in_stride", "stride", "in_form", "add"), *abi.floats("scale"), *abi.int32s(abi.RESERVED))
+
+
+class Normalize(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("out"),
+                *abi.int32s("width", "stride", "out_stride", abi.RESERVED))
+
+
+class Activate(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("gate", "up", "out"), *abi.int32s("stride", "activation"))
+
+
+class Add(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("source"), ("norm", abi.Norm), *abi.pointers("x"),
+                *abi.int32s("width", "in_stride", "stride"), *abi.floats("scale"))
+
+
+class GateUp(abi.Struct):
+    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("gate", "up", "out"),
+                *abi.int32s("width", "stride", "out_stride", "out_form", "activation", abi.RESERVED))
+
+
+def project(op: ops.Project, room: Room) -> dict[str, Any]:
+    source, in_stride = room.buffer(op.source)
+    x, stride = room.buffer(op.x)
+    row_scale = None if op.shared is None else room.routes.shared(op.shared)
+    return {"source": source, "in_stride": in_stride, "in_form": room.form(op), "weight": address(op.weight), "x": x,
+            "stride": stride, "row_scale": row_scale, "add": op.add, "scale": op.scale}
+
+
+def normalize(op: ops.Normalize, room: Room) -> dict[str, Any]:
+    x, stride = room.buffer(op.x)
+    out, out_stride = room.buffer(op.out)
+    return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "out": out, "out_stride": out_stride}
+
+
+def activate(op: ops.Activate, room: Room) -> dict[str, Any]:
+    gate = room.buffer(op.gate)[0] if op.gate else None
+    up, stride = room.buffer(op.up)
+    out, _ = room.buffer(op.out)
+    return {"gate": gate, "up": up, "out": out, "stride": stride, "activation": abi.ACTIVATIONS[op.activation]}
+
+
+def add(op: ops.Add, room: Room) -> dict[str, Any]:
+    source, in_stride = room.buffer(op.source)
+    x, stride = room.buffer(op.x)
+    return {"source": source, "in_stride": in_stride, "norm": norm(op.norm), "x": x, "width": op.x.width,
+            "stride": stride, "scale": op.scale}
+
+
+def gate_up(op: ops.GateUp, room: Room) -> dict[str, Any]:
+    x, stride = room.buffer(op.x)
+    out, out_stride = room.buffer(op.out)
+    return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "gate": address(op.gate),
+            "up": address(op.up), "out": out, "out_stride": out_stride, "out_form": room.form(op),
+            "activation": abi.ACTIVATIONS[op.activation]}
+
+
+ROWS: dict[type[ops.Op], Row] = {
+    ops.Project: Row("project", Project, project),
+    ops.Normalize: Row("normalize", Normalize, normalize),
+    ops.Activate: Row("activate", Activate, activate),
+    ops.Add: Row("add", Add, add),
+    ops.GateUp: Row("gate_up", GateUp, gate_up),
+}

@@ -1,0 +1,38 @@
+"""How each operation is compiled to the struct that the native library runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from itertools import count
+
+from drut.errors import UnsupportedError
+from drut.kernels import ops
+from drut.kernels.native import abi
+from drut.kernels.native.compile import attention, ends, experts, matrices
+from drut.kernels.native.compile.row import Row
+from drut.kernels.native.room import Room
+
+ROWS: Mapping[type[ops.Op], Row] = {**ends.ROWS, **attention.ROWS, **matrices.ROWS, **experts.ROWS}
+STRUCTS = (*abi.SHARED, *dict.fromkeys(row.struct for row in ROWS.values()))
+
+
+def codes(library: ctypes.CDLL) -> dict[str, int]:
+    """The library's operations by name."""
+    found: dict[str, int] = {}
+    for code in count():
+        name = library.drut_op_name(code)
+        if name is None:
+            return found
+        found[name.decode()] = code
+    raise AssertionError
+
+
+def compiled(op: ops.Op, room: Room, codes: Mapping[str, int]) -> abi.Struct:
+    """The struct of `op`, which points into `room` and to its weights. UnsupportedError where there is no such
+    operation."""
+    row = ROWS.get(type(op))
+    if row is None or row.name not in codes:
+        raise UnsupportedError(f"the native kernels have no operation {type(op).__name__}")
+    head = abi.Op(code=codes[row.name], layer=getattr(op, "layer", 0))
+    return row.struct(op=head, **row.fill(op, room))

@@ -1,0 +1,13 @@
+"""How NumPy runs each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from drut.kernels.numpy.operations import attention, ends, experts, matrices
+from drut.kernels.numpy.state import Run
+from drut.kernels.ops import Op
+
+Table = Mapping[type[Op], Run]
+
+OPERATIONS: Table = {**ends.OPERATIONS, **attention.OPERATIONS, **matrices.OPERATIONS, **experts.OPERATIONS}

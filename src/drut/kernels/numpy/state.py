@@ -1,0 +1,62 @@
+"""What the operations of one NumPy executable read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drut.kernels import ops
+from drut.kernels.descriptor import StepDescriptor
+from drut.kernels.kv import KvLayout
+from drut.kernels.numpy.attention import Pages
+from drut.kernels.numpy.experts import Routed
+from drut.kernels.numpy.numbers import layer_norm, rms_norm
+from drut.kernels.ops import F32, Buffer
+from drut.kernels.output import StepOutput
+
+
+class State:
+    """Buffers live for one step; pages, the relay and the counts of experts live on."""
+
+    def __init__(self, pools: Sequence[NDArray[np.uint8]], relay_slots: int) -> None:
+        self._pools = pools
+        self._pages: dict[KvLayout, Pages] = {}
+        self.values: dict[str, F32] = {}  # by buffer
+        self.relay = np.zeros(relay_slots, np.int32)
+        self.logits: F32 = np.zeros((0, 0), np.float32)
+        self.out = StepOutput.zeros(0)
+        self.routes: dict[ops.Routes, Routed] = {}
+        self.loads: dict[int, NDArray[np.int64]] = {}  # by layer: rows of each expert since the start
+        self.used: dict[int, int] = {}  # by layer: experts with rows in the last step
+
+    def get(self, buffer: Buffer) -> F32:
+        return self.values[buffer.name]
+
+    def set(self, buffer: Buffer, value: F32) -> None:
+        self.values[buffer.name] = value
+
+    def pages(self, kv: KvLayout) -> Pages:
+        if kv not in self._pages:
+            self._pages[kv] = Pages(self._pools[kv.group], kv)
+        return self._pages[kv]
+
+
+Run = Callable[[Any, State, StepDescriptor], None]  # of an operation
+
+
+def multiply(weight: Any, x: F32) -> F32:
+    return weight.multiply(x)  # type: ignore[no-any-return]
+
+
+def data(vector: Any) -> F32:
+    return vector.data  # type: ignore[no-any-return]
+
+
+def normalized(norm: ops.Norm | None, x: F32) -> F32:
+    if norm is None:
+        return x
+    y = (layer_norm if norm.centred else rms_norm)(x, data(norm.weight), norm.eps)
+    return y if norm.bias is None else y + data(norm.bias)
