@@ -137,8 +137,8 @@ class Ran:
     def read(self, buffer: Buffer) -> F32:
         """The last step's rows of a buffer."""
         rows, exe = self.step.rows, self.executable
-        held = exe.state.values[buffer.name] if isinstance(exe, NumpyExecutable) else exe.room.buffers[buffer]
-        return held[:rows, : buffer.width].copy()
+        held = exe.state.values if isinstance(exe, NumpyExecutable) else exe.room.buffers
+        return held[buffer][:rows, : buffer.width].copy()
 
 
 def projection(backend: Backend, weight: Stored, source: F32, residual: F32) -> tuple[Ran, Buffer]:

@@ -141,7 +141,7 @@ def turned(backend: Backend, x: F32, inv_freq: list[float], start: int, scale: f
     ran.run(range(rows), start)
     table = ran.read(rope)
     if isinstance(backend, NativeBackend):  # rows lie side by side there, not padded
-        table = ran.executable.room.buffers["rope"].ravel()[: table.size].reshape(table.shape).copy()
+        table = ran.executable.room.buffers[rope].ravel()[: table.size].reshape(table.shape).copy()
     return ran.read(q), table
 
 

@@ -1,7 +1,7 @@
 """The operations model code may use, as data: what each reads and writes, and what it costs.
 
 A backend turns an operation into its own call. `cost` is the one definition the ledger, the profiler and the planner
-use. Buffers are named; a backend gives each room for the most rows a step may have.
+use. A backend gives each buffer room for the most rows a step may have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ class Op(Protocol):
 
 @dataclass(frozen=True)
 class Buffer:
-    """Activations: `width` float32 a row, or `copies` times so many. The padding past `width` stays zero."""
+    """Activations: `width` float32 a row, or `copies` times so many. The padding past `width` stays zero.
+
+    Equal buffers are one; the same name in another width is another buffer.
+    """
 
     name: str
     width: int

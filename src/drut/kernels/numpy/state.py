@@ -24,7 +24,7 @@ class State:
     def __init__(self, pools: Sequence[NDArray[np.uint8]], relay_slots: int) -> None:
         self._pools = pools
         self._pages: dict[KvLayout, Pages] = {}
-        self.values: dict[str, F32] = {}  # by buffer
+        self.values: dict[Buffer, F32] = {}
         self.relay = np.zeros(relay_slots, np.int32)
         self.logits: F32 = np.zeros((0, 0), np.float32)
         self.out = StepOutput.zeros(0)
@@ -33,10 +33,10 @@ class State:
         self.used: dict[int, int] = {}  # by layer: experts with rows in the last step
 
     def get(self, buffer: Buffer) -> F32:
-        return self.values[buffer.name]
+        return self.values[buffer]
 
     def set(self, buffer: Buffer, value: F32) -> None:
-        self.values[buffer.name] = value
+        self.values[buffer] = value
 
     def pages(self, kv: KvLayout) -> Pages:
         if kv not in self._pages:
