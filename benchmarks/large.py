@@ -38,7 +38,7 @@ answer = llm.generate([list(range(100, 116))], SamplingParams(max_tokens=8, temp
 pool = llm.engine.cache.pool
 print(json.dumps({"loaded": loaded, "first": loaded + answer.timings["ttft_s"], "ended": time.time(),
                   "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-                  "kv": pool.cached * pool.memory.shape[1] + 2 * pool.memory.shape[1]}))
+                  "kv": pool.cached * pool.memory.page_bytes + 2 * pool.memory.page_bytes}))
 """
 
 TOUCH = """

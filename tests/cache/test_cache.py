@@ -12,13 +12,14 @@ from drut.cache.check import check_cache
 from drut.cache.groups import pages_for
 from drut.cache.pool import KvCorruptionError, PagePool
 from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.pool import HostPool
 
 P = PAGE_TOKENS
 LONG = list(range(5 * P))  # five pages, all different
 
 
 def make_cache(pages: int = 16, *, prefix_cache: bool = True) -> KvCache:
-    return KvCache(PagePool(np.zeros((pages, 64), np.uint8)), prefix_cache=prefix_cache)
+    return KvCache(PagePool(HostPool(np.zeros((pages, 64), np.uint8))), prefix_cache=prefix_cache)
 
 
 def compute(cache: KvCache, tokens: list[int], salt: str = "") -> BlockTable:

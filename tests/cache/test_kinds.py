@@ -16,6 +16,7 @@ from drut.cache.kinds.kind import Holdings
 from drut.cache.pool import KvCorruptionError, PagePool
 from drut.cache.tree import Node, PrefixTree
 from drut.kernels.kv import PAGE_TOKENS as P
+from drut.kernels.pool import HostPool
 
 
 class SlotGroup:
@@ -76,7 +77,7 @@ class SlotKind(CacheKind):
 
 
 def make(groups: Sequence[object], units: Sequence[int]) -> KvCache:
-    return KvCache(*(PagePool(np.zeros((n, 64), np.uint8)) for n in units), groups=groups)  # type: ignore[arg-type]
+    return KvCache(*(PagePool(HostPool(np.zeros((n, 64), np.uint8))) for n in units), groups=groups)  # type: ignore[arg-type]
 
 
 def test_a_sequence_has_one_slot_however_long_it_gets() -> None:

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from drut.cache.pool import POISON, Canary, KvCorruptionError, PagePool
+from drut.kernels.pool import HostPool
 
 PAGE_BYTES = 64
 
 
 def make_pool(pages: int = 4, canary: bool = False) -> PagePool:
-    memory = np.zeros((pages, PAGE_BYTES), np.uint8)
+    memory = HostPool(np.zeros((pages, PAGE_BYTES), np.uint8))
     return PagePool(memory, Canary(memory) if canary else None)
 
 
@@ -80,7 +81,7 @@ def test_freed_pages_are_poisoned_between_steps_not_before() -> None:
     assert pool.canary is not None
     page = pool.take()
     pool.free_private([page])
-    assert not pool.memory[page].any(), "a step in flight may still read it"
+    assert not pool.memory.export([page]).any(), "a step in flight may still read it"
     pool.canary.settle(pool.canary.collect())
-    assert (pool.memory[page] == POISON).all()
-    assert np.isnan(pool.memory[page].view(np.float32)).all()
+    assert (pool.memory.export([page]) == POISON).all()
+    assert np.isnan(pool.memory.export([page]).view(np.float32)).all()

@@ -14,6 +14,7 @@ from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import KvCorruptionError, PagePool
 from drut.kernels.descriptor import HOLE
 from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.pool import HostPool
 
 P = PAGE_TOKENS
 LONG = list(range(20 * P))  # twenty pages, all different
@@ -22,7 +23,7 @@ STEP = 8  # rows of the largest step, where it matters
 
 def make_cache(windows: tuple[int, ...], pages: tuple[int, ...], *, prefix_cache: bool = True) -> KvCache:
     groups: list[Group] = [WindowGroup(w, STEP) if w else FullGroup() for w in windows]
-    pools = (PagePool(np.zeros((n, 64), np.uint8)) for n in pages)
+    pools = (PagePool(HostPool(np.zeros((n, 64), np.uint8))) for n in pages)
     return KvCache(*pools, prefix_cache=prefix_cache, groups=groups)
 
 

@@ -86,7 +86,7 @@ class Reference:
 
     @property
     def page_bytes(self) -> int:
-        return int(self._llm.engine.cache.pool.memory.shape[1])
+        return int(self._llm.engine.cache.pool.memory.page_bytes)
 
     def answers(self, ask: Ask, choices: int) -> list[Completion]:
         """With logprobs; `choices` of them, of which the first ones count where fewer were asked for."""

@@ -128,7 +128,7 @@ def test_ready_tells_what_was_loaded(engine: AsyncEngine, llm: LLM) -> None:
 @pytest.mark.parametrize("how", ["close", "cancel"])
 def test_leaving_an_iterator_gives_its_pages_back(path: Path, llm: LLM, process: bool, how: str) -> None:
     """The pool holds one long answer; the next one is admitted at once."""
-    page_bytes = llm.engine.cache.pool.memory.shape[1]
+    page_bytes = llm.engine.cache.pool.memory.page_bytes
     engine = AsyncEngine(path, process=process, kv_cache_gb=10 * page_bytes / 1e9, prefix_cache=False, **SETTINGS)
     prompt = "x" * 130
 

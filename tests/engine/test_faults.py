@@ -73,7 +73,7 @@ def evict_early(engine: Engine, one: Request, two: Request) -> None:
 
 
 def flip_a_byte(engine: Engine, one: Request, two: Request) -> None:
-    engine.cache.pool.memory[one.table.pages[1], 77] ^= 4
+    engine.cache.pool.memory.data[one.table.pages[1], 77] ^= 4
 
 
 def share_an_own_page(engine: Engine, one: Request, two: Request) -> None:

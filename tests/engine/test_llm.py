@@ -358,7 +358,7 @@ def test_a_flipped_byte_in_a_cached_page_is_noticed(tmp_path: Path, overlap: boo
         cache = llm.engine.cache
         page = next(cache.tree.walk("", [ord("x")] * 16, 1)).held[0].page
         one(llm, "x" * 40)
-        cache.pool.memory[page, 3] ^= 1
+        cache.pool.memory.data[page, 3] ^= 1
         with pytest.raises(KvCorruptionError, match=f"the bytes of page {page} changed"):
             one(llm, "x" * 40)
         assert not llm.engine.busy

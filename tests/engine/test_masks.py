@@ -23,7 +23,8 @@ from drut.kernels.native import library
 from drut.kernels.native.backend import NativeBackend
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.ops import F32, Buffer, Embed, Head, Norm, Sample
-from drut.kernels.output import Status, StepOutput
+from drut.kernels.output import Status
+from drut.kernels.pending import Pending
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Recorder
 from tests.constrain.walking import Walker, at_random, walker_over
 from tests.engine.models import write_bytes_model
@@ -62,14 +63,14 @@ class Given(Executable):
         self.rows: Sequence[F32] = ()
         self.redrawn = 0
 
-    def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
+    def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
         def at(stop: str) -> None:
             if host is not None:
                 host(stop)
             if stop == BEFORE_SAMPLE:
                 self.inner.logits(len(self.rows))[:] = self.rows
 
-        return self.inner.run(step, at)
+        return self.inner.launch(step, at)
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         self.redrawn += len(samples)

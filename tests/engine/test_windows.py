@@ -161,7 +161,7 @@ def test_a_model_of_windows_alone_needs_a_cache_of_one_window(tmp_path: Path) ->
     prompt, params = list(matrix.text(0, 500, vocab)), SamplingParams(max_tokens=200, ignore_eos=True, logprobs=1)
     with LLM(path, threads=1, window_pages=False) as llm:
         (whole,) = llm.generate([prompt], params)
-        page_bytes = llm.engine.cache.pool.memory.shape[1]
+        page_bytes = llm.engine.cache.pool.memory.page_bytes
     with LLM(path, threads=1, max_batch_tokens=16, max_seqs=2, kv_cache_gb=7.5 * page_bytes / 1e9) as llm:
         assert (llm.engine.cache.pool.total, llm.engine.room) == (7, 1024)
         (few,) = llm.generate([prompt], params)

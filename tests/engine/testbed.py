@@ -32,9 +32,11 @@ from drut.engine.static_batch import StaticBatching
 from drut.engine.update import Scored, Update
 from drut.engine.work import Limits
 from drut.kernels.backend import Backend, Executable, StepOutput
-from drut.kernels.descriptor import HOLE, MAX_TOP_LOGPROBS, RELAY, StepDescriptor
+from drut.kernels.descriptor import HOLE, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.pending import Finished, Pending
 from drut.kernels.plan import Plan
+from drut.kernels.pool import HostPool
 from drut.speculate import Anchor, Drafter, Landed
 from tests.engine.chance import ChancePreemption
 
@@ -155,27 +157,23 @@ def expected_edits(prompt: Sequence[int], out: list[int], params: SamplingParams
 
 
 class FakeExecutable(Executable):
-    def __init__(self, memory: Sequence[np.ndarray], samples: int, windows: Sequence[int]) -> None:
-        self.slots = [m.view(np.uint64).reshape(-1) for m in memory]  # one word a slot
+    def __init__(self, pools: Sequence[HostPool], windows: Sequence[int]) -> None:
+        self.slots = [pool.data.view(np.uint64).reshape(-1) for pool in pools]  # one word a slot
         self.windows = windows
-        tops = (samples, MAX_TOP_LOGPROBS)
-        self.out = StepOutput(np.zeros(samples, np.int32), np.zeros(samples, np.int32), np.zeros(samples, np.float32),
-                              np.zeros(samples, np.int32), np.zeros(tops, np.int32), np.zeros(tops, np.float32))
         self.relay = np.zeros(1 << 12, np.int32)
         self.steps = self.rows = 0
 
-    def run(self, step: StepDescriptor, host=None) -> StepOutput:
+    def launch(self, step: StepDescriptor, host=None) -> Pending:
         self.steps += 1
         self.rows += step.rows
         seen: dict[int, int] = {}
         for s in range(step.seqs):
             self._sequence(step, s, seen)
         n = step.samples
-        out = StepOutput(*(field[:n] for field in self.out))
-        out.top_ids[:] = -1
+        out = StepOutput.zeros(n)
         for i in range(n):
             self._sample(step, i, seen[int(step["sample_row"][i])], out)
-        return out
+        return Finished(out)
 
     def _sequence(self, step: StepDescriptor, s: int, seen: dict[int, int]) -> None:
         first, count = int(step["first_row"][s]), int(step["row_count"][s])
@@ -245,7 +243,7 @@ class FakeBackend(Backend):
     stack = vector = pool = matrix
 
     def load(self, plan, pools, limits) -> FakeExecutable:
-        return FakeExecutable(pools, limits.samples, self.windows)
+        return FakeExecutable(pools, self.windows)
 
     def close(self) -> None:
         pass
@@ -259,7 +257,8 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
                 samples: int | None = None) -> Engine:
     """`windows`: of the KV groups, 0 for the whole context, else at least 2, as a slot depends on the one before;
     `pages`: of the first, `window_pages`: of the others."""
-    memory = [np.zeros((window_pages if i else pages, PAGE_TOKENS * 8), np.uint8) for i in range(len(windows))]
+    memory = [HostPool(np.zeros((window_pages if i else pages, PAGE_TOKENS * 8), np.uint8))
+              for i in range(len(windows))]
     watch = [Canary(m, window) for m, window in zip(memory, windows, strict=True)] if canary else []
     limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), samples or seqs, chunk, burst)
     groups = [WindowGroup(window, limits.tokens) if window else FullGroup() for window in windows]

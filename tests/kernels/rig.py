@@ -24,6 +24,7 @@ from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.numpy.numbers import to_bf16
 from drut.kernels.ops import Buffer, Embed, GateUp, Head, Norm, Op, Project, Sample
 from drut.kernels.plan import Plan, Recorder
+from drut.kernels.pool import Pool
 from drut.kernels.weight import Matrix
 
 F32 = NDArray[np.float32]
@@ -121,7 +122,7 @@ class Ran:
     """A plan ready to run, and a look into its buffers."""
 
     def __init__(self, backend: Backend, plan: Plan, *, rows: int, samples: int = 1, kv: KvLayout = NO_KV,
-                 pages: int = 1, pool: NDArray[np.uint8] | None = None) -> None:
+                 pages: int = 1, pool: Pool | None = None) -> None:
         self.pool = backend.pool(kv, pages) if pool is None else pool
         self.executable = backend.load(plan, [self.pool], Limits(rows, samples, relay_slots=rows))
         self.step = StepDescriptor(rows, rows, samples, rows * max(1, pages))

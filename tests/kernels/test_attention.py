@@ -96,7 +96,7 @@ class Attending:
     def __init__(self, backend: Backend, shape: Shape, *, pages: int, fill: int = POISON) -> None:
         self.out = Buffer("out", shape.heads * shape.head_dim)
         pool = backend.pool(shape.kv, pages)
-        pool[:] = fill
+        pool.data[:] = fill
         q, k, v = (p.on(backend) for p in shape.projections())
         few, every = _write(backend, shape, k, k, v), _write(backend, shape, q, k, v)
         sinks = shape.sink_logits()
@@ -302,7 +302,7 @@ def test_slots_before_the_window_do_not_matter(native: Native, isa: str, dtype: 
     run.write(s, start)
     clean = run.attend([(s, start, len(s.tokens))])
     for page in s.pages[: hidden // 16]:
-        run.attender.pool[page] = POISON
+        run.attender.pool.data[page] = POISON
     assert_same_bits(run.attend([(s, start, len(s.tokens))]), clean, "pages")
     bad = Attending(native(isa), shape, pages=len(s.pages))
     bad.write(Prompt([*s.tokens[:hidden], NAN_TOKEN, *s.tokens[hidden + 1 :]], s.pages, s.slot), start)
@@ -319,7 +319,7 @@ def test_what_is_not_finite_shows(native: Native, isa: str, dtype: str) -> None:
     for fill in (0x7FC00000, 0x7F800000) if dtype == "fp32" else (0xFFFFFFFF,):  # NaN, infinity
         run = Attending(native(isa), shape, pages=3, fill=ZERO)
         clean = run.attend([(s, 0, 40)])
-        run.attender.pool.view(np.uint32)[s.pages[1]] = fill  # positions 16..31
+        run.attender.pool.data.view(np.uint32)[s.pages[1]] = fill  # positions 16..31
         rows = run.attend([(s, 15, 16), (s, 39, 40)])
         assert_same_bits(rows[0], clean[15])
         assert not np.isfinite(rows[1]).any()
@@ -331,7 +331,7 @@ def test_an_infinite_value_of_no_weight_shows_too(native: Native, isa: str) -> N
     s = sequences(np.random.default_rng(6), (40,))[0]
     run = Attending(native(isa), shape, pages=3, fill=ZERO)
     run.attend([(s, 0, 40)])
-    page = run.attender.pool[s.pages[1]]  # positions 16..31
+    page = run.attender.pool.data[s.pages[1]]  # positions 16..31
     for head in range(KV_HEADS):
         scales = LAYER * shape.kv.layer_bytes + head * shape.kv.head_bytes + 2 * 16 * shape.head_dim + 64
         page[scales : scales + 64].view(np.float32)[:] = np.inf

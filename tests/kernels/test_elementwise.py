@@ -181,7 +181,7 @@ def wide(backend: Backend, growth: tuple[float, int] | None) -> tuple[F32, F32]:
     ran = Ran(backend, recorded(Embed(floats(SIGNS).on(backend), source), qkv, filler_head(backend, source)), rows=5,
               kv=kv, pages=5, pool=backend.pool(kv, 1))
     ran.run(range(5), 62, [0] * 5)
-    return ran.read(q), ran.pool.view(np.float32).copy()
+    return ran.read(q), ran.pool.data.view(np.float32).copy()
 
 
 @pytest.mark.parametrize("growth", [None, (0.25, 32)])

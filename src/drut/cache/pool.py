@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from drut.kernels.descriptor import RELAY
 from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.pool import Pool
 
 POISON = 0xFF  # a NaN in bf16, in fp32 and in the scales of int8
 EMPTY = -2  # stamp of a slot that holds nothing
@@ -30,10 +31,9 @@ class PageState(IntEnum):
 class PagePool:
     """Hands out pages, lets the tree keep them, takes them back. `free + private + cached == total` always."""
 
-    def __init__(self, memory: NDArray[np.uint8], canary: Canary | None = None) -> None:
-        """`memory` is (pages, page_bytes)."""
+    def __init__(self, memory: Pool, canary: Canary | None = None) -> None:
         self.memory = memory
-        self.total = len(memory)
+        self.total = memory.pages
         self.canary = canary
         self._state = bytearray(self.total)
         self._free = list(range(self.total - 1, -1, -1))
@@ -113,10 +113,10 @@ class Canary:
     read a page freed since.
     """
 
-    def __init__(self, memory: NDArray[np.uint8], window: int = 0) -> None:
+    def __init__(self, memory: Pool, window: int = 0) -> None:
         """`window`: positions that a row sees, its own the last; 0: all."""
         self._memory, self._window = memory, window
-        self._stamps = np.full((len(memory) * PAGE_TOKENS, 2), EMPTY, np.int64)
+        self._stamps = np.full((memory.pages * PAGE_TOKENS, 2), EMPTY, np.int64)
         self._sums: dict[int, int] = {}
         self._to_seal: set[int] = set()
         self._to_poison: set[int] = set()
@@ -137,12 +137,16 @@ class Canary:
 
     def settle(self, changes: Changes) -> None:
         """Between two steps: poisons what was freed, sums what was filled."""
+        poison = np.full((1, self._memory.page_bytes), POISON, np.uint8)
         for page in changes.freed:
-            self._memory[page] = POISON
+            self._memory.import_([page], poison)
             self._stamps[page * PAGE_TOKENS : (page + 1) * PAGE_TOKENS] = EMPTY
             self._sums.pop(page, None)
         for page in changes.filled:
-            self._sums[page] = zlib.crc32(self._memory[page])
+            self._sums[page] = self._sum(page)
+
+    def _sum(self, page: int) -> int:
+        return zlib.crc32(self._memory.export([page]).data)
 
     def write(self, pages: Sequence[int], tokens: Sequence[int], start: int) -> None:
         """Notes that the coming step writes `tokens` from position `start` on."""
@@ -171,7 +175,7 @@ class Canary:
             raise KvCorruptionError(f"slot {slots[at]} holds token {token} of position {position}, "
                                     f"expected token {seen[at]} of position {begin + at}")
         for page in pages[begin // PAGE_TOKENS : end // PAGE_TOKENS]:
-            if page in self._sums and self._sums[page] != zlib.crc32(self._memory[page]):
+            if page in self._sums and self._sums[page] != self._sum(page):
                 raise KvCorruptionError(f"the bytes of page {page} changed after it was full")
 
 

@@ -39,10 +39,10 @@ class MaskMaker:
     def run_burst(self, executable: Executable, step: StepDescriptor, burst: Burst,
                   guided: Mapping[int, Guided]) -> None:
         """Runs `step` and those after it, as `Executable.run_burst` does, until a guide breaks off."""
-        out = self.run(executable, step, guided).copy()
+        out = self.run(executable, step, guided)
         while not burst.last(out) and not any(who.guide.breaks_off for who in guided.values()):
             step.advance()
-            out = self.run(executable, step, guided, partial(burst.put, out, over=False)).copy()
+            out = self.run(executable, step, guided, partial(burst.put, out, over=False))
         burst.put(out, over=True)
 
     def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, Guided],

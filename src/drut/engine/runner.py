@@ -7,9 +7,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from drut.cache.groups import pages_for
 from drut.cache.pool import Canary, Changes
 from drut.engine.flight import Flight, Ran, Result
@@ -22,6 +19,7 @@ from drut.kernels.burst import Burst
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import RELAY, Edits, StepDescriptor, mask_words
 from drut.kernels.plan import Plan
+from drut.kernels.pool import Pool
 
 
 class Rows(NamedTuple):
@@ -36,7 +34,7 @@ class Runner:
     """One executable over a pool a KV group. With `overlap` steps run on a thread of their own, in the order of their
     launch."""
 
-    def __init__(self, backend: Backend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits, *,
+    def __init__(self, backend: Backend, plan: Plan, pools: Sequence[Pool], limits: Limits, *,
                  context: int, vocab: int, overlap: bool = False, canaries: Sequence[Canary] = ()) -> None:
         """`context` bounds the tokens of a sequence; `vocab`: ids that have logits; `canaries`: one a pool, or none."""
         self.plan, self.limits, self.vocab, self._canaries = plan, limits, vocab, canaries
@@ -93,9 +91,7 @@ class Runner:
                 steps = burst.progress.done
             seconds = (time.perf_counter() - started) / steps
             self._last, self.last_seconds = step, seconds
-            # The next step may start before these are read.
-            kept = out.copy() if out and self._thread is not None else out
-            return Ran(kept, seconds, self.executable.logits(step.samples).copy() if logits else None)
+            return Ran(out, seconds, self.executable.logits(step.samples).copy() if logits else None)
         finally:
             if burst is not None:
                 burst.abandon()

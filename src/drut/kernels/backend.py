@@ -15,7 +15,9 @@ from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import KvLayout
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
+from drut.kernels.pending import Pending
 from drut.kernels.plan import Plan
+from drut.kernels.pool import Pool
 from drut.kernels.weight import Matrix, Stack, Vector
 
 
@@ -31,11 +33,18 @@ Host = Callable[[str], None]  # called at each stop of a plan with the stop's na
 
 
 class Executable(ABC):
-    """A plan made ready to run over the pages of each KV group."""
+    """A plan made ready to run over the pages of each KV group. Steps run in the order of their launch."""
 
     @abstractmethod
+    def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
+        """Starts every segment, and calls `host` between them. Until it is done the descriptor stays as it is.
+
+        A backend may also run the step before it returns.
+        """
+
     def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
-        """Runs every segment, and `host` between them. The output arrays are reused by the next run."""
+        """Launches the step and waits for it."""
+        return self.launch(step, host).result()
 
     def burst(self, steps: int, ends: Sequence[Sequence[int]]) -> Burst:
         """What `run_burst` fills: at most so many steps, and each sequence's ids that end it."""
@@ -44,7 +53,7 @@ class Executable(ABC):
     def run_burst(self, step: StepDescriptor, burst: Burst) -> None:
         """Runs `step`, whose rows are sequences that decode, and the steps after it. It writes over `step`."""
         while True:
-            out = self.run(step).copy()
+            out = self.run(step)
             over = burst.last(out)
             burst.put(out, over=over)
             if over:
@@ -55,7 +64,7 @@ class Executable(ABC):
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         """Draws these samples of the last step again, from its logits, by what `step` says of them now.
 
-        What the last `run` returned, and what the sequences go on with, then tell of the new tokens.
+        The outputs of that step, and what the sequences go on with, then have the new tokens.
         """
 
     @abstractmethod
@@ -102,12 +111,12 @@ class Backend(ABC):
         """Keeps float32 `values`, padded with zeros."""
 
     @abstractmethod
-    def pool(self, layout: KvLayout, pages: int) -> NDArray[np.uint8]:
-        """Room for `pages` pages, (pages, page_bytes), touched on first use."""
+    def pool(self, layout: KvLayout, pages: int) -> Pool:
+        """Room for `pages` pages, touched on first use."""
 
     @abstractmethod
-    def load(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> Executable:
-        """Makes `plan` ready over a pool a KV group; buffers hold `limits.rows` rows."""
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits) -> Executable:
+        """Makes `plan` ready over a pool a KV group, which several plans may share; buffers hold `limits.rows` rows."""
 
     @abstractmethod
     def close(self) -> None:

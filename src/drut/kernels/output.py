@@ -21,7 +21,7 @@ class Status(IntEnum):
 
 
 class StepOutput(NamedTuple):
-    """Of the last step, by sample. Logprobs are of the raw logits; 0, rank 0 and ids -1 where none were asked for."""
+    """Of one step, by sample. Logprobs are of the raw logits; 0, rank 0 and ids -1 where none were asked for."""
 
     tokens: NDArray[np.int32]
     status: NDArray[np.int32]  # a Status; a token only where it is DRAWN
@@ -34,10 +34,6 @@ class StepOutput(NamedTuple):
     def drawn(self) -> NDArray[np.bool_]:
         """Whether there is a token."""
         return np.equal(self.status, Status.DRAWN)
-
-    def copy(self) -> StepOutput:
-        """One that no later step writes over."""
-        return StepOutput._make(array.copy() for array in self)
 
     @staticmethod
     def zeros(*shape: int) -> StepOutput:

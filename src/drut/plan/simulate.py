@@ -25,6 +25,7 @@ from drut.engine.reserve import Reserve
 from drut.engine.scheduler import Scheduler
 from drut.engine.work import Limits, Work
 from drut.errors import RequestError
+from drut.kernels.pool import HostPool
 from drut.plan.step_cost import StepCost, StepFacts
 
 
@@ -93,7 +94,7 @@ class Simulation:
         self.now = 0.0
         self._setup, self._cost, self._limit = setup, cost, limit
         clock: Callable[[], float] = lambda: self.now  # noqa: E731
-        pools = [PagePool(np.empty((pages, 1), np.uint8)) for pages in setup.pages]
+        pools = [PagePool(HostPool(np.empty((pages, 1), np.uint8))) for pages in setup.pages]
         cache = KvCache(*pools, groups=make_groups(setup.windows, setup.limits.tokens))
         self.scheduler = Scheduler(cache, setup.limits, make_policy(setup.policy, clock, setup.aging_s),
                                    Pacer(setup.attention_depth), reserve=Reserve(setup.reserve_quantile))

@@ -21,6 +21,7 @@ from drut.kernels.native import abi, library
 from drut.kernels.native.memory import Arena, reserve
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
+from drut.kernels.pool import HostPool, Pool, on_host
 from drut.kernels.weight import PAD, Matrix, Stack, padded
 from drut.machine import usable_cpus
 
@@ -190,13 +191,13 @@ class NativeBackend(PackingBackend):
     def vector(self, values: F32) -> NativeVector:
         return NativeVector(values.size, _padded(values, padded(values.size)))
 
-    def pool(self, layout: KvLayout, pages: int) -> NDArray[np.uint8]:
-        return reserve(pages * layout.page_bytes, huge=True).reshape(pages, layout.page_bytes)
+    def pool(self, layout: KvLayout, pages: int) -> Pool:
+        return HostPool(reserve(pages * layout.page_bytes, huge=True).reshape(pages, layout.page_bytes))
 
-    def load(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> Executable:
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits) -> Executable:
         from drut.kernels.native.executable import NativeExecutable
 
-        return NativeExecutable(self, plan, pools, limits)
+        return NativeExecutable(self, plan, on_host(pools), limits)
 
     def close(self) -> None:
         if self.workers is not None:

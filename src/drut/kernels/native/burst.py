@@ -26,8 +26,7 @@ class NativeBurst(Burst):
         self._struct = abi.Burst(steps=steps, progress=0, stop=0, end_first=self._first.ctypes.data,
                                  end_id=self._ids.ctypes.data)
         self.context = abi.Context.from_buffer_copy(context)
-        for name, array in out._asdict().items():
-            setattr(self.context, name, array.ctypes.data)
+        self.context.take_outputs(out)
 
     @property
     def address(self) -> int:

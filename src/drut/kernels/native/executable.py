@@ -26,6 +26,7 @@ from drut.kernels.native.memory import reserve
 from drut.kernels.native.room import Room
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
+from drut.kernels.pending import Finished, Pending
 from drut.kernels.plan import Plan
 from drut.kernels.weight import padded
 
@@ -46,7 +47,7 @@ class NativeExecutable(Executable):
         head, widest = _measure(plan)
         self._vocab = head.weight.n
         self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)
-        self._out = StepOutput.zeros(limits.samples)
+        self._out = StepOutput.zeros(0)  # of the last step: the context points to it
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
@@ -82,17 +83,19 @@ class NativeExecutable(Executable):
         pages = (abi.Pages * len(self._pools))(*(abi.Pages(data=p.ctypes.data, page_bytes=p.shape[1])
                                                  for p in self._pools))
         self._keep.append(pages)
-        outputs = {name: array.ctypes.data for name, array in self._out._asdict().items()}
         return abi.Context(step=None, pages=ctypes.addressof(pages), acts=acts.ctypes.data, acts_bytes=acts.nbytes,
-                           scratch=scratch.ctypes.data, scratch_bytes=scratch_bytes, **outputs,
+                           scratch=scratch.ctypes.data, scratch_bytes=scratch_bytes,
+                           **dict.fromkeys(StepOutput._fields),
                            relay=self._relay.ctypes.data, op_ns=None, chosen=None, chosen_count=0, empty=0)
 
     def time_operations(self, on: bool) -> None:
         """Fills `op_ns` with each operation's nanoseconds on every run. Replay without a host only."""
         self._context.op_ns = self.op_ns.ctypes.data if on else None
 
-    def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
+    def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
         self._context.step = step.buffer.ctypes.data
+        self._out = out = StepOutput.zeros(step.samples)
+        self._context.take_outputs(out)
         if host is None:
             self._call(self._whole)
         else:
@@ -100,7 +103,7 @@ class NativeExecutable(Executable):
                 self._call(calls)
                 if stop is not None:
                     host(stop)
-        return StepOutput._make(array[: step.samples] for array in self._out)
+        return Finished(out)
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         chosen = np.array(samples, np.int32)

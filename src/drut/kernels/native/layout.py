@@ -61,7 +61,7 @@ def differences(expected: Described, found: Described) -> Iterator[str]:
         if ours is None or theirs is None:
             yield f"struct {name} is {'unknown here' if ours is None else 'not in the library'}"
             continue
-        both = (theirs | ours).items()
+        both = (ours | theirs).items()
         for field, _ in sorted(both, key=lambda item: item[1]):
             if ours.get(field) != theirs.get(field):
                 yield f"{name}.{field} is at {_place(theirs.get(field))}, expected at {_place(ours.get(field))}"

@@ -16,6 +16,7 @@ from drut.kernels.numpy.matmul import NumpyMatrix, NumpyStack, make_matrix
 from drut.kernels.numpy.operations.table import OPERATIONS, Table
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
+from drut.kernels.pool import HostPool, Pool, on_host
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +52,11 @@ class NumpyBackend(Backend):
     def vector(self, values: F32) -> NumpyVector:
         return NumpyVector(values.copy())
 
-    def pool(self, layout: KvLayout, pages: int) -> NDArray[np.uint8]:
-        return np.zeros((pages, layout.page_bytes), np.uint8)
+    def pool(self, layout: KvLayout, pages: int) -> Pool:
+        return HostPool(np.zeros((pages, layout.page_bytes), np.uint8))
 
-    def load(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> Executable:
-        return NumpyExecutable(plan, pools, limits, self._table)
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits) -> Executable:
+        return NumpyExecutable(plan, on_host(pools), limits, self._table)
 
     def close(self) -> None:
         """Nothing to end."""

@@ -15,6 +15,7 @@ from drut.kernels.numpy.operations.table import Table
 from drut.kernels.numpy.state import State
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
+from drut.kernels.pending import Finished, Pending
 from drut.kernels.plan import Plan
 
 
@@ -28,14 +29,14 @@ class NumpyExecutable(Executable):
         self._plan, self._table = plan, table
         self.state = State(pools, limits.relay_slots)
 
-    def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
+    def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
         for segment in self._plan.segments:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 for op in segment.ops:
                     self._table[type(op)](op, self.state, step)
             if host is not None and segment.stop is not None:
                 host(segment.stop)
-        return self.state.out
+        return Finished(self.state.out)
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         for said, blank in zip(self.state.out, StepOutput.zeros(len(samples)), strict=True):
