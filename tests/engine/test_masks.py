@@ -22,6 +22,7 @@ from drut.kernels.descriptor import Edits, StepDescriptor, mask_words
 from drut.kernels.native import library
 from drut.kernels.native.backend import NativeBackend
 from drut.kernels.numpy.backend import NumpyBackend
+from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.ops import F32, Buffer, Embed, Head, Norm, Sample
 from drut.kernels.output import Status
 from drut.kernels.pending import Pending
@@ -175,7 +176,8 @@ def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask], lat
 
 def relay(given: Given, count: int) -> list[int]:
     """What the sequences go on with."""
-    kept: NDArray[np.int32] = given.inner.state.relay  # type: ignore[attr-defined]
+    inner = given.inner
+    kept: NDArray[np.int32] = inner.state.relay if isinstance(inner, NumpyExecutable) else inner._relay
     return [int(token) for token in kept[:count]]
 
 

@@ -194,6 +194,27 @@ def test_a_row_that_is_not_finite_leaves_the_others_alone(backend: Backend) -> N
     assert out.tokens.tolist() == [best := int(weight.values().sum(axis=1).argmax()), 0, best]
 
 
+def test_the_outputs_of_a_step_are_its_own(backend: Backend) -> None:
+    """No later step of fewer, as many or more samples writes them; a redraw of the last step does."""
+    logits = np.eye(16, dtype=np.float32)
+    ran = Ran(backend, head_plan(backend, logits, np.ones(16, np.float32), 1e-5, floats(logits), Sample(16)), rows=5,
+              samples=5)
+    kept = []
+    for rows in (range(3), range(5, 7), range(1, 4), range(9, 14)):
+        ran.step.clear()
+        row = ran.step.add_sequence(rows, 0, [0], 0)
+        for i in range(len(rows)):
+            ran.step.add_sample(row + i, Draw(top_logprobs=2))
+        out = ran.executable.run(ran.step)
+        kept.append((out, [field.copy() for field in out]))
+        assert out.tokens.tolist() == list(rows)
+    for out, copies in kept:
+        assert all(np.array_equal(field, copy) for field, copy in zip(out, copies, strict=True))
+    ran.step["target"][1] = 3
+    ran.executable.redraw(ran.step, [1])
+    assert kept[-1][0].tokens.tolist() == [9, 3, 11, 12, 13]
+
+
 def test_the_relay_feeds_the_next_step(backend: Backend) -> None:
     """A row whose token is the relay takes what its sequence sampled last: here each token's successor, two sequences
     in two slots, in either order."""
