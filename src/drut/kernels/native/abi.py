@@ -8,7 +8,6 @@ from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any
 
 from drut.kernels import descriptor
-from drut.kernels.output import StepOutput
 
 ABI_VERSION = 10
 
@@ -78,11 +77,6 @@ class Context(Struct):
                 *pointers("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs", "relay", "op_ns",
                           "chosen"),
                 *int32s("chosen_count", "empty"))
-
-    def take_outputs(self, out: StepOutput) -> None:
-        """Points to `out`, which must live as long as it does so."""
-        for name, array in zip(StepOutput._fields, out, strict=True):
-            setattr(self, name, array.ctypes.data)
 
 
 class Burst(Struct):

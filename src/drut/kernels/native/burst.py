@@ -26,7 +26,8 @@ class NativeBurst(Burst):
         self._struct = abi.Burst(steps=steps, progress=0, stop=0, end_first=self._first.ctypes.data,
                                  end_id=self._ids.ctypes.data)
         self.context = abi.Context.from_buffer_copy(context)
-        self.context.take_outputs(out)
+        for name, array in zip(StepOutput._fields, out, strict=True):
+            setattr(self.context, name, array.ctypes.data)
 
     @property
     def address(self) -> int:

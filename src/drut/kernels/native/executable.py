@@ -23,6 +23,7 @@ from drut.kernels.native.compile.table import codes as operation_codes
 from drut.kernels.native.compile.table import compiled
 from drut.kernels.native.forms import forms_of
 from drut.kernels.native.memory import reserve
+from drut.kernels.native.outputs import make_outputs
 from drut.kernels.native.room import Room
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
@@ -94,8 +95,7 @@ class NativeExecutable(Executable):
 
     def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
         self._context.step = step.buffer.ctypes.data
-        self._out = out = StepOutput.zeros(step.samples)
-        self._context.take_outputs(out)
+        self._out = out = make_outputs(self._context, step.samples)
         if host is None:
             self._call(self._whole)
         else:
