@@ -39,5 +39,6 @@ class StepOutput(NamedTuple):
     def zeros(*shape: int) -> StepOutput:
         """Of (samples), or of (steps, samples)."""
         tops = (*shape, MAX_TOP_LOGPROBS)
-        return StepOutput(np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.float32),
-                          np.zeros(shape, np.int32), np.full(tops, -1, np.int32), np.zeros(tops, np.float32))
+        return StepOutput(tokens=np.zeros(shape, np.int32), status=np.zeros(shape, np.int32),
+                          logprobs=np.zeros(shape, np.float32), ranks=np.zeros(shape, np.int32),
+                          top_ids=np.full(tops, -1, np.int32), top_logprobs=np.zeros(tops, np.float32))

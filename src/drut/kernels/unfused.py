@@ -8,6 +8,7 @@ same.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import fields
 
 from drut.kernels.ops import Activate, Add, Buffer, GateUp, Norm, Normalize, Op, Project, Qkv, StoreQkv
 from drut.kernels.plan import Plan, Segment
@@ -24,8 +25,7 @@ def _parts(op: Op) -> Iterator[Op]:
         y = yield from _normed(op.layer, op.x, op.norm)
         for out, weight in ((op.q, op.q_proj), (op.k, op.k_proj), (op.v, op.v_proj)):
             yield Project(op.layer, y, weight, out, add=False)
-        yield StoreQkv(op.layer, op.rope, op.q, op.k, op.v, op.heads, op.kv, op.q_norm, op.k_norm, op.wide_norm,
-                       op.growth)
+        yield StoreQkv(**{field.name: getattr(op, field.name) for field in fields(StoreQkv)})
     elif isinstance(op, GateUp):
         y = yield from _normed(op.layer, op.x, op.norm)
         up = yield from _projected(op.layer, y, op.up, f"{op.out.name}_up")

@@ -29,7 +29,7 @@ TERNARY = dict.fromkeys(("TQ1_0", "TQ2_0"), planes("int4", 256, "f16"))  # packe
 PROBE_N, PROBE_K = 33, 512  # a whole panel and one of a single row, two super-blocks
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NativeMatrix:
     """`data` in panels of 32 outputs (csrc/packing.h); `struct` is what operations point to."""
 
@@ -50,7 +50,7 @@ class NativeMatrix:
         return ctypes.addressof(self.struct)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NativeStack:
     """As many matrices one after another; `structs` lie one after another too."""
 
@@ -144,7 +144,7 @@ class NativeBackend(PackingBackend):
             assert k % PAD == 0
             assert not enc.is_float
             struct.order = columns.ctypes.data
-        return NativeMatrix(n, k, enc, data, bias, columns, struct)
+        return NativeMatrix(n=n, k=k, encoding=enc, data=data, bias=bias, columns=columns, struct=struct)
 
     def stack(self, enc: Encoding, raws: Iterable[NDArray[np.uint8]], count: int, n: int, k: int, *,
               bias: F32 | None = None) -> NativeStack:
@@ -167,7 +167,7 @@ class NativeBackend(PackingBackend):
             at = None if kept is None else kept.ctypes.data + 4 * i * wide
             structs[i] = _struct(enc, n, k)
             structs[i].data, structs[i].bias = data.ctypes.data + i * each, at
-        return NativeStack(count, n, k, enc, data, kept, structs)
+        return NativeStack(count=count, n=n, k=k, encoding=enc, data=data, bias=kept, structs=structs)
 
     def packing(self, encodings: Iterable[Encoding]) -> str:
         """Of what the loaded library makes of a small matrix: no number has to be raised when a layout changes."""

@@ -19,5 +19,6 @@ def make_outputs(context: abi.Context, n: int) -> StepOutput:
     context.tokens, context.status = at, at + n * WORD
     context.logprobs, context.ranks = at + 2 * n * WORD, at + 3 * n * WORD
     context.top_ids, context.top_logprobs = at + 4 * n * WORD, at + (4 * n + tops) * WORD
-    return StepOutput(words[:n], words[n : 2 * n], floats[2 * n : 3 * n], words[3 * n : 4 * n],
-                      words[4 * n : 4 * n + tops].reshape(shape), floats[4 * n + tops :].reshape(shape))
+    return StepOutput(tokens=words[:n], status=words[n : 2 * n], logprobs=floats[2 * n : 3 * n],
+                      ranks=words[3 * n : 4 * n], top_ids=words[4 * n : 4 * n + tops].reshape(shape),
+                      top_logprobs=floats[4 * n + tops :].reshape(shape))

@@ -16,7 +16,7 @@ from drut.kernels.ops import F32
 from drut.kernels.weight import PAD, padded
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NumpyMatrix:
     """Quantized: codes (parts, 16 or 32, n padded), scales and minima (parts, n padded). Float: (n, k).
 
@@ -26,11 +26,11 @@ class NumpyMatrix:
     n: int
     k: int
     encoding: Encoding
-    floats: F32 | None
-    codes: NDArray[np.int8] | NDArray[np.int16] | None
-    scales: F32 | None
-    minima: F32 | None
-    bias: F32 | None
+    floats: F32 | None = None
+    codes: NDArray[np.int8] | NDArray[np.int16] | None = None
+    scales: F32 | None = None
+    minima: F32 | None = None
+    bias: F32 | None = None
     columns: NDArray[np.int32] | None = None
 
     @property
@@ -123,11 +123,11 @@ def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDA
     if rows is not None:
         stored = stored[rows]
     if enc.is_float and enc.block_bytes:
-        return NumpyMatrix(n, k, enc, formats.decode(enc, stored, k), None, None, None, bias)
+        return NumpyMatrix(n=n, k=k, encoding=enc, floats=formats.decode(enc, stored, k), bias=bias)
     if enc.is_float:
         floats, scale = split_fp8(enc, stored, k)
         _check(floats, scale)
-        return NumpyMatrix(n, k, enc, floats, None, np.ascontiguousarray(scale.T), None, bias)
+        return NumpyMatrix(n=n, k=k, encoding=enc, floats=floats, scales=np.ascontiguousarray(scale.T), bias=bias)
     codes, scale, minimum = formats.split(enc, stored, k)
     _check(scale, minimum)
     if enc.name == "MXFP4" and (scale == np.float32(2.0**127)).any():  # all ones: E8M0's NaN
@@ -140,7 +140,8 @@ def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDA
         return np.repeat(_pad(x.T), group // part, axis=0)[: k // part]
 
     minima = None if minimum is None else of_parts(minimum)
-    return NumpyMatrix(n, k, enc, None, _pad(by_part), of_parts(scale), minima, bias, columns)
+    return NumpyMatrix(n=n, k=k, encoding=enc, codes=_pad(by_part), scales=of_parts(scale), minima=minima, bias=bias,
+                       columns=columns)
 
 
 def _check(*parts: F32 | None) -> None:
