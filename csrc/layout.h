@@ -1,4 +1,4 @@
-// Describes the structs of the C ABI to whoever mirrors them: each field's name, offset and size.
+// Describes the structs of the C ABI to the Python side, which mirrors them: the name, offset and size of each field.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator
 from ctypes import Structure, c_char_p, c_int32
-from itertools import count
 
 from drut.kernels import descriptor
 from drut.kernels.native import abi
@@ -45,13 +44,12 @@ def described(structs: Iterable[type[abi.Struct]]) -> Described:
 def exported(library: ctypes.CDLL) -> Described:
     """As the library was compiled."""
     found: Described = {}
-    for i in count():
-        address = library.drut_layout(i)
-        if not address:
-            return found
+    i = 0
+    while address := library.drut_layout(i):
         layout = Layout.from_address(address)
         found[layout.name.decode()] = {f.name.decode(): (f.offset, f.size) for f in layout.fields[: layout.count]}
-    raise AssertionError
+        i += 1
+    return found
 
 
 def differences(expected: Described, found: Described) -> Iterator[str]:

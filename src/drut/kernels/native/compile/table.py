@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from itertools import count
 
 from drut.errors import UnsupportedError
 from drut.kernels import ops
@@ -20,12 +19,9 @@ STRUCTS = (*abi.SHARED, *dict.fromkeys(row.struct for row in ROWS.values()))
 def codes(library: ctypes.CDLL) -> dict[str, int]:
     """The library's operations by name."""
     found: dict[str, int] = {}
-    for code in count():
-        name = library.drut_op_name(code)
-        if name is None:
-            return found
-        found[name.decode()] = code
-    raise AssertionError
+    while (name := library.drut_op_name(len(found))) is not None:
+        found[name.decode()] = len(found)
+    return found
 
 
 def compiled(op: ops.Op, room: Room, codes: Mapping[str, int]) -> abi.Struct:
