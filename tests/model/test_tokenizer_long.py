@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tokenizers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from drut.errors import ModelFileError
-from drut.model.tokenizer.tokenizer import LONG_TEXT, encode
+from drut.errors import ModelFileError, UnsupportedError
+from drut.model.tokenizer.pieces import TextPieces
+from drut.model.tokenizer.tokenizer import LONG_TEXT, TextRules, encode
+from drut.model.tokenizer.tokenizer import Tokenizer as Made
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +53,27 @@ def test_what_the_library_cannot_encode_is_one_error_in_any_length() -> None:
     for text in ("b", "b" * (LONG_TEXT + 1)):
         with pytest.raises(ModelFileError, match="cannot encode this text"):
             encode(broken, text, "model")
+
+
+def piece_of(chars: int) -> models.Model:
+    return models.Unigram([("<unk>", 0.0), ("a", -1.0), ("a" * chars, -1.0)], unk_id=0, byte_fallback=False)
+
+
+def words_of(chars: int) -> models.Model:
+    return models.WordPiece({"<unk>": 0, "a": 1, "##a": 2}, unk_token="<unk>", max_input_chars_per_word=chars)
+
+
+@pytest.mark.parametrize(("model", "most", "words"), [
+    (piece_of, 256, "a unigram piece of 257 characters is longer than the 256"),
+    (words_of, 200, "max_input_chars_per_word 201 is more than the 200"),
+])
+def test_what_would_take_time_that_grows_with_the_square_of_a_text_is_refused(
+        model: Callable[[int], models.Model], most: int, words: str) -> None:
+    """A piece as long as a text of 200,000 characters took five minutes of that text."""
+    text = "a" * 100 + " " + "a" * 20_000
+    made = Made(Tokenizer(model(most)), (), TextPieces(), TextRules(), "m")
+    start = time.process_time()
+    assert made.encode(text)
+    assert time.process_time() - start < 2
+    with pytest.raises(UnsupportedError, match=words):
+        Made(Tokenizer(model(most + 1)), (), TextPieces(), TextRules(), "m")

@@ -14,9 +14,9 @@ from drut.errors import ModelFileError, RequestError
 from drut.model.tokenizer.detokenize import Detokenizer
 from drut.model.tokenizer.pieces import ByteLevelPieces, Pieces
 from drut.model.tokenizer.prefix import without_prefix
+from drut.model.tokenizer.words import bound_words
 
 LONG_TEXT = 4096  # characters, which take some milliseconds
-_WORDS_KEPT = 1000  # a thread: 7 MB, where a client sends long new words; the 10,000 of the library would be 67
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Tokenizer:
     ) -> None:
         """`literal`: the model for texts in which special tokens are ordinary text, where it is another one."""
         added = list(added)
-        _bound_words(backend)
+        bound_words(backend, name)
         self.name = name
         self.rules = rules
         self.special_ids = frozenset(i for i, token in added if token.special)
@@ -224,12 +224,6 @@ def library(what: str) -> Iterator[None]:
             reason = " ".join(str(error).split())[:120]
             raise ModelFileError(f"{what}: {reason}") from None
         raise
-
-
-def _bound_words(backend: tokenizers.Tokenizer) -> None:
-    """The library remembers words it has split, in each thread anew."""
-    if hasattr(backend.model, "_resize_cache"):  # of the kinds that remember any
-        backend.model._resize_cache(_WORDS_KEPT)
 
 
 def _check_text(text: str) -> None:
