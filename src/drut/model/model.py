@@ -91,14 +91,14 @@ def _open_directory(path: Path) -> ModelFiles:
     config = {**config, "architectures": [named]}
     family: Family = family_of_hf(named)
     sees = "text_config" in config
-    told = text_config(config, where) if sees else config
+    read = text_config(config, where) if sees else config
     if sees:
-        check_text_part(config, told, where)
-    spec = family.from_hf(told, where)
+        check_text_part(config, read, where)
+    spec = family.from_hf(read, where)
     source = open_quantized(open_safetensors(path), config, path)
     if sees:
         source = text = TextPart(source)
         skipped = f"drut: {path.name}: {text.skipped} tensors of vision are skipped, it reads text only"
         warnings.warn(skipped, stacklevel=2)
     spec = with_stored_head(spec, source, path.name)
-    return ModelFiles(path, spec, source, shared_under_head(family.hf_table(spec), spec, source), told, False)
+    return ModelFiles(path, spec, source, shared_under_head(family.hf_table(spec), spec, source), read, False)

@@ -18,7 +18,7 @@ class AttentionMixer(Mixer):
     heads: int
     kv_heads: int
     head_dim: int
-    rope: Rope | None  # None: no position is told
+    rope: Rope | None  # None: the layer knows no positions
     scale: float  # of q . k
     qkv_bias: bool = False
     o_bias: bool = False

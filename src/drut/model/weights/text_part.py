@@ -19,7 +19,7 @@ OUTER = ("eos_token_id", "bos_token_id")
 
 
 def text_config(config: Mapping[str, object], where: str) -> Mapping[str, object]:
-    """What `text_config` says, with what is said of the whole. The whole alone says whether the head is tied: it is
+    """The settings of `text_config`, with those of the whole. The whole alone decides whether the head is tied: it is
     where the key is missing."""
     inner = config["text_config"]
     if not isinstance(inner, Mapping):

@@ -52,6 +52,7 @@ def test_a_prompt_is_scored_by_a_completion_that_repeats_it() -> None:
     ({"choices": [{"logprobs": {"content": [{"token": " four", "logprob": -0.1}]}}]}, 200),  # the form of chats
     (completion([*TOKENS, " four"], [None, None, None, None]), 200),
     (completion([*TOKENS, " four"], [None]), 200),
+    (completion([TEXT, "a", "b", "c"], [-1.0] * 4, drawn=6), 200),  # more than there are
     ("nonsense", 200),
 ])
 def test_an_engine_that_scores_no_prompt_is_asked_once(answer: Any, status: int) -> None:

@@ -135,7 +135,7 @@ def _scored(text: str, data: bytes) -> Scored | None:
     if logprobs is None or not logprobs.tokens or not logprobs.token_logprobs:
         return None
     drawn = 1 if reply.usage is None or reply.usage.completion_tokens is None else reply.usage.completion_tokens
-    end = len(logprobs.tokens) - drawn
+    end = max(len(logprobs.tokens) - drawn, 0)
     tokens, values = logprobs.tokens[:end], logprobs.token_logprobs[:end]
     top = [*(logprobs.top_logprobs or [])[:end], *[None] * end][:end]
     if len(values) < end or text.strip() not in "".join(tokens):
