@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from drut.model.model import open_model
-from drut.server.spelled import FIRST, SIGN, SpelledTokens
+from drut.server.spelled import FIRST, SIGN, SpelledTokens, longest_of
 from tests.cli import tiny
 from tests.cli.tiny import BOS, EOS
 from tests.server.rig import Running, serving
@@ -80,3 +82,20 @@ def test_a_sign_in_a_template_hides_nothing(path: Path) -> None:
 def test_by_default_what_is_spelled_is_the_token(path: Path) -> None:
     with serving(path) as running:
         assert tokens(running, {"messages": [{"role": "user", "content": FORGED}]}).count(EOS) == 2
+
+
+def test_the_longest_of_many_is_found_soon() -> None:
+    many = [f"<unused{i}>" for i in range(6000)] + ["<|a|>", "<|a|><|b|>", "a.c", "a"]
+    pattern, started = re.compile(longest_of(many)), time.process_time()
+    assert pattern.findall("<|a|><|b|>") == ["<|a|><|b|>"]
+    assert pattern.findall("abca.c<unused5999><unused6000>") == ["a", "a.c", "<unused5999>"]
+    assert pattern.findall("<|a|>" + "<unused" * 150_000) == ["<|a|>"]
+    assert time.process_time() - started < 5
+    assert re.findall(longest_of([]), "abc") == []
+
+
+@pytest.mark.parametrize("depth", [100, 400, 900])
+def test_deep_schemas_are_no_fault_of_the_server(plain: Running, depth: int) -> None:
+    inner = '{"a":' * depth + "1" + "}" * depth
+    body = '{"messages":[{"role":"user","content":"x"}],"tools":[{"function":{"name":"f","parameters":%s}}]}' % inner
+    assert plain.post("/tokenize", body.encode()).status in (200, 400)

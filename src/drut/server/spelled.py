@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -18,10 +18,10 @@ class SpelledTokens:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._texts = [SIGN, *sorted(tokenizer.special_texts, key=len, reverse=True)]
+        self._texts = [SIGN, *filter(None, tokenizer.special_texts)]
         self._signs = {text: SIGN + chr(FIRST + i) for i, text in enumerate(self._texts)}
-        self._special = re.compile("(" + "|".join(map(re.escape, self._texts[1:])) + ")" if self._texts[1:] else "(?!)")
-        self._any = re.compile("|".join(map(re.escape, self._texts)))
+        self._special = re.compile(f"({longest_of(self._texts[1:])})")
+        self._any = re.compile(longest_of(self._texts))
         self._hidden = re.compile(f"{SIGN}([{chr(FIRST)}-{chr(FIRST + len(self._texts) - 1)}])")
 
     def hide(self, value: Any) -> Any:
@@ -55,3 +55,21 @@ class SpelledTokens:
 
     def _shown(self, text: str) -> str:
         return self._hidden.sub(lambda found: self._texts[ord(found[1]) - FIRST], text)
+
+
+def longest_of(texts: Iterable[str]) -> str:
+    """A pattern of the longest of `texts` that is there. It shares their beginnings: a model may have thousands."""
+    root: dict[str, Any] = {}
+    for text in texts:
+        node = root
+        for char in text:
+            node = node.setdefault(char, {})
+        node[""] = {}  # a text ends here
+
+    def pattern(node: dict[str, Any]) -> str:
+        more = [re.escape(char) + pattern(child) for char, child in node.items() if char]
+        if not more:
+            return ""
+        return f"(?:{'|'.join(more)}){'?' if '' in node else ''}"
+
+    return pattern(root) or "(?!)"
