@@ -97,5 +97,6 @@ def test_the_longest_of_many_is_found_soon() -> None:
 @pytest.mark.parametrize("depth", [100, 400, 900])
 def test_deep_schemas_are_no_fault_of_the_server(plain: Running, depth: int) -> None:
     inner = '{"a":' * depth + "1" + "}" * depth
-    body = '{"messages":[{"role":"user","content":"x"}],"tools":[{"function":{"name":"f","parameters":%s}}]}' % inner
+    tool = f'{{"function": {{"name": "f", "parameters": {inner}}}}}'
+    body = f'{{"messages": [{{"role": "user", "content": "x"}}], "tools": [{tool}]}}'
     assert plain.post("/tokenize", body.encode()).status in (200, 400)
