@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 WORDS = {
     "english": "The quick brown fox doesn't jump; it's they've we'll I'm you'd HelloWorld iPhone NASA's O'Neil e.g. x2",
@@ -37,9 +38,15 @@ MARKS = ["▁", "▁▁", "Ġ", "##", "<0x0A>", "<unk>", "<s>", "</s>", "[PAD]",
 
 def texts(count: int, seed: int, special: Sequence[str] = ()) -> list[str]:
     """`count` texts, with `special` among them: the tokens that a vocabulary would match before anything else."""
+    return list(islice(endless(seed, special), count))
+
+
+def endless(seed: int, special: Sequence[str] = ()) -> Iterator[str]:
+    """As `texts`, one after the other."""
     rng = random.Random(seed)
     kinds = [words.split() for words in WORDS.values()]
-    return [_text(rng, kinds, [*MARKS, *special]) for _ in range(count)]
+    while True:
+        yield _text(rng, kinds, [*MARKS, *special])
 
 
 def _text(rng: random.Random, kinds: list[list[str]], marks: list[str]) -> str:
@@ -70,12 +77,14 @@ ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
         "[PAD]", "[EOT]", "[EOS]", "<reponame>", "<|file_sep|>", "<|repo_name|>")
 _CASELESS = "its words are cut where upper-case letters or marks begin, which llama.cpp knows in ASCII only"
 _DIGITS = "llama.cpp glues text to the digits behind it, or takes other digits than the expression"
+_HAN = "two marks of the Han script lie outside the ranges of llama.cpp"
 _SPACES = "white space outside ASCII lies in the range of ideographs that is cut out, which llama.cpp hides from it"
 _ACCENTS = "llama.cpp drops all marks and most of a Hangul syllable, but no controls, and takes U+2581 for a new word"
 _STACKED = "the library's map of characters drops the second of two marks on a letter"
 DIFFERENT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["tekken", "gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2", "granite-embed-multi-97m",
-                     "youtu", "kimi-k2"], (_CASELESS,)),
+                     "youtu"], (_CASELESS,)),
+    "kimi-k2": (_CASELESS, _HAN),
     **dict.fromkeys(["tiny_aya", "cohere2moe"], (_CASELESS, _DIGITS)),
     **dict.fromkeys(["afmoe", "superbpe"], (_DIGITS,)),
     **dict.fromkeys(["deepseek-llm", "deepseek-coder"], (_SPACES,)),
@@ -101,7 +110,8 @@ def _marks(text: str) -> str:
 
 _WITHOUT = {
     _CASELESS: lambda text: _marks(unicodedata.normalize("NFKC", text.lower())),
-    _DIGITS: lambda text: re.sub(r"\d", "", text),
+    _DIGITS: lambda text: "".join(c for c in text if not unicodedata.category(c).startswith("N")),
+    _HAN: lambda text: re.sub("[\u3005\u3007]", "", text),
     _SPACES: lambda text: re.sub(r"[^\S\t\n\v\f\r ]", " ", text),
     _ACCENTS: lambda text: "".join(c for c in unicodedata.normalize("NFC", text)
                                    if not any(unicodedata.category(d) in ("Mc", "Me")

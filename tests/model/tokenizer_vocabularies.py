@@ -6,13 +6,14 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from drut.model.tokenizer.splitting import SPLITTINGS
 from drut.model.weights.gguf import GGUFFile
 from tests.model.gguf_writer import ARRAY, Typed, gguf
-from tests.model.tokenizer_texts import ENDS, shared, texts
+from tests.model.tokenizer_texts import ENDS, endless, shared
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tokenizers.json"
 OWN = Path(__file__).parents[1] / "golden" / "own_vocabularies.json"
@@ -20,6 +21,7 @@ PUBLISHED = ("aquila", "baichuan", "bert-bge", "command-r", "deepseek-coder", "d
              "gpt-2", "gpt-neox", "llama-bpe", "llama-spm", "mpt", "nomic-bert-moe", "phi-3", "qwen2", "qwen35",
              "refact", "starcoder")
 COUNT, CHUNK = 2000, 100
+DISTINCT = {splitting: pre for pre, splitting in reversed(SPLITTINGS.items())}  # the first name of each
 CONTROL, TOOL = "<[bos]>", "<[tool]>"
 Encode = Callable[[str, bool, bool], list[int]]  # text, with special tokens around it, with those in it
 
@@ -58,9 +60,9 @@ def chunks(name: str, metadata: Mapping[str, Any]) -> Iterator[list[str]]:
     kinds = dict(zip(metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"], strict=True))
     added = [token for token, kind in kinds.items() if kind in (2, 3, 4)]
     ends = [token for token in ENDS if kinds.get(token, 3) != 3]
-    made = [shared(text, name, ends) for text in texts(COUNT, 7, added[:40])]
-    for start in range(0, COUNT, CHUNK):
-        yield made[start : start + CHUNK]
+    made = (shared(text, name, ends) for text in endless(7, added[:40]))
+    for _ in range(COUNT // CHUNK):
+        yield list(islice(made, CHUNK))
 
 
 def digest(encode: Encode, chunk: list[str]) -> str:

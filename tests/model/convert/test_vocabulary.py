@@ -10,11 +10,10 @@ import pytest
 from drut.errors import UnsupportedError
 from drut.model.convert.vocabulary import gguf_keys, write_hf
 from drut.model.tokenizer import Tokenizer, from_gguf, from_hf
-from drut.model.tokenizer.splitting import SPLITTINGS
 from tests.model.sentencepiece import metadata
 from tests.model.test_tokenizer_sentencepiece import SMALL, WORDS
 from tests.model.tokenizer_texts import texts
-from tests.model.tokenizer_vocabularies import own_metadata
+from tests.model.tokenizer_vocabularies import DISTINCT, own_metadata
 
 TEXTS = texts(40, 4, ["<[tool]>", "<[bos]>"])
 
@@ -33,7 +32,7 @@ def as_hf(given: dict[str, Any], folder: Path) -> tuple[Tokenizer, Tokenizer]:
     return tokenizer, from_hf(folder)
 
 
-@pytest.mark.parametrize("pre", SPLITTINGS)
+@pytest.mark.parametrize("pre", DISTINCT.values())
 def test_every_way_to_cut_text_goes_there_and_back(tmp_path: Path, pre: str) -> None:
     first, hf = as_hf(own_metadata(pre) | {"tokenizer.ggml.add_eos_token": True}, tmp_path)
     alike(first, hf)

@@ -60,7 +60,7 @@ def _split(vocabulary: GGUFVocabulary, splitting: Splitting) -> Built:
         backend.decoder = decoders.ByteLevel()  # for others that read what `to_json` writes
         built = Built(backend, ByteLevelPieces(byte_alphabet()), adds_bos=splitting.adds_bos)
     else:
-        text = _text_decoder(backend, strips=False, spaces=splitting.escapes_spaces)
+        text = _text_decoder(backend, strips=False)
         built = Built(backend, text, adds_bos=splitting.adds_bos, always_adds_bos=splitting.adds_bos)
     return _with_added(vocabulary, built)
 
@@ -109,10 +109,10 @@ def _check_scores(merges: Merges, scores: dict[str, float], name: str) -> None:
                     "another way than SentencePiece does", name, shared)
 
 
-def _text_decoder(backend: tokenizers.Tokenizer, *, strips: bool, spaces: bool = True) -> TextPieces:
-    """The pieces of text, with `spaces` U+2581 for those, and the same as `backend`'s decoder."""
-    space = decoders.Replace(SPACE, " ") if spaces else None
-    steps: list[decoders.Decoder] = [*([space] if space else []), decoders.ByteFallback(), decoders.Fuse()]
+def _text_decoder(backend: tokenizers.Tokenizer, *, strips: bool) -> TextPieces:
+    """The pieces of text with U+2581 for spaces, and the same as `backend`'s decoder."""
+    space = decoders.Replace(SPACE, " ")
+    steps: list[decoders.Decoder] = [space, decoders.ByteFallback(), decoders.Fuse()]
     backend.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if strips else steps)
     return TextPieces(space, byte_fallback=True, stripped_spaces=int(strips))
 

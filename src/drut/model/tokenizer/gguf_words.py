@@ -8,7 +8,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from drut.model.tokenizer.gguf_vocabulary import CONTROL, NORMAL, UNKNOWN, Built, GGUFVocabulary
 from drut.model.tokenizer.growth import check_chars_map
 from drut.model.tokenizer.pieces import TextPieces
-from drut.model.tokenizer.splitting import SPACE
+from drut.model.tokenizer.splitting import OUTER_SPACES, SPACE
 from drut.model.tokenizer.tokenizer import library
 from drut.model.weights.metadata import optional, require_list
 
@@ -76,7 +76,7 @@ def _normalizers(vocabulary: GGUFVocabulary) -> list[normalizers.Normalizer]:
             steps.append(normalizers.Precompiled(data))
     merges = optional(metadata, "tokenizer.ggml.remove_extra_whitespaces", bool, name, False)
     if merges:
-        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A | \z"), "")]
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(OUTER_SPACES), "")]
     if merges or optional(metadata, "tokenizer.ggml.add_space_prefix", bool, name, False):
         steps.append(normalizers.Prepend(SPACE))
     return [*steps, normalizers.Replace(" ", SPACE)]

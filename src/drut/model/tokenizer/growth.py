@@ -35,12 +35,19 @@ def check_chars_map(data: bytes, what: str) -> None:
         raise ModelFileError(f"{what}: a character becomes more than {_MOST_REPLACED} bytes")
 
 
+def _replaced(content: str, text: str | None) -> int:
+    """`text`: what is replaced; None for an expression, which may match between all characters."""
+    if not content:
+        return 1
+    return -(-len(content) // len(text)) if text else 1 + len(content)
+
+
 def _growth(step: dict[str, Any], name: str) -> int:
     """How many times longer a step can make a text."""
     if step["type"] == "Replace":
-        return 1 + len(step["content"]) // max(1, len(step["pattern"].get("String", "")))
-    if step["type"] == "Prepend":
-        return 1 + len(step["prepend"])
+        return _replaced(step["content"], step["pattern"].get("String"))
+    if step["type"] == "Prepend":  # once for a text, whatever its length
+        return 1 if len(step["prepend"]) <= MOST else MOST + 1
     if step["type"] == "Precompiled":
         check_chars_map(base64.b64decode(step["precompiled_charsmap"] or ""), f"{name}: precompiled_charsmap")
         return _FIXED["NFKC"]

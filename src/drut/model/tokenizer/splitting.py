@@ -22,8 +22,8 @@ SPACE = "\u2581"  # how a piece spells a space where bytes are not spelled
 class Splitting:
     """`patterns` cut one after the other, each what the ones before left; None stands for the one of GPT-2.
 
-    With `bytes_spelled` each byte is one printable character then; else pieces are text, with U+2581 for spaces where
-    `escapes_spaces` says so. `nfc`: the published tokenizers compose characters first.
+    With `bytes_spelled` each byte is one printable character then; else pieces are text with U+2581 for spaces. `nfc`:
+    the published tokenizers compose characters first.
     """
 
     patterns: tuple[str | None, ...]
@@ -31,10 +31,9 @@ class Splitting:
     whole_words: bool = False  # a word that is in the vocabulary is not built by merges
     adds_bos: bool = False  # unless the file says otherwise
     bytes_spelled: bool = True
-    escapes_spaces: bool = False
 
     def normalizer(self) -> normalizers.Normalizer | None:
-        if self.escapes_spaces:
+        if not self.bytes_spelled:
             return normalizers.Replace(" ", SPACE)
         return normalizers.NFC() if self.nfc else None
 
@@ -113,7 +112,7 @@ _DEEPSEEK_V3 = Splitting((_DIGITS_3, _IDEOGRAPHS, _DEEPSEEK_3))
 _O200K = Splitting((f"{_suffixed(_cased())}|{_DIGITS_3}|{_SLASHED}|{_BLANKS}",))
 _BAILING = Splitting((rf"'(?i:[sdmt]|ll|ve|re)|{_WORD}|{_DIGIT}|{_MARKS}|\s*[\r\n]|\s+(?!\S)|\s+",))
 _BLOOM = Splitting((_UNMARKED,))
-_GEMMA_4 = Splitting((_LINES,), adds_bos=True, bytes_spelled=False, escapes_spaces=True)
+_GEMMA_4 = Splitting((_LINES,), adds_bos=True, bytes_spelled=False)
 _TINY_AYA = Splitting((r"(?<!\d)\d+\b", r"(?<!\d{3})(?:\d{3})+\z", r"\G\d{3}", *_O200K.patterns))
 
 # The first name of a splitting is the one that is written: of those alike, one that leaves BOS to the file.
@@ -161,12 +160,12 @@ _NAMED: tuple[tuple[str, Splitting], ...] = (
                              _DIGIT, r"[\p{P}!-/:-@\[-`{-~]", None), adds_bos=True)),
     ("poro-chat bloom gpt3-finnish", _BLOOM),
     ("viking", Splitting((_UNMARKED, _DIGIT))),
-    ("whitespace", Splitting((r"\S+",), bytes_spelled=False)),
-    ("sarvam-moe", Splitting((_LINES,), bytes_spelled=False, escapes_spaces=True)),
+    ("sarvam-moe", Splitting((_LINES,), bytes_spelled=False)),
     ("gemma4 granite-embed-multi-311m", _GEMMA_4),
 )
 SPLITTINGS = {name: splitting for names, splitting in _NAMED for name in names.split()}
-PATTERNS = frozenset(pattern for splitting in SPLITTINGS.values() for pattern in splitting.patterns)
+OUTER_SPACES = r"\A | \z"
+PATTERNS = frozenset([OUTER_SPACES, *(pattern for splitting in SPLITTINGS.values() for pattern in splitting.patterns)])
 
 
 def name_of(state: Mapping[str, Any]) -> str | None:
