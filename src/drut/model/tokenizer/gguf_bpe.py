@@ -105,8 +105,8 @@ def _check_scores(merges: Merges, scores: dict[str, float], name: str) -> None:
     made = {left + right for left, right in merges}
     mixed = [text for text in made if len(set(text)) > 1]
     if shared := len(mixed) - len({scores[text] for text in mixed}):
-        log.warning("%s: tokenizer.ggml.scores: %d pieces share a score with others: text with them may be split in "
-                    "another way than SentencePiece does", name, shared)
+        warn_once(f"{name}: tokenizer.ggml.scores: {shared} pieces share a score with others: text with them may be "
+                  "split in another way than SentencePiece does")
 
 
 def _text_decoder(backend: tokenizers.Tokenizer, *, strips: bool) -> TextPieces:
