@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests import rows
-from tests.budget import Budget, Judge, Meter, WorkerMeter
 
 THREADS = {"DRUT_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of a test beside others; the bits are the same
 
@@ -24,10 +24,19 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         os.environ.update(THREADS)
-        config.pluginmanager.register(WorkerMeter(Budget.load(), config.workeroutput))
-        return
-    os.environ[rows.SEED] = rows.seed()  # for the workers too
+    else:
+        os.environ[rows.SEED] = rows.seed()  # for the workers too
+    if platform.machine() == "x86_64":  # budgets mean nothing on an emulated processor
+        _count_seconds(config)
+
+
+def _count_seconds(config: pytest.Config) -> None:
+    from tests.budget import Budget, Judge, Meter, WorkerMeter
+
     budget = Budget.load()
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(WorkerMeter(budget, config.workeroutput))
+        return
     meter = Meter(budget)
     config.pluginmanager.register(meter)
     config.pluginmanager.register(Judge(budget, meter, config.getoption("budget")))
