@@ -31,7 +31,8 @@ REQUESTS, TOKENS = 16, 1000
 class Handed:
     """An engine whose messages the script makes."""
 
-    ready, dead = Ready(0.0, "", "", 1 << 20, REQUESTS, 512, {}), None
+    ready, dead = Ready(load_s=0.0, numerics_id="", description="", room=1 << 20, max_seqs=REQUESTS, step_tokens=512,
+                        parts={}), None
 
     def __init__(self) -> None:
         self.sinks: list[Any] = []
@@ -64,7 +65,8 @@ async def play(parts: str) -> float:
     for i in range(TOKENS):
         for sink in engine.sinks:
             last = i == TOKENS - 1
-            end = Completion("", [], "length", 16, 0, TOKENS, 0) if last else None
+            end = Completion(text="", token_ids=[], finish_reason="length", prompt_tokens=16, cached_tokens=0,
+                             completion_tokens=TOKENS, seed=0) if last else None
             sink(Output("", Chunk("x", [1], end), last))
         await asyncio.sleep(0)
     await asyncio.gather(*readers)

@@ -65,9 +65,10 @@ def compare(result: Result) -> dict[str, Pair]:
     pairs = {}
     for name, values in seen.items():
         low, high = told[name].percentiles_ms["p50"]
-        pairs[name] = Pair(len(values), told[name].count, float(values.mean()), told[name].mean_ms,
-                           float(np.quantile(values, 0.5, method="inverted_cdf")), low, float("inf") if high is None
-                           else high)
+        pairs[name] = Pair(client_n=len(values), server_n=told[name].count, client_mean=float(values.mean()),
+                           server_mean=told[name].mean_ms,
+                           client_p50=float(np.quantile(values, 0.5, method="inverted_cdf")), low=low,
+                           high=float("inf") if high is None else high)
     return pairs
 
 

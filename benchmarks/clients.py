@@ -167,7 +167,7 @@ def run(client: Client, server: MockServer, rate: float, requests: int, tokens: 
     """One run of a client from its start to its end."""
     out = Path(tempfile.mkdtemp(prefix="clients-"))
     server.reset()
-    job = Job(server.url, rate, requests, tokens, tokenizer, out)
+    job = Job(url=server.url, rate=rate, requests=requests, tokens=tokens, tokenizer=tokenizer, out=out)
     before, began = psutil.Process(server.pid).cpu_times(), time.monotonic()
     with (out / "log").open("w+") as log:
         process = subprocess.Popen([str(client.python), *client.command(job)], stdout=log, stderr=log, cwd=out,
@@ -183,7 +183,8 @@ def run(client: Client, server: MockServer, rate: float, requests: int, tokens: 
     used = after.user + after.system - before.user - before.system
     span = max(one.ended_s for one in served) - min(one.arrived_s for one in served) if served else math.inf
     achieved, late, keeps_up = judge(served, rate, requests, tokens)
-    return Trial(rate, len(served), achieved, late, keeps_up, sum(one.tokens for one in served), cpu_s, used / span)
+    return Trial(rate=rate, arrived=len(served), achieved=achieved, late_p99_s=late, keeps_up=keeps_up,
+                 tokens=sum(one.tokens for one in served), cpu_s=cpu_s, server_cpus=used / span)
 
 
 def wait(process: subprocess.Popen[bytes], deadline: float) -> float:

@@ -92,13 +92,14 @@ class Layers:
             if experts:
                 gate, up, down = (backend.stack(Q4, (weights(n, k) for _ in range(s.experts)), s.experts, n, k)
                                   for n, k in ((s.width, s.hidden), (s.width, s.hidden), (s.hidden, s.width)))
-                ops += [Route(layer, x, norm, floats(s.experts, s.hidden, 0.05), Routing(s.experts, s.top_k), routes),
-                        ExpertsGateUp(layer, x, norm, gate, up, routes, inner),
+                ops += [Route(layer=layer, x=x, norm=norm, weight=floats(s.experts, s.hidden, 0.05),
+                              routing=Routing(s.experts, s.top_k), routes=routes),
+                        ExpertsGateUp(layer=layer, x=x, norm=norm, gate=gate, up=up, routes=routes, out=inner),
                         ExpertsDown(layer, inner, down, routes, x)]
             else:
                 g, u, d = (backend.matrix(Q4, weights(n, k), n, k) for n, k in (
                     (wide.width, s.hidden), (wide.width, s.hidden), (s.hidden, wide.width)))
-                ops += [GateUp(layer, x, norm, g, u, wide), Project(layer, wide, d, x)]
+                ops += [GateUp(layer=layer, x=x, norm=norm, gate=g, up=u, out=wide), Project(layer, wide, d, x)]
         recorder = Recorder()
         for op in (Embed(floats(TABLE, s.hidden), x), *ops, Head(x, norm, floats(1, s.hidden))):
             recorder.add(op)

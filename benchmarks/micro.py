@@ -108,7 +108,8 @@ def start(checkout: Path, name: str, cpus: list[int], isa: str) -> EngineProcess
     own = checkout / ".venv" / "bin" / "python"
     python = own if name == THERE and own.exists() else Path(sys.executable)
     path = os.pathsep.join(filter(None, [str(checkout / "src"), os.environ.get("PYTHONPATH", "")]))
-    process = EngineProcess(python, "benchmarks.micro_kernels", log, ROOT, {"PYTHONPATH": path}, cpus)
+    process = EngineProcess(python=python, module="benchmarks.micro_kernels", log=log, cwd=ROOT,
+                            env={"PYTHONPATH": path}, cpus=cpus)
     source = process.ask("load", TURN_S, threads=len(cpus), isa=isa)["source"]
     if not Path(source).resolve().is_relative_to(checkout.resolve()):
         process.close()

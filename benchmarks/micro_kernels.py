@@ -76,7 +76,8 @@ class Kernels:
         layout = KvLayout(kv_dtype, layers, kv_heads, head_dim)
         q, out = Buffer("q", heads * head_dim), Buffer("out", heads * head_dim)
         ops: list[Op] = [Embed(self._floats(rows, q.width), q),
-                         *(Attention(layer, q, out, heads, layout, head_dim**-0.5) for layer in range(layers))]
+                         *(Attention(layer=layer, q=q, out=out, heads=heads, kv=layout,
+                                     scale=head_dim**-0.5) for layer in range(layers))]
         took = self._time(ops, q, rows, context, layout, seconds)
         step = _sequence(rows, context)
         cost = ops[-1].cost(step.shape())

@@ -39,10 +39,12 @@ class Case:
 def paced(streams: int, gap_ms: float) -> Case:
     """Streams whose first tokens are spread over a tenth of a second."""
     script = {"ttft": {"kind": "uniform", "low_ms": 1, "high_ms": 100}, "itl": {"kind": "constant", "ms": gap_ms}}
-    return Case(f"{streams} streams, a token each {gap_ms:g} ms", streams, 1, 256, True, script)
+    return Case(name=f"{streams} streams, a token each {gap_ms:g} ms", connections=streams, requests=1, tokens=256,
+                stream=True, script=script)
 
 
-CASES = (Case("whole answers at once", 16, 300, 16, False, {}), Case("streams at once", 16, 100, 128, True, {}),
+CASES = (Case(name="whole answers at once", connections=16, requests=300, tokens=16, stream=False, script={}), Case(
+    name="streams at once", connections=16, requests=100, tokens=128, stream=True, script={}),
          paced(50, 10), paced(200, 10), paced(400, 5))
 
 

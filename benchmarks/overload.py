@@ -87,9 +87,10 @@ def level(server: Server, args, factor: float, rate: float) -> Level:
     failed = Counter(r.failure for r in own if r.failure is not None and r.status != 429)
     ttft = np.array([r.ttft_ms / 1e3 for r in own if r.ttft_ms is not None])
     p50, p99 = (float(np.quantile(ttft, q, method="inverted_cdf")) for q in (0.5, 0.99))
-    made = Level(factor, len(own) / args.duration, result.summary.requests_per_s, result.summary.goodput_per_s or 0.0,
-                 refused / len(own), {str(kind): n for kind, n in failed.items()}, p50, p99,
-                 result.summary.output_tokens_per_s or 0.0, load.cpus())
+    made = Level(factor=factor, offered=len(own) / args.duration, answered=result.summary.requests_per_s,
+                 goodput=result.summary.goodput_per_s or 0.0, refused_share=refused / len(own),
+                 other_failures={str(kind): n for kind, n in failed.items()}, ttft_p50_s=p50, ttft_p99_s=p99,
+                 output_tokens_per_s=result.summary.output_tokens_per_s or 0.0, others_cpus=load.cpus())
     tell(f"{factor:g} x capacity: {made.goodput:.1f} good/s of {made.offered:.1f}, {made.refused_share:.0%} refused, "
          f"TTFT p99 {p99:.2f} s")
     return made

@@ -56,10 +56,15 @@ class Shape:
 
 # Layers are fewer than the models have, so that they fit 24 GB of memory: a layer is as large as theirs.
 SHAPES = {
-    "llama-1b": Shape("llama", 2048, 16, 32, 8, 64, 8192, 128256, matrices="F16", rope_base=5e5, tied=True),
-    "llama-8b": Shape("llama", 4096, 32, 32, 8, 128, 14336, 128256, rope_base=5e5),
-    "qwen3-30b-a3b": Shape("qwen3moe", 2048, 8, 32, 4, 128, 768, 151936, 128, 8),
-    "gpt-oss-20b": Shape("gpt-oss", 2880, 6, 64, 8, 64, 2880, 201088, 32, 4, "Q8_0", "MXFP4", 150000.0, 128),
+    "llama-1b": Shape(arch="llama", hidden=2048, layers=16, heads=32, kv_heads=8, head_dim=64, ffn=8192, vocab=128256,
+                      matrices="F16", rope_base=5e5, tied=True),
+    "llama-8b": Shape(arch="llama", hidden=4096, layers=32, heads=32, kv_heads=8, head_dim=128, ffn=14336, vocab=128256,
+                      rope_base=5e5),
+    "qwen3-30b-a3b": Shape(arch="qwen3moe", hidden=2048, layers=8, heads=32, kv_heads=4, head_dim=128, ffn=768,
+                           vocab=151936, experts=128, top_k=8),
+    "gpt-oss-20b": Shape(arch="gpt-oss", hidden=2880, layers=6, heads=64, kv_heads=8, head_dim=64, ffn=2880,
+                         vocab=201088, experts=32, top_k=4, matrices="Q8_0", expert_matrices="MXFP4",
+                         rope_base=150000.0, window=128),
 }
 
 

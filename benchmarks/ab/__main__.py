@@ -81,8 +81,8 @@ def started(args: argparse.Namespace, name: str, text: str) -> Iterator[Ask]:
     log = ROOT / "build" / f"ab-{name}.log"
     log.parent.mkdir(exist_ok=True)
     path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
-    process = EngineProcess(own if own.exists() else Path(sys.executable), "benchmarks.ab.side", log, ROOT,
-                            {"PYTHONPATH": path}, usable_cpus())
+    process = EngineProcess(python=own if own.exists() else Path(sys.executable), module="benchmarks.ab.side", log=log,
+                            cwd=ROOT, env={"PYTHONPATH": path}, cpus=usable_cpus())
     try:
         loaded = process.ask("load", TURN_S, work=text, model=args.model, settings=dict(vars(args)[name]),
                              slow=args.slow_new if name == NEW else 0.0)

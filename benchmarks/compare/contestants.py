@@ -37,7 +37,8 @@ class Contestant:
         LOGS.mkdir(parents=True, exist_ok=True)
         own = os.environ.get("PYTHONPATH", "") if self.python == Path(sys.executable) else ""
         env = {**self.env, "PYTHONPATH": own}  # Drut's may be a source tree in use, which is no concern of the others
-        return EngineProcess(self.python, self.module, LOGS / f"{self.name}.log", ROOT, env, cpus)
+        return EngineProcess(python=self.python, module=self.module, log=LOGS / f"{self.name}.log", cwd=ROOT, env=env,
+                             cpus=cpus)
 
 
 def contestants(model: Model, names: list[str], cpus: list[int]) -> tuple[list[Contestant], dict[str, str]]:
@@ -62,7 +63,8 @@ def contestants(model: Model, names: list[str], cpus: list[int]) -> tuple[list[C
 
 def _drut(model: Model, _cpus: list[int], name: str = "drut") -> Contestant:
     isa = {"DRUT_ISA": "avx2"} if name == "drut-avx2" else {}
-    return Contestant(name, Path(sys.executable), f"{WORKERS}.drut_worker", gguf_file(model), True, isa)
+    return Contestant(name=name, python=Path(sys.executable), module=f"{WORKERS}.drut_worker", path=gguf_file(model),
+                      same_file=True, env=isa)
 
 
 def _llamacpp(model: Model, _cpus: list[int], name: str = "llamacpp") -> Contestant:
@@ -87,7 +89,8 @@ def _vllm(model: Model, cpus: list[int]) -> Contestant | None:
            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cpus)), "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
            "OMP_NUM_THREADS": str(len(cpus)), "VLLM_NO_USAGE_STATS": "1",
            "HF_HUB_OFFLINE": "1", "LD_PRELOAD": ":".join(map(str, preloaded))}
-    return Contestant("vllm", peer.python, f"{WORKERS}.vllm_worker", checkpoint(model), False, env)
+    return Contestant(name="vllm", python=peer.python, module=f"{WORKERS}.vllm_worker", path=checkpoint(model),
+                      same_file=False, env=env)
 
 
 _MAKERS: dict[str, Callable[[Model, list[int]], Contestant | None]] = {

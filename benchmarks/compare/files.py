@@ -48,7 +48,8 @@ def model_files(name: str) -> ModelFiles:
     recipe = RECIPES[name]
     hf, gguf, openvino, mlx = (path if path.exists() else None for path in _paths(recipe))
     label = f"{recipe.title}; GGUF {recipe.gguf}, checkpoint bf16, OpenVINO {recipe.openvino}, MLX fp32"
-    return ModelFiles(name, str(hf or gguf or SHIPPED), gguf, hf, openvino, mlx, label)
+    return ModelFiles(name=name, tokenizer=str(hf or gguf or SHIPPED), gguf=gguf, hf=hf, openvino=openvino, mlx=mlx,
+                      label=label)
 
 
 def make(name: str) -> dict[str, str]:

@@ -102,8 +102,9 @@ def quantize(source: Path, target: Path, type: str) -> None:
         raise CannotMakeError(f"{target.name}: llama.cpp's quantizer is not built")
     print(f"making {target.name}", file=sys.stderr, flush=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    process = EngineProcess(peer.python, "benchmarks.compare.workers.llamacpp_worker", FOLDER / "quantize.log", ROOT,
-                            {}, sorted(os.sched_getaffinity(0)), niceness=19)
+    process = EngineProcess(python=peer.python, module="benchmarks.compare.workers.llamacpp_worker",
+                            log=FOLDER / "quantize.log", cwd=ROOT, env={}, cpus=sorted(os.sched_getaffinity(0)),
+                            niceness=19)
     try:
         process.ask("quantize", QUANTIZE_S, source=str(source), target=str(target), type=type)
     finally:

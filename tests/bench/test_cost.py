@@ -58,7 +58,8 @@ def test_busy_time_of_prompts() -> None:
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 10**9))
 def test_the_parts_add_up_to_the_bill(share: float, ratio: float, uncached: int, cached: int, output: int) -> None:
     price = Price(PRICE.date, "s", per_hour=2.0, cached_ratio=ratio)
-    found = cost(price, Usage(1800, 1, uncached + cached, cached, output, share))
+    found = cost(price, Usage(seconds=1800, requests=1, input_tokens=uncached + cached, cached_tokens=cached,
+                              output_tokens=output, input_busy_share=share))
     assert found.per_million_uncached_input is not None
     assert found.per_million_cached_input is not None
     assert found.per_million_output is not None
@@ -73,7 +74,8 @@ def test_no_work_has_no_shares() -> None:
 
 
 def test_nothing_served_has_no_price() -> None:
-    found = cost(PRICE, Usage(600, 0, 0, 0, 0, 0.5))
+    found = cost(PRICE, Usage(seconds=600, requests=0, input_tokens=0, cached_tokens=0, output_tokens=0,
+                              input_busy_share=0.5))
     assert found.run == pytest.approx(0.6)
     assert found.per_request is found.per_million_output is found.per_million_uncached_input is None
     assert "-" in describe(found)
@@ -119,7 +121,8 @@ def test_usage_that_cannot_be() -> None:
     with pytest.raises(RequestError, match="cached_tokens"):
         cost(PRICE, Usage(1, 1, 5, 6, 1))
     with pytest.raises(RequestError, match="input_busy_share"):
-        cost(PRICE, Usage(1, 1, 5, 5, 1, 1.5))
+        cost(PRICE, Usage(seconds=1, requests=1, input_tokens=5, cached_tokens=5, output_tokens=1,
+                          input_busy_share=1.5))
 
 
 @pytest.mark.parametrize(("value", "text"), [

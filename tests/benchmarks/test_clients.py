@@ -11,7 +11,8 @@ from drut.bench.mock import Served
 
 
 def served(arrivals: list[float], outcome: str = "ok", tokens: int = 4) -> list[Served]:
-    return [Served(i, at, at, at, at, at, at, 1, tokens, outcome) for i, at in enumerate(arrivals)]
+    return [Served(request=i, arrived_s=at, started_s=at, due_first_s=at, first_s=at, last_s=at, ended_s=at,
+                   prompt_tokens=1, tokens=tokens, outcome=outcome) for i, at in enumerate(arrivals)]
 
 
 STEADY = [10 + i / 50 for i in range(400)]
@@ -45,7 +46,8 @@ def test_what_did_not_arrive_or_was_not_answered_in_full_fails(records: list[Ser
 @pytest.mark.parametrize("limit", [20, 25, 130, 777, 10_000])
 def test_the_search_ends_within_a_step_of_the_limit(limit: float) -> None:
     def try_rate(rate: float) -> Trial:
-        return Trial(rate, 0, 0, 0, rate <= limit, 0, 0, 0)
+        return Trial(rate=rate, arrived=0, achieved=0, late_p99_s=0, keeps_up=rate <= limit, tokens=0, cpu_s=0,
+                     server_cpus=0)
 
     found, trials = capacity(try_rate, 25, 1600, 3)
     if limit < 25:

@@ -26,7 +26,7 @@ CPUS = sorted(os.sched_getaffinity(0))[:2]
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[EngineProcess]:
-    engine = EngineProcess(Path(sys.executable), FAKE, tmp_path / "log", ROOT, {}, CPUS)
+    engine = EngineProcess(python=Path(sys.executable), module=FAKE, log=tmp_path / "log", cwd=ROOT, env={}, cpus=CPUS)
     yield engine
     engine.close()
 
@@ -66,7 +66,8 @@ def test_the_busiest_thread_is_pinned(process: EngineProcess) -> None:
 
 
 def test_the_log_of_an_engine_that_dies_is_told(tmp_path: Path) -> None:
-    engine = EngineProcess(Path(sys.executable), FAKE, tmp_path / "log", ROOT, {"FAKE_DIES_AT": "1"}, CPUS)
+    engine = EngineProcess(python=Path(sys.executable), module=FAKE, log=tmp_path / "log", cwd=ROOT,
+                           env={"FAKE_DIES_AT": "1"}, cpus=CPUS)
     with pytest.raises(EngineError, match=r"ended in 'decode' \(1\)\n.*fake trouble"):
         engine.ask("decode", 20, prompts=[[1]], new_tokens=3)
     engine.close()
@@ -80,7 +81,8 @@ def test_an_engine_that_hangs_is_killed(process: EngineProcess) -> None:
 
 
 def fake(name: str, **env: str) -> Contestant:
-    return Contestant(name, Path(sys.executable), FAKE, ROOT / "Makefile", True, env)
+    return Contestant(name=name, python=Path(sys.executable), module=FAKE, path=ROOT / "Makefile", same_file=True,
+                      env=env)
 
 
 @pytest.fixture

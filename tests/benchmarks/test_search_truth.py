@@ -13,8 +13,9 @@ from drut.bench.mock import Served, parse_script
 from drut.bench.search.schema import SCHEMA, Answer, Point, Search
 
 TRUTH = {"saturation": 100.0, "knee": 60.0, "slo_rate": 75.0}
-GOOD = Record("one", 0, Answer(100.0), Answer(62.9), Answer(71.3, 70.0, 76.0), 9, 1, "", 0.5, 0.1, 2.0, 0.0, 0.2, 0.3,
-              0.1)
+GOOD = Record(server="one", seed=0, saturation=Answer(100.0), knee=Answer(62.9), slo_rate=Answer(71.3, 70.0, 76.0),
+              runs=9, void=1, ended="", over_ms=0.5, late_p50_ms=0.1, late_p99_ms=2.0, stalled=0.0, others_cpus=0.2,
+              search_cpus=0.3, mock_cpus=0.1)
 
 
 def test_a_search_passes_with_all_figures_near_the_truth() -> None:
@@ -42,11 +43,15 @@ def test_scripts_are_taken_and_have_the_times_of_the_simulation(name: str, monke
 
 
 def test_a_record_tells_of_the_delays_of_what_was_answered() -> None:
-    points = [Point("curve", None, users, 10, 10, 1.0, 0.9, 1.0, None, valid, [], {}, e2e_ms_mean=e2e)
+    points = [Point(phase="curve", rate=None, concurrency=users, offered=10, good=10, good_share=1.0, good_low=0.9,
+                    good_high=1.0, holds=None, valid=valid, reasons=[], figures={}, e2e_ms_mean=e2e)
               for users, valid, e2e in ((1, False, 90.0), (1, True, 10.75), (2, True, 20.0))]
-    found = Search(SCHEMA, {}, {}, "mock", points, Answer(100.0), Answer(None), Answer(None))
-    served = [Served(i, 1.0, 1.0, 2.0, 2.001 + 0.006 * (i == 3), 2.0, 3.0, 1, 2, "ok") for i in range(4)]
-    served.append(Served(4, 1.0, 0.0, 0.0, 0.0, 0.0, 3.0, 1, 0, "gone"))
+    found = Search(schema=SCHEMA, settings={}, environment={}, target="mock", points=points, saturation=Answer(100.0),
+                   knee=Answer(None), slo_rate=Answer(None))
+    served = [Served(request=i, arrived_s=1.0, started_s=1.0, due_first_s=2.0, first_s=2.001 + 0.006 * (i == 3),
+                     last_s=2.0, ended_s=3.0, prompt_tokens=1, tokens=2, outcome="ok") for i in range(4)]
+    served.append(Served(request=4, arrived_s=1.0, started_s=0.0, due_first_s=0.0, first_s=0.0, last_s=0.0, ended_s=3.0,
+                         prompt_tokens=1, tokens=0, outcome="gone"))
     made = record("one", 3, found, served, (0.1, 0.2, 0.3))
     assert (made.runs, made.void, made.stalled, made.search_cpus) == (3, 1, 0.25, 0.2)
     assert made.over_ms == pytest.approx(0.75)

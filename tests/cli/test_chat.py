@@ -42,7 +42,8 @@ class Parrot:
             yield Chunk(word, [i])
         count = len(self.words)
         text = "".join(self.words)
-        yield Chunk("", [], Completion(text, list(range(count)), "stop", 1, 0, count, 0, {"ttft_s": 0.5}))
+        yield Chunk("", [], Completion(text=text, token_ids=list(range(count)), finish_reason="stop", prompt_tokens=1,
+                                       cached_tokens=0, completion_tokens=count, seed=0, index={"ttft_s": 0.5}))
 
 
 def say(*pairs, system=None):
@@ -303,7 +304,8 @@ def test_thoughts_are_shown_aside_and_forgotten(tmp_path, monkeypatch):
         heard.append(messages)
         for word in ("Hm", "m.\n</th", "ink>\n\nNo", "."):
             yield Chunk(word, [])
-        yield Chunk("", [], Completion("", [], "stop", 1, 0, 1, 0))
+        yield Chunk("", [], Completion(text="", token_ids=[], finish_reason="stop", prompt_tokens=1, cached_tokens=0,
+                                       completion_tokens=1, seed=0))
 
     monkeypatch.setattr(sys, "stdout", shown)
     monkeypatch.setattr(shown, "isatty", lambda: True)

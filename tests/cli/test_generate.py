@@ -141,8 +141,8 @@ def test_a_pipe_that_holds_no_prompt_is_one_line(tiny, capsys, monkeypatch, data
 def test_sampling_flags_are_the_fields_of_sampling_params():
     assert flags() == SamplingParams()
     assert flags(defaults=SamplingParams(temperature=0.5, max_tokens=3)) == SamplingParams(3, 0.5)
-    given = SamplingParams(7, 0.25, 0.5, 4, 0.125, 11, stop=("x", "y"), min_tokens=2, repetition_penalty=1.5,
-                           presence_penalty=0.5, frequency_penalty=-0.5)
+    given = SamplingParams(max_tokens=7, temperature=0.25, top_p=0.5, top_k=4, min_p=0.125, seed=11, stop=("x", "y"),
+                           min_tokens=2, repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=-0.5)
     argv = ("--max-tokens 7 --temperature .25 --top-p .5 --top-k 4 --min-p .125 --seed 11 --stop x --stop y "
             "--min-tokens 2 --repetition-penalty 1.5 --presence-penalty .5 --frequency-penalty -.5")
     assert flags(*argv.split()) == given

@@ -35,7 +35,8 @@ def a_request() -> Request:
 def flight(burst: Burst) -> Flight:
     done: Result = Future()
     done.set_result(Ran(None, 0.0))
-    return Flight([Work(a_request(), 0, 1, 1, 0, 0, burst.steps - 1)], done, burst)
+    return Flight([Work(request=a_request(), start=0, rows=1, draws=1, scores=0, epoch=0,
+                        ahead=burst.steps - 1)], done, burst)
 
 
 def test_a_burst_that_ends_while_it_is_read_is_open_until_its_last_step_was_read() -> None:

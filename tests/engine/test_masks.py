@@ -60,7 +60,8 @@ class Given(Executable):
         recorder.stop(BEFORE_SAMPLE)
         recorder.add(Sample(vocab))
         self.inner = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(SAMPLES, SAMPLES, SAMPLES))
-        self.step = StepDescriptor(SAMPLES, SAMPLES, SAMPLES, SAMPLES, SAMPLES * vocab, SAMPLES * mask_words(vocab))
+        self.step = StepDescriptor(rows=SAMPLES, seqs=SAMPLES, samples=SAMPLES, blocks=SAMPLES, edits=SAMPLES * vocab,
+                                   masks=SAMPLES * mask_words(vocab))
         self.rows: Sequence[F32] = ()
         self.redrawn = 0
 

@@ -22,7 +22,7 @@ from tests.golden.weights import write_checkpoint
 
 STEP = 512
 FULL = KvLayout("bf16", 4, 1, 256)
-WINDOW = KvLayout("bf16", 22, 1, 256, 1, 512, tuple(range(22)))
+WINDOW = KvLayout(dtype="bf16", layers=22, kv_heads=1, head_dim=256, group=1, window=512, members=tuple(range(22)))
 
 
 def config(pages: float, layouts: list[KvLayout], seqs: int = 8) -> EngineConfig:

@@ -112,7 +112,8 @@ def plan_of(*windows: int) -> Plan:
     q, x, recorder = Buffer("q", 32), Buffer("x", 64), Recorder()
     recorder.add(Project(0, x, Kept(64, 64), x))
     for layer, window in enumerate(windows):
-        recorder.add(Attention(layer, q, q, 2, KvLayout("bf16", 1, 1, 16), 1.0, window))
+        recorder.add(Attention(layer=layer, q=q, out=q, heads=2, kv=KvLayout("bf16", 1, 1, 16), scale=1.0,
+                               window=window))
     return recorder.finish()
 
 

@@ -164,7 +164,8 @@ def gate_up(backend: Backend, gate: Stored | None, up: Stored, signs: F32, activ
     x, out = Buffer("x", up.k), Buffer("inner", up.n)
     ones, first = backend.vector(np.ones(up.k, np.float32)), gate.on(backend) if gate else None
     plan = recorded(Embed(floats(signs).on(backend), x),
-                    GateUp(0, x, Norm(ones, 0.0), first, up.on(backend), out, activation), filler_head(backend, x))
+                    GateUp(layer=0, x=x, norm=Norm(ones, 0.0), gate=first, up=up.on(backend), out=out,
+                           activation=activation), filler_head(backend, x))
     ran = Ran(backend, plan, rows=len(signs))
     ran.run(range(len(signs)))
     return ran.read(out)

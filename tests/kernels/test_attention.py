@@ -100,8 +100,9 @@ class Attending:
         q, k, v = (p.on(backend) for p in shape.projections())
         few, every = _write(backend, shape, k, k, v), _write(backend, shape, q, k, v)
         sinks = shape.sink_logits()
-        attention = Attention(LAYER, Buffer("q", q.n), self.out, shape.heads, shape.kv, shape.scale, shape.window,
-                              shape.cap, None if sinks is None else backend.vector(sinks))
+        attention = Attention(layer=LAYER, q=Buffer("q", q.n), out=self.out, heads=shape.heads, kv=shape.kv,
+                              scale=shape.scale, window=shape.window, cap=shape.cap,
+                              sinks=None if sinks is None else backend.vector(sinks))
         self.writer, self.attender = (
             Ran(backend, recorded(*ops), rows=ROWS, kv=shape.kv, pages=pages, pool=pool)
             for ops in (few, [*every, attention]))
@@ -126,8 +127,8 @@ def _write(backend: Backend, shape: Shape, q: Matrix, k: Matrix, v: Matrix) -> l
     x, rope = Buffer("x", WIDTH), Buffer("rope", shape.head_dim)
     norm = backend.vector(np.ones(WIDTH, np.float32))
     return [Embed(floats(shape.activations()).on(backend), x), RopeTable((0.0,) * (shape.head_dim // 2), rope),
-            Qkv(LAYER, x, Norm(norm, 0.0), q, k, v, rope, Buffer("q", q.n), Buffer("k", k.n), Buffer("v", v.n),
-                q.n // shape.head_dim, shape.kv),
+            Qkv(layer=LAYER, x=x, norm=Norm(norm, 0.0), q_proj=q, k_proj=k, v_proj=v, rope=rope, q=Buffer("q", q.n),
+                k=Buffer("k", k.n), v=Buffer("v", v.n), heads=q.n // shape.head_dim, kv=shape.kv),
             filler_head(backend, x)]
 
 

@@ -117,7 +117,8 @@ def test_each_sequence_has_a_table_of_every_group() -> None:
 def test_a_sample_keeps_its_settings() -> None:
     d = StepDescriptor(2, 1, 2, 1)
     d.add_sequence([1, 2], 0, [0], 0)
-    draw = Draw(1, 0.7, 40, 0.9, 0.05, 0, 0, 1.3, 0.25, -0.5, 7)
+    draw = Draw(row=1, temperature=0.7, top_k=40, top_p=0.9, min_p=0.05, seed=0, choice=0, repetition_penalty=1.3,
+                presence_penalty=0.25, frequency_penalty=-0.5, top_logprobs=7)
     assert d.add_sample(0, Draw(), 0) == 0
     assert d.add_sample(1, draw, seed=0xFEDCBA9876543210, choice=3) == 1
     assert (d["sample_row"][1], d["choice"][1], d["top_k"][1]) == (1, 3, 40)

@@ -133,8 +133,8 @@ def turned(backend: Backend, x: F32, inv_freq: list[float], start: int, scale: f
     eye = floats(np.eye(64)).on(backend)
     half = floats(np.eye(32, 64)).on(backend)
     q_norm, k_norm = (Norm(backend.vector(n), 0.0) for n in norms) if norms else (None, None)
-    qkv = Qkv(0, source, Norm(backend.vector(np.ones(64, np.float32)), 0.0), eye, half, half, rope, q, k, v, 2, kv,
-              q_norm, k_norm)
+    qkv = Qkv(layer=0, x=source, norm=Norm(backend.vector(np.ones(64, np.float32)), 0.0), q_proj=eye, k_proj=half,
+              v_proj=half, rope=rope, q=q, k=k, v=v, heads=2, kv=kv, q_norm=q_norm, k_norm=k_norm)
     plan = recorded(Embed(floats(x).on(backend), source), RopeTable(tuple(inv_freq), rope, scale), qkv,
                     filler_head(backend, source))
     ran = Ran(backend, plan, rows=rows, kv=kv, pages=-(-(start + rows) // 16), pool=backend.pool(kv, 1))

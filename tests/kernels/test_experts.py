@@ -75,10 +75,12 @@ class Layer:
         def vector(size: int):
             return backend.vector(rng.uniform(0, 1, size).astype(np.float32))
 
-        route = Route(0, x, norm, router.on(backend), how, routes,
-                      vector(how.experts) if self.corrected else None, vector(HIDDEN) if self.shared else None)
+        route = Route(layer=0, x=x, norm=norm, weight=router.on(backend), routing=how, routes=routes,
+                      correction=vector(how.experts) if self.corrected else None,
+                      shared_gate=vector(HIDDEN) if self.shared else None)
         ops = [Embed(floats(self.x).on(backend), x), route,
-               ExpertsGateUp(0, x, norm, gate, up, routes, inner, self.activation),
+               ExpertsGateUp(layer=0, x=x, norm=norm, gate=gate, up=up, routes=routes, out=inner,
+                             activation=self.activation),
                ExpertsDown(0, inner, down, routes, x)]
         if self.shared:
             wide = Buffer("inner_shared", 32)

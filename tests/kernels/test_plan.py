@@ -27,12 +27,14 @@ OPS = {
     Embed(Weight(100, 64, 100 * 36), X): Cost(5 * 36, 0),
     RopeTable((1.0,), ROPE): Cost(0, 0),
     # Three matrices, and 5 rows of 2 heads' keys and values of 32 bf16.
-    Qkv(0, X, None, Weight(128, 64, 10), Weight(64, 64, 20), Weight(64, 64, 40), ROPE, Q, SMALL, SMALL, 4, KV):
+    Qkv(layer=0, x=X, norm=None, q_proj=Weight(128, 64, 10), k_proj=Weight(64, 64, 20), v_proj=Weight(64, 64, 40),
+        rope=ROPE, q=Q, k=SMALL, v=SMALL, heads=4, kv=KV):
         Cost(70 + 5 * 2 * 2 * 32 * 2, 5 * 64 * (128 + 64 + 64)),
     # 300 tokens of keys and values read; each row's positions times 4 heads of 32, for scores and for values.
-    Attention(0, Q, Q, 4, KV, 1.0): Cost(300 * 2 * 2 * 32 * 2, 700 * 4 * 32 * 2, 700 * 4 * 32 * 2),
+    Attention(layer=0, q=Q, out=Q, heads=4, kv=KV,
+              scale=1.0): Cost(300 * 2 * 2 * 32 * 2, 700 * 4 * 32 * 2, 700 * 4 * 32 * 2),
     Project(0, Q, Weight(64, 128, 7), X): Cost(7, 5 * 64 * 128),
-    GateUp(0, X, None, Weight(96, 64, 3), Weight(96, 64, 4), INNER): Cost(7, 5 * 2 * 96 * 64),
+    GateUp(layer=0, x=X, norm=None, gate=Weight(96, 64, 3), up=Weight(96, 64, 4), out=INNER): Cost(7, 5 * 2 * 96 * 64),
     Head(X, None, Weight(100, 64, 9)): Cost(9, 2 * 100 * 64),
     Sample(100): Cost(0, 0),
 }

@@ -31,8 +31,8 @@ def random_logits(rng: np.random.Generator, vocab: int) -> F32:
 
 def random_draw(rng: np.random.Generator) -> Draw:
     t, k, p, m = (rng.choice(options) for options in (TEMPERATURES, TOP_K, TOP_P, MIN_P))
-    return Draw(int(rng.integers(16)), float(t), int(k), float(p), float(m), int(rng.integers(2**64, dtype=np.uint64)),
-                int(rng.integers(3)))
+    return Draw(row=int(rng.integers(16)), temperature=float(t), top_k=int(k), top_p=float(p), min_p=float(m),
+                seed=int(rng.integers(2**64, dtype=np.uint64)), choice=int(rng.integers(3)))
 
 
 def expected(logits: F32, d: Draw) -> int:

@@ -54,7 +54,8 @@ class Given:
         recorder.add(Sample(vocab))
         self.logits, self.stops = logits, list[str]()
         self.executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(rows, samples, 2))
-        self.step = StepDescriptor(rows, 1, samples, 1, samples * vocab, samples * mask_words(vocab))
+        self.step = StepDescriptor(rows=rows, seqs=1, samples=samples, blocks=1, edits=samples * vocab,
+                                   masks=samples * mask_words(vocab))
 
     def run(self, asks: Sequence[Ask]) -> StepOutput:
         self.step.clear()
@@ -104,9 +105,10 @@ def random_ask(rng: np.random.Generator, vocab: int) -> Ask:
     def one_of(*options: float) -> float:
         return float(rng.choice(options))
 
-    draw = Draw(int(rng.integers(8)), one_of(0, 0.7, 1), int(one_of(0, 5, 900)), one_of(1, 0.9), one_of(0, 0.05),
-                int(rng.integers(2**63)), int(rng.integers(3)), one_of(1, 1.3, 0.8), one_of(0, 0.5, -1.5),
-                one_of(0, 0.25, -0.1), int(one_of(-1, 0, 1, 5, MAX_TOP_LOGPROBS)))
+    draw = Draw(row=int(rng.integers(8)), temperature=one_of(0, 0.7, 1), top_k=int(one_of(0, 5, 900)),
+                top_p=one_of(1, 0.9), min_p=one_of(0, 0.05), seed=int(rng.integers(2**63)), choice=int(rng.integers(3)),
+                repetition_penalty=one_of(1, 1.3, 0.8), presence_penalty=one_of(0, 0.5, -1.5),
+                frequency_penalty=one_of(0, 0.25, -0.1), top_logprobs=int(one_of(-1, 0, 1, 5, MAX_TOP_LOGPROBS)))
     count = int(rng.integers(0, min(vocab, 300)))
     ids = rng.permutation(vocab)[:count].astype(np.int32)
     bias = rng.choice(np.array([0, 0, 0, 5, -5, -np.inf], np.float32), count)
@@ -143,7 +145,8 @@ def test_only_what_a_mask_allows_is_drawn(backend: Backend, vocab: int) -> None:
     for i in range(48):
         allowed = tuple(rng.permutation(vocab)[: int(rng.integers(1, 4))].tolist())
         logits[i % 8, list(allowed)] -= np.float32(40)
-        draw = Draw(i % 8, i % 3, [0, 1, 40][i // 3 % 3], [1, 0.5][i % 2], [0, 0.5][i // 2 % 2], i, top_logprobs=0)
+        draw = Draw(row=i % 8, temperature=i % 3, top_k=[0, 1, 40][i // 3 % 3], top_p=[1, 0.5][i % 2],
+                    min_p=[0, 0.5][i // 2 % 2], seed=i, top_logprobs=0)
         asks.append(Ask(draw, allowed=allowed))
     masked = Given(backend, logits, 48).run(asks)
     assert masked.drawn.all()
@@ -419,7 +422,7 @@ def layers(backend: Backend, count: int) -> Plan:
     recorder.add(Embed(weight, x))
     for layer in range(count):
         for _ in range(2):
-            recorder.add(GateUp(layer, x, norm, weight, weight, inner))
+            recorder.add(GateUp(layer=layer, x=x, norm=norm, gate=weight, up=weight, out=inner))
             recorder.add(Project(layer, inner, weight, x))
         recorder.add(Project(layer, x, weight, inner))
     recorder.add(Head(x, norm, weight))

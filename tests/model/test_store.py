@@ -45,9 +45,8 @@ def sha256(data: bytes) -> str:
 
 def known(*, wheel_sha256: str = sha256(WHEEL), file_sha256: str = sha256(MODEL)) -> KnownModel:
     member = "tiny_model/tiny.gguf"
-    return KnownModel(
-        "tiny", "tiny-model==1.0", len(WHEEL), wheel_sha256, member, len(MODEL), file_sha256, "Apache-2.0"
-    )
+    return KnownModel(name="tiny", requirement="tiny-model==1.0", wheel_bytes=len(WHEEL), wheel_sha256=wheel_sha256,
+                      member=member, nbytes=len(MODEL), sha256=file_sha256, licence="Apache-2.0")
 
 
 @pytest.fixture(autouse=True)

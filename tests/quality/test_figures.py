@@ -65,8 +65,9 @@ def test_intervals_hold_what_they_say() -> None:
 
 
 def test_the_gate() -> None:
-    likelihood = Likelihood(5, 8, Estimate(9.0, None, None), Estimate(9.0, None, None), Estimate(0.02, 0.015, 0.025),
-                            Estimate(0.01, 0.005, 0.015), Estimate(0.9, 0.85, 0.95))
+    likelihood = Likelihood(windows=5, tokens=8, perplexity=Estimate(9.0, None, None),
+                            reference_perplexity=Estimate(9.0, None, None), increase=Estimate(0.02, 0.015, 0.025),
+                            divergence=Estimate(0.01, 0.005, 0.015), agreement=Estimate(0.9, 0.85, 0.95))
     score = Score("gsm8k", 10, Estimate(0.5, 0.2, 0.8), 0)
     verdicts = judge(Limits(0.01, 0.012, 0.8, 0.6), likelihood, score)
     assert [(v.figure, v.held, v.sure) for v in verdicts] == [

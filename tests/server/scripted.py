@@ -28,7 +28,8 @@ def said(text: str, index: int = 0) -> Chunk:
 
 
 def ended(text: str = "", index: int = 0, reason: str = "stop") -> Chunk:
-    completion = Completion(text, [], reason, 1, 0, 1, 0, index)
+    completion = Completion(text=text, token_ids=[], finish_reason=reason, prompt_tokens=1, cached_tokens=0,
+                            completion_tokens=1, seed=0, index=index)
     return Chunk(text, [ord(c) for c in text], completion, index)
 
 

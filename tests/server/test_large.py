@@ -73,9 +73,11 @@ def assembled(asked: Job) -> Assembler:
     assembler, prompt = Assembler(asked, None), asked.prompts[0].ids
     for start in range(0, len(prompt), 512):
         rows = [None if i == 0 else row for i in range(start, min(len(prompt), start + 512))]
-        assert assembler.push(0, Chunk("", [], None, 0, None, rows)) == (start + 512 >= len(prompt))
+        assert assembler.push(0, Chunk(text="", token_ids=[], completion=None, index=0, logprobs=None,
+                                       prompt_logprobs=rows)) == (start + 512 >= len(prompt))
     for index in range(asked.params.n):
-        end = Completion("", [], "length", len(prompt), 0, 4, 0, index)
+        end = Completion(text="", token_ids=[], finish_reason="length", prompt_tokens=len(prompt), cached_tokens=0,
+                         completion_tokens=4, seed=0, index=index)
         assembler.push(0, Chunk("abcd", [97, 98, 99, 100], end, index, [row] * 4))
     return assembler
 
@@ -284,7 +286,8 @@ def test_a_large_reply_that_finds_no_room_in_time_is_refused(model_path: Path) -
 
 def test_messages_of_a_step_go_in_frames_of_a_bounded_size() -> None:
     rows = [{i: Logprob(-1.0, 1, "a") for i in range(21)}] * 400
-    messages: list[FromEngine] = [Output(str(i), Chunk("", [], None, 0, None, list(rows)), False) for i in range(40)]
+    messages: list[FromEngine] = [Output(str(i), Chunk(text="", token_ids=[], completion=None, index=0, logprobs=None,
+                                                       prompt_logprobs=list(rows)), False) for i in range(40)]
     made = list(frames(messages))
     assert len(made) > 1
     assert all(len(frame) <= USUAL_FRAME for frame in made)

@@ -21,9 +21,12 @@ from drut.server.gate import Gate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.virtual import FakeEngine, run
 
-STATS = Stats(10, 3, 4, 2, 5, {"pages": 2, "turn": 1}, {"pages": 5, "policy": 2}, 340, 100, 60, 16, 9, 30, 400, 1, 0.5,
-              [0.1, 1.0], [10, 15, 5], 12.5, 5.0, [Pages(20, 5, 12, 1)],
-              {0: (80, 30), 2: (80, 11)}, [1.0, 8.0], [4, 20, 6])
+STATS = Stats(pages=10, free_pages=3, cached_pages=4, evictable_pages=2, running=5, waiting={"pages": 2, "turn": 1},
+              preemptions={"pages": 5, "policy": 2}, expected_tokens=340, queried_tokens=100, hit_tokens=60,
+              evicted_miss_tokens=16, evicted_pages=9, steps=30, rows=400, failed_steps=1, idle_s=0.5,
+              step_bounds=[0.1, 1.0], step_counts=[10, 15, 5], step_seconds=12.5, floor_seconds=5.0,
+              window_pages=[Pages(20, 5, 12, 1)], expert_tokens={0: (80, 30), 2: (80, 11)}, row_bounds=[1.0, 8.0],
+              row_counts=[4, 20, 6])
 
 # The families that vLLM serves for a model without adapters, images, speculation and remote KV.
 VLLM = [f"vllm:{name}" for name in (

@@ -40,8 +40,8 @@ def chunks(ids: list[int], stops: list[str], cuts: set[int], index: int = 0) -> 
         text, held = text + new, [*held, token]
         if stopped or i == len(ids) - 1:
             text += "" if stopped else checker.flush()
-            end = Completion(text, ids, "stop" if stopped else "length", 2, 0, i + 1, 0, index,
-                             stop_reason=checker.matched)
+            end = Completion(text=text, token_ids=ids, finish_reason="stop" if stopped else "length", prompt_tokens=2,
+                             cached_tokens=0, completion_tokens=i + 1, seed=0, index=index, stop_reason=checker.matched)
             return [*made, Chunk(text, held, end, index, [scores(t) for t in held])]
         if i in cuts:
             made.append(Chunk(text, held, None, index, [scores(t) for t in held]))
@@ -69,7 +69,8 @@ def test_any_cut_gives_the_same(ids: list[int], stops: list[str], cuts: set[int]
     tokenizer = Bytes()
     said = chunks(ids, stops, cuts)
     if echo:
-        said[0] = Chunk(said[0].text, said[0].token_ids, said[0].completion, 0, said[0].logprobs, [None, scores(98)])
+        said[0] = Chunk(text=said[0].text, token_ids=said[0].token_ids, completion=said[0].completion, index=0,
+                        logprobs=said[0].logprobs, prompt_logprobs=[None, scores(98)])
     assembler, pieces = Assembler(job(echo=echo), tokenizer), []  # type: ignore[arg-type]
     for i, chunk in enumerate(said):
         assembler.push(0, chunk)
@@ -96,7 +97,8 @@ def test_choices_wait_for_the_prompts_scores() -> None:
     dice = random.Random(3)
     streams = [chunks([97 + i] * 4, [], {0, 1, 2}, i) for i in range(3)]
     first = streams[0][0]
-    streams[0][0] = Chunk(first.text, first.token_ids, None, 0, first.logprobs, [None, scores(98)])
+    streams[0][0] = Chunk(text=first.text, token_ids=first.token_ids, completion=None, index=0, logprobs=first.logprobs,
+                          prompt_logprobs=[None, scores(98)])
     assembler = Assembler(job(n=3, echo=True), Bytes())  # type: ignore[arg-type]
     assembler.push(0, streams[2].pop(0))
     assert assembler.take() == []

@@ -50,7 +50,8 @@ class FakeEngine:
     says a token for every other one. `dead` and `say` are there for tests to break it."""
 
     def __init__(self, *, max_seqs: int = 4, step_s: float = 0.1, step_tokens: int = 64, room: int = 1000) -> None:
-        self.ready = Ready(0.0, "fake", "no model", room, max_seqs, step_tokens, {})
+        self.ready = Ready(load_s=0.0, numerics_id="fake", description="no model", room=room, max_seqs=max_seqs,
+                           step_tokens=step_tokens, parts={})
         self.dead: str | None = None
         self.step_s = step_s
         self.jobs: list[Job] = []
@@ -108,6 +109,7 @@ class FakeEngine:
         end = None
         if job.said == job.params.max_tokens:
             self.jobs.remove(job)
-            end = Completion("x" * job.said, [0] * job.said, "length", job.prompt, job.cached, job.said, 0,
+            end = Completion(text="x" * job.said, token_ids=[0] * job.said, finish_reason="length",
+                             prompt_tokens=job.prompt, cached_tokens=job.cached, completion_tokens=job.said, seed=0,
                              why=RequestTrace(steps=job.said))
         job.sink(Output(job.handle, Chunk("x", [0], end), end is not None))

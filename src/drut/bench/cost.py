@@ -141,9 +141,12 @@ def cost(price: Price, usage: Usage) -> Cost:
         computed = usage.input_tokens - usage.cached_tokens + price.cached_ratio * usage.cached_tokens
         uncached = _per(share * bill * 1e6, computed)
         output = _per((1 - share) * bill * 1e6, usage.output_tokens)
-    return Cost(price.currency, price.date.isoformat(), price.source, price.hourly, bill, _per(bill, usage.requests),
-                _per(bill * 1e6, usage.output_tokens), share, uncached,
-                None if uncached is None else price.cached_ratio * uncached, output)
+    return Cost(currency=price.currency, date=price.date.isoformat(), source=price.source, per_hour=price.hourly,
+                run=bill, per_request=_per(bill, usage.requests),
+                per_million_output_alone=_per(bill * 1e6, usage.output_tokens), input_busy_share=share,
+                per_million_uncached_input=uncached,
+                per_million_cached_input=None if uncached is None else price.cached_ratio * uncached,
+                per_million_output=output)
 
 
 def _per(amount: float, count: float) -> float | None:

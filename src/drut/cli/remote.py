@@ -213,7 +213,8 @@ def _completion(text: str, reason: str, usage: Mapping[str, Any], started: float
     if first is not None:
         timings["ttft_s"] = first - started
         timings["decode_tokens_per_s"] = (said - 1) / (now - first) if said > 1 and now > first else 0.0
-    return Completion(text, [], reason, prompt, 0, said, 0, timings=timings)
+    return Completion(text=text, token_ids=[], finish_reason=reason, prompt_tokens=prompt, cached_tokens=0,
+                      completion_tokens=said, seed=0, timings=timings)
 
 
 def _refusal(url: str, response: http.client.HTTPResponse) -> RemoteError:

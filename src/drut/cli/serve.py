@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     log = RequestLog(unbuffered_output()) if config.request_log else None
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            server = Server(args.model, resolve(args.model), config, engine, note, log, on_loaded=settle)
+            server = Server(model=args.model, path=resolve(args.model), config=config, engine=engine, tell=note,
+                            log=log, on_loaded=settle)
             return runner.run(server.run())
     finally:
         if log is not None:

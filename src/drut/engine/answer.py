@@ -83,8 +83,8 @@ class Answer:
             self._logprobs.clear()
         self._taken, self._ids_taken, self._scores_taken = len(self._text), len(self._ids), len(self._logprobs)
         self.taken = self.done
-        return Chunk(text, ids, self.completion() if self.done else None, self.request.choice, scores,
-                     self._take_prompt())
+        return Chunk(text=text, token_ids=ids, completion=self.completion() if self.done else None,
+                     index=self.request.choice, logprobs=scores, prompt_logprobs=self._take_prompt())
 
     def _take_prompt(self) -> list[Logprobs | None] | None:
         """The prompt's logprobs, once, when the first token says that they are complete; where nothing is kept, those

@@ -124,7 +124,8 @@ class AsyncEngine:
         handle = f"{name}.{self._serial}"  # what is still on its way from a stopped request of that name goes nowhere
         self._sinks[handle] = sink
         try:
-            self._transport.send(Submit(handle, prompt, params, priority, salt, lean))
+            self._transport.send(Submit(id=handle, prompt=prompt, params=params, priority=priority, salt=salt,
+                                        lean=lean))
         except UnicodeEncodeError:
             del self._sinks[handle]
             raise RequestError("text holds a lone surrogate") from None

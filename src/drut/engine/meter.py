@@ -53,12 +53,15 @@ def stats(engine: Engine) -> Stats:
     waiting = Counter(r.why.waits_on for r in scheduler.waiting)
     found = cache.stats
     return Stats(
-        cache.pool.total, cache.pool.free, cache.pool.cached, cache.evictable(0), len(scheduler.running),
-        dict(waiting), dict(scheduler.preemptions), scheduler.expected_tokens, found.queried, found.hit,
-        found.evicted_miss, found.evictions,
-        meter.steps, meter.rows, meter.failed, time.monotonic() - meter.last_at, meter.seconds.bounds,
-        list(meter.seconds.counts), meter.seconds.total, meter.floor_seconds,
-        [Pages(pool.total, pool.free, pool.cached, cache.evictable(i)) for i, pool in enumerate(cache.pools) if i],
-        {layer: (int(loads.sum()), int(loads.max()))
-         for layer, loads in engine.runner.executable.expert_loads().items()},
-        meter.rows_of_steps.bounds, list(meter.rows_of_steps.counts))
+        pages=cache.pool.total, free_pages=cache.pool.free, cached_pages=cache.pool.cached,
+        evictable_pages=cache.evictable(0), running=len(scheduler.running), waiting=dict(waiting),
+        preemptions=dict(scheduler.preemptions), expected_tokens=scheduler.expected_tokens,
+        queried_tokens=found.queried, hit_tokens=found.hit, evicted_miss_tokens=found.evicted_miss,
+        evicted_pages=found.evictions, steps=meter.steps, rows=meter.rows, failed_steps=meter.failed,
+        idle_s=time.monotonic() - meter.last_at, step_bounds=meter.seconds.bounds,
+        step_counts=list(meter.seconds.counts), step_seconds=meter.seconds.total, floor_seconds=meter.floor_seconds,
+        window_pages=[Pages(pool.total, pool.free, pool.cached, cache.evictable(i))
+                      for i, pool in enumerate(cache.pools) if i],
+        expert_tokens={layer: (int(loads.sum()), int(loads.max()))
+                       for layer, loads in engine.runner.executable.expert_loads().items()},
+        row_bounds=meter.rows_of_steps.bounds, row_counts=list(meter.rows_of_steps.counts))

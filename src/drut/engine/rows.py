@@ -29,7 +29,8 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
     sample = start + count == request.known
     if count <= 0 or sample + scores > budget.samples:
         return None
-    return Work(request, start, count, int(sample), scores, request.progress.epoch)
+    return Work(request=request, start=start, rows=count, draws=int(sample), scores=scores,
+                epoch=request.progress.epoch)
 
 
 def with_drafts(work: Work, drafts: Sequence[int], budget: Budget, others: int) -> Work:

@@ -51,8 +51,8 @@ class Runner:
 
     def _descriptor(self) -> StepDescriptor:
         limits = self.limits
-        return StepDescriptor(limits.tokens, limits.seqs, limits.samples, self._blocks, self._edits,
-                              self._masks, self._groups)
+        return StepDescriptor(rows=limits.tokens, seqs=limits.seqs, samples=limits.samples, blocks=self._blocks,
+                              edits=self._edits, masks=self._masks, groups=self._groups)
 
     @property
     def last_shape(self) -> StepShape:

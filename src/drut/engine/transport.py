@@ -44,8 +44,9 @@ def serve(model: str, config: EngineConfig, receive: Callable[[bool], Iterable[T
 
     try:
         with LLM(model, config=config) as llm:
-            send([Ready(llm.load_s, llm.numerics_id, llm.backend.describe(), llm.room, llm.config.max_seqs,
-                        llm.engine.runner.limits.tokens, llm.load_parts)])
+            send([Ready(load_s=llm.load_s, numerics_id=llm.numerics_id, description=llm.backend.describe(),
+                        room=llm.room, max_seqs=llm.config.max_seqs, step_tokens=llm.engine.runner.limits.tokens,
+                        parts=llm.load_parts)])
             EngineLoop(llm, receive, send).run()
     except DrutError as error:
         send([Failed("", str(error), True)])

@@ -79,21 +79,21 @@ ENCODINGS: dict[str, Encoding] = {
         Encoding("F32", 1, 4, 32),
         Encoding("F16", 1, 2, 16),
         Encoding("BF16", 1, 2, 16),
-        Encoding("Q4_0", 32, 18, 4, 32, "zero_point", 8),
-        Encoding("Q4_1", 32, 20, 4, 32, "float_min"),
-        Encoding("Q5_0", 32, 22, 5, 32, "zero_point", 16),
-        Encoding("Q5_1", 32, 24, 5, 32, "float_min"),
+        Encoding(name="Q4_0", block=32, block_bytes=18, bits=4, group=32, offset="zero_point", zero_point=8),
+        Encoding(name="Q4_1", block=32, block_bytes=20, bits=4, group=32, offset="float_min"),
+        Encoding(name="Q5_0", block=32, block_bytes=22, bits=5, group=32, offset="zero_point", zero_point=16),
+        Encoding(name="Q5_1", block=32, block_bytes=24, bits=5, group=32, offset="float_min"),
         Encoding("Q8_0", 32, 34, 8, 32),
-        Encoding("Q2_K", 256, 84, 2, 16, "float_min"),
-        Encoding("Q3_K", 256, 110, 3, 16, "zero_point", 4),
-        Encoding("Q4_K", 256, 144, 4, 32, "float_min"),
-        Encoding("Q5_K", 256, 176, 5, 32, "float_min"),
-        Encoding("Q6_K", 256, 210, 6, 16, "zero_point", 32),
+        Encoding(name="Q2_K", block=256, block_bytes=84, bits=2, group=16, offset="float_min"),
+        Encoding(name="Q3_K", block=256, block_bytes=110, bits=3, group=16, offset="zero_point", zero_point=4),
+        Encoding(name="Q4_K", block=256, block_bytes=144, bits=4, group=32, offset="float_min"),
+        Encoding(name="Q5_K", block=256, block_bytes=176, bits=5, group=32, offset="float_min"),
+        Encoding(name="Q6_K", block=256, block_bytes=210, bits=6, group=16, offset="zero_point", zero_point=32),
         Encoding("IQ4_NL", 32, 18, 4, 32, table=IQ4_NL_TABLE),
         Encoding("IQ4_XS", 256, 136, 4, 32, table=IQ4_NL_TABLE),
         Encoding("MXFP4", 32, 17, 4, 32, table=E2M1_TABLE),
-        Encoding("TQ1_0", 256, 54, 2, 256, "zero_point", 1),
-        Encoding("TQ2_0", 256, 66, 2, 256, "zero_point", 1),
+        Encoding(name="TQ1_0", block=256, block_bytes=54, bits=2, group=256, offset="zero_point", zero_point=1),
+        Encoding(name="TQ2_0", block=256, block_bytes=66, bits=2, group=256, offset="zero_point", zero_point=1),
     )
 }  # those of blocks
 NVFP4 = Encoding("nvfp4", 32, 0, 4, 16, table=E2M1_TABLE, scale="e4m3", row_scale=True)
@@ -112,8 +112,9 @@ def planes(code: Literal["int4", "int8", "fp8"], group: int, scale: ScaleType, *
     if code == "fp8":
         return Encoding(name, 32, 0, 8, group, scale=scale)
     bits = 4 if code == "int4" else 8
-    return Encoding(name, 32, 0, bits, group, "zero_points" if zeros else "zero_point" if bits == 4 else "none",
-                    8 if bits == 4 else 0, scale=scale)
+    return Encoding(name=name, block=32, block_bytes=0, bits=bits, group=group,
+                    offset="zero_points" if zeros else "zero_point" if bits == 4 else "none",
+                    zero_point=8 if bits == 4 else 0, scale=scale)
 
 
 def find_encoding(name: str) -> Encoding | None:

@@ -24,7 +24,8 @@ def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windo
             kept = use if windows and use.window < longest else use._replace(window=0)
             layers.setdefault(kept, []).append(i)
     widest = sorted(layers, key=lambda use: (use.window != 0, -use.window))
-    return [KvLayout(dtype, len(layers[use]), use.kv_heads, use.head_dim, group, use.window, tuple(layers[use]))
+    return [KvLayout(dtype=dtype, layers=len(layers[use]), kv_heads=use.kv_heads, head_dim=use.head_dim, group=group,
+                     window=use.window, members=tuple(layers[use]))
             for group, use in enumerate(widest)]
 
 
@@ -37,7 +38,7 @@ def record(spec: ModelSpec, weights: Weights, layouts: Sequence[KvLayout]) -> Pl
     for rope in spec.ropes:
         r.add(RopeTable(rope.inv_freq, rope_buffer(spec, rope), rope.scale))
     for i, layer in enumerate(spec.layers):
-        scope = Scope(r, spec, layer, i, weights.layer(i), x, of_layer.get(i))
+        scope = Scope(recorder=r, spec=spec, layer=layer, index=i, weights=weights.layer(i), x=x, kv=of_layer.get(i))
         mixed = layer.mixer.record(scope)
         inner = layer.ffn.record(scope) if layer.parallel else None  # of x before the mixer's share
         add_back(scope, mixed, "o")

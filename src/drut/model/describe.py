@@ -204,7 +204,8 @@ def _encodings(files: ModelFiles) -> tuple[EncodingUse, ...]:
 def _layer_runs(files: ModelFiles) -> tuple[LayerRun, ...]:
     kinds = Counter((layer.mixer, layer.ffn) for layer in files.spec.layers)
     outlines = [(count, mixer.outline(), ffn) for (mixer, ffn), count in kinds.items()]
-    return tuple(LayerRun(count, m.kind, m.heads, m.kv_heads, m.head_dim, ffn.kind, ffn.width, m.window)
+    return tuple(LayerRun(layers=count, mixer=m.kind, heads=m.heads, kv_heads=m.kv_heads, head_dim=m.head_dim,
+                          ffn=ffn.kind, ffn_width=ffn.width, window=m.window)
                  for count, m, ffn in outlines)
 
 
@@ -237,14 +238,14 @@ def _tokenizer(files: ModelFiles, tokenizer: Tokenizer | None) -> TokenizerUse |
     if kind is None:
         return None
     if tokenizer is None:
-        return TokenizerUse(kind, pre, None, None, False, ())
+        return TokenizerUse(kind=kind, pre=pre, tokens=None, bos=None, adds_bos=False, eos=())
 
     def special(token_id: int) -> SpecialToken:
         return SpecialToken(token_id, tokenizer.token_bytes(token_id).decode(errors="replace"))
 
     bos = None if tokenizer.bos_id is None else special(tokenizer.bos_id)
     eos = tuple(special(i) for i in sorted(tokenizer.eos_ids))
-    return TokenizerUse(kind, pre, tokenizer.vocab_size, bos, tokenizer.add_bos, eos)
+    return TokenizerUse(kind=kind, pre=pre, tokens=tokenizer.vocab_size, bos=bos, adds_bos=tokenizer.add_bos, eos=eos)
 
 
 def _templates(files: ModelFiles, tokenizer: Tokenizer | None) -> dict[str, str]:

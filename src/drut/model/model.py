@@ -78,7 +78,8 @@ def _open_gguf(path: Path) -> ModelFiles:
     file = open_gguf(path)
     family = family_of_gguf(require(file.metadata, "general.architecture", str, path.name))
     spec = family.from_gguf(file.metadata, file, path.name)
-    return ModelFiles(path, spec, file, family.gguf_table(spec), file.metadata, True)
+    return ModelFiles(path=path, spec=spec, source=file, table=family.gguf_table(spec), metadata=file.metadata,
+                      is_gguf=True)
 
 
 def _open_directory(path: Path) -> ModelFiles:
@@ -101,4 +102,5 @@ def _open_directory(path: Path) -> ModelFiles:
         skipped = f"drut: {path.name}: {text.skipped} tensors of vision are skipped, it reads text only"
         warnings.warn(skipped, stacklevel=2)
     spec = with_stored_head(spec, source, path.name)
-    return ModelFiles(path, spec, source, shared_under_head(family.hf_table(spec), spec, source), read, False)
+    return ModelFiles(path=path, spec=spec, source=source, table=shared_under_head(family.hf_table(spec), spec, source),
+                      metadata=read, is_gguf=False)

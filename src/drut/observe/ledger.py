@@ -106,7 +106,7 @@ def account(rows: int, entries: Iterable[Entry], wall_s: float, peaks: Peaks) ->
     lines: dict[str, Line] = {}
     for e in entries:
         floor = peaks.floor_s(e.nbytes, e.macs, e.float_macs, working_set)
-        old = lines.get(e.name, Line(e.name, 0, 0, 0, 0.0, 0.0))
-        lines[e.name] = Line(e.name, old.calls + 1, old.nbytes + e.nbytes, old.macs + e.macs, old.floor_s + floor,
-                             old.actual_s + e.actual_s)
+        old = lines.get(e.name, Line(name=e.name, calls=0, nbytes=0, macs=0, floor_s=0.0, actual_s=0.0))
+        lines[e.name] = Line(name=e.name, calls=old.calls + 1, nbytes=old.nbytes + e.nbytes, macs=old.macs + e.macs,
+                             floor_s=old.floor_s + floor, actual_s=old.actual_s + e.actual_s)
     return StepLedger(rows, tuple(lines.values()), wall_s)

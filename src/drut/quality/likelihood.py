@@ -77,9 +77,11 @@ def summary(windows: Sequence[Window], tokens: int) -> Likelihood:
     if windows[0].reference_nll is None:
         return Likelihood(len(windows), tokens, perplexity)
     theirs = [w.reference_nll or 0.0 for w in windows]
-    return Likelihood(len(windows), tokens, perplexity, _exp(mean(theirs)),
-                      _exp(mean([w.nll - t for w, t in zip(windows, theirs, strict=True)]), less=1.0),
-                      mean([w.divergence or 0.0 for w in windows]), mean([w.agreement or 0.0 for w in windows]))
+    return Likelihood(windows=len(windows), tokens=tokens, perplexity=perplexity,
+                      reference_perplexity=_exp(mean(theirs)),
+                      increase=_exp(mean([w.nll - t for w, t in zip(windows, theirs, strict=True)]), less=1.0),
+                      divergence=mean([w.divergence or 0.0 for w in windows]),
+                      agreement=mean([w.agreement or 0.0 for w in windows]))
 
 
 def _log_softmax(logits: F32) -> np.ndarray:

@@ -12,10 +12,11 @@ FAST, SLOW = Cell("fast", "gsm8k", concurrency=1), Cell("slow", "gsm8k", concurr
 
 def recipe(name: str = "cache", on: tuple[str, ...] = ("--cache",), off: tuple[str, ...] = ("--no-cache",)) -> Recipe:
     """Judged by output on `fast`, where it should help, and by TPOT on `slow`, where it should not."""
-    return Recipe(name, "A cache", "It keeps.", "It should help.", Side(on), Side(off),
-                  (Trial(FAST, {"output_tokens_per_s": "helps"}), Trial(SLOW, {"tpot_ms_p50": "no effect"})))
+    return Recipe(name=name, title="A cache", about="It keeps.", theory="It should help.", on=Side(on), off=Side(off),
+                  trials=(Trial(FAST, {"output_tokens_per_s": "helps"}), Trial(SLOW, {"tpot_ms_p50": "no effect"})))
 
 
 def block(number: int, side: str, cell: str = "fast", *, valid: bool = True, name: str = "cache",
           **figures: Any) -> Block:
-    return Block(number, 0, f"{name}/{side}", cell, valid, [] if valid else ["the client sent late"], figures, {})
+    return Block(round=number, turn=0, contestant=f"{name}/{side}", cell=cell, valid=valid,
+                 reasons=[] if valid else ["the client sent late"], figures=figures, samples={})

@@ -91,7 +91,8 @@ def test_that_there_is_no_effect_is_told_of_narrow_intervals_alone(
 
 def _ablation(effect: Effect) -> Ablation:
     technique = Technique("cache", "A cache", "It keeps.", [], [])
-    return Ablation("", {}, {}, "m", [technique], [], [], [], [effect])
+    return Ablation(schema="", settings={}, environment={}, model="m", techniques=[technique], cells=[], contestants=[],
+                    blocks=[], effects=[effect])
 
 
 def test_what_was_not_measured_is_not_told_of() -> None:

@@ -18,7 +18,8 @@ SLOW: dict[str, Any] = {"slots": 4, "ttft": {"kind": "constant", "ms": 40}, "itl
 
 def block(number: int, contestant: str, cell: str = "c@1", valid: bool = True, **figures: Any) -> Block:
     reasons = [] if valid else ["the client sent late"]
-    return Block(number, 0, contestant, cell, valid, reasons, {**dict.fromkeys(FIGURES), **figures}, {})
+    return Block(round=number, turn=0, contestant=contestant, cell=cell, valid=valid, reasons=reasons,
+                 figures={**dict.fromkeys(FIGURES), **figures}, samples={})
 
 
 def work(folder: Path) -> str:

@@ -89,9 +89,9 @@ def comparison() -> Comparison:
     who = [Contestant("a", "mock", "A|`", "measured", gate=Gate(True, [], 1.0)),
            Contestant("b", "mock", "B", "measured"), Contestant("c", "mock", "C", "gate", "17% \x1b[31mare"),
            Contestant("d", "mock", "D", "failed", "it ended by SIGKILL", verified=False)]
-    return Comparison(SCHEMA, {"rounds": 4, "duration": 10.0, "warmup": 3.0}, {}, "m", who, [CELL], BLOCKS,
-                      ratios(BLOCKS, [CELL], "a", ["a", "b"]), "a", ["a note"],
-                      rankings=rankings(BLOCKS, [CELL], ["a", "b"]))
+    return Comparison(schema=SCHEMA, settings={"rounds": 4, "duration": 10.0, "warmup": 3.0}, environment={}, model="m",
+                      contestants=who, cells=[CELL], blocks=BLOCKS, ratios=ratios(BLOCKS, [CELL], "a", ["a", "b"]),
+                      base="a", notes=["a note"], rankings=rankings(BLOCKS, [CELL], ["a", "b"]))
 
 
 def _row(text: str, name: str) -> list[str]:

@@ -66,8 +66,8 @@ def test_only_what_is_asked_for_is_compared_and_least_counts() -> None:
 
 
 def estimate(value: Any, low: Any = None, high: Any = None, draws: int = 0, **more: Any) -> Estimate:
-    return Estimate("", "", more.pop("figure", "ttft_ms_p50"), "value", more.pop("unit", "ms"), "less", value, low,
-                    high, draws)
+    return Estimate(cell="", who="", figure=more.pop("figure", "ttft_ms_p50"), of="value", unit=more.pop("unit", "ms"),
+                    better="less", value=value, low=low, high=high, draws=draws)
 
 
 @pytest.mark.parametrize(("a", "b", "verdict"), [

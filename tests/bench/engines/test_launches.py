@@ -68,7 +68,8 @@ def files(tmp_path: Path) -> ModelFiles:
     openvino = tmp_path / "tiny-int8"
     openvino.mkdir()
     (openvino / "config.json").write_bytes((hf / "config.json").read_bytes())
-    return ModelFiles("tiny", str(tokenizer), tmp_path / "tiny-Q4_K_M.gguf", hf, openvino, mlx)
+    return ModelFiles(name="tiny", tokenizer=str(tokenizer), gguf=tmp_path / "tiny-Q4_K_M.gguf", hf=hf,
+                      openvino=openvino, mlx=mlx)
 
 
 def safetensors(path: Path, tensors: dict[str, tuple[str, int]]) -> None:

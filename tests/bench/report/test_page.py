@@ -135,7 +135,7 @@ def test_each_plot_has_its_figures_as_a_table_and_in_words(made: str) -> None:
 def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
     marks = [Mark(2.0, "one", 1.5, 2.5), Mark(2.01, "two"), Mark(30.0, "three", None, 40.0, "y")]
     line = Line("x", "x", [(0.0, 10.0), (4.0, 20.0)])
-    plots = [Plot(f"plot {i}", Axis("s"), Axis("ms"), [line], Table("", [], []), of)
+    plots = [Plot(caption=f"plot {i}", x=Axis("s"), y=Axis("ms"), lines=[line], twin=Table("", [], []), marks=of)
              for i, of in enumerate((marks, marks[2:]))]
     made = page([Section("search", "s", [Group("g", plots)])])
     assert re.findall(r'<span class="place">(\d)</span><span>(\w+)</span>', made) == [
@@ -153,7 +153,8 @@ def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
 
 
 def test_rounds_are_dots_with_an_upright() -> None:
-    rows = [Row("off", "off", 20.0, 10.0, 30.0, "20", dots=[10.0, 20.0, 30.0]), Row("on", "on", 4.0, 4.0, 4.0, "4")]
+    rows = [Row(name="off", who="off", value=20.0, low=10.0, high=30.0, said="20", dots=[10.0, 20.0, 30.0]), Row(
+        name="on", who="on", value=4.0, low=4.0, high=4.0, said="4")]
     made = page([Section("ablation", "a", [Group("g", [Forest("f", "ms", rows, Table("", [], []))])])])
     drawn = re.findall(r"<g class=.*?<title>(o\w+): .*?</g>(?=<g class|</svg>)", made)
     assert drawn == ["off", "on"]

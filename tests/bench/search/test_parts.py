@@ -19,7 +19,8 @@ def trial(*, rate: float | None = None, users: int | None = None, share: float =
     misses = round((1 - share) * n)
     if misses:
         good[np.linspace(0, n - 1, misses).astype(int)] = 0
-    ask = Ask(phase, 1.0, 10.0, 5.0, rate, users)  # type: ignore[arg-type]
+    ask = Ask(phase=phase, warmup_s=1.0, window_s=10.0, grace_s=5.0, rate=rate,
+              concurrency=users)  # type: ignore[arg-type]
     return Trial(ask, np.full(n, e2e), good, np.full(10, served), valid=valid, steady=steady)
 
 

@@ -64,7 +64,8 @@ def test_the_file_says_how_many_requests_a_session_has() -> None:
         return dataclasses.replace(virtual.measure(ask), turns=2.0)
 
     for measure, turns in ((virtual.measure, 1.0), (twice, 2.0)):
-        found = Searcher(measure, Wanted(30.0), About("virtual"), virtual.clock, lambda _: None, lambda _: None).run()
+        found = Searcher(measure=measure, wanted=Wanted(30.0), about=About("virtual"), clock=virtual.clock,
+                         save=lambda _: None, tell=lambda _: None).run()
         assert found.turns == turns
 
 
@@ -107,7 +108,8 @@ def searched(server: Broken, folder: Path | None = None, budget_s: float = 300.0
     lines: list[str] = []
     keep = (lambda found: save(found, folder)) if folder else (lambda found: None)
     about = About("mock", {"slo": "ttft=30", "attain": 0.95})
-    return Searcher(server.measure, Wanted(budget_s, Slo(ttft=LIMIT_S)), about, server.clock, keep, lines.append).run()
+    return Searcher(measure=server.measure, wanted=Wanted(budget_s, Slo(ttft=LIMIT_S)), about=about, clock=server.clock,
+                    save=keep, tell=lines.append).run()
 
 
 def dead(ask: Ask, trial: Trial) -> Trial:

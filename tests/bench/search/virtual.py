@@ -67,6 +67,7 @@ def search(server: Server, ttft: float | None, seed: int, budget_s: float = 600.
     virtual = Virtual(server, ttft, seed)
     wanted = Wanted(budget_s, None if ttft is None else Slo(ttft=ttft), attain)
     began = virtual.now
-    found = Searcher(virtual.measure, wanted, About("virtual"), virtual.clock, lambda _: None, lambda _: None).run()
+    found = Searcher(measure=virtual.measure, wanted=wanted, about=About("virtual"), clock=virtual.clock,
+                     save=lambda _: None, tell=lambda _: None).run()
     assert virtual.now - began <= budget_s + 0.01, virtual.now - began
     return found

@@ -27,7 +27,8 @@ def test_the_parts_of_a_start_add_up_to_its_wall_time() -> None:
     before = time.monotonic() - process_age_s()
     startup = Startup()
     time.sleep(0.05)
-    startup.engine(Ready(0.03, "", "", 1, 1, 1, {"weights": 0.02, "kv pages": 0.01}))
+    startup.engine(Ready(load_s=0.03, numerics_id="", description="", room=1, max_seqs=1, step_tokens=1,
+                         parts={"weights": 0.02, "kv pages": 0.01}))
     startup.lap("listening")
     parts, after = startup.laps.parts, time.monotonic()
     assert sum(parts.values()) == pytest.approx(startup.laps.total_s)

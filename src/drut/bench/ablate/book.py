@@ -27,7 +27,8 @@ JSON = "ablation.json"
 
 def empty(model: str, settings: dict[str, Any]) -> Ablation:
     """Nothing measured yet."""
-    return Ablation(SCHEMA, settings, {}, model, [], [], [], [], [])
+    return Ablation(schema=SCHEMA, settings=settings, environment={}, model=model, techniques=[], cells=[],
+                    contestants=[], blocks=[], effects=[])
 
 
 def read(path: Path) -> Ablation:

@@ -26,9 +26,10 @@ def effects(recipe: Recipe, blocks: Sequence[Block]) -> list[Effect]:
             if ratio is None:
                 continue
             both = on.keys() & off.keys()
-            found.append(Effect(recipe.name, trial.cell.name, figure, statistics.median(on[r] for r in both),
-                                statistics.median(off[r] for r in both), ratio.value, ratio.low, ratio.high,
-                                ratio.rounds, expected, _verdict(ratio, figure)))
+            found.append(Effect(technique=recipe.name, cell=trial.cell.name, figure=figure,
+                                on=statistics.median(on[r] for r in both), off=statistics.median(off[r] for r in both),
+                                ratio=ratio.value, low=ratio.low, high=ratio.high, rounds=ratio.rounds,
+                                expected=expected, verdict=_verdict(ratio, figure)))
     return found
 
 

@@ -77,7 +77,7 @@ def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book:
         tell(f"{recipe.title} ({number + 1} of {len(plan.recipes)}): "
              + (f"{len(todo)} blocks, about {minutes(left)} left" if todo else "measured before"))
         if todo:
-            _Pair(plan, engine, files, recipe, book, tell).run()
+            _Pair(plan=plan, engine=engine, files=files, recipe=recipe, book=book, tell=tell).run()
 
 
 def minutes(s: float) -> str:

@@ -33,119 +33,121 @@ ONE_STEP = ("--multi-step", "1")
 
 _ALL = (
     Recipe(
-        "paging", "Paged KV cache",
-        "The KV cache is handed out in pages of 16 tokens as sequences grow. Off, a sequence is admitted only when "
-        "all tokens it may ever have are reserved for it, as a cache in one piece for each sequence needs "
+        name="paging", title="Paged KV cache",
+        about="The KV cache is handed out in pages of 16 tokens as sequences grow. Off, a sequence is admitted only "
+        "when all tokens it may ever have are reserved for it, as a cache in one piece for each sequence needs "
         "(--reserve-quantile 1). Both servers have 60 MB for keys and values.",
-        "Where answers end far below their limit, reservations stand empty: more sequences fit, so throughput rises "
-        "and waiting falls, while each stream shares its steps with more others. Where all fits, nothing changes.",
-        Side((*SMALL_CACHE, "--reserve-quantile", "0")), Side((*SMALL_CACHE, "--reserve-quantile", "1")),
-        (Trial(FREE_ANSWERS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
+        theory="Where answers end far below their limit, reservations stand empty: more sequences fit, so throughput "
+        "rises and waiting falls, while each stream shares its steps with more others. Where all fits, nothing "
+        "changes.",
+        on=Side((*SMALL_CACHE, "--reserve-quantile", "0")), off=Side((*SMALL_CACHE, "--reserve-quantile", "1")),
+        trials=(Trial(FREE_ANSWERS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
                body={"temperature": 0.2, "top_p": 0.9, "seed": 1}, warmup_s=5.0, duration_s=8.0, chat=True),
          Trial(EQUAL_LENGTHS, {"output_tokens_per_s": "no effect"}))),
     Recipe(
-        "prefix-cache", "Prefix cache",
-        "The KV pages of a prompt stay, and a later prompt that begins alike takes them over (--prefix-cache).",
-        "A prompt costs what is new in it: with 768 of 800 tokens shared the time to first token should fall many "
-        "times over. Prompts with nothing in common gain nothing, and the look-up should not show.",
-        Side(("--prefix-cache",)), Side(("--no-prefix-cache",)),
-        (Trial(SHARED_PREFIX, {"ttft_ms_p50": "helps", "output_tokens_per_s": "helps"}, warmup_s=4.0),
+        name="prefix-cache", title="Prefix cache",
+        about="The KV pages of a prompt stay, and a later prompt that begins alike takes them over (--prefix-cache).",
+        theory="A prompt costs what is new in it: with 768 of 800 tokens shared the time to first token should fall "
+        "many times over. Prompts with nothing in common gain nothing, and the look-up should not show.",
+        on=Side(("--prefix-cache",)), off=Side(("--no-prefix-cache",)),
+        trials=(Trial(SHARED_PREFIX, {"ttft_ms_p50": "helps", "output_tokens_per_s": "helps"}, warmup_s=4.0),
          Trial(UNRELATED, {"ttft_ms_p50": "no effect"}))),
     Recipe(
-        "chunked-prefill", "Chunked prefill",
-        "A prompt is computed in pieces between the steps of those who decode, as large as stall no stream. Off, it "
-        "is computed whole in one step (--chunk-tokens 0).",
-        "The longest gaps of running streams should shrink from a whole prompt's time to a piece's, paid for by the "
-        "prompt itself, whose first token comes later. Where all prompts are short there is nothing to cut.",
-        Side(), Side(("--chunk-tokens", "0")),
-        (Trial(MIXED_PROMPTS, {"itl_ms_p99": "helps", "ttft_ms_p50": "costs"}, warmup_s=3.0, duration_s=8.0),
+        name="chunked-prefill", title="Chunked prefill",
+        about="A prompt is computed in pieces between the steps of those who decode, as large as stall no stream. Off, "
+        "it is computed whole in one step (--chunk-tokens 0).",
+        theory="The longest gaps of running streams should shrink from a whole prompt's time to a piece's, paid for by "
+        "the prompt itself, whose first token comes later. Where all prompts are short there is nothing to cut.",
+        on=Side(), off=Side(("--chunk-tokens", "0")),
+        trials=(Trial(MIXED_PROMPTS, {"itl_ms_p99": "helps", "ttft_ms_p50": "costs"}, warmup_s=3.0, duration_s=8.0),
          Trial(EQUAL_LENGTHS, {"itl_ms_p99": "no effect"}))),
     Recipe(
-        "continuous-batching", "Continuous batching",
-        "A request joins those that run at the next step. Off, a batch is whoever waits when nothing runs, and the "
-        "next one begins when all of it are done (--no-continuous-batching).",
-        "With answers of different lengths a static batch waits for its longest: throughput and time to first token "
-        "should gain much, and each stream, which then decodes in fuller company, pays some of it. One user alone "
-        "never waits for another.",
-        Side(("--continuous-batching",)), Side(("--no-continuous-batching",)),
-        (Trial(MIXED_LENGTHS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
+        name="continuous-batching", title="Continuous batching",
+        about="A request joins those that run at the next step. Off, a batch is whoever waits when nothing runs, and "
+        "the next one begins when all of it are done (--no-continuous-batching).",
+        theory="With answers of different lengths a static batch waits for its longest: throughput and time to first "
+        "token should gain much, and each stream, which then decodes in fuller company, pays some of it. One user "
+        "alone never waits for another.",
+        on=Side(("--continuous-batching",)), off=Side(("--no-continuous-batching",)),
+        trials=(Trial(MIXED_LENGTHS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
                warmup_s=3.0),
          Trial(ONE_STREAM, {"output_tokens_per_s": "no effect"}))),
     Recipe(
-        "fusion", "Fused operations",
-        "Norm, Q, K, V, rope and the write to the cache are one operation, as are norm, gate, up and activation, "
+        name="fusion", title="Fused operations",
+        about="Norm, Q, K, V, rope and the write to the cache are one operation, as are norm, gate, up and activation, "
         "and projection and residual sum. Off, each is an operation of its own with a buffer between (--no-fusion).",
-        "Each operation ends in a meeting of all threads, which costs the same for one row as for many: decoding "
-        "one stream should gain, a long prompt's multiplications should hide it.",
-        Side(("--fusion",)), Side(("--no-fusion",)),
-        (Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        theory="Each operation ends in a meeting of all threads, which costs the same for one row as for many: "
+        "decoding one stream should gain, a long prompt's multiplications should hide it.",
+        on=Side(("--fusion",)), off=Side(("--no-fusion",)),
+        trials=(Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     Recipe(
-        "replay", "Replay of a recorded plan",
-        "A step is one native call that walks a recorded plan. Off, each operation is a call of its own "
+        name="replay", title="Replay of a recorded plan",
+        about="A step is one native call that walks a recorded plan. Off, each operation is a call of its own "
         "(--execution eager). Both without multi-step decoding, which is made of replays.",
-        "What a call costs is the same for one row as for many, so one stream should gain and a long prompt should "
-        "not.",
-        Side((*ONE_STEP, "--execution", "replay")), Side((*ONE_STEP, "--execution", "eager")),
-        (Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        theory="What a call costs is the same for one row as for many, so one stream should gain and a long prompt "
+        "should not.",
+        on=Side((*ONE_STEP, "--execution", "replay")), off=Side((*ONE_STEP, "--execution", "eager")),
+        trials=(Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     Recipe(
-        "overlap", "Overlap of host and kernels",
-        "The next step is scheduled, and the last one's text made, while a step runs. Off, they take turns "
+        name="overlap", title="Overlap of host and kernels",
+        about="The next step is scheduled, and the last one's text made, while a step runs. Off, they take turns "
         "(--no-overlap). Both without multi-step decoding.",
-        "The host's share of a step disappears behind the kernels, as far as there is a CPU left for it: a gain for "
-        "many short steps, none for long ones.",
-        Side((*ONE_STEP, "--overlap")), Side((*ONE_STEP, "--no-overlap")),
-        (Trial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        theory="The host's share of a step disappears behind the kernels, as far as there is a CPU left for it: a gain "
+        "for many short steps, none for long ones.",
+        on=Side((*ONE_STEP, "--overlap")), off=Side((*ONE_STEP, "--no-overlap")),
+        trials=(Trial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     Recipe(
-        "multi-step", "Multi-step decoding",
-        "Up to 16 decoding steps follow each other in one native call, where all that runs decodes and nobody "
+        name="multi-step", title="Multi-step decoding",
+        about="Up to 16 decoding steps follow each other in one native call, where all that runs decodes and nobody "
         "waits. Off, the host comes in between every two (--multi-step 1).",
-        "Streams that decode undisturbed should gain the host's share. Where requests come and go all the time "
+        theory="Streams that decode undisturbed should gain the host's share. Where requests come and go all the time "
         "there are no such stretches.",
-        Side(("--multi-step", "16")), Side(ONE_STEP),
-        (Trial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}),
+        on=Side(("--multi-step", "16")), off=Side(ONE_STEP),
+        trials=(Trial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}),
          Trial(SHORT_ANSWERS, {"output_tokens_per_s": "no effect"}))),
     Recipe(
-        "jump-forward", "Forced tokens",
-        "What a schema leaves no choice in, such as the names of its fields, is taken at once and computed like a "
-        "prompt. Off, each of these tokens is a decoding step (--no-forced-tokens).",
-        "Answers that are mostly field names should be done sooner; answers without a schema are what they were.",
-        Side(("--forced-tokens",)), Side(("--no-forced-tokens",)),
-        (Trial(FILLED_FORMS, {"e2e_ms_p50": "helps"}, body={"response_format": FORM}, chat=True),
+        name="jump-forward", title="Forced tokens",
+        about="What a schema leaves no choice in, such as the names of its fields, is taken at once and computed like "
+        "a prompt. Off, each of these tokens is a decoding step (--no-forced-tokens).",
+        theory="Answers that are mostly field names should be done sooner; answers without a schema are what they "
+        "were.",
+        on=Side(("--forced-tokens",)), off=Side(("--no-forced-tokens",)),
+        trials=(Trial(FILLED_FORMS, {"e2e_ms_p50": "helps"}, body={"response_format": FORM}, chat=True),
          Trial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
     Recipe(
-        "weights-8", "Weights of 8 bits",
-        "The model's matrices in Q8_0 (on) and in BF16 (off), made of the same file.",
-        "Decoding one stream reads all weights for each token, so it should gain by the ratio of the bytes, 1.9 at "
-        "most. Prompts are bound by multiplications, which are faster in int8 than in bf16 on most CPUs.",
-        Side(weights="Q8_0"), Side(weights="BF16"),
-        (Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "helps"}))),
+        name="weights-8", title="Weights of 8 bits",
+        about="The model's matrices in Q8_0 (on) and in BF16 (off), made of the same file.",
+        theory="Decoding one stream reads all weights for each token, so it should gain by the ratio of the bytes, 1.9 "
+        "at most. Prompts are bound by multiplications, which are faster in int8 than in bf16 on most CPUs.",
+        on=Side(weights="Q8_0"), off=Side(weights="BF16"),
+        trials=(Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "helps"}))),
     Recipe(
-        "weights-4", "Weights of 4 bits",
-        "The model's matrices in Q4_0 (on) and in Q8_0 (off), made of the same file.",
-        "Decoding should gain again by up to the ratio of the bytes, 1.9. Both multiply in int8, so prompts should "
-        "not gain.",
-        Side(weights="Q4_0"), Side(weights="Q8_0"),
-        (Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        name="weights-4", title="Weights of 4 bits",
+        about="The model's matrices in Q4_0 (on) and in Q8_0 (off), made of the same file.",
+        theory="Decoding should gain again by up to the ratio of the bytes, 1.9. Both multiply in int8, so prompts "
+        "should not gain.",
+        on=Side(weights="Q4_0"), off=Side(weights="Q8_0"),
+        trials=(Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     Recipe(
-        "kv-16", "Keys and values of 16 bits",
-        "The KV cache in bf16 (on) and in fp32 (off).",
-        "Decoding reads the whole context for each token: half the bytes should show where the context is long, and "
-        "not where the weights are nearly all that is read.",
-        Side(("--kv-dtype", "bf16")), Side(("--kv-dtype", "fp32")),
-        (Trial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}), Trial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
+        name="kv-16", title="Keys and values of 16 bits",
+        about="The KV cache in bf16 (on) and in fp32 (off).",
+        theory="Decoding reads the whole context for each token: half the bytes should show where the context is long, "
+        "and not where the weights are nearly all that is read.",
+        on=Side(("--kv-dtype", "bf16")), off=Side(("--kv-dtype", "fp32")),
+        trials=(Trial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}), Trial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
     Recipe(
-        "kv-8", "Keys and values of 8 bits",
-        "The KV cache in int8 (on) and in bf16 (off).",
-        "As with 16 bits, once more half the bytes; and integer products, where the CPU has them.",
-        Side(("--kv-dtype", "int8")), Side(("--kv-dtype", "bf16")),
-        (Trial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}), Trial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
+        name="kv-8", title="Keys and values of 8 bits",
+        about="The KV cache in int8 (on) and in bf16 (off).",
+        theory="As with 16 bits, once more half the bytes; and integer products, where the CPU has them.",
+        on=Side(("--kv-dtype", "int8")), off=Side(("--kv-dtype", "bf16")),
+        trials=(Trial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}), Trial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
     Recipe(
-        "threads", "A second thread",
-        "Two kernel threads (on) and one (off).",
-        "Prompts, bound by multiplications, should gain by nearly two. One stream gains as far as one CPU alone "
+        name="threads", title="A second thread",
+        about="Two kernel threads (on) and one (off).",
+        theory="Prompts, bound by multiplications, should gain by nearly two. One stream gains as far as one CPU alone "
         "does not use up the memory's bandwidth.",
-        Side(("--threads", "2")), Side(("--threads", "1")),
-        (Trial(PROMPTS, {"ttft_ms_p50": "helps"}), Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}))),
+        on=Side(("--threads", "2")), off=Side(("--threads", "1")),
+        trials=(Trial(PROMPTS, {"ttft_ms_p50": "helps"}), Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}))),
 )
 
 TECHNIQUES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}

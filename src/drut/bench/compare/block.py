@@ -63,10 +63,10 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
                  *([] if rates else _spanning(result, settings.warmup))]
     reasons = [*result.validity.reasons, *of_engine]
     figures = {**{name: kind.of(result) for name, kind in FIGURES.items()}, **rates}
-    return Block(
-        turn.round, turn.place, candidate.name, work.cell.name, not reasons, reasons, figures,
-        {name: _samples(result, name) for name in SAMPLES}, result.series.output_tokens,
-        str(result.environment["started"]), result.validity.held_up and not of_engine, turn.again)
+    return Block(round=turn.round, turn=turn.place, contestant=candidate.name, cell=work.cell.name, valid=not reasons,
+                 reasons=reasons, figures=figures, samples={name: _samples(result, name) for name in SAMPLES},
+                 timeline=result.series.output_tokens, started=str(result.environment["started"]),
+                 held_up=result.validity.held_up and not of_engine, again=turn.again)
 
 
 def _why_slow(result: Result, candidate: Candidate, patience_s: float) -> str:

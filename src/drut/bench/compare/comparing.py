@@ -209,12 +209,14 @@ class Comparing:
         against = base if base in ranked or not ranked else ranked[0]
         failed = {c.name for c in contestants if c.outcome in ("failed", "cannot run")}
         price = None if self.settings.price is None else parse_price(self.settings.price)
-        return Comparison(
-            SCHEMA, msgspec.structs.asdict(self.settings), self._environment(), self.files.name, contestants,
-            cells, self.blocks, ratios(self.blocks, cells, against, ranked), against,
-            notes(self.settings, contestants, self.blocks, base, against),
-            None if price is None else price.hourly, "USD" if price is None else price.currency,
-            rankings(self.blocks, cells, ranked), all(turn.contestant in failed for turn in self.missing()))
+        return Comparison(schema=SCHEMA, settings=msgspec.structs.asdict(self.settings),
+                          environment=self._environment(), model=self.files.name, contestants=contestants, cells=cells,
+                          blocks=self.blocks, ratios=ratios(self.blocks, cells, against, ranked), base=against,
+                          notes=notes(self.settings, contestants, self.blocks, base, against),
+                          cost_per_hour=None if price is None else price.hourly,
+                          currency="USD" if price is None else price.currency,
+                          rankings=rankings(self.blocks, cells, ranked),
+                          finished=all(turn.contestant in failed for turn in self.missing()))
 
     def _base_name(self) -> str:
         return self.settings.base or self.candidates[0].name

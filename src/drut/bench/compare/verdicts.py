@@ -38,8 +38,9 @@ def ratios(blocks: Sequence[Block], cells: Sequence[Cell], base: str, names: Seq
                 if name == base or ratio is None:
                     continue
                 better = (ratio.value > 1) == (FIGURES[figure].better == "more")
-                found.append(Ratio(cell.name, figure, name, base, ratio.value, ratio.low, ratio.high, ratio.rounds,
-                                   "level" if not ratio.apart else "better" if better else "worse"))
+                found.append(Ratio(cell=cell.name, figure=figure, contestant=name, base=base, value=ratio.value,
+                                   low=ratio.low, high=ratio.high, rounds=ratio.rounds,
+                                   verdict="level" if not ratio.apart else "better" if better else "worse"))
     return found
 
 

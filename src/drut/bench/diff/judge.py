@@ -75,7 +75,8 @@ def _change(a: Estimate, b: Estimate, tested: int, least: float) -> Change:
             low, high = back(moved.by - moved.noise), back(moved.by + moved.noise)
             beyond = abs(moved.by) > moved.noise and abs(change) > (min(least, LEAST_SHARE) if share else least)
             verdict = "level" if not beyond else "better" if (change > 0) == (b.better == "more") else "worse"
-    return Change(b.of, b.cell, b.who, b.figure, b.unit, b.better, a.value, b.value, change, low, high, verdict)
+    return Change(of=b.of, cell=b.cell, who=b.who, figure=b.figure, unit=b.unit, better=b.better, a=a.value, b=b.value,
+                  change=change, low=low, high=high, verdict=verdict)
 
 
 def _additive(a: Estimate, b: Estimate) -> bool:

@@ -244,5 +244,6 @@ def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: flo
         for record in records:
             record.counted = ended.spanned(record.scheduled, record.ended)
     records.sort(key=lambda record: record.scheduled)
-    return Load(records, ended, [done.cpu for done in last_words], behind, started_at, halt.why)
+    return Load(records=records, window=ended, cpu=[done.cpu for done in last_words], behind=behind,
+                started_at=started_at, halted=halt.why)
 

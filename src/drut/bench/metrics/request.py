@@ -41,7 +41,8 @@ def timing(record: Record, count: CountTokens | None = None) -> Timing:
         if len(timed) >= 2:
             tpot = (last - first) / (tokens - 1)
             itl = np.concatenate((np.zeros(parts[0] - 1), np.repeat(np.diff(times) / parts[1:], parts[1:])))
-    return Timing(True, tokens, first - record.scheduled, first - record.sent, last - record.scheduled, tpot, itl)
+    return Timing(ok=True, tokens=tokens, ttft=first - record.scheduled, ttft_sent=first - record.sent,
+                  e2e=last - record.scheduled, tpot=tpot, itl=itl)
 
 
 class Slo(msgspec.Struct, frozen=True):

@@ -64,8 +64,9 @@ def parse_ask(chat: bool, body: bytes) -> Ask:
     if not 1 <= wanted <= MOST_TOKENS:
         raise RequestError(f"max_tokens must be from 1 to {MOST_TOKENS}, not {wanted}")
     options = fields.stream_options or StreamOptions()
-    return Ask(chat, bool(fields.stream), prompt_tokens(fields), wanted, fields.ignore_eos, options.include_usage,
-               options.continuous_usage_stats)
+    return Ask(chat=chat, stream=bool(fields.stream), prompt_tokens=prompt_tokens(fields), max_tokens=wanted,
+               ignore_eos=fields.ignore_eos, include_usage=options.include_usage,
+               continuous_usage=options.continuous_usage_stats)
 
 
 def parse_body(body: bytes) -> Body:

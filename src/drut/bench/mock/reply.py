@@ -43,7 +43,7 @@ def plan_reply(script: Script, ask: Ask, request: int) -> Reply:
     if ask.chat and script.stream.tool_call:
         reason = "tool_calls"
     times = token_times(script, request, tokens, ask.prompt_tokens - cached, random)
-    return Reply(request, tokens, cached, reason, times, fault)
+    return Reply(request=request, tokens=tokens, cached_tokens=cached, finish_reason=reason, times=times, fault=fault)
 
 
 def _fault(faults: list[Fault], request: int, random: Chance) -> Fault | None:

@@ -83,7 +83,8 @@ class Mock:
 
 def _warm_up(script: Script) -> None:
     """Have all imported and cached that the first request would wait for."""
-    ask = Ask(True, True, 1, 16, False, True, False)
+    ask = Ask(chat=True, stream=True, prompt_tokens=1, max_tokens=16, ignore_eos=False, include_usage=True,
+              continuous_usage=False)
     for _ in writes(events(script, ask, plan_reply(script, ask, 0)), script.stream):
         pass
 

@@ -207,9 +207,10 @@ class Desk:
         self.release(service)
         reply, start = service.reply, service.start
         due_first = start + reply.times[0] if start else 0.0
-        self.records.append(Served(
-            reply.request, service.arrived, start, due_first, service.first, service.last, time.monotonic(),
-            service.ask.prompt_tokens, service.tokens, outcome))
+        self.records.append(Served(request=reply.request, arrived_s=service.arrived, started_s=start,
+                                   due_first_s=due_first, first_s=service.first, last_s=service.last,
+                                   ended_s=time.monotonic(), prompt_tokens=service.ask.prompt_tokens,
+                                   tokens=service.tokens, outcome=outcome))
         if outcome == "ok":
             self._measure(service)
 

@@ -65,8 +65,9 @@ def _usage(summary: Summary, input_busy_share: float | None) -> Usage:
     seconds = summary.window_s
     inputs, outputs = (round((rate or 0.0) * seconds) for rate in (summary.input_tokens_per_s,
                                                                     summary.output_tokens_per_s))
-    return Usage(seconds, round(summary.requests_per_s * seconds), inputs,
-                 round(inputs * (summary.cached_share or 0.0)), outputs, input_busy_share)
+    return Usage(seconds=seconds, requests=round(summary.requests_per_s * seconds), input_tokens=inputs,
+                 cached_tokens=round(inputs * (summary.cached_share or 0.0)), output_tokens=outputs,
+                 input_busy_share=input_busy_share)
 
 
 def environment(started_at: float) -> dict[str, Any]:

@@ -74,8 +74,8 @@ def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequen
                 known = [v for v in values if v is not None]
                 if known:
                     value, low, high = over_rounds(known, logarithmic=kind.unit != "share")
-                    found.append(Estimate(cell, who, name, "value", kind.unit, kind.better, value, low, high,
-                                          len(known)))
+                    found.append(Estimate(cell=cell, who=who, figure=name, of="value", unit=kind.unit,
+                                          better=kind.better, value=value, low=low, high=high, draws=len(known)))
     return found
 
 
@@ -104,7 +104,8 @@ def _of_result(result: Result) -> list[Estimate]:
             if name == "error_rate":
                 errors = result.summary.errors
                 low, high, draws = *wilson_95(errors.failed / errors.offered, errors.offered), errors.offered
-            found.append(Estimate("", "", name, "value", kind.unit, kind.better, value, low, high, draws))
+            found.append(Estimate(cell="", who="", figure=name, of="value", unit=kind.unit, better=kind.better,
+                                  value=value, low=low, high=high, draws=draws))
     return found
 
 
@@ -118,11 +119,12 @@ def _of_search(search: Search) -> list[Estimate]:
     for name in ANSWERS:
         answer = answer_of(search, name)
         if answer.value is not None:
-            found.append(Estimate("", "", name, "answer", "1/s", "more", answer.value, answer.low, answer.high))
+            found.append(Estimate(cell="", who="", figure=name, of="answer", unit="1/s", better="more",
+                                  value=answer.value, low=answer.low, high=answer.high))
     if search.saturation_tokens_per_s is not None:
         output = FIGURES["output_tokens_per_s"]
-        found.append(Estimate("saturation", "", "output_tokens_per_s", "answer", output.unit, output.better,
-                              search.saturation_tokens_per_s))
+        found.append(Estimate(cell="saturation", who="", figure="output_tokens_per_s", of="answer", unit=output.unit,
+                              better=output.better, value=search.saturation_tokens_per_s))
     at: dict[str, list[Point]] = {}
     for point in search.points:
         if point.phase in ("curve", "saturate") and point.valid:
@@ -131,8 +133,8 @@ def _of_search(search: Search) -> list[Estimate]:
         for name, kind in FIGURES.items():
             values = [v for p in points if (v := p.figures.get(name)) is not None]
             if values:  # of runs at one load, of which one was chosen for being the best, the mean and no interval
-                found.append(Estimate(cell, "", name, "value", kind.unit, kind.better,
-                                      over_rounds(values, logarithmic=False)[0]))
+                found.append(Estimate(cell=cell, who="", figure=name, of="value", unit=kind.unit, better=kind.better,
+                                      value=over_rounds(values, logarithmic=False)[0]))
     return found
 
 
@@ -148,10 +150,12 @@ def load_key(point: Point) -> str:
 
 
 def _ratios(comparison: Comparison) -> list[Estimate]:
-    return [Estimate(r.cell, f"{r.contestant} / {r.base}", r.figure, "ratio", "", FIGURES[r.figure].better, r.value,
-                     r.low, r.high, r.rounds) for r in comparison.ratios if r.figure in FIGURES]
+    return [Estimate(cell=r.cell, who=f"{r.contestant} / {r.base}", figure=r.figure, of="ratio", unit="",
+                     better=FIGURES[r.figure].better, value=r.value, low=r.low, high=r.high,
+                     draws=r.rounds) for r in comparison.ratios if r.figure in FIGURES]
 
 
 def _effects(ablation: Ablation) -> list[Estimate]:
-    return [Estimate(e.cell, f"{e.technique}: on / off", e.figure, "ratio", "", FIGURES[e.figure].better, e.ratio,
-                     e.low, e.high, e.rounds) for e in ablation.effects if e.figure in FIGURES]
+    return [Estimate(cell=e.cell, who=f"{e.technique}: on / off", figure=e.figure, of="ratio", unit="",
+                     better=FIGURES[e.figure].better, value=e.ratio, low=e.low, high=e.high,
+                     draws=e.rounds) for e in ablation.effects if e.figure in FIGURES]

@@ -51,8 +51,9 @@ class Gpu:
         joules = None if self._first is None or last is None else last - self._first
         total = int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
         mean = sum(self._watts) / len(self._watts) if self._watts else None
-        return GpuUse(self._index, self._name, sum(self._use) / max(len(self._use), 1), total, self._used, mean,
-                      max(self._watts, default=None), joules)
+        return GpuUse(index=self._index, name=self._name, use_share=sum(self._use) / max(len(self._use), 1),
+                      memory_bytes=total, peak_used_bytes=self._used, watts=mean,
+                      max_watts=max(self._watts, default=None), joules=joules)
 
     def _joules(self) -> float | None:
         try:

@@ -38,8 +38,9 @@ class Machine:
         """From the first sample to the last."""
         memory = psutil.virtual_memory().total
         busy = busy_share(self._first, self._last)
-        return MachineUse(psutil.cpu_count() or 1, busy, max(busy, self._max_busy),
-                          steal_share(self._first, self._last), memory, self._available)
+        return MachineUse(cpus=psutil.cpu_count() or 1, busy_share=busy, max_busy_share=max(busy, self._max_busy),
+                          steal_share=steal_share(self._first, self._last), memory_bytes=memory,
+                          min_available_bytes=self._available)
 
 
 def _seconds(times: object, *names: str) -> float:

@@ -83,11 +83,11 @@ class ResourceWatch:
             tree.sample_pss()
         self._sample()
         seconds = time.monotonic() - self._began
-        result = Resources(
-            seconds, self._samples, self._client.use(seconds), self._server.use(seconds) if self._server else None,
-            self._machine.use(), self._gpus.use() if self._gpus else None,
-            self._rapl.use(seconds) if self._rapl else None, self._unreadable,
-            self._cost_s / seconds if seconds else 0.0)
+        result = Resources(seconds=seconds, samples=self._samples, client=self._client.use(seconds),
+                           server=self._server.use(seconds) if self._server else None, machine=self._machine.use(),
+                           gpus=self._gpus.use() if self._gpus else None,
+                           energy=self._rapl.use(seconds) if self._rapl else None, unreadable=self._unreadable,
+                           sampling_cpus=self._cost_s / seconds if seconds else 0.0)
         if self._gpus:
             self._gpus.close()
         return result

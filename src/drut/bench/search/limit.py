@@ -68,8 +68,8 @@ def levels(trials: Sequence[Trial]) -> list[Level]:
     result = []
     for rate, runs in sorted(at.items()):
         good = np.concatenate([t.good for t in runs if t.good is not None])
-        result.append(Level(rate, float(good.mean()), sum(t.effective for t in runs), len(runs),
-                            runs[-1].steady != "not steady", sum(t.ask.window_s for t in runs)))
+        result.append(Level(rate=rate, share=float(good.mean()), worth=sum(t.effective for t in runs), looks=len(runs),
+                            settled=runs[-1].steady != "not steady", window_s=sum(t.ask.window_s for t in runs)))
     return result
 
 

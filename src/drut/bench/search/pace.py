@@ -77,4 +77,5 @@ class Pace:
         if window < LEAST_WINDOW_S or window < min(ask.window_s, 3 * self.slow_s):
             raise SpentError
         grace = min(ask.grace_s, max(left - ask.warmup_s - window, tail))
-        return Ask(ask.phase, ask.warmup_s, window, grace, ask.rate, ask.concurrency)
+        return Ask(phase=ask.phase, warmup_s=ask.warmup_s, window_s=window, grace_s=grace, rate=ask.rate,
+                   concurrency=ask.concurrency)

@@ -174,9 +174,10 @@ class Searcher:
         slo = Answer(None, why="no limits were given (--slo)")
         if wanted.slo is not None:
             slo = limit.slo_rate(trials, wanted.attain, most, wanted.tolerance)
-        return Search(SCHEMA, self._about.settings, self._about.environment, self._about.target, list(self._points),
-                      saturation.saturation(trials), curve.knee(trials, most), slo, self._told(most),
-                      saturation.tokens_at_saturation(trials), ended, self._turns())
+        return Search(schema=SCHEMA, settings=self._about.settings, environment=self._about.environment,
+                      target=self._about.target, points=list(self._points), saturation=saturation.saturation(trials),
+                      knee=curve.knee(trials, most), slo_rate=slo, notes=self._told(most),
+                      saturation_tokens_per_s=saturation.tokens_at_saturation(trials), ended=ended, turns=self._turns())
 
     def _told(self, most: float | None) -> list[str]:
         trials = self._trials
@@ -211,6 +212,8 @@ def _point(until: Sequence[Trial], attain: float) -> Point:
         if trial.ask.rate is not None and trial.valid:
             holds = next(level.verdict(attain) for level in limit.levels(until) if level.rate == trial.ask.rate)
     latency = trial.latency
-    return Point(trial.ask.phase, trial.ask.rate, trial.ask.concurrency, len(trial.e2e), good, share, low, high, holds,
-                 trial.valid and not trial.reasons, trial.reasons, trial.figures, worth, trial.served_per_s,
-                 None if latency is None else latency[0] * 1e3, trial.steady, trial.ask.warmup_s, trial.ask.window_s)
+    return Point(phase=trial.ask.phase, rate=trial.ask.rate, concurrency=trial.ask.concurrency, offered=len(trial.e2e),
+                 good=good, good_share=share, good_low=low, good_high=high, holds=holds,
+                 valid=trial.valid and not trial.reasons, reasons=trial.reasons, figures=trial.figures, effective=worth,
+                 served_per_s=trial.served_per_s, e2e_ms_mean=None if latency is None else latency[0] * 1e3,
+                 steady=trial.steady, warmup_s=trial.ask.warmup_s, window_s=trial.ask.window_s)

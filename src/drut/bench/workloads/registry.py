@@ -43,7 +43,8 @@ def load(
     if chat and ids:
         raise RequestError("prompts of token ids need the completions endpoint, not chat")
     workload = parse(spec)
-    return Sessions(workload, Context(workload.name, seed, chat, ids, tokenizer, no_tokenizer))
+    return Sessions(workload, Context(workload=workload.name, seed=seed, chat=chat, ids=ids, tokenizer=tokenizer,
+                                      no_tokenizer=no_tokenizer))
 
 
 def parse(spec: str) -> Workload:

@@ -68,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
         where = f"at {shown(known.url)}" if args.engine is None else f"by {args.engine}"
         about = About(f"{known.model} {where}", settings_of(args, 0), environment(time.time()))
         live.progress = line.progress
-        searcher = Searcher(live, wanted, about, time.monotonic, lambda found: save(found, folder), line.tell)
+        searcher = Searcher(measure=live, wanted=wanted, about=about, clock=time.monotonic,
+                            save=lambda found: save(found, folder), tell=line.tell)
         found = searcher.run()
     print(_short(found) if args.json else markdown(found))
     if found.ended == "interrupted":

@@ -105,8 +105,9 @@ def _plain(spec: ModelSpec, where: str) -> tuple[AttentionMixer, Rope]:
     mixer, ffn = spec.layers[0].mixer, spec.layers[0].ffn
     rope = mixer.rope if isinstance(mixer, AttentionMixer) else None
     if isinstance(mixer, AttentionMixer) and rope is not None:
-        plain = AttentionMixer(mixer.heads, mixer.kv_heads, mixer.head_dim, Rope(rope.inv_freq),
-                               1.0 / math.sqrt(mixer.head_dim), mixer.qkv_bias, qk_norm=mixer.qk_norm)
+        plain = AttentionMixer(heads=mixer.heads, kv_heads=mixer.kv_heads, head_dim=mixer.head_dim,
+                               rope=Rope(rope.inv_freq), scale=1.0 / math.sqrt(mixer.head_dim), qkv_bias=mixer.qkv_bias,
+                               qk_norm=mixer.qk_norm)
         wanted = replace(spec, layers=(LayerSpec(mixer, GatedFfn(ffn.width)),) * len(spec.layers), centred_norm=False,
                          norm_bias=False, embed_scale=1.0, logit_scale=1.0, logit_cap=0.0)
         if mixer == plain and spec == wanted:

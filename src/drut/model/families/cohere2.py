@@ -38,8 +38,8 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 
 def _layer(s: hf.Sizes, rope: Rope | None, window: int, act: str, bias: bool) -> LayerSpec:
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), bias, bias,
-                           window=window)
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
+                           scale=hf.inverse_root(s.head_dim), qkv_bias=bias, o_bias=bias, window=window)
     return LayerSpec(mixer, GatedFfn(s.ffn, act), parallel=True)
 
 

@@ -61,8 +61,8 @@ def _hf_ropes(config: Metadata, s: hf.Sizes, is_3: bool, path: str) -> dict[str,
 
 def _layer(s: hf.Sizes, rope: Rope, scale: float, window: int, cap: float, is_3: bool, act: str,
            bias: bool = False) -> LayerSpec:
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias, bias, "head" if is_3 else "", window,
-                           cap)
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, scale=scale,
+                           qkv_bias=bias, o_bias=bias, qk_norm="head" if is_3 else "", window=window, cap=cap)
     return LayerSpec(mixer, GatedFfn(s.ffn, act), post_norm=True)
 
 

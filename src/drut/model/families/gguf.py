@@ -104,8 +104,9 @@ def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = Fals
     if isinstance(tokens, list) and len(tokens) > embed.shape[0]:
         raise ModelFileError(f"{path}: the vocabulary has {len(tokens)} tokens, tensor 'token_embd.weight' "
                              f"{embed.shape[0]} rows")
-    return Sizes(keys.architecture, layers, hidden, heads, kv_heads, head_dim, keys.alike("feed_forward_length"),
-                 embed.shape[0], keys.need("context_length", int), "output.weight" not in source.tensors)
+    return Sizes(architecture=keys.architecture, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads,
+                 head_dim=head_dim, ffn=keys.alike("feed_forward_length"), vocab=embed.shape[0],
+                 context=keys.need("context_length", int), tied="output.weight" not in source.tensors)
 
 
 def rms_eps(keys: Keys) -> float:

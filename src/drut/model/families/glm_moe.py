@@ -46,8 +46,8 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 
 def _spec(s: hf.Sizes, rope: Rope, bias: bool, normed: bool, eps: float, path: str) -> ModelSpec:
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), bias,
-                           qk_norm="head" if normed else "")
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
+                           scale=hf.inverse_root(s.head_dim), qkv_bias=bias, qk_norm="head" if normed else "")
     return hf.spec(s, NAME, [LayerSpec(mixer, GatedFfn(s.ffn))] * s.layers, eps, path, drafts=True)
 
 

@@ -49,8 +49,9 @@ def _windowed(layer: int) -> bool:
 
 
 def _spec(s: hf.Sizes, rope: Rope, windows: Sequence[int], ffn: MoeFfn, eps: float, path: str) -> ModelSpec:
-    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), True, True,
-                                       window=window, sinks=True), ffn) for window in windows]
+    layers = [LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
+                                       scale=hf.inverse_root(s.head_dim), qkv_bias=True, o_bias=True, window=window,
+                                       sinks=True), ffn) for window in windows]
     return hf.spec(s, NAME, layers, eps, path)
 
 

@@ -27,8 +27,8 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
         optional(config, key, float, path, 1.0)
         for key in ("attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling"))
     bias, ffn_bias = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf_rope.rope(config, s, NAME, path), attention,
-                           bias, bias)
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim,
+                           rope=hf_rope.rope(config, s, NAME, path), scale=attention, qkv_bias=bias, o_bias=bias)
     ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias)
     return _spec(s, LayerSpec(mixer, ffn, residual_scale=residual), hf.rms_eps(config, path), embed, logits, path)
 
@@ -50,7 +50,8 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     residual, embed, logits = (keys.get(key, float, 0.0) or 1.0
                                for key in ("residual_scale", "embedding_scale", "logit_scale"))
     bias, o_bias = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output"))
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, gguf.rope(keys, s, source), attention, bias, o_bias)
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=gguf.rope(keys, s, source),
+                           scale=attention, qkv_bias=bias, o_bias=o_bias)
     layer = LayerSpec(mixer, GatedFfn(s.ffn, bias="blk.0.ffn_up.bias" in source.tensors), residual_scale=residual)
     return _spec(s, layer, gguf.rms_eps(keys), embed, logits, path)
 

@@ -45,12 +45,12 @@ def open_config(config: Metadata, family: str, path: str, known: Sequence[str],
     layers = require(config, "num_hidden_layers", int, path)
     if not 1 <= layers <= 4096:
         raise UnsupportedError(f"{path}: {layers} layers are outside 1..4096")
-    sizes = Sizes(require_list(config, "architectures", str, path)[0], layers, hidden, heads,
-                  optional(config, "num_key_value_heads", int, path, heads),
-                  optional(config, "head_dim", int, path, hidden // heads),
-                  require(config, "intermediate_size", int, path), require(config, "vocab_size", int, path),
-                  require(config, "max_position_embeddings", int, path),
-                  optional(config, "tie_word_embeddings", bool, path, False))
+    sizes = Sizes(architecture=require_list(config, "architectures", str, path)[0], layers=layers, hidden=hidden,
+                  heads=heads, kv_heads=optional(config, "num_key_value_heads", int, path, heads),
+                  head_dim=optional(config, "head_dim", int, path, hidden // heads),
+                  ffn=require(config, "intermediate_size", int, path), vocab=require(config, "vocab_size", int, path),
+                  context=require(config, "max_position_embeddings", int, path),
+                  tied=optional(config, "tie_word_embeddings", bool, path, False))
     for name, value in (("num_key_value_heads", sizes.kv_heads), ("head_dim", sizes.head_dim)):
         if value < 1:
             raise ModelFileError(f"{path}: {name} is {value}")
@@ -59,8 +59,9 @@ def open_config(config: Metadata, family: str, path: str, known: Sequence[str],
 
 def spec(sizes: Sizes, family: str, layers: Sequence[LayerSpec], eps: float, path: str, **more: Any) -> ModelSpec:
     """The spec of these layers, checked. `more`: fields of ModelSpec that are not at their default."""
-    return check(ModelSpec(sizes.architecture, family, sizes.vocab, sizes.hidden, tuple(layers), eps, sizes.context,
-                           sizes.tied, **more), path)
+    return check(ModelSpec(architecture=sizes.architecture, family=family, vocab=sizes.vocab, hidden=sizes.hidden,
+                           layers=tuple(layers), norm_eps=eps, context=sizes.context, tied_head=sizes.tied,
+                           **more), path)
 
 
 def rms_eps(config: Metadata, path: str, default: float = 1e-6) -> float:

@@ -34,7 +34,8 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     windows = gguf.windows(keys, s, lambda layer: True)
     rope, scale = gguf.rope(keys, s, source), hf.inverse_root(s.head_dim)
     q, o, ffn = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output", "ffn_up"))
-    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, q, o, window=window),
+    layers = [LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, scale=scale,
+                                       qkv_bias=q, o_bias=o, window=window),
                         GatedFfn(s.ffn, bias=ffn)) for window in windows]
     if keys.get("expert_count", int, 0):
         spec = hf.spec(s, MIXTRAL, layers, gguf.rms_eps(keys), path)

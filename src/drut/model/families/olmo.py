@@ -47,8 +47,9 @@ def _hf_ropes(config: Metadata, s: hf.Sizes, is_3: bool, path: str) -> dict[str,
 
 
 def _layer(s: hf.Sizes, rope: Rope, window: int, ffn: GatedFfn, bias: bool = False) -> LayerSpec:
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), bias, bias, "width",
-                           window)
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
+                           scale=hf.inverse_root(s.head_dim), qkv_bias=bias, o_bias=bias, qk_norm="width",
+                           window=window)
     return LayerSpec(mixer, ffn, pre_norm=False, post_norm=True)
 
 

@@ -38,8 +38,9 @@ def dense(config: Metadata, path: str, family: str, *, is_3: bool, known: Sequen
     bias = optional(config, "attention_bias", bool, path, False) if is_3 else False
     rope, scale = hf_rope.rope(config, s, family, path), hf.inverse_root(s.head_dim)
     ffn = GatedFfn(s.ffn, hf.activation(config, family, path))
-    layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias or not is_3, bias,
-                                       "head" if is_3 else "", window), ffn) for window in windows(config, s, path)]
+    layers = [LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, scale=scale,
+                                       qkv_bias=bias or not is_3, o_bias=bias, qk_norm="head" if is_3 else "",
+                                       window=window), ffn) for window in windows(config, s, path)]
     return hf.spec(s, family, layers, hf.rms_eps(config, path), path)
 
 
@@ -60,8 +61,8 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str, family: str =
     keys = gguf.Keys(metadata, path)
     s, is_3 = gguf.sizes(keys, source, family, experts=family != NAME), keys.architecture.startswith("qwen3")
     gguf.refuse_window(keys, s, family)
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, gguf.rope(keys, s, source), hf.inverse_root(s.head_dim),
-                           not is_3, qk_norm="head" if is_3 else "")
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=gguf.rope(keys, s, source),
+                           scale=hf.inverse_root(s.head_dim), qkv_bias=not is_3, qk_norm="head" if is_3 else "")
     return hf.spec(s, family, [LayerSpec(mixer, GatedFfn(s.ffn))] * s.layers, gguf.rms_eps(keys), path)
 
 

@@ -48,8 +48,8 @@ def _turned(config: Metadata, s: hf.Sizes, path: str) -> list[bool]:
 
 
 def _layer(s: hf.Sizes, rope: Rope | None, ffn: GatedFfn, bias: bool, window: int = 0) -> LayerSpec:
-    return LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, hf.inverse_root(s.head_dim), bias, bias,
-                                    window=window), ffn)
+    return LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
+                                    scale=hf.inverse_root(s.head_dim), qkv_bias=bias, o_bias=bias, window=window), ffn)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:

@@ -25,8 +25,8 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     bias = optional(config, "use_bias", bool, path, True)
     act = hf.activation(config, NAME, path, default="gelu_pytorch_tanh", supported=("gelu_tanh", "gelu_erf"))
     rope, scale = hf_rope.rope(config, s, NAME, path), hf.inverse_root(s.head_dim)
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, bias, bias,
-                           window=hf.window(config, s, NAME, path))
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, scale=scale,
+                           qkv_bias=bias, o_bias=bias, window=hf.window(config, s, NAME, path))
     eps = optional(config, "norm_epsilon", float, path, 1e-5)
     layers = [LayerSpec(mixer, PlainFfn(s.ffn, act, bias))] * s.layers
     return hf.spec(s, NAME, layers, eps, path, centred_norm=True, norm_bias=True)
@@ -39,7 +39,8 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     gguf.refuse_window(keys, s, NAME)
     q, o, ffn = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output", "ffn_up"))
     rope, scale = gguf.rope(keys, s, source), hf.inverse_root(s.head_dim)
-    mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, q, o)
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, scale=scale, qkv_bias=q,
+                           o_bias=o)
     layer = LayerSpec(mixer, PlainFfn(s.ffn, "gelu_tanh", ffn))
     eps = keys.need("attention.layer_norm_epsilon", float)
     return hf.spec(s, NAME, [layer] * s.layers, eps, path, centred_norm=True, norm_bias=True)

@@ -31,7 +31,8 @@ class DenseFfn(Ffn):
         inner, w, layer = Buffer("inner", self.width), scope.weights, scope.layer
         before = scope.norm("attn_norm" if layer.parallel else "ffn_norm") if layer.pre_norm else None
         gate = w.matrix("gate") if "gate" in self.inner else None
-        scope.recorder.add(GateUp(scope.index, scope.x, before, gate, w.matrix("up"), inner, self.activation))
+        scope.recorder.add(GateUp(layer=scope.index, x=scope.x, norm=before, gate=gate, up=w.matrix("up"), out=inner,
+                                  activation=self.activation))
         return inner
 
 

@@ -68,15 +68,16 @@ class MoeFfn(Ffn):
         r, w, index, x = scope.recorder, scope.weights, scope.index, scope.x
         before, how = scope.norm("ffn_norm"), self.routing
         routes = Routes("routes", how.experts, how.top_k)
-        r.add(Route(index, x, before, w.matrix("router"), how, routes,
-                    w.vector("correction") if self.correction else None,
-                    w.vector("shared_router") if self.shared_gate else None))
+        r.add(Route(layer=index, x=x, norm=before, weight=w.matrix("router"), routing=how, routes=routes,
+                    correction=w.vector("correction") if self.correction else None,
+                    shared_gate=w.vector("shared_router") if self.shared_gate else None))
         inner = Buffer("inner_experts", self.width, how.top_k)
-        r.add(ExpertsGateUp(index, x, before, w.stack("gate_experts"), w.stack("up_experts"), routes, inner,
-                            self.activation))
+        r.add(ExpertsGateUp(layer=index, x=x, norm=before, gate=w.stack("gate_experts"), up=w.stack("up_experts"),
+                            routes=routes, out=inner, activation=self.activation))
         shared = Buffer("inner_shared", self.shared_width)
         if self.shared_width:
-            r.add(GateUp(index, x, before, w.matrix("shared_gate"), w.matrix("shared_up"), shared))
+            r.add(GateUp(layer=index, x=x, norm=before, gate=w.matrix("shared_gate"), up=w.matrix("shared_up"),
+                         out=shared))
         r.add(ExpertsDown(index, inner, w.stack("down_experts"), routes, x))
         if self.shared_width:
             r.add(Project(index, shared, w.matrix("shared_down"), x, shared=routes if self.shared_gate else None))

@@ -93,10 +93,12 @@ class AttentionMixer(Mixer):
         q, k, v = Buffer("q", self.q_width), Buffer("k", self.kv_width), Buffer("v", self.kv_width)
         mixed = Buffer("mixed", self.q_width)
         q_norm, k_norm = (Norm(w.vector(role), eps) if self.qk_norm else None for role in ("q_norm", "k_norm"))
-        scope.recorder.add(Qkv(
-            scope.index, scope.x, scope.norm("attn_norm") if scope.layer.pre_norm else None, w.matrix("q"),
-            w.matrix("k"), w.matrix("v"), rope_buffer(scope.spec, self.rope) if self.rope else None, q, k, v,
-            self.heads, kv, q_norm, k_norm, self.qk_norm == "width", self.growth))
-        scope.recorder.add(Attention(scope.index, q, mixed, self.heads, kv, self.scale, self.window, self.cap,
-                                     w.vector("sinks") if self.sinks else None))
+        scope.recorder.add(Qkv(layer=scope.index, x=scope.x,
+                               norm=scope.norm("attn_norm") if scope.layer.pre_norm else None, q_proj=w.matrix("q"),
+                               k_proj=w.matrix("k"), v_proj=w.matrix("v"),
+                               rope=rope_buffer(scope.spec, self.rope) if self.rope else None, q=q, k=k, v=v,
+                               heads=self.heads, kv=kv, q_norm=q_norm, k_norm=k_norm, wide_norm=self.qk_norm == "width",
+                               growth=self.growth))
+        scope.recorder.add(Attention(layer=scope.index, q=q, out=mixed, heads=self.heads, kv=kv, scale=self.scale,
+                                     window=self.window, cap=self.cap, sinks=w.vector("sinks") if self.sinks else None))
         return mixed

@@ -84,7 +84,7 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
     Matrices in `kept`, by role, were packed before by the same backend, a PackingBackend, and are taken as they are.
     """
     check_tensors(spec, source, table, where)
-    load = _Loading(expected_shapes(spec), source, table, backend, where, kept)
+    load = _Loading(shapes=expected_shapes(spec), source=source, table=table, backend=backend, where=where, kept=kept)
     for role, shape in load.shapes.items():
         if role.rsplit(".", 1)[-1] in BIASES.values():
             continue

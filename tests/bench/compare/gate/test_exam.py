@@ -36,7 +36,8 @@ def scored(likely: float = 0.5, tokens: str = "abcd") -> Scored:
 
 def reference(text: str = "a b c d", scores: list[Scored] | None = None) -> Reference:
     scores = [scored()] * 2 if scores is None else scores
-    return Reference("base", True, 8, {question.text: text for question in PAPER.greedy()}, scores, "base")
+    return Reference(source="base", chat=True, max_tokens=8,
+                     answers={question.text: text for question in PAPER.greedy()}, scores=scores, scores_of="base")
 
 
 def answers(greedy: str = "a b c d", lengths: int | None = LENGTH_TOKENS, sums: str = "1111",

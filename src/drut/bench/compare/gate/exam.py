@@ -111,12 +111,12 @@ def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[
                "lengths": exact is not None, "GSM8K": telling and bool(own.sums), "schemas": valid is not None}
     asked = {"agreement": len(own.greedy), "lengths_exact": len(told), "gsm8k": len(own.sums), "schema_valid": judged,
              "scored_tokens": 0 if scored is None else scored.tokens}
-    return Gate(
-        not reasons, reasons, agreed.share, fmean(own.sums) if own.sums else None, valid, exact, asked,
-        agreed.differs_at, own.sums, perplexity=None if scored is None else scored.perplexity,
-        perplexity_increase=None if scored is None else scored.increase,
-        divergence=None if scored is None else scored.divergence,
-        judged_on=[name for name, was in figures.items() if was], scores_of=reference.scores_of)
+    return Gate(passed=not reasons, reasons=reasons, agreement=agreed.share,
+                gsm8k=fmean(own.sums) if own.sums else None, schema_valid=valid, lengths_exact=exact, asked=asked,
+                differs_at=agreed.differs_at, sums=own.sums, perplexity=None if scored is None else scored.perplexity,
+                perplexity_increase=None if scored is None else scored.increase,
+                divergence=None if scored is None else scored.divergence,
+                judged_on=[name for name, was in figures.items() if was], scores_of=reference.scores_of)
 
 
 def telling_sums(sums: Sequence[bool]) -> bool:

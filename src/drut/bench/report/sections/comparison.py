@@ -91,8 +91,8 @@ def _rankings(c: Comparison) -> Table | None:
 
 
 def _row(r: Ratio) -> Row:
-    return Row(r.contestant, r.contestant, r.value, r.low, r.high,
-               f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", r.verdict, r.cell)
+    return Row(name=r.contestant, who=r.contestant, value=r.value, low=r.low, high=r.high,
+               said=f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", verdict=r.verdict, heading=r.cell)
 
 
 def ratio_forest(figure: str, x: str, rows: Sequence[Row], twin: Table) -> Forest:
@@ -157,7 +157,7 @@ def _cost(c: Comparison, found: Sequence[Estimate]) -> Group | None:
                 low, high = (per / float(v) if isinstance(v, float) and v > 0 else per / e.value
                              for v in (e.high, e.low))
                 said = f"{amount(per / e.value)} {c.currency}"
-                rows.append(Row(e.who, e.who, per / e.value, low, high, said))
+                rows.append(Row(name=e.who, who=e.who, value=per / e.value, low=low, high=high, said=said))
                 lines.append([e.who, amount(per / e.value), amount(low), amount(high)])
         if rows:
             twin = Table(f"Cost, {x.name}: {c.currency} per million output tokens", ["", "", "low", "high"], lines)

@@ -48,10 +48,11 @@ class _Loads(NamedTuple):
 def section(s: Search, label: str = "") -> Section:
     """The whole of it. `label` tells several apart."""
     valid = [p for p in s.points if p.valid]
-    by_rate = _Loads("Open loop", "against rate", Axis("sessions/s offered"), lambda p: p.rate or 0.0,
-                     [p for p in valid if p.rate is not None], _rates(s))
-    by_users = _Loads("Closed loop", "against users", Axis("users, each with one request at a time", log=True),
-                      lambda p: p.concurrency or 1, [p for p in valid if p.rate is None], ())
+    by_rate = _Loads(title="Open loop", against="against rate", axis=Axis("sessions/s offered"),
+                     x=lambda p: p.rate or 0.0, points=[p for p in valid if p.rate is not None], marks=_rates(s))
+    by_users = _Loads(title="Closed loop", against="against users",
+                      axis=Axis("users, each with one request at a time", log=True), x=lambda p: p.concurrency or 1,
+                      points=[p for p in valid if p.rate is None], marks=())
     parts: list[Part | None] = [
         _answers(s), *_notes(s), _curves(s, by_rate), _curves(s, by_users), _interactivity(s, (by_rate, by_users)),
         _points(s), facts("Machine", s.environment), facts("Settings", s.settings)]
@@ -177,7 +178,8 @@ def _plot(caption: str, loads: _Loads, y: Axis, lines: Iterable[Line | None],
     rows = [[cell(px), line.name, cell(py), *(map(cell, line.bars[i]) if line.bars else ("", ""))]
             for line in there for i, (px, py) in enumerate(line.points)]
     table = Table(caption, [loads.axis.title, "", y.title, "low", "high"], rows)
-    return Plot(caption, loads.axis, y, there, table, [*loads.marks, *marks]) if there else None
+    return Plot(caption=caption, x=loads.axis, y=y, lines=there, twin=table,
+                marks=[*loads.marks, *marks]) if there else None
 
 
 def _interactivity(s: Search, kinds: Iterable[_Loads]) -> Group | None:

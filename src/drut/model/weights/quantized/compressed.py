@@ -81,10 +81,11 @@ def _schemes(config: Mapping[str, object], where: str) -> Iterator[Scheme]:
         if not isinstance(weights, Mapping):
             raise ModelFileError(f"{here}: weights must be an object")
         block = weights.get("block_structure")
-        yield Scheme(require(weights, "num_bits", int, here), optional(weights, "type", str, here, "int"),
-                     optional(weights, "symmetric", bool, here, True),
-                     optional(weights, "strategy", str, here, "tensor"), optional(weights, "group_size", int, here),
-                     tuple(block) if isinstance(block, list) else None)
+        yield Scheme(bits=require(weights, "num_bits", int, here), kind=optional(weights, "type", str, here, "int"),
+                     symmetric=optional(weights, "symmetric", bool, here, True),
+                     strategy=optional(weights, "strategy", str, here, "tensor"),
+                     group=optional(weights, "group_size", int, here),
+                     block=tuple(block) if isinstance(block, list) else None)
 
 
 def _agree(parts: Parts, name: str, schemes: list[Scheme], bits: int, zeros: bool, groups: int, k: int) -> None:
@@ -117,7 +118,8 @@ class _Integers:
         enc = planes("int4" if self.bits == 4 else "int8", 0 if self.groups == 1 else self.k // self.groups,
                      SCALE_TYPES[scale], zeros=self.parts.has(self.part("weight_zero_point")))
         names = [self.codes, *map(self.part, ("weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape"))]
-        return Recipe(self.part("weight"), (self.n, self.k), enc, tuple(filter(self.parts.has, names)), rows, columns)
+        return Recipe(name=self.part("weight"), shape=(self.n, self.k), encoding=enc,
+                      parts=tuple(filter(self.parts.has, names)), rows=rows, columns=columns)
 
     def by_row(self, array: Array) -> Array:
         """(n, groups) of one number for all, one for each row, or all of them."""
@@ -140,7 +142,7 @@ def _layer(parts: Parts, name: str, codes: str, bits: int, n: int, k: int, schem
         parts.fail(scale.name, f"has shape {list(scale.shape)}, which does not fit {n} rows of {k}")
     group_count(parts, codes, k, k // groups)
     _agree(parts, codes, schemes, bits, parts.has(f"{name}.weight_zero_point"), groups, k)
-    return _Integers(parts, name, codes, bits, n, k, groups)
+    return _Integers(parts=parts, name=name, codes=codes, bits=bits, n=n, k=k, groups=groups)
 
 
 def _packed_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:

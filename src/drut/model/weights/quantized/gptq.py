@@ -36,7 +36,8 @@ def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
         raise UnsupportedError(f"{where}: dynamic (layers quantized in different ways) is not supported")
     symmetric = optional(config, "sym", bool, where, False)
     for name in dict.fromkeys(parts.names(".qweight") + parts.names(".qzeros")):
-        yield _Linear(parts, name, bits, group, symmetric, VERSIONS[version]).recipe()
+        yield _Linear(parts=parts, name=name, bits=bits, group=group, symmetric=symmetric,
+                      added=VERSIONS[version]).recipe()
 
 
 class _Linear:
@@ -58,8 +59,8 @@ class _Linear:
 
     def recipe(self) -> Recipe:
         names = (f"{self.name}.{part}" for part in ("qweight", "scales", "qzeros", "g_idx"))
-        return Recipe(f"{self.name}.weight", (self.n, self.k), self.encoding, tuple(filter(self.parts.has, names)),
-                      self.rows, self.columns)
+        return Recipe(name=f"{self.name}.weight", shape=(self.n, self.k), encoding=self.encoding,
+                      parts=tuple(filter(self.parts.has, names)), rows=self.rows, columns=self.columns)
 
     def columns(self) -> NDArray[np.int32] | None:
         name = f"{self.name}.g_idx"
