@@ -98,6 +98,6 @@ def test_a_plan_is_what_the_engine_then_takes(tmp_path: Path) -> None:
     with LLM(path, config=settings) as llm:
         pools = llm.engine.cache.pools
         assert [pool.total for pool in pools] == list(needs.pages)
-        assert sum(pool.memory.nbytes for pool in pools) == needs.kv_bytes
+        assert sum(pool.memory.pages * pool.memory.page_bytes for pool in pools) == needs.kv_bytes
         assert llm.room == needs.room == 100
         assert needs.logits_bytes == 3 * llm.files.spec.vocab * 4
