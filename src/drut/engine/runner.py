@@ -142,6 +142,8 @@ class Runner:
     @staticmethod
     def _score_prompt(step: StepDescriptor, w: Work, row: int) -> None:
         """Samples that score the prompt tokens behind the leading rows of `w`."""
+        if not w.scores:
+            return
         settings = SamplingParams(max_tokens=1, logprobs=w.request.params.prompt_logprobs)
         first = w.request.progress.prompt_scored - w.scores  # the launch has counted them
         for position in range(first, first + w.scores):
