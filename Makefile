@@ -28,7 +28,7 @@ test: .venv/.test ## run all tests (ARGS="tests/cli -k pull" chooses)
 	$(BIN)/python -m pytest -n $(WORKERS) --budget test $(ARGS)
 
 check: .venv/.test ## the fast tests, without model or download, and lint
-	$(BIN)/python -m pytest -n $(WORKERS) --budget check -m "not model and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --budget check -m "not model and not slow and not serial" $(ARGS)
 	@$(MAKE) --no-print-directory lint
 
 lint: .venv/.lint ## style, types, and which layer may import which
