@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from drut.constrain.fixpoint import least_fixpoint
 from drut.constrain.schema.canonical import type_of
 from drut.constrain.schema.keywords import TYPES
 
@@ -37,9 +38,9 @@ class Finite:
     def endless(self) -> list[Schema] | None:
         """The first set of schemas, from the root on, that only recursion keeps from being finite."""
         self._explore()
-        least, most = self._least(), self._greatest()
+        finite, most = least_fixpoint(self._needs), self._greatest()
         for key, needs in self._needs.items():
-            if key not in least and key in most and needs:
+            if key not in finite and key in most and needs:
                 return [schema for schema in self._sets[key] if isinstance(schema, dict)]
         return None
 
@@ -78,34 +79,14 @@ class Finite:
     def _target(self, ref: str) -> Any:
         return self._root if ref == "#" else self._definitions[ref.rpartition("/")[2]]
 
-    def _least(self) -> set[Key]:
-        """The sets with an alternative that needs none but such sets."""
-        found: set[Key] = set()
-        users: dict[Key, list[tuple[Key, int]]] = {}
-        missing: dict[tuple[Key, int], int] = {}
-        ready: list[Key] = []
-        for key, i, needed in self._each():
-            missing[key, i] = len(needed)
-            ready += [] if needed else [key]
-            for child in needed:
-                users.setdefault(child, []).append((key, i))
-        while ready:
-            key = ready.pop()
-            if key in found:
-                continue
-            found.add(key)
-            for user in users.get(key, ()):
-                missing[user] -= 1
-                ready += [] if missing[user] else [user[0]]
-        return found
-
     def _greatest(self) -> set[Key]:
         """The sets that no false schema empties."""
         alive = {key: len(alternatives) for key, alternatives in self._needs.items()}
         users: dict[Key, list[tuple[Key, int]]] = {}
-        for key, i, needed in self._each():
-            for child in needed:
-                users.setdefault(child, []).append((key, i))
+        for key, alternatives in self._needs.items():
+            for i, needed in enumerate(alternatives):
+                for child in needed:
+                    users.setdefault(child, []).append((key, i))
         dead, gone = [key for key, count in alive.items() if not count], set[tuple[Key, int]]()
         while dead:
             for user in users.get(dead.pop(), ()):
@@ -115,11 +96,6 @@ class Finite:
                 alive[user[0]] -= 1
                 dead += [] if alive[user[0]] else [user[0]]
         return {key for key, count in alive.items() if count}
-
-    def _each(self) -> Iterator[tuple[Key, int, set[Key]]]:
-        for key, alternatives in self._needs.items():
-            for i, needed in enumerate(alternatives):
-                yield key, i, needed
 
     def _alternatives(self, schemas: Set) -> Iterator[list[Schema]]:
         """Sets of schemas without $ref, allOf, anyOf and oneOf; together they say what `schemas` do."""
