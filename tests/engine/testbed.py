@@ -240,7 +240,7 @@ class FakeBackend(Backend):
     def matrix(self, *args, **kwargs):
         raise AssertionError
 
-    stack = vector = pool = matrix
+    stack = vector = pool = packed_bytes = matrix
 
     def load(self, plan, pools, limits) -> FakeExecutable:
         return FakeExecutable(pools, self.windows)

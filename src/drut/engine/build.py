@@ -21,6 +21,7 @@ from drut.errors import UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend
 from drut.kernels.native import library
+from drut.kernels.plan import Plan
 from drut.kernels.unfused import unfused
 from drut.machine import usable_cpus
 from drut.model import decoder
@@ -28,6 +29,7 @@ from drut.model.model import ModelFiles
 from drut.model.packs import PackCache
 from drut.model.store import model_digest
 from drut.model.tokenizer import Tokenizer
+from drut.model.weights.loader import Weights
 from drut.observe.laps import Laps
 
 NUMERICS_VERSION = 1
@@ -67,8 +69,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     laps.lap("kv pages")
     pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
     cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=needs.groups)
-    plan = decoder.record(spec, weights, layouts)
-    plan = plan if config.fusion else unfused(plan)
+    plan = record_plan(needs, weights, config)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
                     canaries=canaries)
     pacer = Pacer(attention_depth(plan))
@@ -80,6 +81,12 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     grammars = make_grammars(tokenizer, spec.vocab, config) if tokenizer is not None else None
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
                   forced_tokens=config.forced_tokens, grammars=grammars)
+
+
+def record_plan(needs: MemoryPlan, weights: Weights, config: EngineConfig) -> Plan:
+    """The plan of a start over loaded weights, or over their outline."""
+    plan = decoder.record(needs.spec, weights, needs.layouts)
+    return plan if config.fusion else unfused(plan)
 
 
 def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Grammars:

@@ -107,6 +107,10 @@ class Backend(ABC):
         """Packs `count` matrices of `n` rows, taken from `raws` one after another; `bias` (count, n)."""
 
     @abstractmethod
+    def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
+        """`nbytes` of a matrix of this form, and of each in a stack."""
+
+    @abstractmethod
     def vector(self, values: F32) -> Vector:
         """Keeps float32 `values`, padded with zeros."""
 
@@ -133,10 +137,6 @@ class PackingBackend(Backend):
     @abstractmethod
     def packed(self, matrix: Matrix | Stack) -> NDArray[np.uint8]:
         """The bytes of a matrix or a stack of this backend, shape (nbytes,)."""
-
-    @abstractmethod
-    def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
-        """How many they are."""
 
     @abstractmethod
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None,

@@ -21,6 +21,7 @@ from drut.model.weights.head import shared_under_head, with_stored_head
 from drut.model.weights.json_file import read_json
 from drut.model.weights.loader import Report, Weights, check_tensors, load_weights
 from drut.model.weights.metadata import require
+from drut.model.weights.outline import outline_weights
 from drut.model.weights.quantized import open_quantized
 from drut.model.weights.safetensors import open_safetensors
 from drut.model.weights.source import TensorSource
@@ -55,6 +56,11 @@ class ModelFiles:
         if packs is not None and isinstance(backend, PackingBackend):
             return load_through(packs, self.spec, self.source, self.table, backend, self.path)
         return load_weights(self.spec, self.source, self.table, backend, self.path.name, report)
+
+    def outline(self, backend: Backend) -> Weights:
+        """The form of what `load` would pack; no weight is read."""
+        self.check()
+        return outline_weights(self.spec, self.source, self.table, backend)
 
     def decoded(self) -> ModelFiles:
         """The same model with its weights as float32."""

@@ -17,6 +17,7 @@ from drut.kernels.numpy.operations.table import OPERATIONS, Table
 from drut.kernels.ops import F32
 from drut.kernels.plan import Plan
 from drut.kernels.pool import HostPool, Pool, on_host
+from drut.kernels.weight import PAD, padded
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,10 @@ class NumpyBackend(Backend):
               bias: F32 | None = None) -> NumpyStack:
         biases = [None] * count if bias is None else list(bias)
         return NumpyStack(tuple(make_matrix(enc, raw, n, k, None, b) for raw, b in zip(raws, biases, strict=True)))
+
+    def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
+        panel = make_matrix(enc, np.zeros(PAD * enc.row_bytes(k), np.uint8), PAD, k, None, None)
+        return panel.nbytes // PAD * (n if enc.is_float else padded(n))
 
     def vector(self, values: F32) -> NumpyVector:
         return NumpyVector(values.copy())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,8 @@ from drut.model.packs.file import Form
 from drut.model.roles import expected_shapes
 from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
-from drut.model.weights.loader import Weights, check_tensors, load_weights, packed_encoding
+from drut.model.weights.loader import Weights, check_tensors, load_weights
+from drut.model.weights.outline import outline_weights
 from drut.model.weights.source import TensorSource
 
 LEAST_BYTES = 256_000_000  # of matrices; packing fewer takes too little for a copy on disk
@@ -30,8 +30,7 @@ def load_through(cache: PackCache, spec: ModelSpec, source: TensorSource, table:
                  path: Path) -> Weights:
     """The weights of the model at `path`; the same bytes whether they were kept or not."""
     check_tensors(spec, source, table, path.name)
-    forms = [_form(role, shape, source, table, backend) for role, shape in expected_shapes(spec).items()
-             if len(shape) > 1 and not role.endswith("_bias")]
+    forms = _forms(spec, outline_weights(spec, source, table, backend))
     if sum(form.nbytes for form in forms) < LEAST_BYTES or not cache.ready():
         return load_weights(spec, source, table, backend, path.name)
     key = pack_key(forms, table, backend, path)
@@ -52,10 +51,11 @@ def pack_key(forms: Sequence[Form], table: Table, backend: PackingBackend, path:
     return hashlib.sha256(json.dumps([model_digest(path), packing, forms, rows]).encode()).hexdigest()
 
 
-def _form(role: str, shape: tuple[int, ...], source: TensorSource, table: Table, backend: PackingBackend) -> Form:
-    (*count, n, k), enc = shape, packed_encoding(role, table[role], source)
-    experts = math.prod(count)  # 1 without any; their matrices lie one after another
-    return Form(role, enc.name, experts * n, k, experts * backend.packed_bytes(enc, n, k))
+def _forms(spec: ModelSpec, outline: Weights) -> list[Form]:
+    """Of all matrices, in the order of their roles. Those of experts lie one after another."""
+    forms = {role: Form(role, m.encoding.name, m.n, m.k, m.nbytes) for role, m in outline.matrices.items()}
+    forms |= {role: Form(role, s.encoding.name, s.count * s.n, s.k, s.nbytes) for role, s in outline.stacks.items()}
+    return [forms[role] for role in expected_shapes(spec) if role in forms]
 
 
 def _order(stored: Stored, rows: int) -> int:

@@ -86,7 +86,7 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
     check_tensors(spec, source, table, where)
     load = _Loading(shapes=expected_shapes(spec), source=source, table=table, backend=backend, where=where, kept=kept)
     for role, shape in load.shapes.items():
-        if role.rsplit(".", 1)[-1] in BIASES.values():
+        if is_bias(role):
             continue
         stored = load.stored(role)
         if len(shape) == 1:
@@ -101,6 +101,11 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
                 report(source.tensors[name].nbytes // _sharers(stored, shape))
     _check_columns(load.matrices, where)
     return Weights(load.matrices, load.stacks, load.vectors)
+
+
+def is_bias(role: str) -> bool:
+    """Whether the role is kept with a matrix, as what is added to its outputs."""
+    return role.rsplit(".", 1)[-1] in BIASES.values()
 
 
 def packed_encoding(role: str, stored: Stored, source: TensorSource) -> Encoding:
