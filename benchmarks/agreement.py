@@ -21,9 +21,9 @@ from benchmarks.report import Spread, arguments, others, table, to_json
 from benchmarks.serving import bench, served
 
 from drut.bench.load.record import Record
-from drut.bench.metrics.distribution import Floats
 from drut.bench.metrics.request import timing
 from drut.bench.report.schema import Request, Result
+from drut.bench.stats.distribution import Floats
 
 TOLERANCE = 0.05
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 
 import msgspec
 
-from drut.bench.stats.intervals import student
-
-CONFIDENCE = 0.95
+from drut.bench.stats.proportion import wilson
+from drut.bench.stats.quantiles import CONFIDENCE, normal, t_half
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -25,14 +24,10 @@ def mean(samples: Sequence[float]) -> Estimate:
     value, n = fmean(samples), len(samples)
     if n < 5:
         return Estimate(value, None, None)
-    half = student((1 + CONFIDENCE) / 2, n - 1) * stdev(samples) / n**0.5
+    half = t_half(n - 1) * stdev(samples) / n**0.5
     return Estimate(value, value - half, value + half)
 
 
 def proportion(hits: int, n: int) -> Estimate:
     """Of `n` independent trials: Wilson's score interval (Wilson, 1927)."""
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    p, spread = hits / n, z * z / n
-    middle = (p + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * (p * (1 - p) / n + spread / (4 * n)) ** 0.5
-    return Estimate(p, max(0.0, middle - half), min(1.0, middle + half))
+    return Estimate(hits / n, *wilson(hits / n, n, normal((1 + CONFIDENCE) / 2)))

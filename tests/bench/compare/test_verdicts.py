@@ -9,7 +9,7 @@ from drut.bench.compare.files import blocks_csv, load, save, write
 from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison, Contestant, Gate
 from drut.bench.compare.summary import summary
 from drut.bench.compare.verdicts import figures_of, rankings, ratios
-from drut.bench.metrics.distribution import percentile
+from drut.bench.stats.distribution import percentile
 from drut.bench.stats.paired import paired
 from drut.errors import DrutError
 from tests.bench.compare.made import block

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
-from drut.bench.metrics.distribution import Distribution
 from drut.bench.metrics.request import Slo, timing
 from drut.bench.metrics.series import Arrivals, Concurrency
 from drut.bench.metrics.summary import Summary, summarize
+from drut.bench.stats.distribution import Distribution
 from tests.bench.records import failed, record
 
 WINDOW = Window(10.0, 20.0, 5.0)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.metrics.distribution import Figure
 from drut.bench.report.schema import Result
+from drut.bench.stats.distribution import Figure
 
 
 def closed_loop_figures(result: Result, users: int) -> dict[str, Figure]:

@@ -11,7 +11,7 @@ import math
 import re
 
 from drut.bench.compare.schema import Block
-from drut.bench.metrics.distribution import Figure
+from drut.bench.stats.distribution import Figure
 
 _PERCENTILE = re.compile(r"(.+)_p(9[0-9])")
 

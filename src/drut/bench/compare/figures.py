@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from drut.bench.metrics.distribution import Figure
 from drut.bench.report.schema import Result
+from drut.bench.stats.distribution import Figure
 
 
 class Kind(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from drut.bench.compare.figures import FIGURES
-from drut.bench.metrics.distribution import Figure
 from drut.bench.report.documents import Document
 from drut.bench.report.estimates import ANSWERS, Estimate, estimates
-from drut.bench.stats.paired import CONFIDENCE, t_quantile
+from drut.bench.stats.distribution import Figure
+from drut.bench.stats.quantiles import CONFIDENCE, t_quantile
 
 USUAL = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p50",
          "error_rate", *ANSWERS)

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from drut.bench.load.record import Record
-from drut.bench.metrics.distribution import Floats
 from drut.bench.metrics.tokens import CountTokens, carried, output_tokens
+from drut.bench.stats.distribution import Floats
 from drut.errors import RequestError
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
-from drut.bench.metrics.distribution import Floats
 from drut.bench.metrics.request import Timing
 from drut.bench.metrics.tokens import carried, told_tokens
+from drut.bench.stats.distribution import Floats
 
 
 class Concurrency:

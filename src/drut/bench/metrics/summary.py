@@ -10,9 +10,9 @@ import numpy as np
 
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
-from drut.bench.metrics.distribution import Distribution, Floats
 from drut.bench.metrics.request import Slo, Timing
 from drut.bench.metrics.series import Arrivals, Concurrency
+from drut.bench.stats.distribution import Distribution, Floats
 
 INF = float("inf")
 

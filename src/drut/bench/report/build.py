@@ -12,13 +12,13 @@ import numpy as np
 from drut import __version__
 from drut.bench.cost import Price, Usage, cost
 from drut.bench.load.fleet import Load
+from drut.bench.metrics.intervals import intervals
 from drut.bench.metrics.request import Slo, timing
 from drut.bench.metrics.series import Arrivals, Concurrency, seconds_of
 from drut.bench.metrics.summary import Summary, samples, summarize
 from drut.bench.metrics.tokens import CountTokens
 from drut.bench.report.schema import SCHEMA, Client, Result, Series, requests
 from drut.bench.report.validity import validity
-from drut.bench.stats.bootstrap import intervals
 from drut.bench.stats.samples import Claim, claims
 from drut.bench.stats.steady import steady
 from drut.bench.watch import Watched

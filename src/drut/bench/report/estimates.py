@@ -13,13 +13,13 @@ from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.enough import told
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block, Comparison
-from drut.bench.metrics.distribution import Figure
 from drut.bench.report.documents import Document
 from drut.bench.report.schema import Result
 from drut.bench.search.schema import Answer, Point, Search
-from drut.bench.stats.intervals import normal
-from drut.bench.stats.paired import CONFIDENCE, LEAST_ROUNDS, t_quantile
+from drut.bench.stats.distribution import Figure
+from drut.bench.stats.paired import LEAST_ROUNDS
 from drut.bench.stats.proportion import wilson
+from drut.bench.stats.quantiles import CONFIDENCE, normal, t_half
 
 _MOST = 1e100  # a file may hold more, and sums of it be infinite
 ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
@@ -91,7 +91,7 @@ def over_rounds(values: Sequence[float | Literal["inf"]], *, logarithmic: bool) 
     middle, n = float(x.mean()), len(numbers)
     if n < LEAST_ROUNDS:
         return back(middle), None, None
-    half = t_quantile((1 + CONFIDENCE) / 2, n - 1) * float(x.std(ddof=1)) / n**0.5
+    half = t_half(n - 1) * float(x.std(ddof=1)) / n**0.5
     return back(middle), back(middle - half), back(middle + half)
 
 

@@ -9,9 +9,9 @@ import msgspec
 
 from drut.bench.cost import Cost
 from drut.bench.load.record import Failure, Record
+from drut.bench.metrics.intervals import Intervals
 from drut.bench.metrics.request import Slo, Timing
 from drut.bench.metrics.summary import Summary, input_tokens
-from drut.bench.stats.bootstrap import Intervals
 from drut.bench.stats.samples import Claim
 from drut.bench.stats.steady import Steady
 from drut.bench.watch import Watched

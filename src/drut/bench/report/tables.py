@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.metrics.distribution import Figure
+from drut.bench.stats.distribution import Figure
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 
 from drut.bench.load.fleet import Load
 from drut.bench.load.record import Record
-from drut.bench.metrics.distribution import percentile
 from drut.bench.metrics.summary import Summary, lag
 from drut.bench.report.schema import Validity
+from drut.bench.stats.distribution import percentile
 
 NONE_FINISHED = "no request finished"
 LAG_MS, LAG_SHARE = 5.0, 0.02

@@ -6,10 +6,10 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from drut.bench.metrics.distribution import Floats
 from drut.bench.search.pace import Pace
 from drut.bench.search.schema import Answer
 from drut.bench.search.trial import Ask, Trial
+from drut.bench.stats.distribution import Floats
 
 SHARES = ((0.3, 1.0), (0.5, 1.0), (0.7, 1.5), (0.85, 2.5), (0.93, 4.0))
 """Of the most that is served, and how long each is run beside the others: waits vary more near saturation."""

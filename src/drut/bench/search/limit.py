@@ -17,8 +17,8 @@ import numpy as np
 from drut.bench.search.pace import Pace
 from drut.bench.search.schema import Answer
 from drut.bench.search.trial import Ask, Trial
-from drut.bench.stats.intervals import normal
 from drut.bench.stats.proportion import wilson
+from drut.bench.stats.quantiles import normal
 from drut.bench.stats.samples import least_samples
 
 LOOKS = 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.metrics.distribution import Figure
 from drut.bench.report.tables import cell, plain, printable, table
 from drut.bench.search.schema import Answer, Point, Search
+from drut.bench.stats.distribution import Figure
 
 _FIGURES = ("output_tokens_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "tpot_ms_p99")
 _HEADS = ("tokens/s", "TTFT p50", "p99", "TPOT p50", "p99")

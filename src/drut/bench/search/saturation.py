@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from drut.bench.search.pace import Pace
 from drut.bench.search.schema import Answer
 from drut.bench.search.trial import BLOCKS, Ask, Trial
-from drut.bench.stats.intervals import student
+from drut.bench.stats.quantiles import t_half
 
 GROWS = 1.05  # times the most before: less is no growth
 FLAT = 2  # points without growth that end the climb
@@ -52,7 +52,7 @@ def saturation(trials: Sequence[Trial]) -> Answer:
     tenths = [float(x) for trial in fresh for x in trial.served]
     mean = sum(tenths) / len(tenths)
     spread = (sum((x - mean) ** 2 for x in tenths) / (len(tenths) - 1) / len(tenths)) ** 0.5
-    half = student(0.975, BLOCKS - 1) * spread
+    half = t_half(BLOCKS - 1) * spread
     return Answer(mean, mean - half, mean + half)
 
 

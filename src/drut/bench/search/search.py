@@ -13,8 +13,8 @@ from drut.bench.search import curve, limit, saturation
 from drut.bench.search.pace import Pace, SpentError
 from drut.bench.search.schema import SCHEMA, Answer, Point, Search
 from drut.bench.search.trial import Ask, Measure, Trial
-from drut.bench.stats.intervals import normal
 from drut.bench.stats.proportion import wilson
+from drut.bench.stats.quantiles import normal
 from drut.errors import DrutError, RequestError
 
 LEAST_BUDGET_S = 20.0

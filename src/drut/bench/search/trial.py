@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from drut.bench.metrics.distribution import Figure, Floats
 from drut.bench.search.schema import Phase
+from drut.bench.stats.distribution import Figure, Floats
 from drut.bench.stats.proportion import hits_effect, mean_error
 
 BLOCKS = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
-CONFIDENCE = 0.95
+from drut.bench.stats.quantiles import t_half
+
 LEAST_ROUNDS = 3  # for a verdict: two that agree by chance look sure
 
 
@@ -50,35 +50,8 @@ def paired(over: Mapping[int, float], under: Mapping[int, float]) -> Paired | No
 def _student(values: Sequence[float]) -> tuple[float, float]:
     """The mean and half its interval."""
     n = len(values)
-    return statistics.fmean(values), t_quantile((1 + CONFIDENCE) / 2, n - 1) * statistics.stdev(values) / n**0.5
+    return statistics.fmean(values), t_half(n - 1) * statistics.stdev(values) / n**0.5
 
 
 def _exp(x: float) -> float:
     return math.exp(min(max(x, -700.0), 700.0))
-
-
-@cache
-def t_quantile(p: float, df: int) -> float:
-    """The p-quantile, 0.5 < p < 1, of Student's distribution with a whole number of degrees of freedom, by bisection
-    of its distribution function; 1e300 bounds it."""
-    low, high = 0.0, 1.0
-    while _within(high, df) < 2 * p - 1 and high < 1e300:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, df) < 2 * p - 1 else (low, middle)
-    return high
-
-
-def _within(t: float, df: int) -> float:
-    """P(|T| <= t), a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    theta = math.atan(t / math.sqrt(df))
-    sine, square = math.sin(theta), math.cos(theta) ** 2
-    odd = df % 2
-    term = total = 1.0
-    for k in range(2 + odd, df - 1, 2):
-        term *= (k - 1) / k * square
-        total += term
-    if not odd:
-        return sine * total
-    return 2 / math.pi * (theta + (sine * math.cos(theta) * total if df > 1 else 0.0))

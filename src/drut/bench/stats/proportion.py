@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from drut.bench.metrics.distribution import Floats
-from drut.bench.stats.intervals import autocorrelation
+from drut.bench.stats.distribution import Floats
+from drut.bench.stats.slope import autocorrelation
 
 BATCHES = 10
 LEAST_MISSES = 10  # of a series of hits and misses, for its own correlation to be told

@@ -7,9 +7,8 @@ import math
 import msgspec
 import numpy as np
 
-from drut.bench.metrics.distribution import PERCENTS, Figure, Floats, figure
-
-CONFIDENCE = 0.95
+from drut.bench.stats.distribution import PERCENTS, Figure, Floats, figure
+from drut.bench.stats.quantiles import CONFIDENCE
 
 
 class Claim(msgspec.Struct, frozen=True):

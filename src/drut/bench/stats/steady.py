@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from drut.bench.metrics.distribution import Floats
-from drut.bench.stats.intervals import Slope, autocorrelation, slope
+from drut.bench.stats.distribution import Floats
+from drut.bench.stats.slope import Slope, autocorrelation, slope
 
 LEAST_SECONDS = 20
 LEAST_INDEPENDENT = 6.0  # values of the in-flight series

@@ -14,10 +14,10 @@ from drut.bench.compare.enough import told
 from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.gates import gsm8k_tells, perplexity
 from drut.bench.compare.schema import Block, Contestant
-from drut.bench.metrics.distribution import Figure
 from drut.bench.report.estimates import Estimate
 from drut.bench.report.sections.section import Axis, Forest, Group, Line, Plot, Table
 from drut.bench.report.tables import cell, share
+from drut.bench.stats.distribution import Figure
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)

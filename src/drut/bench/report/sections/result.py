@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from drut.bench.compare.figures import FIGURES
 from drut.bench.cost import Cost, amount
-from drut.bench.metrics.distribution import PERCENTS, Distribution
 from drut.bench.report.estimates import estimates
 from drut.bench.report.schema import Result
 from drut.bench.report.sections.common import (
@@ -24,6 +23,7 @@ from drut.bench.report.sections.common import (
 from drut.bench.report.sections.section import Group, Note, Part, Section, Table
 from drut.bench.report.sections.watched import resources, server_side
 from drut.bench.report.tables import cell, share
+from drut.bench.stats.distribution import PERCENTS, Distribution
 
 _LATENCIES = (("TTFT", "ttft_ms"), ("TTFT from sending", "ttft_sent_ms"), ("ITL", "itl_ms"), ("TPOT", "tpot_ms"),
               ("E2E", "e2e_ms"), ("queue, by the server", "queue_ms"))

@@ -1,29 +1,14 @@
-"""Quantiles of Student's distribution, and the slope of a series whose neighbours resemble each other."""
+"""The slope of a series whose neighbours resemble each other."""
 
 from __future__ import annotations
-
-from statistics import NormalDist
 
 import msgspec
 import numpy as np
 
-from drut.bench.metrics.distribution import Floats
+from drut.bench.stats.distribution import Floats
+from drut.bench.stats.quantiles import t_half
 
 _MOST_RHO = 0.98
-
-
-def normal(p: float) -> float:
-    """The p-quantile of the standard normal distribution."""
-    return NormalDist().inv_cdf(p)
-
-
-def student(p: float, df: float) -> float:
-    """The p-quantile of Student's distribution, by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5); within
-    1 % of it for p up to 0.995 from 4 degrees of freedom on."""
-    z = normal(p)
-    terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-             (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160)
-    return sum(term / df**k for k, term in enumerate(terms))
 
 
 def autocorrelation(residuals: Floats, fitted: int) -> float:
@@ -50,7 +35,7 @@ class Slope(msgspec.Struct, frozen=True):
     independent: float
 
 
-def slope(values: Floats, step_s: float, confidence: float = 0.95) -> Slope:
+def slope(values: Floats, step_s: float) -> Slope:
     """Of values `step_s` apart. Noise is taken as a first-order autoregression: its variance of the slope is that of
     independent noise times (1 + rho) / (1 - rho), and the degrees of freedom shrink by as much."""
     n = len(values)
@@ -63,5 +48,5 @@ def slope(values: Floats, step_s: float, confidence: float = 0.95) -> Slope:
     independent = n / inflation
     df = max(independent - 2, 1.0)
     variance = float(residuals @ residuals) / max(n - 2 * inflation, 1.0) / spread * inflation
-    half = student((1 + confidence) / 2, max(df, 4.0)) * variance**0.5
+    half = t_half(max(int(df), 4)) * variance**0.5
     return Slope(per_s, per_s - half, per_s + half, independent)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.metrics.distribution import PERCENTS, Distribution, percentile
+from drut.bench.stats.distribution import PERCENTS, Distribution, percentile
 
 values = st.lists(st.one_of(st.floats(0, 1e6), st.just(math.inf)), min_size=1, max_size=60)
 
