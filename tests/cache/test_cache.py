@@ -36,7 +36,7 @@ def test_a_finished_sequence_leaves_its_full_pages() -> None:
     table = compute(cache, LONG[: 2 * P + 3])
     assert (cache.pool.cached, cache.pool.private) == (2, 1)
     cache.release(table)
-    assert (table.pages, table.shared, table.node) == ([], 0, None)
+    assert (len(table.pages), table.shared, table.node) == (0, 0, None)
     assert (cache.pool.cached, cache.pool.free) == (2, 14)
     assert cache.cached_prefix("", LONG) == 2 * P
 
@@ -100,7 +100,7 @@ def test_reserve_evicts_what_no_table_uses_and_takes_all_or_nothing() -> None:
     assert (cache.pool.free, cache.available) == (1, [3])
     table = BlockTable()
     assert not cache.reserve(table, 4 * P)
-    assert table.pages == []
+    assert not table.pages
     assert cache.pool.free == 1
     assert cache.reserve(table, 3 * P)
     assert cache.stats.evictions == 2

@@ -80,7 +80,7 @@ def test_pages_go_as_the_window_passes_and_stay_cached() -> None:
     cache = make_cache((0, 2 * P), (32, 32))
     table = compute(cache, LONG)
     assert [table.held(0), table.held(1)] == [20, 2]
-    assert table.maps[1][:18] == [HOLE] * 18
+    assert table.maps[1][:18].tolist() == [HOLE] * 18
     assert HOLE not in table.maps[1][18:]
     assert (cache.pools[1].private, cache.pools[1].cached, cache.evictable(1)) == (0, 20, 18)
     check_cache(cache, [table])
@@ -129,7 +129,7 @@ def test_a_hit_past_the_window_needs_its_last_pages_only() -> None:
     cache.release(first)
     table = cache.table()
     assert cache.attach(table, LONG) == 8 * P
-    assert (table.first, table.maps[1][:6]) == ([0, 6], [HOLE] * 6)
+    assert (table.first, table.maps[1][:6].tolist()) == ([0, 6], [HOLE] * 6)
     check_cache(cache, [table])
     grow(cache, table, LONG, 8 * P)
     check_cache(cache, [table])
@@ -176,7 +176,7 @@ def test_reserve_takes_from_all_groups_or_none() -> None:
     cache = make_cache((0, P), (8, 4))
     table = cache.table()
     assert not cache.reserve(table, 5 * P)
-    assert table.maps == [[], []]
+    assert [len(m) for m in table.maps] == [0, 0]
     assert cache.reserve(table, 4 * P)
     assert not cache.reserve(cache.table(), 1)
 

@@ -32,7 +32,7 @@ def test_abort_after_any_number_of_steps(steps: int, overlap: bool, burst: int, 
     engine.abort(request)
     assert request not in engine.scheduler.running
     assert request not in engine.scheduler.waiting
-    assert request.table.pages == []
+    assert not request.table.pages
     assert request.finish_reason == (ended or "abort")
     engine.check_idle()
     engine.abort(request)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drut.cache.groups import entries
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import (
     EDIT_FIELDS,
@@ -101,6 +102,19 @@ def test_every_kv_group_has_its_own_pages(groups: int, parts: list[tuple[int, in
             for i, (start, count) in enumerate(parts):
                 d.add_sequence([0], start + count - 1, tables[i][0], i, 3, tables[i][1:])
         d.advance()
+
+
+def test_a_table_of_int32_is_copied_as_it_lies_and_may_grow() -> None:
+    """Step by step as a plain list of pages gives it, and no view of the table stays."""
+    plain, copied, table, pages = StepDescriptor(40, 1, 1, 40), StepDescriptor(40, 1, 1, 40), entries(), []
+    for end in range(1, 600, 7):
+        while len(table) * 16 < end:
+            table.append(3 * end)
+            pages.append(3 * end)
+        for d, mapped in ((plain, pages), (copied, table)):
+            d.clear()
+            d.add_sequence(range(min(end, 20)), end - min(end, 20), mapped, 0)
+        assert (plain.buffer == copied.buffer).all()
 
 
 def test_each_sequence_has_a_table_of_every_group() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from drut.cache.groups import Group
+from drut.cache.groups import Group, entries
 from drut.cache.kinds.full import FullGroup
 from drut.cache.pool import PagePool
 from drut.cache.tree import Node, PrefixTree, page_key
@@ -19,13 +20,13 @@ class BlockTable:
     the rest are its own. Those before a group's entry in `first` were freed, and are holes."""
 
     salt: str = ""
-    maps: list[list[int]] = field(default_factory=lambda: [[]])
+    maps: list[array[int]] = field(default_factory=lambda: [entries()])
     first: list[int] = field(default_factory=lambda: [0])
     shared: int = 0
     node: Node | None = None
 
     @property
-    def pages(self) -> list[int]:
+    def pages(self) -> array[int]:
         """Of the first group."""
         return self.maps[0]
 
@@ -91,7 +92,7 @@ class KvCache:
 
     def table(self, salt: str = "") -> BlockTable:
         """An empty one."""
-        return BlockTable(salt, [[] for _ in self.pools], [0] * len(self.pools))
+        return BlockTable(salt, [entries() for _ in self.pools], [0] * len(self.pools))
 
     def attach(self, table: BlockTable, tokens: Sequence[int]) -> int:
         """Gives an empty table the longest cached prefix of `tokens`; returns its length.
@@ -201,7 +202,7 @@ class KvCache:
         """Empties the table: its own units are freed, the shared ones stay cached."""
         held = [kind.holdings(table) for kind in self.kinds]
         node = table.node
-        table.maps, table.first = [[] for _ in self.pools], [0] * len(self.pools)
+        table.maps, table.first = [entries() for _ in self.pools], [0] * len(self.pools)
         table.shared, table.node = 0, None
         for kind, holdings in zip(self.kinds, held, strict=True):
             kind.free(holdings)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from drut.kernels.kv import PAGE_TOKENS
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 def pages_for(tokens: int) -> int:
     return -(-tokens // PAGE_TOKENS)
+
+
+def entries(units: Iterable[int] = ()) -> array[int]:
+    """A block table's entries as int32, which a step descriptor copies as they lie. An array that NumPy has a view of
+    cannot grow."""
+    return array("i", units)
 
 
 class Group(Protocol):

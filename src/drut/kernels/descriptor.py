@@ -158,7 +158,7 @@ class StepDescriptor:
         for mapped, tables, slots in zip(maps, self._tables, self._slots, strict=True):
             table = tables[seq] = self._blocks_used
             self._blocks_used += used
-            blocks[table : table + used] = mapped[:used]
+            blocks[table : table + used] = np.asarray(mapped, np.int32)[:used]  # one copy of an int32 array
             if count == 1:
                 slots[row] = mapped[start // PAGE_TOKENS] * PAGE_TOKENS + start % PAGE_TOKENS
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from drut.cache.groups import Group, pages_for
+from drut.cache.groups import Group, entries, pages_for
 from drut.cache.kinds.kind import CacheKind, Holdings
 from drut.cache.kinds.paged import PagedKind
 from drut.cache.pool import PagePool
@@ -50,7 +50,7 @@ class FullKind(PagedKind):
         return self._tree.evictable
 
     def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
-        table.maps[self.index] = [self.lock(node) for node in path]
+        table.maps[self.index] = entries(self.lock(node) for node in path)
 
     def slide(self, table: BlockTable, computed: int) -> None:
         pass

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Holdings(NamedTuple):
     """What a table held of one group: units of its own, and nodes whose units it mapped, in order."""
 
-    own: list[int]
+    own: Sequence[int]
     nodes: list[Node]
 
 

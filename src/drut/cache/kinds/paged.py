@@ -43,7 +43,7 @@ class PagedKind(CacheKind):
         self.held(node).uses += 1
         return self.held(node).page
 
-    def own(self, table: BlockTable) -> list[int]:
+    def own(self, table: BlockTable) -> Sequence[int]:
         """The table's pages that are not the tree's."""
         return table.maps[self.index][max(table.shared, table.first[self.index]) :]
 
@@ -76,5 +76,5 @@ class PagedKind(CacheKind):
         if any(entry != HOLE for entry in mapped[:first]):
             raise KvCorruptionError(f"a block table of group {self.index} keeps pages before entry {first}")
         path = [self.held(node).page for node in table.node.path()][first:] if table.node else []
-        if mapped[first : table.shared] != path:
-            raise KvCorruptionError(f"a block table shares pages {mapped[first : table.shared]}, its path is {path}")
+        if mapped[first : table.shared].tolist() != path:
+            raise KvCorruptionError(f"a block table shares pages {mapped[first : table.shared].tolist()}, its path is {path}")

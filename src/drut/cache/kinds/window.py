@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drut.cache.groups import Group, pages_for
+from drut.cache.groups import Group, entries, pages_for
 from drut.cache.kinds.kind import CacheKind, Holdings
 from drut.cache.kinds.paged import PagedKind
 from drut.cache.pool import PagePool
@@ -72,7 +72,7 @@ class WindowKind(PagedKind):
 
     def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
         first = self._group.first(len(path) * PAGE_TOKENS)
-        table.maps[self.index] = [HOLE] * first + [self.lock(node, wanted=True) for node in path[first:]]
+        table.maps[self.index] = entries([HOLE] * first + [self.lock(node, wanted=True) for node in path[first:]])
         table.first[self.index] = first
 
     def lock(self, node: Node, *, wanted: bool = False) -> int:
@@ -97,7 +97,7 @@ class WindowKind(PagedKind):
             return
         own = table.maps[self.index][max(table.shared, before) : first]
         nodes = self.mapped_nodes(table)[: max(min(first, table.shared) - before, 0)]
-        table.maps[self.index][before:first] = [HOLE] * (first - before)
+        table.maps[self.index][before:first] = entries([HOLE]) * (first - before)
         table.first[self.index] = first
         for node in nodes:
             self.unlock(node)
