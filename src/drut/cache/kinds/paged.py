@@ -76,5 +76,5 @@ class PagedKind(CacheKind):
         if any(entry != HOLE for entry in mapped[:first]):
             raise KvCorruptionError(f"a block table of group {self.index} keeps pages before entry {first}")
         path = [self.held(node).page for node in table.node.path()][first:] if table.node else []
-        if mapped[first : table.shared].tolist() != path:
-            raise KvCorruptionError(f"a block table shares pages {mapped[first : table.shared].tolist()}, its path is {path}")
+        if (shared := mapped[first : table.shared].tolist()) != path:
+            raise KvCorruptionError(f"a block table shares pages {shared}, its path is {path}")
