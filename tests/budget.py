@@ -17,6 +17,7 @@ import pytest
 FILE = Path(__file__).with_suffix(".toml")
 REFERENCE_S = 0.0037  # CPU seconds of `work` on the machine that the budgets are for
 PACE_EVERY_S = 5.0
+CLOCK_HZ = os.sysconf("SC_CLK_TCK")
 
 
 def work() -> int:
@@ -40,19 +41,20 @@ def pace() -> float:
 @dataclass(frozen=True)
 class Clocks:
     """Seconds so far: of the clock, of all CPUs for this process and its ended children, of the main thread on a CPU,
-    of the main thread in wait for one, and of all CPUs without work."""
+    of the main thread in wait for one, of all CPUs without work, and of all CPUs for children that still run."""
 
     wall: float
     cpu: float
     main: float
     queued: float
     free: float
+    children: float = 0.0
 
     @classmethod
     def read(cls) -> Clocks:
         machine = psutil.cpu_times()
         free = machine.idle + getattr(machine, "iowait", 0.0)
-        return cls(time.monotonic(), sum(os.times()[:4]), time.thread_time(), _queued(), free)
+        return cls(time.monotonic(), sum(os.times()[:4]), time.thread_time(), _queued(), free, _running(os.getpid()))
 
     def __sub__(self, other: Clocks) -> Clocks:
         return Clocks(*(mine - theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -60,8 +62,12 @@ class Clocks:
     @property
     def idle(self) -> float:
         """Seconds in which the main thread neither ran nor was kept from it, less what others computed for it. At
-        most those in which a CPU had no work: on a busy machine, what a test waits for may be waiting itself."""
-        waited = self.wall - self.main - self.queued - max(0.0, self.cpu - self.main)
+        most those in which a CPU had no work: on a busy machine, what a test waits for may be waiting itself.
+
+        A child that ends between two readings moves its earlier seconds from `children` to `cpu`: their sum is right.
+        """
+        others = self.cpu + self.children - self.main
+        waited = self.wall - self.main - self.queued - max(0.0, others)
         return max(0.0, min(waited, self.free))
 
 
@@ -70,6 +76,22 @@ def _queued() -> float:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0
+
+
+def _running(pid: int) -> float:
+    """CPU seconds of the processes below `pid` that still run."""
+    seconds = 0.0
+    try:
+        below = [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    except OSError:
+        return 0.0
+    for child in map(int, below):
+        try:
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        seconds += (int(fields[11]) + int(fields[12])) / CLOCK_HZ + _running(child)  # utime and stime
+    return seconds
 
 
 @dataclass

@@ -47,7 +47,19 @@ def test_waiting_for_a_cpu_or_for_what_others_compute_is_not_idle() -> None:
     assert Clocks(wall=10, cpu=2, main=2, queued=3, free=20).idle == 5
     assert Clocks(wall=10, cpu=6, main=2, queued=3, free=20).idle == 1
     assert Clocks(wall=10, cpu=18, main=2, queued=0, free=20).idle == 0
+    assert Clocks(wall=10, cpu=2, main=2, queued=0, free=20, children=7).idle == 1
+    assert Clocks(wall=10, cpu=9, main=2, queued=0, free=20, children=-5).idle == 6  # what ended had run 5 s before
     assert Clocks(wall=10, cpu=2, main=2, queued=0, free=0.5).idle == 0.5
+
+
+def test_what_a_running_child_computes_is_not_idle() -> None:
+    before = Clocks.read().children
+    spin = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+        assert Clocks.read().children - before >= 0.25
+        child.communicate(b"\n")
 
 
 @pytest.mark.parametrize(("nodeid", "folder"), [

@@ -23,8 +23,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled:
-            self._virtual = max(self._virtual, self._scheduled[0]._when)
+        if not self._ready:
+            # A cancelled timer in front would leave the loop in real sleep until the next one.
+            due = min((timer._when for timer in self._scheduled if not timer._cancelled), default=self._virtual)
+            self._virtual = max(self._virtual, due)
         super()._run_once()
 
 
