@@ -68,8 +68,8 @@ def test_an_interrupted_warm_up_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_second_signal_ends_a_run_whose_processes_do_not(tmp_path: Path) -> None:
     with ScriptedServer(tokens(3, 0.01)) as server:
-        process = begun(server.url, tmp_path)
-        wait_for(server, 3)
+        process = begun(server.url, tmp_path, "--warmup", "0")
+        wait_for(server, 20)  # the load has begun: before it, one signal is enough
         for worker in children(process.pid):
             os.kill(worker, signal.SIGSTOP)
         for _ in range(2):
