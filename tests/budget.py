@@ -82,7 +82,8 @@ def _running(pid: int) -> float:
     """CPU seconds of the processes below `pid` that still run."""
     seconds = 0.0
     try:
-        below = [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        below = [child for task in tasks for child in (task / "children").read_text().split()]
     except OSError:
         return 0.0
     for child in map(int, below):
