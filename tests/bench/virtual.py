@@ -16,19 +16,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from contextvars import ContextVar
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from drut.bench import alarm
 from drut.bench.engines.engine import Launch
 from drut.bench.engines.mock import Mock
-from drut.bench.load import alarm, fleet, http, worker
+from drut.bench.load import fleet, http, worker
 from drut.bench.load.process import Process
 from drut.bench.load.wire import Broken, FromWorker, Job, put
 from drut.bench.mock import server as mock_server
-from drut.bench.mock.agenda import CallLater
 from drut.bench.mock.http import Connection
 from drut.bench.mock.script import Script, load_script
 from drut.errors import DrutError
@@ -190,7 +189,7 @@ class VirtualMock:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        mock = mock_server.Mock(self._script, lambda ring: CallLater(ring, self._loop))
+        mock = mock_server.Mock(self._script)
         server = await self._loop.create_server(lambda: Connection(mock), "127.0.0.1", 0, backlog=4096)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._listening.set()
@@ -211,7 +210,7 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Clock:
     patch.setattr(http, "_now", clock.monotonic)
     patch.setattr(asyncio, "new_event_loop", loop)
     patch.setattr(asyncio.events, "new_event_loop", loop)
-    patch.setattr(alarm, "ctypes", SimpleNamespace(CDLL=lambda *_, **__: SimpleNamespace()))  # the loop's own timers
+    patch.setattr(alarm, "best_timer", alarm.LoopTimer)
     patch.setattr(fleet, "Process", LocalProcess)
     return clock
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from drut.bench.load.alarm import Alarm
+from drut.bench.alarm import Alarm
 from drut.bench.load.answer import Answer
 from drut.bench.load.client import Client
 from drut.bench.load.record import Record

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.mock.agenda import Agenda, Alarm, best_alarm
+from drut.bench.alarm import Alarm
 from drut.bench.mock.ask import Ask, parse_ask, parse_body, tokenize
 from drut.bench.mock.events import events
 from drut.bench.mock.http import Connection, Request
@@ -29,11 +29,11 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 class Mock:
     """A handler of requests that does as a script says. Needs a running event loop."""
 
-    def __init__(self, script: Script, make_alarm: Callable[[Callable[[], None]], Alarm] = best_alarm) -> None:
+    def __init__(self, script: Script) -> None:
         self.script = script
         self.connect_s = script.start.connect_ms / 1e3
-        self._agenda = Agenda(make_alarm)
-        self.desk = Desk(script, self._agenda)
+        self._alarm = Alarm()
+        self.desk = Desk(script, self._alarm)
         self._plain: dict[tuple[str, str], Callable[[bytes], Any]] = {
             ("GET", "/health"): lambda _: {},
             ("GET", "/v1/models"): self._models,
@@ -65,7 +65,7 @@ class Mock:
 
     def close(self) -> None:
         """No request is answered any more."""
-        self._agenda.close()
+        self._alarm.close()
 
     def _models(self, _: bytes) -> Any:
         model = {"id": self.script.model, "object": "model", "created": 0, "owned_by": "drut",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from drut.bench.mock.agenda import Agenda
+from drut.bench.alarm import Alarm
 from drut.bench.mock.ask import Ask
 from drut.bench.mock.events import Item, events, text, usage
 from drut.bench.mock.measures import Measures
@@ -139,8 +139,8 @@ class Service:
 class Desk:
     """Takes requests, gives them slots in the order of arrival, and keeps the books."""
 
-    def __init__(self, script: Script, agenda: Agenda) -> None:
-        self.script, self._agenda = script, agenda
+    def __init__(self, script: Script, alarm: Alarm) -> None:
+        self.script, self._alarm = script, alarm
         self._line: deque[Service] = deque()
         self._holders: set[Service] = set()
         self.reset()
@@ -187,7 +187,7 @@ class Desk:
         """Write what is due, and come back for the rest."""
         due = service.fire()
         if due is not None:
-            self._agenda.add(due, service)
+            self._alarm.at(due, service.fire)
 
     def release(self, service: Service) -> None:
         """A slot is free: the first in line takes it, at the moment that the script says, however late this is told."""
@@ -200,7 +200,7 @@ class Desk:
             waiting = self._line.popleft()
             if not waiting.dead:
                 self._holders.add(waiting)
-                self._agenda.add(waiting.begin(max(freed, waiting.arrived)), waiting)
+                self._alarm.at(waiting.begin(max(freed, waiting.arrived)), waiting.fire)
 
     def closed(self, service: Service, outcome: str) -> None:
         """A request came to its end."""
