@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import queue
@@ -18,9 +17,10 @@ import msgspec
 
 from drut.config import EngineConfig
 from drut.engine.messages import FromEngine, Stop, ToEngine
-from drut.engine.transport import DUMP_SIGNAL, frames, read_frame, serve, write_frame
+from drut.engine.transport import DUMP_SIGNAL, frames, serve
+from drut.frames import frame, read_frame
+from drut.lifetime import die_with
 
-PR_SET_PDEATHSIG = 1  # of prctl(2)
 FAREWELL_S = 10.0  # for the step that runs when the asker is gone
 
 
@@ -37,8 +37,8 @@ def main(fd: int, model: str, config: str, parent: int) -> None:
     def pump() -> None:
         decoder = msgspec.msgpack.Decoder(ToEngine)
         try:
-            while (frame := read_frame(sock)) is not None:
-                inbox.put(decoder.decode(frame))
+            while (data := read_frame(sock)) is not None:
+                inbox.put(decoder.decode(data))
         except (OSError, msgspec.DecodeError):
             pass
         inbox.put(Stop())  # the asker is gone, or makes no sense
@@ -53,19 +53,11 @@ def main(fd: int, model: str, config: str, parent: int) -> None:
 
     def send(messages: list[FromEngine]) -> None:
         with suppress(OSError):  # the asker is gone: `pump` notices too
-            for frame in frames(messages):
-                write_frame(sock, frame)
+            for data in frames(messages):
+                sock.sendall(frame(data))
 
     threading.Thread(target=pump, daemon=True).start()
     serve(model, msgspec.json.decode(config, type=EngineConfig), receive, send)
-
-
-def die_with(parent: int) -> None:
-    """Lets the kernel kill this process when the thread that started it ends, even while it is stopped."""
-    with suppress(OSError, AttributeError):  # a C library without prctl: the closed socket has to do
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel was told
-        os._exit(1)
 
 
 if __name__ == "__main__":

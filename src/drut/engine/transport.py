@@ -6,7 +6,6 @@ import os
 import queue
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -18,10 +17,9 @@ import msgspec
 from drut.config import EngineConfig
 from drut.engine.messages import Failed, FromEngine, Ready, Stop, ToEngine
 from drut.errors import DrutError
+from drut.frames import frame, read_frame
 
 Deliver = Callable[[list[FromEngine]], None]
-LENGTH = struct.Struct("<I")
-MAX_FRAME = 1 << 28
 USUAL_FRAME = 1 << 20  # bytes; several messages of more than that go apart
 DUMP_SIGNAL = signal.SIGUSR2  # an engine's process answers it with its Python stacks on standard error
 
@@ -137,7 +135,7 @@ class ProcessTransport:
         assert self._socket is not None
         try:
             with self._lock:
-                write_frame(self._socket, msgspec.msgpack.encode(message))
+                self._socket.sendall(frame(msgspec.msgpack.encode(message)))
         except OSError:
             pass  # the reader notices that the engine is gone, and tells
 
@@ -156,8 +154,8 @@ class ProcessTransport:
         assert self._process is not None
         decoder = msgspec.msgpack.Decoder(list[FromEngine])
         try:
-            while (frame := read_frame(self._socket)) is not None:
-                deliver(decoder.decode(frame))
+            while (data := read_frame(self._socket)) is not None:
+                deliver(decoder.decode(data))
         except (OSError, msgspec.DecodeError):
             self._process.kill()
         if not self._stopping:
@@ -165,7 +163,7 @@ class ProcessTransport:
 
 
 def frames(messages: list[FromEngine]) -> Iterator[bytes]:
-    """Messages as frames, none of which takes long to decode unless one message alone does."""
+    """Messages as the data of frames, none of which takes long to decode unless one message alone does."""
     data = msgspec.msgpack.encode(messages)
     if len(data) <= USUAL_FRAME or len(messages) == 1:
         yield data
@@ -173,28 +171,3 @@ def frames(messages: list[FromEngine]) -> Iterator[bytes]:
     half = len(messages) // 2
     yield from frames(messages[:half])
     yield from frames(messages[half:])
-
-
-def write_frame(sock: socket.socket, data: bytes) -> None:
-    sock.sendall(LENGTH.pack(len(data)) + data)
-
-
-def read_frame(sock: socket.socket) -> bytes | None:
-    """One frame, or None at the end of the stream. OSError for one longer than MAX_FRAME."""
-    header = _read(sock, LENGTH.size)
-    if header is None:
-        return None
-    (length,) = LENGTH.unpack(header)
-    if length > MAX_FRAME:
-        raise OSError(f"a frame of {length} bytes")
-    return _read(sock, length)
-
-
-def _read(sock: socket.socket, count: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < count:
-        part = sock.recv(min(count - len(data), 1 << 20))
-        if not part:
-            return None
-        data += part
-    return bytes(data)

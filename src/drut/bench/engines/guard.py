@@ -10,18 +10,18 @@ standard error is the engine's log.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import msgspec
 import psutil
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+from drut.lifetime import adopt_orphans, die_with
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -44,12 +44,12 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 def main() -> None:
     """Start the engine, wait for the end of standard input, end the engine and all that came of it."""
     orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans among its descendants become ours, and stay to be found
+    adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     ended = _children_pipe()
     try:
         engine = subprocess.Popen(orders.argv, env=orders.env, stdin=subprocess.DEVNULL, stdout=sys.stderr,
-                                  start_new_session=True, preexec_fn=_die_with_guard)
+                                  start_new_session=True, preexec_fn=partial(die_with, os.getpid()))
     except OSError as error:
         _tell(Told(why=f"{error.strerror}: {orders.argv[0]}"))
         return
@@ -111,15 +111,6 @@ def _members() -> list[psutil.Process]:
             if process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
-
-
-def _die_with_guard() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value)
 
 
 def _tell(told: Told) -> None:

@@ -10,10 +10,7 @@ import msgspec
 from drut.bench.load.client import Target
 from drut.bench.load.record import Record
 from drut.bench.work import Session
-from drut.errors import DrutError
-
-_LENGTH = 4
-MOST_FRAME = 1 << 30
+from drut.frames import frame, receive_frame
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -112,27 +109,16 @@ _from_worker = msgspec.msgpack.Decoder(FromWorker)
 
 def put(writer: _Writer, message: ToWorker | FromWorker) -> None:
     """Writes one frame."""
-    data = _encoder.encode(message)
-    writer.write(len(data).to_bytes(_LENGTH, "little") + data)
+    writer.write(frame(_encoder.encode(message)))
 
 
 async def to_worker(reader: asyncio.StreamReader) -> ToWorker | None:
-    """The next frame, None at the end. Raises DrutError where it makes no sense."""
-    data = await _frame(reader)
+    """The next frame, None at the end. Raises OSError for one that is too long."""
+    data = await receive_frame(reader)
     return None if data is None else _to_worker.decode(data)
 
 
 async def from_worker(reader: asyncio.StreamReader) -> FromWorker | None:
-    """The next frame, None at the end. Raises DrutError where it makes no sense."""
-    data = await _frame(reader)
+    """The next frame, None at the end. Raises OSError for one that is too long."""
+    data = await receive_frame(reader)
     return None if data is None else _from_worker.decode(data)
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes | None:
-    try:
-        length = int.from_bytes(await reader.readexactly(_LENGTH), "little")
-        if length > MOST_FRAME:
-            raise DrutError(f"a frame of {length} bytes between client processes")
-        return await reader.readexactly(length)
-    except asyncio.IncompleteReadError:
-        return None
