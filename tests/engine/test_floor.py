@@ -8,22 +8,19 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from drut import LLM, AsyncEngine, SamplingParams
 from drut.engine.engine import Engine
-from drut.engine.floor import StepFloor, shape_of
 from drut.engine.messages import Roof
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
-from drut.observe.ledger import Entry, Peaks, account, interpolated
+from drut.kernels.floor import StepFloor
+from drut.observe.ledger import Peaks, interpolated
 from tests.engine.models import write_bytes_model
 from tests.engine.testbed import FakeExecutable, finish_all, make_engine, submit, text
 
 READ = {1 << 10: 4e9, 1 << 14: 1e9}
 PEAKS = Peaks(partial(interpolated, READ), int8_macs=3e9, float_macs=1e9)
-shapes = st.builds(StepShape, st.integers(1, 600), st.integers(0, 64), st.integers(1, 100_000), st.integers(1, 10**6))
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +29,8 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
         yield opened
 
 
-@given(shape=shapes)
-@settings(deadline=None)
-def test_it_is_the_ledgers(llm: LLM, shape: StepShape) -> None:
-    ops = llm.engine.runner.plan.ops
-    ledger = account(shape.rows, [Entry(type(op).__name__, 0, *op.cost(shape), 0.0) for op in ops], 1.0, PEAKS)
-    assert StepFloor(ops, PEAKS).seconds(shape) == pytest.approx(ledger.floor_s, rel=1e-12)
-
-
 def observed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[list[StepShape], list[StepShape]]:
-    """Shapes of the steps that ran, by their descriptors, and as `shape_of` tells them of the work that was metered."""
+    """Shapes of the steps that ran, by their descriptors, and as the work says that was metered."""
     executable, add = engine.runner.executable, engine.meter.add
     assert isinstance(executable, FakeExecutable)
     run, ran, told = executable.run, [], []
@@ -51,7 +40,7 @@ def observed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Step
         return run(descriptor)
 
     def metered(work, steps, seconds):
-        told.extend(shape_of(work, later) for later in range(steps))
+        told.extend(StepShape.of(work, later) for later in range(steps))
         add(work, steps, seconds)
 
     monkeypatch.setattr(executable, "run", noted)

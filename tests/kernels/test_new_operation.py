@@ -10,7 +10,7 @@ import pytest
 
 from drut.errors import UnsupportedError
 from drut.kernels.backend import Backend
-from drut.kernels.cost import Cost, StepShape
+from drut.kernels.cost import Cost, Rate, StepShape
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.operations.table import OPERATIONS
@@ -23,14 +23,15 @@ from tests.kernels.rig import Draw, Ran, floats, oracle, recorded
 
 
 @dataclass(frozen=True)
-class Reverse:
+class Reverse(Op):
     """out[row] = the elements of x[row], last first."""
 
     x: Buffer
     out: Buffer
 
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(0, s.rows * self.x.width)
+    @property
+    def rate(self) -> Rate:
+        return Rate(row=Cost(0, self.x.width))
 
 
 def reverse(op: Reverse, state: State, step: StepDescriptor) -> None:

@@ -14,7 +14,6 @@ from drut.engine.accept import Acceptor
 from drut.engine.ahead import unwind
 from drut.engine.blocker import Blocked
 from drut.engine.flight import Flight
-from drut.engine.floor import StepFloor
 from drut.engine.intake import Intake
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
@@ -24,6 +23,7 @@ from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.update import Update
 from drut.engine.work import Work
+from drut.kernels.floor import StepFloor
 from drut.observe.ledger import Peaks
 from drut.speculate import Anchor, Drafter
 

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from drut.engine.floor import StepFloor, shape_of
 from drut.engine.messages import Pages, Stats
 from drut.engine.work import Work
+from drut.kernels.cost import StepShape
+from drut.kernels.floor import StepFloor
 from drut.observe.histogram import Histogram, spread
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class StepMeter:
         self.seconds.add(seconds, steps)
         if self._floor is not None and self.floor_seconds is not None:
             # In a burst the context grows by as much each step: the one in the middle stands for all.
-            self.floor_seconds += steps * self._floor.seconds(shape_of(work, (steps - 1) // 2))
+            self.floor_seconds += steps * self._floor.seconds(StepShape.of(work, (steps - 1) // 2))
         self.last_at = time.monotonic()
 
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from drut.kernels.weight import Matrix, Stack
+
+
+class Piece(Protocol):
+    """What a step computes of one sequence: `rows` from position `start` on."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
 
 
 class StepShape(NamedTuple):
@@ -17,6 +30,25 @@ class StepShape(NamedTuple):
     sequences: tuple[tuple[int, int], ...] = ()  # rows and length of each; without them windows hide nothing
     used_experts: tuple[int, ...] = ()  # by layer, as measured; without them, what rows that choose at random would use
 
+    @classmethod
+    def of(cls, pieces: Iterable[Piece], later: int = 0) -> StepShape:
+        """Of the step that computes `pieces`, or of the one `later` steps on in a burst of it, a row a sequence."""
+        sequences, samples = [], 0
+        for piece in pieces:
+            sequences.append((1 if later else piece.rows, piece.start + piece.rows + later))
+            samples += piece.samples
+        return cls.over(sequences, samples)
+
+    @classmethod
+    def over(cls, sequences: Sequence[tuple[int, int]], samples: int) -> StepShape:
+        """Of sequences with so many last rows and so long."""
+        rows = kv_tokens = row_tokens = 0
+        for count, length in sequences:
+            rows += count
+            kv_tokens += length
+            row_tokens += count * length - count * (count - 1) // 2
+        return cls(rows, samples, kv_tokens, row_tokens, tuple(sequences))
+
     def seen(self, window: int) -> tuple[int, int]:
         """`kv_tokens` and `row_tokens` of layers whose rows see `window` positions; 0 for all."""
         if not window or not self.sequences:
@@ -28,12 +60,6 @@ class StepShape(NamedTuple):
             row_tokens += full * window + (rows - full) * (2 * (length - full) - (rows - full) + 1) // 2
         return kv_tokens, row_tokens
 
-    def used(self, layer: int, experts: int, top_k: int) -> int:
-        """How many of a layer's experts have rows."""
-        if self.used_experts:
-            return self.used_experts[layer]
-        return round(experts * (1 - (1 - top_k / experts) ** self.rows))
-
 
 class Cost(NamedTuple):
     """Bytes read from and written to memory beside the cache-resident activations, and multiply-adds.
@@ -42,23 +68,74 @@ class Cost(NamedTuple):
     """
 
     bytes: int
-    macs: int
+    macs: int = 0
     float_macs: int = 0
 
     def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
         return Cost(self.bytes + other.bytes, self.macs + other.macs, self.float_macs + other.float_macs)
 
-
-def matmul(rows: int, *weights: Matrix) -> Cost:
-    """Of `rows` times each of them, which is read once."""
-    macs = [rows * w.n * w.k for w in weights]
-    floats = sum(m for w, m in zip(weights, macs, strict=True) if w.encoding.is_float)
-    return Cost(sum(w.nbytes for w in weights), sum(macs), floats)
+    def __mul__(self, times: int) -> Cost:  # type: ignore[override]
+        return Cost(self.bytes * times, self.macs * times, self.float_macs * times)
 
 
-def grouped(s: StepShape, layer: int, experts: int, top_k: int, *stacks: Stack) -> Cost:
+FREE = Cost(0)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """The experts an operation has. Those of two layers are equal: how many have rows differs only where measured."""
+
+    count: int
+    top_k: int
+    layer: int = field(compare=False)
+
+    def used(self, s: StepShape) -> int:
+        """How many of them have rows."""
+        return s.used_experts[self.layer] if s.used_experts else self.expected(s.rows)
+
+    def expected(self, rows: int) -> int:
+        """How many have some of `rows` that choose at random."""
+        return round(self.count * (1 - (1 - self.top_k / self.count) ** rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What an operation costs, by what a step holds. Operations of equal rates cost the same in every step."""
+
+    once: Cost = FREE
+    row: Cost = FREE
+    sample: Cost = FREE
+    kv_token: Cost = FREE  # each of `kv_tokens`, of rows that see `window` positions
+    row_token: Cost = FREE
+    window: int = 0
+    expert: Cost = FREE  # each that has rows
+    experts: Experts | None = None
+
+    def cost(self, s: StepShape) -> Cost:
+        total = self.once + self.row * s.rows + self.sample * s.samples
+        if self.row_token != FREE:
+            kv_tokens, row_tokens = s.seen(self.window)
+            total += self.kv_token * kv_tokens + self.row_token * row_tokens
+        if self.experts is not None:
+            total += self.expert * self.experts.used(s)
+        return total
+
+
+NOTHING = Rate()
+
+
+def matmul(*weights: Matrix, row_bytes: int = 0) -> Rate:
+    """Of each row times each of `weights`, which is read once; `row_bytes` more are moved for a row."""
+    return Rate(once=Cost(sum(w.nbytes for w in weights)), row=_products(1, *weights) + Cost(row_bytes))
+
+
+def grouped(experts: Experts, *stacks: Stack) -> Rate:
     """Of each row times the matrices of its `top_k` experts; those that are used are read once."""
-    used, pairs = s.used(layer, experts, top_k), s.rows * top_k
-    macs = [pairs * w.n * w.k for w in stacks]
-    floats = sum(m for w, m in zip(stacks, macs, strict=True) if w.encoding.is_float)
-    return Cost(sum(used * (w.nbytes // w.count) for w in stacks), sum(macs), floats)
+    return Rate(row=_products(experts.top_k, *stacks), expert=Cost(sum(s.nbytes // s.count for s in stacks)),
+                experts=experts)
+
+
+def _products(times: int, *weights: Matrix | Stack) -> Cost:
+    """Of one row with each of `weights`, so many times."""
+    macs = [times * w.n * w.k for w in weights]
+    return Cost(0, sum(macs), sum(m for w, m in zip(weights, macs, strict=True) if w.encoding.is_float))

@@ -242,10 +242,8 @@ class StepDescriptor:
 
     def shape(self) -> StepShape:
         """What the step costs depend on."""
-        positions = self._view["position"][: self.rows]
         counts, lengths = (self._view[name][: self.seqs].tolist() for name in ("row_count", "length"))
-        return StepShape(self.rows, self.samples, sum(lengths), int(positions.sum()) + self.rows,
-                         tuple(zip(counts, lengths, strict=True)))
+        return StepShape.over(list(zip(counts, lengths, strict=True)), self.samples)
 
 
 def mask_words(vocab: int) -> int:

@@ -1,26 +1,31 @@
 """The operations model code may use, as data: what each reads and writes, and what it costs.
 
-A backend turns an operation into its own call. `cost` is the one definition the ledger, the profiler and the planner
-use. A backend gives each buffer room for the most rows a step may have.
+A backend turns an operation into its own call. `rate` is the one definition of what it costs, for the ledger, the floor
+of a step, predictions and the planner. A backend gives each buffer room for the most rows a step may have.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.kernels.cost import Cost, StepShape, grouped, matmul
+from drut.kernels.cost import NOTHING, Cost, Experts, Rate, StepShape, grouped, matmul
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.weight import Matrix, Stack, Vector
 
 
-class Op(Protocol):
+class Op:
     """An operation: a frozen dataclass of buffers, weights and settings."""
 
-    def cost(self, s: StepShape) -> Cost: ...
+    @property
+    def rate(self) -> Rate:
+        """What it costs. Nothing where all it touches is in cache, and beside the products of others."""
+        return NOTHING
+
+    def cost(self, s: StepShape) -> Cost:
+        return self.rate.cost(s)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class Routes:
     experts: int
     top_k: int
 
+    def on(self, layer: int) -> Experts:
+        return Experts(self.experts, self.top_k, layer)
+
 
 @dataclass(frozen=True)
 class Norm:
@@ -56,31 +64,29 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Embed:
+class Embed(Op):
     """x[row] = scale * table[token of row]."""
 
     table: Matrix
     x: Buffer
     scale: float = 1.0
 
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(s.rows * self.table.nbytes // self.table.n, 0)
+    @property
+    def rate(self) -> Rate:
+        return Rate(row=Cost(self.table.nbytes // self.table.n))
 
 
 @dataclass(frozen=True)
-class RopeTable:
+class RopeTable(Op):
     """rope[row] = cos(position * inv_freq), then sin, in float64 rounded once; times `scale`."""
 
     inv_freq: tuple[float, ...]
     rope: Buffer
     scale: float = 1.0
 
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(0, 0)
-
 
 @dataclass(frozen=True)
-class Qkv:
+class Qkv(Op):
     """q, k, v = projections of norm(x); q and k normed and turned by rope where these are given; k and v go to their
     page.
 
@@ -105,13 +111,13 @@ class Qkv:
     wide_norm: bool = False
     growth: tuple[float, int] | None = None
 
-    def cost(self, s: StepShape) -> Cost:
-        written = s.rows * self.kv.layer_bytes // PAGE_TOKENS
-        return matmul(s.rows, self.q_proj, self.k_proj, self.v_proj) + Cost(written, 0)
+    @property
+    def rate(self) -> Rate:
+        return matmul(self.q_proj, self.k_proj, self.v_proj, row_bytes=self.kv.layer_bytes // PAGE_TOKENS)
 
 
 @dataclass(frozen=True)
-class Normalize:
+class Normalize(Op):
     """out = norm(x)."""
 
     layer: int
@@ -119,12 +125,9 @@ class Normalize:
     norm: Norm
     out: Buffer
 
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(0, 0)
-
 
 @dataclass(frozen=True)
-class StoreQkv:
+class StoreQkv(Op):
     """What `Qkv` does after its projections, with q, k and v as these left them."""
 
     layer: int
@@ -139,12 +142,13 @@ class StoreQkv:
     wide_norm: bool = False
     growth: tuple[float, int] | None = None
 
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(s.rows * self.kv.layer_bytes // PAGE_TOKENS, 0)
+    @property
+    def rate(self) -> Rate:
+        return Rate(row=Cost(self.kv.layer_bytes // PAGE_TOKENS))
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(Op):
     """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages.
 
     `window`: how many positions a row sees, its own the last; 0 for all. `cap`: scores become cap * tanh(score / cap);
@@ -161,15 +165,15 @@ class Attention:
     cap: float = 0.0
     sinks: Vector | None = None
 
-    def cost(self, s: StepShape) -> Cost:
-        kv_tokens, row_tokens = s.seen(self.window)
-        read = kv_tokens * self.kv.layer_bytes // PAGE_TOKENS
-        macs = row_tokens * 2 * self.heads * self.kv.head_dim
-        return Cost(read, macs, macs)
+    @property
+    def rate(self) -> Rate:
+        macs = 2 * self.heads * self.kv.head_dim
+        return Rate(kv_token=Cost(self.kv.layer_bytes // PAGE_TOKENS), row_token=Cost(0, macs, macs),
+                    window=self.window)
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(Op):
     """x += scale * (source . weight); or x = source . weight, if `add` is false. With `shared` what
     is added is also weighed as the shared expert."""
 
@@ -181,12 +185,13 @@ class Project:
     add: bool = True
     shared: Routes | None = None
 
-    def cost(self, s: StepShape) -> Cost:
-        return matmul(s.rows, self.weight)
+    @property
+    def rate(self) -> Rate:
+        return matmul(self.weight)
 
 
 @dataclass(frozen=True)
-class Add:
+class Add(Op):
     """x += scale * norm(source)."""
 
     layer: int
@@ -195,15 +200,12 @@ class Add:
     x: Buffer
     scale: float = 1.0
 
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(0, 0)
-
 
 ACTIVATIONS = ("silu", "gelu_tanh", "gelu_erf")
 
 
 @dataclass(frozen=True)
-class GateUp:
+class GateUp(Op):
     """out = activation(norm(x) . gate) * (norm(x) . up); without a gate activation(norm(x) . up)."""
 
     layer: int
@@ -214,12 +216,13 @@ class GateUp:
     out: Buffer
     activation: str = "silu"
 
-    def cost(self, s: StepShape) -> Cost:
-        return matmul(s.rows, *([self.gate] if self.gate else []), self.up)
+    @property
+    def rate(self) -> Rate:
+        return matmul(*([self.gate] if self.gate else []), self.up)
 
 
 @dataclass(frozen=True)
-class Activate:
+class Activate(Op):
     """out = activation(gate) * up; without a gate activation(up)."""
 
     layer: int
@@ -227,9 +230,6 @@ class Activate:
     up: Buffer
     out: Buffer
     activation: str = "silu"
-
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(0, 0)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class Routing:
 
 
 @dataclass(frozen=True)
-class Route:
+class Route(Op):
     """routes = the experts of each row and their weights, of the logits norm(x) . weight."""
 
     layer: int
@@ -263,12 +263,13 @@ class Route:
     correction: Vector | None = None  # (experts), added to what experts are chosen by
     shared_gate: Vector | None = None  # (hidden): the shared expert's weight is sigmoid(norm(x) . shared_gate)
 
-    def cost(self, s: StepShape) -> Cost:
-        return matmul(s.rows, self.weight)
+    @property
+    def rate(self) -> Rate:
+        return matmul(self.weight)
 
 
 @dataclass(frozen=True)
-class ExpertsGateUp:
+class ExpertsGateUp(Op):
     """out[pair] = activation(norm(x) . gate, norm(x) . up) of each pair of a row and one of its experts.
 
     `silu`: silu(gate) * up. `clamped_swiglu`: gate * sigmoid(1.702 gate) * (up + 1), gate at most 7, up within +-7.
@@ -283,12 +284,13 @@ class ExpertsGateUp:
     out: Buffer
     activation: str = "silu"
 
-    def cost(self, s: StepShape) -> Cost:
-        return grouped(s, self.layer, self.routes.experts, self.routes.top_k, self.gate, self.up)
+    @property
+    def rate(self) -> Rate:
+        return grouped(self.routes.on(self.layer), self.gate, self.up)
 
 
 @dataclass(frozen=True)
-class ExpertsDown:
+class ExpertsDown(Op):
     """x[row] += sum over the row's experts, in rank order, of weight * (source[pair] . down)."""
 
     layer: int
@@ -297,12 +299,13 @@ class ExpertsDown:
     routes: Routes
     x: Buffer
 
-    def cost(self, s: StepShape) -> Cost:
-        return grouped(s, self.layer, self.routes.experts, self.routes.top_k, self.down)
+    @property
+    def rate(self) -> Rate:
+        return grouped(self.routes.on(self.layer), self.down)
 
 
 @dataclass(frozen=True)
-class Head:
+class Head(Op):
     """logits = scale * (norm(x) . weight), for the sampled rows only; capped like the scores of `Attention`."""
 
     x: Buffer
@@ -311,18 +314,17 @@ class Head:
     scale: float = 1.0
     cap: float = 0.0
 
-    def cost(self, s: StepShape) -> Cost:
-        return matmul(s.samples, self.weight)
+    @property
+    def rate(self) -> Rate:
+        each = matmul(self.weight)
+        return Rate(once=each.once, sample=each.row)
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Op):
     """One token id for each sample, written to the outputs and, where the sample asks for it, to a relay slot."""
 
     vocab: int
-
-    def cost(self, s: StepShape) -> Cost:
-        return Cost(0, 0)
 
 
 F32 = NDArray[np.float32]

@@ -22,12 +22,16 @@ class Peaks:
         """The least seconds: memory and multipliers work side by side, so the slower one counts."""
         return self.at(working_set)(nbytes, macs, float_macs)
 
+    def multiplying_s(self, macs: int, float_macs: int) -> float:
+        """Of `macs`, of which `float_macs` are of floats."""
+        return (macs - float_macs) / self.int8_macs + float_macs / self.float_macs
+
     def at(self, working_set: int) -> Callable[[int, int, int], float]:
         """`floor_s` of operations in steps that read so many bytes."""
-        bandwidth, int8_macs, float_peak = self.bandwidth(working_set), self.int8_macs, self.float_macs
+        bandwidth = self.bandwidth(working_set)
 
         def floor_s(nbytes: int, macs: int, float_macs: int) -> float:
-            return max(nbytes / bandwidth, (macs - float_macs) / int8_macs + float_macs / float_peak)
+            return max(nbytes / bandwidth, self.multiplying_s(macs, float_macs))
 
         return floor_s
 

@@ -1,0 +1,58 @@
+"""The least seconds of a step: what the ledger of `drut profile` adds up by operation, at a few microseconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from drut.kernels.cost import Rate, StepShape
+from drut.kernels.ops import Op
+from drut.observe.ledger import Peaks
+
+Amounts = list[int]  # what a step holds of each thing that costs: 1, rows, samples, then by window, then by experts
+
+
+class StepFloor:
+    """Floors of the steps of one plan. Operations of equal rates are taken together."""
+
+    def __init__(self, ops: Sequence[Op], peaks: Peaks) -> None:
+        counts = Counter(op.rate for op in ops)
+        self._windows = sorted({rate.window for rate in counts})
+        self._experts = list({rate.experts: None for rate in counts if rate.experts is not None})
+        self._bandwidth = peaks.bandwidth
+        self._groups = [terms for rate, count in counts.items() if (terms := self._terms(rate, count, peaks))]
+
+    def _terms(self, rate: Rate, count: int, peaks: Peaks) -> list[tuple[int, int, float]]:
+        """What `count` operations cost for each of an amount: its index, bytes, and seconds of multiplying."""
+        of_window = 3 + 2 * self._windows.index(rate.window)
+        costs = {0: rate.once, 1: rate.row, 2: rate.sample, of_window: rate.kv_token, of_window + 1: rate.row_token}
+        if rate.experts is not None:
+            costs[3 + 2 * len(self._windows) + self._experts.index(rate.experts)] = rate.expert
+        return [(i, count * c.bytes, count * peaks.multiplying_s(c.macs, c.float_macs))
+                for i, c in costs.items() if any(c)]
+
+    def amounts(self, shape: StepShape) -> Amounts:
+        """Of experts those that rows which choose at random would use, whatever was measured."""
+        found = [1, shape.rows, shape.samples]
+        for window in self._windows:
+            found += shape.seen(window)
+        for experts in self._experts:
+            found.append(experts.expected(shape.rows))
+        return found
+
+    def seconds(self, shape: StepShape) -> float:
+        """The sum over the operations, as `observe.ledger.account` has it."""
+        return self.of(self.amounts(shape))
+
+    def of(self, amounts: Amounts) -> float:
+        """The same of what a step holds."""
+        both, working_set = [], 0
+        for terms in self._groups:
+            nbytes, busy_s = 0, 0.0
+            for i, each_bytes, each_s in terms:
+                nbytes += amounts[i] * each_bytes
+                busy_s += amounts[i] * each_s
+            both.append((nbytes, busy_s))
+            working_set += nbytes
+        byte_s = 1 / self._bandwidth(working_set)
+        return sum([max(nbytes * byte_s, busy_s) for nbytes, busy_s in both])
