@@ -13,7 +13,8 @@ from typing import Any
 from drut.config import EngineConfig
 from drut.engine.output import Chunk, Completion
 from drut.parse.narrowing import Bounds
-from drut.server.admission import Ask
+from drut.server.admission import Ask, Record
+from drut.server.admission.ticket import OnChunk, OnEnd
 from drut.server.config import ServerConfig
 from drut.server.serve import Server
 from drut.server.service import Loaded
@@ -36,39 +37,37 @@ def ended(text: str = "", index: int = 0, reason: str = "stop") -> Chunk:
 class ScriptedTicket:
     """Plays a script until it is cancelled."""
 
-    def __init__(self, chunks: AsyncIterator[Chunk]) -> None:
-        self._queue: asyncio.Queue[Chunk | Exception | None] = asyncio.Queue()
+    def __init__(self, ask: Ask, chunks: AsyncIterator[Chunk], on_chunk: OnChunk, on_end: OnEnd) -> None:
+        self.record = Record(ask.id, ask.key, ask.priority, ask.params.n, 0.0)
+        self._on_chunk, self._on_end = on_chunk, on_end
         self._player = asyncio.create_task(self._play(chunks))
         self.cancelled = False
 
     async def _play(self, chunks: AsyncIterator[Chunk]) -> None:
+        error: Any = None
         try:
             async for chunk in chunks:
-                self._queue.put_nowait(chunk)
-            self._queue.put_nowait(None)
-        except Exception as error:
-            self._queue.put_nowait(error)
-
-    async def __aiter__(self) -> AsyncIterator[Chunk]:
-        while (item := await self._queue.get()) is not None:
-            if isinstance(item, Exception):
-                raise item
-            yield item
+                self._on_chunk(chunk)
+                if self.cancelled:
+                    return
+        except Exception as failure:
+            error = failure
+        self._on_end(error)
 
     def cancel(self) -> None:
-        if not self._player.done():
+        if not self._player.done() and not self.cancelled:
             self.cancelled = True
             self._player.cancel()
-            self._queue.put_nowait(None)
+            self._on_end(None)
 
 
 class ScriptedAdmission:
     def __init__(self, script: Script) -> None:
         self.script, self.asks, self.tickets = script, list[Ask](), list[ScriptedTicket]()
 
-    def submit(self, ask: Ask) -> ScriptedTicket:
+    def submit(self, ask: Ask, on_chunk: OnChunk, on_end: OnEnd) -> ScriptedTicket:
         self.asks.append(ask)
-        self.tickets.append(ScriptedTicket(self.script(ask)))
+        self.tickets.append(ScriptedTicket(ask, self.script(ask), on_chunk, on_end))
         return self.tickets[-1]
 
 

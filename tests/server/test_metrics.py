@@ -16,9 +16,10 @@ from drut.config import EngineConfig
 from drut.engine.messages import Output, Pages, Stats
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
-from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several, Ticket
+from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several
 from drut.server.gate import Gate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
+from tests.server.reading import Reading
 from tests.server.virtual import FakeEngine, run
 
 STATS = Stats(pages=10, free_pages=3, cached_pages=4, evictable_pages=2, running=5, waiting={"pages": 2, "turn": 1},
@@ -62,7 +63,7 @@ def check_histogram(samples, name: str, values: list[float], bounds: list[float]
     assert samples[f"{name}_bucket", (("le", "+Inf"),)] == len(values)
 
 
-async def follow(ticket: Ticket, moments: dict[Ticket, list[float]]) -> None:
+async def follow(ticket: Reading, moments: dict[Reading, list[float]]) -> None:
     async for chunk in ticket:
         moments[ticket] += [asyncio.get_running_loop().time()] * len(chunk.token_ids)
 
@@ -73,13 +74,13 @@ def test_histograms_are_the_readers_own_times() -> None:
         engine = FakeEngine(max_seqs=3, step_s=0.013)
         admission = Admission(engine, AdmissionLimits(max_queue=6), observer=Several(metrics), clock=loop.time)
         metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
-        moments: dict[Ticket, list[float]] = {}
+        moments: dict[Reading, list[float]] = {}
         readers, rejected = [], 0
         for i in range(100):
             params = SamplingParams(max_tokens=dice.randrange(1, 30))
             try:
                 deadline = 0.3 if i % 9 == 0 else None
-                ticket = admission.submit(Ask([0] * dice.randrange(1, 90), params, deadline_s=deadline))
+                ticket = Reading(admission, Ask([0] * dice.randrange(1, 90), params, deadline_s=deadline))
             except QueueFullError:
                 rejected += 1
             else:
@@ -94,7 +95,7 @@ def test_histograms_are_the_readers_own_times() -> None:
         said = {t: m for t, m in moments.items() if m}
         assert rejected
         assert len(said) < len(moments)
-        firsts = [m[0] - t.arrived for t, m in said.items()]
+        firsts = [m[0] - t.record.arrived for t, m in said.items()]
         check_histogram(samples, "vllm:time_to_first_token_seconds", firsts, SECONDS)
         gaps = [b - a for m in moments.values() for a, b in pairwise(m)]
         check_histogram(samples, "vllm:inter_token_latency_seconds", gaps, GAPS)
@@ -102,23 +103,23 @@ def test_histograms_are_the_readers_own_times() -> None:
         tpots = [(m[-1] - m[0]) / (len(m) - 1) for m in whole.values()]
         check_histogram(samples, "vllm:request_time_per_output_token_seconds", tpots, GAPS)
         check_histogram(samples, "vllm:request_decode_time_seconds", [m[-1] - m[0] for m in said.values()], SECONDS)
-        ends = [t.record.finished - t.arrived for t in moments if t.record.finished is not None]
+        ends = [t.record.finished - t.record.arrived for t in moments if t.record.finished is not None]
         check_histogram(samples, "vllm:e2e_request_latency_seconds", ends, SECONDS)
-        waits = [t.record.admitted - t.arrived for t in moments if t.record.admitted is not None]
+        waits = [t.record.admitted - t.record.arrived for t in moments if t.record.admitted is not None]
         check_histogram(samples, "vllm:request_queue_time_seconds", waits, SECONDS)
-        check_histogram(samples, "vllm:request_prompt_tokens", [len(t.ask.prompt) for t in said], TOKENS)
+        check_histogram(samples, "vllm:request_prompt_tokens", [len(t.ticket.ask.prompt) for t in said], TOKENS)
         check_histogram(samples, "vllm:request_generation_tokens", [len(m) for m in said.values()], TOKENS)
         check_histogram(samples, "vllm:request_max_num_generation_tokens", [len(m) for m in said.values()], TOKENS)
         spans = [t.record.last_token - t.record.admitted for t in said
                  if t.record.last_token is not None and t.record.admitted is not None]
         check_histogram(samples, "vllm:request_inference_time_seconds", spans, SECONDS)
         check_histogram(samples, "vllm:request_params_n", [1.0] * len(moments), TOKENS)
-        most = [t.ask.params.max_tokens for t in moments]
+        most = [t.ticket.ask.params.max_tokens for t in moments]
         check_histogram(samples, "vllm:request_params_max_tokens", most, TOKENS)
-        computed = [len(t.ask.prompt) - t.record.cached_tokens for t in said]
+        computed = [len(t.ticket.ask.prompt) - t.record.cached_tokens for t in said]
         check_histogram(samples, "vllm:request_prefill_kv_computed_tokens", computed, TOKENS)
         assert samples["vllm:generation_tokens_total", ()] == sum(map(len, moments.values()))
-        assert samples["vllm:prompt_tokens_total", ()] == sum(len(t.ask.prompt) for t in said)
+        assert samples["vllm:prompt_tokens_total", ()] == sum(len(t.ticket.ask.prompt) for t in said)
         reasons = Counter(t.record.finish_reason for t in moments)
         assert set(reasons) == {"length", "abort", "deadline"}
         for reason in ("stop", "length", "abort"):
@@ -133,10 +134,10 @@ def test_tokens_that_come_together_share_the_gap_before_them() -> None:
     async def main() -> None:
         loop, metrics, engine = asyncio.get_running_loop(), Metrics("tiny"), FakeEngine()
         admission = Admission(engine, observer=metrics, clock=loop.time)
-        ticket = admission.submit(Ask([0], SamplingParams(max_tokens=30)))
-        ticket.take(Output("", Chunk("a", [1]), False))
+        ticket = Reading(admission, Ask([0], SamplingParams(max_tokens=30)))
+        ticket.ticket.take(Output("", Chunk("a", [1]), False))
         await asyncio.sleep(0.09)
-        ticket.take(Output("", Chunk("bcd", [1, 2, 3]), False))
+        ticket.ticket.take(Output("", Chunk("bcd", [1, 2, 3]), False))
         ticket.cancel()
         check_histogram(scrape(metrics), "vllm:inter_token_latency_seconds", [0.03] * 3, GAPS)
 
@@ -153,7 +154,7 @@ def test_the_engines_counts_and_its_death() -> None:
         admission = Admission(engine, observer=metrics, clock=asyncio.get_running_loop().time)
         metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         for _ in range(9):
-            admission.submit(Ask([0] * 8, SamplingParams(max_tokens=5)))
+            Reading(admission, Ask([0] * 8, SamplingParams(max_tokens=5)))
         metrics.replied(200)
         metrics.counted(msgspec.structs.replace(STATS, step_seconds=2.5, floor_seconds=1.0))
         metrics.counted(STATS)

@@ -123,6 +123,18 @@ def test_a_failed_prompt_takes_the_others_along(model_path: Path) -> None:
         until(lambda: admission.tickets[0].cancelled)
 
 
+def test_a_chunk_that_cannot_be_read_fails_its_request_alone(model_path: Path) -> None:
+    """The engine's messages to other requests come next in the same callback, so it must not raise."""
+    async def odd(ask: Ask) -> AsyncIterator[Chunk]:
+        yield said("x", index=7)
+        await asyncio.Event().wait()
+
+    with scripted(model_path, odd) as (server, admission):
+        for stream in (False, True):
+            assert server.post(PATH, ASK | {"stream": stream}).status == 500
+        until(lambda: all(t.cancelled and t._player.cancelled() for t in admission.tickets))
+
+
 async def flood(ask: Ask) -> AsyncIterator[Chunk]:
     for _ in range(100_000):
         yield said("x" * 100)

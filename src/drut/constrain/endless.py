@@ -18,7 +18,7 @@ def check_ends(field: str, start: str, uses: Mapping[str, Iterable[str]], needs:
     """
     # A name without a rule is taken to end.
     ending = least_fixpoint({name: [{other for other in needed if other in needs} for needed in alternatives]
-                    for name, alternatives in needs.items()})
+                             for name, alternatives in needs.items()})
     reached, waiting = set[str](), [start]
     while waiting:
         name = waiting.pop()

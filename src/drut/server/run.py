@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from functools import partial
 from types import TracebackType
 
-from drut.server.admission import Ticket
+from drut.engine.output import Chunk
+from drut.server.admission import Admission, Ask, Record, Ticket
 from drut.server.exchange import ClientGoneError, Exchange
 from drut.server.pieces import Assembler
 
 
 class Run:
-    """Chunks go to the assembler as they come, and `news` tells that there is something to say.
+    """Chunks go to the assembler as they come, and `news` is set when there is something to write.
 
     Leaving the `with` block, or the client's leaving, ends all tickets at once. A client that lets more than `backlog`
     bytes wait is cut off. `error` is the first of any ticket's.
     """
 
-    def __init__(self, tickets: Sequence[Ticket], assembler: Assembler, exchange: Exchange, *, backlog: int) -> None:
-        self._tickets, self._assembler, self._exchange, self._backlog = tickets, assembler, exchange, backlog
-        self.news = asyncio.Event()
+    def __init__(self, assembler: Assembler, exchange: Exchange, *, backlog: int) -> None:
+        self._assembler, self._exchange, self._backlog = assembler, exchange, backlog
+        self.news, self._over = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
         self.gone = False
-        self._open = len(tickets)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tickets: list[Ticket] = []
+        self._open = 0
 
     async def __aenter__(self) -> Run:
-        self._tasks = [asyncio.create_task(self._pump(i, t)) for i, t in enumerate(self._tickets)]
-        self._tasks.append(asyncio.create_task(self._watch()))
+        self._watcher = asyncio.create_task(self._watch())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         trace: TracebackType | None) -> None:
         self._cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._watcher.cancel()
+        await asyncio.gather(self._watcher, return_exceptions=True)
+
+    def submit(self, admission: Admission, ask: Ask) -> Record:
+        """Adds a ticket for the next prompt. What `admission.submit` raises."""
+        self._open += 1
+        ticket = admission.submit(ask, partial(self._push, len(self._tickets)), self._end)
+        self._tickets.append(ticket)
+        return ticket.record
 
     @property
     def finished(self) -> bool:
@@ -49,6 +56,14 @@ class Run:
         if self.gone:
             raise ClientGoneError
 
+    async def wait_for_end(self) -> None:
+        """Until all tickets have ended. Raises the first error of any of them, or ClientGoneError."""
+        await self._over.wait()
+        if self.gone:
+            raise ClientGoneError
+        if self.error is not None:
+            raise self.error
+
     async def while_there(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """`parts` as they are made. ClientGoneError once nobody is there to take them."""
         async for part in parts:
@@ -56,19 +71,23 @@ class Run:
                 raise ClientGoneError
             yield part
 
-    async def _pump(self, prompt: int, ticket: Ticket) -> None:
+    def _push(self, prompt: int, chunk: Chunk) -> None:
         try:
-            async for chunk in ticket:
-                news = self._assembler.push(prompt, chunk)
-                if self._exchange.started and self._assembler.backlog > self._backlog:
-                    self._leave()
-                if news:
-                    self.news.set()
-        except Exception as error:
+            news = self._assembler.push(prompt, chunk)
+        except Exception as error:  # it is this request's alone: the engine's messages to others come next
             self.error = self.error or error
-        finally:
-            self._open -= 1
+            return self._cancel()
+        if news:
             self.news.set()
+        if self._exchange.started and self._assembler.backlog > self._backlog:
+            self._leave()
+
+    def _end(self, error: Exception | None) -> None:
+        self.error = self.error or error
+        self._open -= 1
+        self.news.set()
+        if self.finished:
+            self._over.set()
 
     async def _watch(self) -> None:
         await self._exchange.gone()
@@ -79,6 +98,7 @@ class Run:
         self._cancel()
         self._exchange.abort()  # wakes a write that waits for the reader
         self.news.set()
+        self._over.set()
 
     def _cancel(self) -> None:
         for ticket in self._tickets:

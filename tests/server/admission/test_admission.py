@@ -21,9 +21,9 @@ from drut.server.admission import (
     DrainingError,
     QueueFullError,
     Record,
-    Ticket,
 )
 from drut.server.admission.drain import Rate
+from tests.server.reading import Reading
 from tests.server.virtual import FakeEngine, run
 
 
@@ -58,11 +58,11 @@ def ask(tokens: int = 5, prompt: int = 4, **more: object) -> Ask:
     return Ask([0] * prompt, SamplingParams(max_tokens=tokens, n=n), **more)  # type: ignore[arg-type]
 
 
-async def read(ticket: Ticket) -> str:
+async def read(ticket: Reading) -> str:
     return "".join([chunk.text async for chunk in ticket])
 
 
-async def outcome(ticket: Ticket) -> str:
+async def outcome(ticket: Reading) -> str:
     try:
         return await read(ticket)
     except Exception as error:
@@ -74,7 +74,7 @@ def test_chunks_come_in_order_and_times_are_those_of_the_tokens() -> None:
         log = Log()
         admission = make(FakeEngine(step_s=0.5), log)
         await asyncio.sleep(3)
-        ticket = admission.submit(ask(4, id="mine", key="k", arrived=2.5))
+        ticket = Reading(admission, ask(4, id="mine", key="k", arrived=2.5))
         assert await read(ticket) == "xxxx"
         r = ticket.record
         assert (r.arrived, r.admitted, r.first_token, r.last_token, r.finished) == (2.5, 3.0, 3.5, 5.0, 5.0)
@@ -91,7 +91,7 @@ def test_the_engine_is_kept_busy_and_not_flooded() -> None:
     async def main() -> None:
         engine = FakeEngine(max_seqs=4)
         admission = make(engine, look_ahead=2)
-        await asyncio.gather(*(read(admission.submit(ask())) for _ in range(50)))
+        await asyncio.gather(*(read(Reading(admission, ask())) for _ in range(50)))
         assert engine.most == 6
         elapsed = asyncio.get_running_loop().time()
         assert elapsed <= 0.1 * (50 * 5 / 4 + 5)  # four at a time, without a gap
@@ -107,11 +107,11 @@ def test_long_prompts_wait_here_and_not_in_the_engine() -> None:
         engine = FakeEngine(max_seqs=8, step_tokens=64)
         admission = make(engine, look_ahead=1)
         for _ in range(5):
-            admission.submit(ask(prompt=100))
+            Reading(admission, ask(prompt=100))
         assert (admission.running, admission.waiting) == (1, 4)
         short = make(engine, look_ahead=1)
         for _ in range(12):
-            short.submit(ask(prompt=16))
+            Reading(short, ask(prompt=16))
         assert (short.running, short.waiting) == (8, 4)
 
     run(main())
@@ -122,7 +122,7 @@ def test_smaller_priorities_of_a_key_go_first() -> None:
         engine = FakeEngine(max_seqs=1)
         admission = make(engine, look_ahead=0)
         ranks = [0, 5, 1, 5, -2, 1]
-        tickets = [admission.submit(ask(id=f"{i}", priority=p)) for i, p in enumerate(ranks)]
+        tickets = [Reading(admission, ask(id=f"{i}", priority=p)) for i, p in enumerate(ranks)]
         await asyncio.gather(*map(read, tickets))
         assert engine.order == ["0", "4", "2", "5", "1", "3"]
 
@@ -141,7 +141,7 @@ def test_a_quiet_key_gets_its_share_beside_a_loud_one(loud: int, quiet: int, sec
         async def offer(key: str, rate: float, tokens: int) -> None:
             for i in range(int(seconds * rate)):
                 try:
-                    admission.submit(ask(tokens, key=key, id=f"{key}{i}"))
+                    Reading(admission, ask(tokens, key=key, id=f"{key}{i}"))
                 except QueueFullError:
                     refused[key] += 1
                 await asyncio.sleep(1 / rate)
@@ -161,9 +161,9 @@ def test_nobody_saves_up_a_share_he_did_not_use() -> None:
         engine = FakeEngine(max_seqs=1)
         admission = make(engine, look_ahead=0)
         for i in range(20):
-            await read(admission.submit(ask(key="early", id=f"early{i}")))
+            await read(Reading(admission, ask(key="early", id=f"early{i}")))
         first = len(engine.order)
-        tickets = [admission.submit(ask(key=key, id=key)) for _ in range(10) for key in ("early", "late")]
+        tickets = [Reading(admission, ask(key=key, id=key)) for _ in range(10) for key in ("early", "late")]
         await asyncio.gather(*map(read, tickets))
         for n in range(2, 20):  # they alternate from the start
             seen = Counter(engine.order[first : first + n])
@@ -176,8 +176,8 @@ def test_what_can_never_fit_is_refused_at_once() -> None:
     async def main() -> None:
         admission = make(FakeEngine(room=50))
         with pytest.raises(RequestError, match="the prompt has 50 tokens; the room of 50 leaves none"):
-            admission.submit(ask(prompt=50))
-        assert await read(admission.submit(ask(3, prompt=49)))
+            Reading(admission, ask(prompt=50))
+        assert await read(Reading(admission, ask(3, prompt=49)))
         with pytest.raises(RequestError, match="deadline_s"):
             ask(deadline_s=0.0)
 
@@ -189,9 +189,9 @@ def test_deadlines_end_requests_wherever_they_are() -> None:
         log = Log()
         engine = FakeEngine(max_seqs=1)
         admission = make(engine, log, look_ahead=0)
-        running = admission.submit(ask(100, deadline_s=1.05))
-        waiting = admission.submit(ask(100, deadline_s=0.5))
-        last = admission.submit(ask(3))
+        running = Reading(admission, ask(100, deadline_s=1.05))
+        waiting = Reading(admission, ask(100, deadline_s=0.5))
+        last = Reading(admission, ask(3))
         with pytest.raises(DeadlineError, match=r"of 0.5 s passed in the queue"):
             await read(waiting)
         assert asyncio.get_running_loop().time() == 0.5
@@ -210,7 +210,7 @@ def test_a_cancelled_request_is_gone_wherever_it_was() -> None:
         log = Log()
         engine = FakeEngine(max_seqs=1)
         admission = make(engine, log, look_ahead=0)
-        one, two, three = (admission.submit(ask()) for _ in range(3))
+        one, two, three = (Reading(admission, ask()) for _ in range(3))
         await asyncio.sleep(0.25)
         for ticket in (two, one, one):
             ticket.cancel()
@@ -228,17 +228,17 @@ def test_a_full_queue_refuses_by_requests_and_by_tokens() -> None:
     async def main() -> None:
         admission = make(FakeEngine(max_seqs=1), max_queue=3, look_ahead=0)
         for _ in range(4):
-            admission.submit(ask())
+            Reading(admission, ask())
         with pytest.raises(QueueFullError, match="3 requests are waiting"):
-            admission.submit(ask())
+            Reading(admission, ask())
         by_tokens = make(FakeEngine(max_seqs=1), max_queue_tokens=30, look_ahead=0)
         for _ in range(4):
-            by_tokens.submit(ask(prompt=10))
+            Reading(by_tokens, ask(prompt=10))
         with pytest.raises(QueueFullError, match="30 prompt tokens are waiting"):
-            by_tokens.submit(ask(prompt=1))
+            Reading(by_tokens, ask(prompt=1))
         huge = make(FakeEngine(max_seqs=1), max_queue_tokens=30, look_ahead=0)
-        huge.submit(ask())
-        huge.submit(ask(prompt=500))  # it alone may wait
+        Reading(huge, ask())
+        Reading(huge, ask(prompt=500))  # it alone may wait
         assert huge.waiting_tokens == 500
 
     run(main())
@@ -247,10 +247,10 @@ def test_a_full_queue_refuses_by_requests_and_by_tokens() -> None:
 def test_a_key_within_its_share_takes_the_place_of_one_beyond_it() -> None:
     async def main() -> None:
         admission = make(FakeEngine(max_seqs=1), max_queue=4, look_ahead=0)
-        loud = [admission.submit(ask(key="loud", id=f"{i}")) for i in range(5)]
-        quiet = [admission.submit(ask(key="quiet")) for _ in range(2)]
+        loud = [Reading(admission, ask(key="loud", id=f"{i}")) for i in range(5)]
+        quiet = [Reading(admission, ask(key="quiet")) for _ in range(2)]
         with pytest.raises(QueueFullError):
-            admission.submit(ask(key="quiet"))
+            Reading(admission, ask(key="quiet"))
         ends = await asyncio.gather(*map(outcome, [*loud, *quiet]))
         assert ends == ["x" * 5] * 3 + ["QueueFullError"] * 2 + ["x" * 5] * 2
 
@@ -268,7 +268,7 @@ def test_under_any_load_who_is_accepted_waits_no_longer_than_told(load: float) -
         capacity = 4 / 0.5  # four at a time, of five steps of 0.1 s
         while loop.time() < 120:
             try:
-                readers.append(asyncio.ensure_future(outcome(admission.submit(ask()))))
+                readers.append(asyncio.ensure_future(outcome(Reading(admission, ask()))))
             except QueueFullError:
                 refused += 1
             await asyncio.sleep(dice.expovariate(load * capacity))
@@ -285,13 +285,13 @@ def test_the_wait_alone_refuses_no_request_of_many_prompts_and_no_small_key() ->
     async def main() -> None:
         admission = make(FakeEngine(max_seqs=1), look_ahead=0, max_wait_s=1.7)
         for _ in range(6):
-            await read(admission.submit(ask(key="before")))
-        waiting = [admission.submit(ask(key="loud")) for _ in range(6)]
+            await read(Reading(admission, ask(key="before")))
+        waiting = [Reading(admission, ask(key="loud")) for _ in range(6)]
         await read(waiting[-1])  # so it is known that the engine takes two in a second
-        first = [admission.submit(ask(key="loud", follows=i > 0)) for i in range(6)]
+        first = [Reading(admission, ask(key="loud", follows=i > 0)) for i in range(6)]
         with pytest.raises(QueueFullError, match="5 requests are waiting"):
-            admission.submit(ask(key="loud"))
-        small = admission.submit(ask(key="small"))
+            Reading(admission, ask(key="loud"))
+        small = Reading(admission, ask(key="small"))
         ends = await asyncio.gather(*map(outcome, [*first, small]))
         assert ends == ["x" * 5] * 5 + ["QueueFullError", "x" * 5]
 
@@ -310,13 +310,13 @@ def test_retry_after_is_when_there_is_room(slots: int, idle_first: bool) -> None
         loop = asyncio.get_running_loop()
         if idle_first:
             for _ in range(5):
-                await read(admission.submit(ask(20)))
+                await read(Reading(admission, ask(20)))
         promises: list[tuple[float, float, int]] = []  # when, how long, how many went before
         open_promises: list[float] = []
         sizes = [12, 20, 28]
         for i in range(1500):
             try:
-                admission.submit(ask(sizes[i % 3]))
+                Reading(admission, ask(sizes[i % 3]))
             except QueueFullError as error:
                 open_promises = [at for at in open_promises if at > loop.time()]
                 places = min(len(open_promises) + 1, 20)  # the whole queue at most
@@ -343,10 +343,10 @@ def test_retry_after_is_when_there_is_room(slots: int, idle_first: bool) -> None
 def test_before_anything_is_finished_retry_after_is_the_time_it_took_so_far() -> None:
     async def main() -> None:
         admission = make(FakeEngine(max_seqs=1), max_queue=0, look_ahead=0)
-        admission.submit(ask(900))
+        Reading(admission, ask(900))
         await asyncio.sleep(7)
         with pytest.raises(QueueFullError) as error:
-            admission.submit(ask())
+            Reading(admission, ask())
         assert error.value.retry_after_s == pytest.approx(7)
 
     run(main())
@@ -355,12 +355,12 @@ def test_before_anything_is_finished_retry_after_is_the_time_it_took_so_far() ->
 def test_draining_finishes_what_was_accepted() -> None:
     async def main() -> None:
         admission = make(FakeEngine(max_seqs=1), look_ahead=0)
-        tickets = [asyncio.ensure_future(outcome(admission.submit(ask()))) for _ in range(3)]
+        tickets = [asyncio.ensure_future(outcome(Reading(admission, ask()))) for _ in range(3)]
         await asyncio.sleep(0.1)
         drained = asyncio.ensure_future(admission.drain(60))
         await asyncio.sleep(0)
         with pytest.raises(DrainingError):
-            admission.submit(ask())
+            Reading(admission, ask())
         assert await drained == 0
         assert await asyncio.gather(*tickets) == ["x" * 5] * 3
         assert asyncio.get_running_loop().time() < 2
@@ -372,7 +372,7 @@ def test_draining_ends_what_is_left_at_the_deadline() -> None:
     async def main() -> None:
         engine = FakeEngine(max_seqs=2)
         admission = make(engine, look_ahead=0)
-        tickets = [asyncio.ensure_future(outcome(admission.submit(ask(900)))) for _ in range(5)]
+        tickets = [asyncio.ensure_future(outcome(Reading(admission, ask(900)))) for _ in range(5)]
         await asyncio.sleep(0.1)
         assert await admission.drain(2) == 5
         assert await asyncio.gather(*tickets) == ["DrainingError"] * 5
@@ -386,31 +386,13 @@ def test_a_dead_engine_ends_what_runs_and_what_waits() -> None:
     async def main() -> None:
         engine = FakeEngine(max_seqs=2)
         admission = make(engine, max_queue=1000)
-        tickets = [asyncio.ensure_future(outcome(admission.submit(ask(50)))) for _ in range(800)]
+        tickets = [asyncio.ensure_future(outcome(Reading(admission, ask(50)))) for _ in range(800)]
         await asyncio.sleep(0.3)
         engine.die("lightning")
         assert await asyncio.gather(*tickets) == ["EngineDeadError"] * 800
         with pytest.raises(EngineDeadError, match="lightning"):
-            admission.submit(ask())
+            Reading(admission, ask())
         assert admission.running == admission.waiting == 0
-
-    run(main())
-
-
-def test_started_tells_when_the_engine_has_it() -> None:
-    async def main() -> None:
-        admission = make(FakeEngine(max_seqs=1), look_ahead=0)
-        one, two, three = (admission.submit(ask()) for _ in range(3))
-        await one.started()
-        assert asyncio.get_running_loop().time() == 0
-        waits = asyncio.ensure_future(two.started())
-        await asyncio.sleep(0.3)
-        assert not waits.done()
-        await waits
-        assert asyncio.get_running_loop().time() == pytest.approx(0.5)
-        three.fail(DrainingError("no"))
-        with pytest.raises(DrainingError):
-            await three.started()
 
     run(main())
 
@@ -435,7 +417,7 @@ def test_every_request_ends_once_and_nothing_is_left(events, slots, queue, token
             loop.call_later(death, engine.die, "lightning")
         for key, out, prompt, priority, n, deadline, cancel, pause in events:
             try:
-                ticket = admission.submit(ask(out, prompt, key=key, priority=priority, n=n, deadline_s=deadline))
+                ticket = Reading(admission, ask(out, prompt, key=key, priority=priority, n=n, deadline_s=deadline))
             except (QueueFullError, EngineDeadError) as error:
                 refused += isinstance(error, QueueFullError)
             else:

@@ -15,15 +15,16 @@ from typing import Any
 from drut.engine.async_engine import AsyncEngine
 from drut.engine.params import SamplingParams
 from drut.kernels.native.executable import NativeExecutable
-from drut.server.admission import Admission, Ask, Ticket
+from drut.server.admission import Admission, Ask
 from drut.server.life import Health, Lifecycle
+from tests.server.reading import Reading
 
 
 def tell(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)
 
 
-async def follow(ticket: Ticket) -> None:
+async def follow(ticket: Reading) -> None:
     try:
         async for _ in ticket:
             pass
@@ -55,7 +56,7 @@ async def main(model: str, options: dict[str, Any]) -> int:
                          stuck_s=options.get("stuck_s", 60))
         readers = []
         for _ in range(options.get("streams", 3)):
-            ticket = admission.submit(Ask("hello", SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
+            ticket = Reading(admission, Ask("hello", SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
             with suppress(Exception):
                 await anext(ticket)
             readers.append(asyncio.ensure_future(follow(ticket)))

@@ -20,6 +20,7 @@ from drut.server.life import Health, Lifecycle, RequestLog, Startup
 from drut.server.life.startup import process_age_s
 from drut.server.life.watchdog import Watchdog
 from tests.engine.models import write_bytes_model
+from tests.server.reading import Reading
 from tests.server.virtual import FakeEngine, run
 
 
@@ -46,12 +47,12 @@ def test_a_line_a_request_without_its_text() -> None:
         log = RequestLog(stream)
         admission = Admission(FakeEngine(max_seqs=1), AdmissionLimits(max_queue=1), observer=log,
                               clock=asyncio.get_running_loop().time)
-        tickets = [admission.submit(Ask("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k",
+        tickets = [Reading(admission, Ask("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k",
                                         ignored=("user", "messages[0].id")))
                    for i in range(5)]
-        tickets.append(admission.submit(Ask("secret words", SamplingParams(max_tokens=9), id="late", deadline_s=0.1)))
+        tickets.append(Reading(admission, Ask("secret words", SamplingParams(max_tokens=9), id="late", deadline_s=0.1)))
         with pytest.raises(QueueFullError):
-            admission.submit(Ask("secret words", SamplingParams(), id="refused"))
+            Reading(admission, Ask("secret words", SamplingParams(), id="refused"))
         await asyncio.sleep(5)
         log.close()
 

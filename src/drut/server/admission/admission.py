@@ -16,7 +16,7 @@ from drut.server.admission.ask import Ask, DrainingError, QueueFullError
 from drut.server.admission.drain import DrainMeter
 from drut.server.admission.fair import FairQueue
 from drut.server.admission.record import Nobody, Observer
-from drut.server.admission.ticket import Ticket
+from drut.server.admission.ticket import OnChunk, OnEnd, Ticket
 
 STEPS_AHEAD = 2  # of prompt tokens in the engine that nothing was said of yet
 
@@ -79,8 +79,8 @@ class Admission:
         """Requests in the engine."""
         return len(self._running)
 
-    def submit(self, ask: Ask) -> Ticket:
-        """Queues a request.
+    def submit(self, ask: Ask, on_chunk: OnChunk, on_end: OnEnd) -> Ticket:
+        """Queues a request, whose chunks and end go to the callbacks, perhaps before this returns.
 
         RequestError if it can never fit, QueueFullError if there is no place, DrainingError at shutdown,
         EngineDeadError where the engine has ended.
@@ -95,7 +95,7 @@ class Admission:
             raise DrainingError("the server is shutting down")
         self._serial += 1
         now = self.clock()
-        ticket = Ticket(ask, self, now if ask.arrived is None else ask.arrived, self._serial)
+        ticket = Ticket(ask, self, now if ask.arrived is None else ask.arrived, self._serial, on_chunk, on_end)
         if self._queue or not self._fits(ticket):
             self._make_room(ticket, now)
         if ask.deadline_s is not None:
@@ -183,7 +183,6 @@ class Admission:
         except DrutError as error:
             return ticket.fail(error)
         ticket.record.admitted = self.clock()
-        ticket.wake()
 
     def _fits(self, ticket: Ticket) -> bool:
         """Whether the engine should have it now: sequences are free or nearly so, and it does not wait in there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from drut.engine.async_engine import failure_error
@@ -22,24 +22,27 @@ REASONS: dict[type[DrutError], str] = {
     RequestError: "invalid", UnsupportedError: "invalid"}
 
 
-class Ticket:
-    """`async for chunk in ticket`; whoever stops reading before the end calls `cancel`. For one reader.
+OnChunk = Callable[[Chunk], None]
+OnEnd = Callable[[DrutError | None], None]
 
-    Reading raises what ended the request: RequestError, QueueFullError where it lost its place to a key with a better
-    claim, DeadlineError, DrainingError, EngineDeadError, or DrutError where its step failed.
+
+class Ticket:
+    """Calls `on_chunk` with each chunk as it comes from the engine, then `on_end` once, all in the event loop.
+
+    `on_end` gets what ended the request early: RequestError, QueueFullError where it lost its place to a key with a
+    better claim, DeadlineError, DrainingError, EngineDeadError, or DrutError where its step failed. It gets None where
+    the answer is complete or was cancelled. Neither callback may raise: the engine's messages to others come next.
     """
 
-    def __init__(self, ask: Ask, admission: Admission, arrived: float, serial: int) -> None:
-        self.ask, self._admission = ask, admission
+    def __init__(self, ask: Ask, admission: Admission, arrived: float, serial: int, on_chunk: OnChunk,
+                 on_end: OnEnd) -> None:
+        self.ask, self._admission, self._on_chunk, self._on_end = ask, admission, on_chunk, on_end
         self.key, self.rank, self.tokens = ask.key, (ask.priority, serial), ask.prompt_tokens
         self.record = Record(ask.id, ask.key, ask.priority, ask.params.n, arrived, prompt_tokens=self.tokens,
                              operation=ask.operation, params=ask.params, trace=ask.trace, ignored=ask.ignored)
         self.handle: str | None = None  # the engine's, while it runs
         self.timer: asyncio.TimerHandle | None = None
         self.ended = False
-        self._chunks: deque[Chunk] = deque()
-        self._error: DrutError | None = None
-        self._wake: asyncio.Future[None] | None = None
         self._last: dict[int, float] = {}  # when each choice last said something
         self._first: dict[int, float] = {}
         self._said: dict[int, int] = {}
@@ -53,35 +56,6 @@ class Ticket:
         """The client no longer wants it: its pages are free within a step. Does nothing if it has ended."""
         self._end("abort", None)
 
-    async def started(self) -> None:
-        """Waits until the engine has the request. Raises what ended it before."""
-        while self.record.admitted is None and not self.ended:
-            await self._sleep()
-        if self.record.admitted is None and self._error is not None:
-            raise self._error
-
-    def __aiter__(self) -> Ticket:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        while not self._chunks:
-            if self.ended:
-                error, self._error = self._error, None
-                if error is not None:
-                    raise error
-                raise StopAsyncIteration
-            await self._sleep()
-        return self._chunks.popleft()
-
-    async def _sleep(self) -> None:
-        self._wake = asyncio.get_running_loop().create_future()
-        await self._wake
-
-    def wake(self) -> None:
-        """Something has changed that the reader may wait for."""
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
     def take(self, message: Output | Failed) -> None:
         """What the engine says of this request."""
         if isinstance(message, Failed):
@@ -94,14 +68,12 @@ class Ticket:
             said, first = self._said.get(chunk.index, 0), self._first.get(chunk.index, now)
             if said > 1:
                 self.record.tpots.append((self._last[chunk.index] - first) / (said - 1))
-        self._chunks.append(chunk)
+        self._on_chunk(chunk)  # which may cancel the ticket
         if message.last:
             self._end(self.record.finish_reason, None)
-        else:
-            self.wake()
 
     def fail(self, error: DrutError) -> None:
-        """Ends it with an error, which the reader gets after the chunks that came before."""
+        """Ends it with an error."""
         self._end(next((name for kind, name in REASONS.items() if isinstance(error, kind)), "error"), error)
 
     def expire(self) -> None:
@@ -134,10 +106,9 @@ class Ticket:
         if self.ended:
             return
         self.ended = True
-        self._error = error
         self.record.finished = self._admission.clock()
         self.record.finish_reason, self.record.error = reason, str(error) if error else ""
         if self.timer is not None:
             self.timer.cancel()
         self._admission.over(self)
-        self.wake()
+        self._on_end(error)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from drut.model.tokenizer import Tokenizer
-from drut.server.admission import Ask, DeadlineError, QueueFullError, Ticket
+from drut.server.admission import Ask, DeadlineError, QueueFullError
 from drut.server.exchange import Exchange
 from drut.server.job import Job
 from drut.server.pieces import Assembler
@@ -50,17 +50,14 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
     headers = [(b"x-drut-ignored", ", ".join(job.ignored).encode())] if job.ignored else []
     async with AsyncExitStack() as held:
         await held.enter_async_context(_room(service, job, size, arrived))
-        tickets = admit(loaded, job, caller, arrived, exchange.trace)
-        if job.timings:
-            assembler.records = [ticket.record for ticket in tickets]
         backlog = service.config.max_backlog_kb * 1000
-        run = await held.enter_async_context(Run(tickets, assembler, exchange, backlog=backlog))
+        run = await held.enter_async_context(Run(assembler, exchange, backlog=backlog))
+        records = [run.submit(loaded.admission, ask) for ask in asks(job, caller, arrived, exchange.trace)]
+        if job.timings:
+            assembler.records = records
         if job.stream:
             return await stream(exchange, run, job, assembler, dialect, how.wire, service, headers=headers)
-        while not run.finished:
-            await run.wait()
-        if run.error is not None:
-            raise run.error
+        await run.wait_for_end()
         made = parts(dialect.reply(sorted(assembler.take(), key=lambda piece: piece.index)))
         if size.bytes <= SMALL_REPLY:
             return await exchange.reply(200, b"".join(made), headers=headers)
@@ -97,21 +94,12 @@ async def _room(service: Service, job: Job, size: ReplySize, arrived: float) -> 
                              "this server makes at a time", service.config.max_wait_s) from None
 
 
-def admit(loaded: Loaded, job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> list[Ticket]:
-    """A ticket a prompt: all or none."""
-    tickets: list[Ticket] = []
-    try:
-        for i, prompt in enumerate(job.prompts):
-            tickets.append(loaded.admission.submit(Ask(
-                prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
-                deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
-                follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace,
-                ignored=job.ignored)))
-    except BaseException:
-        for ticket in tickets:
-            ticket.cancel()
-        raise
-    return tickets
+def asks(job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> Iterator[Ask]:
+    """One a prompt."""
+    for i, prompt in enumerate(job.prompts):
+        yield Ask(prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
+                  deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
+                  follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace, ignored=job.ignored)
 
 
 async def read_json(exchange: Exchange, service: Service) -> bytes:
