@@ -47,18 +47,18 @@ class Match:
         for name, contestant in self._contestants.items():
             say(f"  {name}: loading {contestant.path.name}")
             _read_all(contestant.path)
-            began = time.perf_counter()
             process = self._processes[name] = contestant.start(self._cpus)
+            began = time.perf_counter()
             try:
                 loaded = process.ask("load", LOAD_S, model=str(contestant.path), threads=len(self._cpus))
                 ready_s = time.perf_counter() - began
-                ticks = process.thread_ticks()
+                threads = process.thread_s()
                 for column in columns:
                     self._ask(process, column.warm_up(), "warm-up")
                 self.engines[name] = {
                     "engine": process.ask("about", TURN_S)["engine"], "file": contestant.path.name,
                     "same_file": contestant.same_file, "load_s": loaded["load_s"], "ready_s": ready_s,
-                    "pinned_by": process.pin(ticks), "memory_mb": process.memory_mb()}
+                    "pinned_by": process.pin(threads), "memory_mb": process.tree.memory().resident_mb}
                 process.pause()
             except EngineError as error:
                 self._drop(name, error)
@@ -82,14 +82,14 @@ class Match:
         """One round of one column: each engine's speed and how many CPUs it used, and what others used meanwhile."""
         names = order(self.names, number)
         record: Record = {"round": number, "order": names, "speed": {}, "cpus": {}, "ids": {}}
-        load = OthersLoad([pid for process in self._processes.values() for pid in process.members()])
+        load = OthersLoad([pid for process in self._processes.values() for pid in process.tree.pids()])
         for name in names:
             process = self._processes[name]
             process.resume()
             try:
-                cpu_s, began = process.cpu_s(), time.perf_counter()
+                cpu_s, began = process.tree.cpu_s(), time.perf_counter()
                 answers = self._ask(process, column, str(number))
-                record["cpus"][name] = (process.cpu_s() - cpu_s) / (time.perf_counter() - began)
+                record["cpus"][name] = (process.tree.cpu_s() - cpu_s) / (time.perf_counter() - began)
                 process.pause()
             except EngineError as error:
                 self._drop(name, error)

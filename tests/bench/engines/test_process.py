@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from drut.bench.engines.engine import CannotRunError, EngineFailedError, Launch
-from drut.bench.engines.process import environment, free_port, start, tail
+from drut.bench.engines.guarded import environment, tail
+from drut.bench.engines.process import free_port, start
 from tests.bench.engines.fake_engine import Handler
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
@@ -205,10 +206,8 @@ def test_a_server_that_should_run_already_and_does_not(log: Path) -> None:
 
 def test_an_engine_sees_nothing_that_was_set_for_the_benchmark() -> None:
     ours = {"PYTHONPATH": "src", "OMP_NUM_THREADS": "1", "DRUT_ISA": "portable", "HOME": "/h"}
-    peer = Launch("http://127.0.0.1:1", "m", ("/peer/bin/python",), {"OMP_NUM_THREADS": "2"})
-    assert environment(peer, ours) == {"HOME": "/h", "OMP_NUM_THREADS": "2"}
-    own = Launch("http://127.0.0.1:1", "m", (sys.executable,))
-    assert environment(own, ours) == {"HOME": "/h", "PYTHONPATH": "src"}
+    assert environment(["/peer/bin/python"], {"OMP_NUM_THREADS": "2"}, ours) == {"HOME": "/h", "OMP_NUM_THREADS": "2"}
+    assert environment([sys.executable], {}, ours) == {"HOME": "/h", "PYTHONPATH": "src"}
 
 
 def test_the_end_of_a_log_is_bounded(tmp_path: Path) -> None:

@@ -25,12 +25,14 @@ from drut.lifetime import adopt_orphans, die_with
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What to run, in which environment; the seconds it may take to end when asked to, and then its children."""
+    """What to run, in which environment; the seconds it may take to end when asked to, and then its children.
+    `pipes`: file descriptors for its standard input and output, instead of nothing and the log."""
 
     argv: list[str]
     env: dict[str, str]
     patience_s: float
     children_s: float
+    pipes: tuple[int, int] | None = None
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,12 +49,15 @@ def main() -> None:
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     ended = _children_pipe()
+    stdin, stdout = orders.pipes or (subprocess.DEVNULL, sys.stderr)
     try:
-        engine = subprocess.Popen(orders.argv, env=orders.env, stdin=subprocess.DEVNULL, stdout=sys.stderr,
+        engine = subprocess.Popen(orders.argv, env=orders.env, stdin=stdin, stdout=stdout,
                                   start_new_session=True, preexec_fn=partial(die_with, os.getpid()))
     except OSError as error:
         _tell(Told(why=f"{error.strerror}: {orders.argv[0]}"))
         return
+    for pipe in orders.pipes or ():  # their ends are to be seen
+        os.close(pipe)
     _tell(Told(pid=engine.pid))
     try:
         while ended in select.select([sys.stdin, ended], [], [])[0]:

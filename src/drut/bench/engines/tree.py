@@ -31,6 +31,10 @@ class Tree:
         except psutil.Error:
             return []
 
+    def pids(self) -> set[int]:
+        """Of those that there are now."""
+        return {process.pid for process in self.members()}
+
     def suspend(self) -> None:
         """Stop them all, those too that are started meanwhile."""
         held: set[int] = set()
