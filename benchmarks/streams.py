@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +11,6 @@ from drut import LLM, Constraint, SamplingParams
 from drut.engine.answer import Answer
 from drut.engine.engine import Update
 from drut.engine.request import Request
-from drut.kernels.cost import StepShape
 
 
 class Stream:
@@ -78,7 +75,6 @@ class Decoded:
     answers: list[list[int]]  # ids of each request, those before that part included
     tokens: int
     seconds: float
-    shapes: list[StepShape]  # of each step
 
     @property
     def tokens_per_s(self) -> float:
@@ -91,19 +87,9 @@ def decode(llm: LLM, prompts: list[list[int]], new_tokens: int, constraint: Cons
     streams = [driver.submit(prompt, new_tokens, constraint) for prompt in prompts]
     while not all(stream.times for stream in streams):
         driver.step()
-    start, steps = time.monotonic(), []
+    start, tokens = time.monotonic(), 0
     while llm.engine.busy:
-        steps += _shapes(driver.step())
+        tokens += len(driver.step())
     seconds = max(stream.times[-1] for stream in streams) - start
     answers = [stream.answer.request.output for stream in streams]
-    return Decoded(answers, sum(shape.samples for shape in steps), seconds, steps)
-
-
-def _shapes(updates: Sequence[Update]) -> list[StepShape]:
-    """Of the steps that decoded: a row each, at the end of what its request had before. A burst may bring several."""
-    said = Counter(update.request for update in updates)
-    shapes = []
-    for later in range(max(said.values(), default=0) - 1, -1, -1):  # steps that came after
-        before = [len(request.tokens) - 1 - later for request, count in said.items() if count > later]
-        shapes.append(StepShape(len(before), len(before), sum(before), sum(before)))
-    return shapes
+    return Decoded(answers, tokens, seconds)

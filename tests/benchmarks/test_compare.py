@@ -9,6 +9,7 @@ import pytest
 from benchmarks.compare import document, models, results, summary
 from benchmarks.compare.columns import COLUMNS, FIRST_PLAIN
 from benchmarks.compare.machine_roof import floor_s
+from benchmarks.compare.peers import ROOT
 from benchmarks.compare.window import full_batch
 
 from drut.observe.ledger import Peaks
@@ -136,3 +137,12 @@ def test_results_with_other_engines_stay_unless_all_of_them_were_measured_again(
 
 def test_models_have_names_of_their_own() -> None:
     assert all(name == model.name for name, model in models.MODELS.items())
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.hi.md"])
+def test_the_readmes_speeds_are_those_of_the_page(name: str) -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    cells = [cell for line in (ROOT / name).read_text().splitlines() if line.startswith("| ") and " .. " in line
+             for cell in line.strip("| ").split(" | ")[1:]]
+    assert len(cells) == 12
+    assert [cell for cell in cells if f"| {cell} |" not in page] == []

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.compare.window import full_batch
-from benchmarks.worker import Answer, serve
+from benchmarks.compare.workers.engine import Stepwise, answer_for
+from benchmarks.worker import Answer
 
 import drut
 from drut.engine.answer import Answer as Stream
@@ -18,7 +18,7 @@ from drut.kernels.cost import StepShape
 KV_GB = 0.6  # 32 sequences of 320 tokens of a 1B model, and some
 
 
-class Engine:
+class Engine(Stepwise):
     """One model; prompts go whole and share nothing."""
 
     def __init__(self) -> None:
@@ -37,26 +37,12 @@ class Engine:
     def about(self) -> Answer:
         return {"engine": f"drut {drut.__version__}, {self.llm.backend.describe()}"}
 
-    def prefill(self, prompts: list[list[int]]) -> Answer:
-        seconds, ids = [], []
-        for prompt in prompts:
-            start = time.perf_counter()
-            (times,), (first,) = self._run([prompt], 1)
-            seconds.append(times[0] - start)
-            ids.append(first)
-        return {"seconds": seconds, "ids": ids}
-
-    def decode(self, prompts: list[list[int]], new_tokens: int) -> Answer:
-        times, ids = self._run(prompts, new_tokens)
-        return {**full_batch(times)._asdict(), "ids": ids}
-
     def costs(self, shapes: list[list[int]]) -> Answer:
         ops = self.llm.engine.runner.plan.ops
         steps = [[op.cost(StepShape(*shape)) for op in ops] for shape in shapes]
         return {"costs": [[[c.bytes, c.macs, c.float_macs] for c in step] for step in steps]}
 
-    def _run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
-        """When each prompt's tokens came, and its first one."""
+    def run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
         params = drut.SamplingParams(max_tokens=new_tokens, temperature=0, ignore_eos=True)
         streams: list[Stream] = [self.llm.submit(prompt, params)[0] for prompt in prompts]
         times: dict[object, list[float]] = {stream.request: [] for stream in streams}
@@ -71,8 +57,7 @@ class Engine:
 
 def main() -> None:
     engine = Engine()
-    serve({"load": engine.load, "about": engine.about, "prefill": engine.prefill, "decode": engine.decode,
-           "costs": engine.costs})
+    answer_for(engine, costs=engine.costs)
 
 
 if __name__ == "__main__":

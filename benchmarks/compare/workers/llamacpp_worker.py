@@ -13,7 +13,8 @@ from typing import Any
 import llama_cpp
 import numpy as np
 from benchmarks.compare.window import full_batch
-from benchmarks.worker import Answer, serve
+from benchmarks.compare.workers.engine import answer_for
+from benchmarks.worker import Answer
 
 ROOM = 256  # tokens that each sequence of a batch may have
 TYPES = {"Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0, "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
@@ -117,9 +118,7 @@ def quantize(source: str, target: str, type: str) -> Answer:
 
 def main() -> None:
     llama_cpp.llama_backend_init()
-    engine = Engine()
-    serve({"load": engine.load, "about": engine.about, "prefill": engine.prefill, "decode": engine.decode,
-           "quantize": quantize})
+    answer_for(Engine(), quantize=quantize)
 
 
 if __name__ == "__main__":

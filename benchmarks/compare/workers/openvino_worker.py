@@ -7,14 +7,14 @@ import time
 import numpy as np
 import openvino as ov
 import openvino_genai as genai
-from benchmarks.compare.window import full_batch
-from benchmarks.worker import Answer, serve
+from benchmarks.compare.workers.engine import Stepwise, answer_for
+from benchmarks.worker import Answer
 
 CACHE_GB = 1
 STEP_TOKENS = 4096  # as many prompt tokens in a step as a comparison ever gives, so that prompts go whole
 
 
-class Engine:
+class Engine(Stepwise):
     """One converted model; prompts share nothing."""
 
     def load(self, model: str, threads: int) -> Answer:
@@ -31,21 +31,7 @@ class Engine:
     def about(self) -> Answer:
         return {"engine": f"OpenVINO GenAI {genai.__version__}, continuous batching, {self._properties}"}
 
-    def prefill(self, prompts: list[list[int]]) -> Answer:
-        seconds, ids = [], []
-        for prompt in prompts:
-            start = time.perf_counter()
-            (times,), (first,) = self._run([prompt], 1)
-            seconds.append(times[0] - start)
-            ids.append(first)
-        return {"seconds": seconds, "ids": ids}
-
-    def decode(self, prompts: list[list[int]], new_tokens: int) -> Answer:
-        times, ids = self._run(prompts, new_tokens)
-        return {**full_batch(times)._asdict(), "ids": ids}
-
-    def _run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
-        """When each prompt's tokens came, and its first one."""
+    def run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
         config = genai.GenerationConfig()
         config.max_new_tokens, config.ignore_eos, config.do_sample = new_tokens, True, False
         handles = [self._pipeline.add_request(self._requests + i, ov.Tensor(np.array([prompt], np.int64)), config)
@@ -65,8 +51,7 @@ class Engine:
 
 
 def main() -> None:
-    engine = Engine()
-    serve({"load": engine.load, "about": engine.about, "prefill": engine.prefill, "decode": engine.decode})
+    answer_for(Engine())
 
 
 if __name__ == "__main__":

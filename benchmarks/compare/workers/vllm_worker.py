@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from benchmarks.compare.window import full_batch
-from benchmarks.worker import Answer, serve
+from benchmarks.compare.workers.engine import Stepwise, answer_for
+from benchmarks.worker import Answer
 
 CONTEXT, SEQUENCES, STEP_TOKENS = 1024, 32, 4096
 
 
-class Engine:
+class Engine(Stepwise):
     """One model in bf16; prompts share nothing, and no text is made."""
 
     def load(self, model: str, threads: int) -> Answer:
@@ -32,21 +32,7 @@ class Engine:
         return {"engine": f"vLLM {self._version}, torch {torch.__version__}, bf16, compiled, {self._threads} threads; "
                           f"CPU capability {torch.backends.cpu.get_cpu_capability()}"}
 
-    def prefill(self, prompts: list[list[int]]) -> Answer:
-        seconds, ids = [], []
-        for prompt in prompts:
-            start = time.perf_counter()
-            (times,), (first,) = self._run([prompt], 1)
-            seconds.append(times[0] - start)
-            ids.append(first)
-        return {"seconds": seconds, "ids": ids}
-
-    def decode(self, prompts: list[list[int]], new_tokens: int) -> Answer:
-        times, ids = self._run(prompts, new_tokens)
-        return {**full_batch(times)._asdict(), "ids": ids}
-
-    def _run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
-        """When each prompt's tokens came, and its first one."""
+    def run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
         from vllm import SamplingParams
 
         params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True, detokenize=False)
@@ -67,8 +53,7 @@ class Engine:
 
 
 def main() -> None:
-    engine = Engine()
-    serve({"load": engine.load, "about": engine.about, "prefill": engine.prefill, "decode": engine.decode})
+    answer_for(Engine())
 
 
 if __name__ == "__main__":
