@@ -8,7 +8,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 BIN    := .venv/bin
-NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
+NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*)
 
 .PHONY: help run setup test check lint soak fuzz arm peers compare comparison ablation wheel clean
 .DELETE_ON_ERROR:

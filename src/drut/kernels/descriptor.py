@@ -1,6 +1,6 @@
 """The step descriptor: one flat int32 buffer that says what a step computes. No pointers; the same on every backend.
 
-Layout, version 5 (the C side is `Step` in csrc/abi.h): a header of 12 words (version, rows, sequences, samples, the
+Layout, version 5 (`Step` in csrc/base/abi.h reads it): a header of 12 words (version, rows, sequences, samples, the
 six capacities, KV groups, edits), and arrays of fixed capacity in the order of the fields below; of `slot` and `table`
 one a KV group, side by side. Floats are their bit patterns.
 """

@@ -22,7 +22,7 @@ WORKING_SETS = (1 << 18, 1 << 20, 1 << 23, 1 << 26, 1 << 28)
 SECONDS = 0.35  # of a whole measurement, the first touch of the memory apart
 _NUMPY_SMALLEST = 1 << 23  # below, the cost of calling NumPy shows in the figure
 ISA_BITS = {"avx2": 1, "avxvnni": 2, "avx512": 4, "avx512vnni": 8, "avx512bf16": 16, "neon": 32, "dotprod": 64,
-            "i8mm": 128}  # as in csrc/roof.cpp
+            "i8mm": 128}  # as in csrc/roof/roof.cpp
 
 
 def measure(

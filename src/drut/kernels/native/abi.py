@@ -1,4 +1,4 @@
-"""The structs of csrc/abi.h as ctypes. Those of operations are in `compile`; `layout` checks all of them at load."""
+"""The structs of csrc/base/abi.h as ctypes. `compile` has the structs of operations; `layout` checks all at load."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ PROBE_N, PROBE_K = 33, 512  # a whole panel and one of a single row, two super-b
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NativeMatrix:
-    """`data` in panels of 32 outputs (csrc/packing.h); `struct` is what operations point to."""
+    """`data` in panels of 32 outputs (csrc/weights/kinds.h); `struct` is what operations point to."""
 
     n: int
     k: int

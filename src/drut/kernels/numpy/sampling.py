@@ -1,4 +1,4 @@
-"""Sampling, the readable twin of csrc/sampling.h and logprobs.h: argmax over the kept ids of logit/T + Gumbel noise."""
+"""Sampling, the readable twin of csrc/sample: argmax over the kept ids of logit/T + Gumbel noise."""
 
 from __future__ import annotations
 

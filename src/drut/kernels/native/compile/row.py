@@ -12,6 +12,6 @@ Fill = Callable[[Any, Room], dict[str, Any]]
 
 
 class Row(NamedTuple):
-    name: str  # in csrc/ops.h
+    name: str  # in csrc/run/ops.h
     struct: type[abi.Struct]
     fill: Fill  # all fields but `op`

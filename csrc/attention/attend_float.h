@@ -1,0 +1,196 @@
+// Attention over one chunk of keys and values kept as bf16 or fp32.
+#pragma once
+#include "attention/kv_pages.h"
+
+namespace {
+
+// A format: how a page is read (pairs of adjacent elements) and written, and how the other operand is kept.
+struct KvBf16 {
+  using Element = uint16_t;
+  using Pair = Brain2;
+  static int64_t head_bytes(int head_dim) { return int64_t(2) * kPage * head_dim * int64_t(sizeof(Element)); }
+  static void store_query(float* x, int head_dim) {
+    for (int d = 0; d < head_dim; d += 16) store(x, d, round(vload(x + d)));
+  }
+  static V round(V x) { return vround_bf16(x); }
+  static void store(float* row, int i, V rounded) { brain_store(row, i, rounded); }
+  static V dot(V acc, Pair p, const float* row, int pair) { return brain2_dot(acc, p, row, pair); }
+  static Pair even(Pair p) { return brain2_even(p); }
+  static Pair odd(Pair p) { return brain2_odd(p); }
+  static Pair keys(const Element* k, int pair) { return brain2_load(k + pair * 32); }
+  static Pair values(const Element* v, int head_dim, int pair, int d) { return brain2_load(v + (pair * head_dim + d) * 2); }
+  static void rounded(const float* x, int head_dim, uint32_t* bits) {  // bf16 in the high halves
+    for (int d = 0; d < head_dim; d += 16) vstore(reinterpret_cast<float*>(bits + d), vround_bf16(vload(x + d)));
+  }
+  static void write_key(Element* k, int head_dim, int token, const float* key) {
+    uint32_t bits[kMaxHeadDim];
+    rounded(key, head_dim, bits);
+    for (int d = 0; d < head_dim; d += 2) {
+      uint32_t pair = bits[d] >> 16 | bits[d + 1];
+      memcpy(k + (d / 2) * 32 + token * 2, &pair, 4);
+    }
+  }
+  static void write_value(Element* v, int head_dim, int token, const float* value) {
+    uint32_t bits[kMaxHeadDim];
+    rounded(value, head_dim, bits);
+    for (int d = 0; d < head_dim; ++d) v[((token / 2) * head_dim + d) * 2 + (token & 1)] = uint16_t(bits[d] >> 16);
+  }
+};
+
+struct KvFp32 {
+  using Element = float;
+  struct Pair { V odd, even; };
+  static int64_t head_bytes(int head_dim) { return int64_t(2) * kPage * head_dim * int64_t(sizeof(Element)); }
+  static void store_query(float* x, int head_dim) {
+    for (int d = 0; d < head_dim; d += 16) store(x, d, round(vload(x + d)));
+  }
+  static V round(V x) { return x; }
+  static void store(float* row, int i, V x) { vstore(row + i, x); }
+  static V dot(V acc, Pair p, const float* row, int pair) {
+    return vfma(vset(row[2 * pair]), p.even, vfma(vset(row[2 * pair + 1]), p.odd, acc));
+  }
+  static Pair even(Pair p) { return {vset(0.0f), p.even}; }
+  static Pair odd(Pair p) { return {p.odd, vset(0.0f)}; }
+  static Pair keys(const Element* k, int pair) { return {vload(k + (2 * pair + 1) * 16), vload(k + 2 * pair * 16)}; }
+  static Pair values(const Element* v, int head_dim, int pair, int d) {
+    return {vload(v + (2 * pair + 1) * head_dim + d), vload(v + 2 * pair * head_dim + d)};
+  }
+  static void write_key(Element* k, int head_dim, int token, const float* key) {
+    for (int d = 0; d < head_dim; ++d) k[d * 16 + token] = key[d];
+  }
+  static void write_value(Element* v, int head_dim, int token, const float* value) {
+    memcpy(v + token * head_dim, value, size_t(head_dim) * 4);
+  }
+};
+
+// scores[r][t] = scale * (q_r . k_t), capped, for P pages of the chunk; -inf where the row does not see.
+template <class Kv, int R, int P>
+void page_scores(const Heads<Kv>& h, const Seen<R>& seen, int page, Scoring o, const float (*q)[kMaxHeadDim],
+                 float (*scores)[kChunk], Ahead ahead) {
+  constexpr int line = 2 * kPage;  // elements of one pair of the head's
+  const typename Kv::Element *k[P], *next[P];
+  V acc[P][R];
+DRUT_UNROLL
+  for (int p = 0; p < P; ++p) {
+    const int at = seen.first_page + page + p, later = at + kChunk / kPage;
+    k[p] = h.keys(at);
+    next[p] = ahead.wants(at) && later < h.pages ? h.keys(later) : nullptr;
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) acc[p][r] = vset(0.0f);
+  }
+  for (int i = 0; i < h.head_dim / 2; ++i) {
+    typename Kv::Pair key[P];
+DRUT_UNROLL
+    for (int p = 0; p < P; ++p) {
+      key[p] = Kv::keys(k[p], i);
+      if (next[p]) fetch_bytes(next[p] + i * line, line * int(sizeof(typename Kv::Element)));
+    }
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+      for (int p = 0; p < P; ++p) acc[p][r] = Kv::dot(acc[p][r], key[p], q[r], i);
+    }
+  }
+DRUT_UNROLL
+  for (int p = 0; p < P; ++p) {
+    const int start = (page + p) * kPage;
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const V score = capped(vmul(acc[p][r], vset(o.scale)), o.cap);
+      vstore(&scores[r][start], visible(score, seen.begin[r] - start, seen.end[r] - start));
+    }
+  }
+}
+
+template <class Kv, int R>
+void chunk_scores(const Heads<Kv>& h, const Seen<R>& seen, Scoring o, const Combo* c, float (*scores)[kChunk], Ahead ahead) {
+  alignas(64) float q[R][kMaxHeadDim];  // side by side, so that one register leads to all
+  for (int r = 0; r < R; ++r) memcpy(q[r], c[r].q, size_t(h.head_dim) * 4);
+  int page = seen.skip;
+  for (; page + abreast(R) <= seen.page_count; page += abreast(R)) page_scores<Kv, R, abreast(R)>(h, seen, page, o, q, scores, ahead);
+  for (; page < seen.page_count; ++page) page_scores<Kv, R, 1>(h, seen, page, o, q, scores, ahead);
+}
+
+// scores of pages first to end become weights exp(s - maximum), rounded as the KV format takes them; returns maximum
+// and sum.
+template <class Kv> void chunk_softmax(float* s, int first, int end, float* maximum, float* sum) {
+  V m = vload(s + first * kPage);
+  for (int p = first + 1; p < end; ++p) m = vmax(vload(s + p * kPage), m);
+  *maximum = vmaximum(m);
+  V shift = vset(*maximum), total = vset(0.0f);
+  for (int p = first; p < end; ++p) {
+    V w = Kv::round(vexp(vsub(vload(s + p * kPage), shift)));
+    Kv::store(s, p * kPage, w);
+    total = vadd(total, w);
+  }
+  *sum = vsum(total);
+}
+
+// Tokens begin to end of the chunk for one row, on top of what `to` holds. Slots outside are not touched.
+template <class Kv, int N> void row_values(const Heads<Kv>& h, int first_page, int begin, int end, const float* w, int d, float* to) {
+  for (int n = 0; n < N && begin < end; ++n) {
+    V sum = vload(to + 16 * n);
+    for (int t = begin / 2; 2 * t < end; ++t) {
+      typename Kv::Pair value = Kv::values(h.values(first_page + t / 8), h.head_dim, t % 8, d + 16 * n);
+      if (2 * t < begin) value = Kv::odd(value);
+      if (2 * t + 1 == end) value = Kv::even(value);
+      sum = Kv::dot(sum, value, w, t);
+    }
+    vstore(to + 16 * n, sum);
+  }
+}
+
+// partial[r][n] = sum over tokens of weight * value for elements d + 16n..: pairs of tokens ascending, in a pair the odd
+// one first. Pairs that all rows see are read once for all; what a row sees before and after them it reads alone.
+template <class Kv, int R, int N>
+void chunk_values(const Heads<Kv>& h, const Seen<R>& seen, const float (*w)[kChunk], int d, float* const* partial, Ahead ahead) {
+  const int first = (seen.latest + 1) / 2, end = seen.shortest / 2 > first ? seen.shortest / 2 : first;
+  for (int r = 0; r < R; ++r) {
+    float* to = partial[r] + kPartialHead + d;
+    for (int n = 0; n < N; ++n) vstore(to + 16 * n, vset(0.0f));
+    row_values<Kv, N>(h, seen.first_page, seen.begin[r], 2 * first < seen.end[r] ? 2 * first : seen.end[r], w[r], d, to);
+  }
+  V acc[R][N];
+DRUT_UNROLL
+  for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+    for (int n = 0; n < N; ++n) acc[r][n] = vload(partial[r] + kPartialHead + d + 16 * n);
+  }
+  for (int t = first; t < end; ++t) {
+    const int page = seen.first_page + t / 8, later = page + kChunk / kPage;
+    const typename Kv::Element* v = h.values(page);
+    if (d == 0 && ahead.wants(page) && later < h.pages)
+      fetch_bytes(h.values(later) + t % 8 * 2 * h.head_dim, 2 * h.head_dim * int(sizeof(typename Kv::Element)));
+    typename Kv::Pair value[N];
+DRUT_UNROLL
+    for (int n = 0; n < N; ++n) value[n] = Kv::values(v, h.head_dim, t % 8, d + 16 * n);
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+      for (int n = 0; n < N; ++n) acc[r][n] = Kv::dot(acc[r][n], value[n], w[r], t);
+    }
+  }
+DRUT_UNROLL
+  for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+    for (int n = 0; n < N; ++n) vstore(partial[r] + kPartialHead + d + 16 * n, acc[r][n]);
+  }
+  for (int r = 0; r < R; ++r)
+    row_values<Kv, N>(h, seen.first_page, 2 * end, seen.end[r], w[r], d, partial[r] + kPartialHead + d);
+}
+
+// One chunk for R rows that all see some of it; partial[r] takes row r's share.
+template <class Kv, int R>
+void attend_chunk(const Heads<Kv>& h, int chunk, Scoring o, const Combo* c, float* const* partial, Ahead ahead) {
+  alignas(64) float s[R][kChunk];
+  const Seen<R> seen(c, chunk);
+  chunk_scores<Kv, R>(h, seen, o, c, s, ahead);
+  for (int r = 0; r < R; ++r)
+    chunk_softmax<Kv>(s[r], seen.begin[r] / kPage, (seen.end[r] + kPage - 1) / kPage, partial[r], partial[r] + 1);
+  constexpr int N = abreast(R);
+  int d = 0;
+  for (; d + 16 * N <= h.head_dim; d += 16 * N) chunk_values<Kv, R, N>(h, seen, s, d, partial, ahead);
+  for (; d < h.head_dim; d += 16) chunk_values<Kv, R, 1>(h, seen, s, d, partial, ahead);
+}
+
+}  // namespace

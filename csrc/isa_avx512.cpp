@@ -1,6 +1,0 @@
-#if defined(__x86_64__)
-#include "simd_avx512.h"
-#include "ops.h"
-
-extern const DrutIsa kIsaAvx512 = isa("avx512");
-#endif

@@ -1,4 +1,0 @@
-#include "simd_portable.h"
-#include "ops.h"
-
-extern const DrutIsa kIsaPortable = isa("portable");
