@@ -27,8 +27,8 @@ test: .venv/.test ## run all tests (ARGS="tests/cli -k pull" chooses)
 	@$(BIN)/drut pull $(MODEL) > /dev/null || true # now, so that no test waits for it
 	$(BIN)/python -m pytest -n $(WORKERS) --budget test $(ARGS)
 
-check: .venv/.test ## the fast tests, without model or download, and lint
-	$(BIN)/python -m pytest -n $(WORKERS) --budget check -m "not model and not slow and not serial" $(ARGS)
+check: .venv/.test ## the fast tests, a part of their parameters for each commit, without model or download; lint
+	$(BIN)/python -m pytest -n $(WORKERS) --budget check --rows 12 -m "not model and not slow and not serial" $(ARGS)
 	@$(MAKE) --no-print-directory lint
 
 lint: .venv/.lint ## style, types, and which layer may import which

@@ -15,6 +15,8 @@ THREADS = {"DRUT_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of a test beside
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rows", metavar="N", type=int, help="run at most N rows of each test's parameters, chosen by "
+                     f"{rows.SEED}, which is by default the commit; {rows.SEED}=all runs every row all the same")
     parser.addoption("--budget", metavar="RUN", help="hold the whole run to this budget of tests/budget.toml")
 
 
@@ -43,13 +45,15 @@ def _count_seconds(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"products of parameters: all pairs, {rows.SEED}={os.environ[rows.SEED]}"
+    most = config.getoption("rows")
+    bound = f", at most {most} rows of a test" if most else ""
+    return f"products of parameters: all pairs{bound}, {rows.SEED}={os.environ[rows.SEED]}"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of large products of parameters a part is run. Serial tests come last."""
-    items[:], left_out = rows.choose(items, os.environ[rows.SEED])
+    items[:], left_out = rows.choose(items, os.environ[rows.SEED], config.getoption("rows"))
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     items.sort(key=is_serial)

@@ -7,6 +7,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -27,20 +28,24 @@ def seed() -> str:
         return "0"
 
 
-def choose(items: Sequence[pytest.Item], which: str) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Items to run, and those to leave out: of each test of three parameters or more, what adds no pair."""
+def choose(items: Sequence[pytest.Item], which: str,
+           most: int | None = None) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Items to run, and those to leave out: of each test of three parameters or more, what adds no pair; and of each
+    test, what is over `most` rows, others for each commit."""
     if which == "all":
         return list(items), []
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         tests[item.nodeid.split("[")[0]].append(item)
-    left_out: set[pytest.Item] = set()
-    for same in tests.values():
+    kept: set[pytest.Item] = set()
+    for name, same in tests.items():
         rows = _rows(same) if len(same) > FEWEST else []
         if rows and len(rows[0]) > 2:
-            kept = set(covering(rows, int(which)))
-            left_out.update(item for i, item in enumerate(same) if i not in kept)
-    return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+            same = [same[i] for i in covering(rows, int(which))]
+        if most is not None and len(same) > most:
+            same = Random(f"{which} {name}").sample(same, most)
+        kept.update(same)
+    return [item for item in items if item in kept], [item for item in items if item not in kept]
 
 
 def _rows(items: Iterable[pytest.Item]) -> list[Row]:

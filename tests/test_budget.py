@@ -161,8 +161,8 @@ def test_product(a, b, c, d): pass
 @pytest.mark.parametrize(("b", "c"), [(1, 2), (3, 4)])
 def test_pairs(a, b, c): pass
 """}
-    whole, first, again, other = (run(tmp_path, files, "-vv", "-n", "0", DRUT_ROWS=rows).stdout
-                                  for rows in ("all", "0", "0", "1"))
+    whole, first, again, other, few = (run(tmp_path, files, "-vv", "-n", "0", *more, DRUT_ROWS=rows).stdout
+                                       for rows, *more in (["all", "--rows", "5"], "0", "0", "1", ["0", "--rows", "5"]))
     assert "108 passed" in whole.splitlines()[-1]
     names = [{line.split()[0] for line in out.splitlines() if "PASSED" in line} for out in (first, again, other)]
     assert names[0] == names[1] != names[2]
@@ -170,3 +170,5 @@ def test_pairs(a, b, c): pass
     assert sum("pairs" in name for name in names[0]) == 60
     assert "DRUT_ROWS=0" in first
     assert "deselected" in first.splitlines()[-1]
+    assert "10 passed" in few.splitlines()[-1]
+    assert "at most 5 rows of a test" in few
