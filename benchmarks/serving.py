@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import IO, Any
 
 from drut.bench.report.files import read
 from drut.bench.report.schema import Result
+from drut.bench.server_side.page import fetch
 
 START_S, END_S = 120.0, 60.0
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,8 +38,7 @@ class Server:
         return children[0] if children else self.pid
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
-            return answer.read().decode()
+        return fetch(f"{self.url}/metrics", 30.0)
 
 
 PACED = """

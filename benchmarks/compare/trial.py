@@ -13,7 +13,7 @@ import json
 import shlex
 import sys
 import time
-import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,13 @@ from drut.bench.engines.engine import Launch, ModelFiles, Options
 from drut.bench.engines.files import load_model_files
 from drut.bench.engines.process import free_port, start
 from drut.bench.engines.registry import ENGINES, find
-from drut.errors import DrutError
+from drut.bench.exchange import Exchange, RefusedError
+from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
 
 LOGS = ROOT / "build" / "compare" / "logs"
 TOKENS = 24
+_API = "/v1"
 HEADER = ("| engine | versions | weights | ready s | MB, peak | chat | exact | usage | ids | end s |\n"
           "|---|---|---|---|---|---|---|---|---|---|")
 
@@ -53,9 +55,8 @@ def trial(name: str, files: ModelFiles, options: Options) -> str:
 def _chat(launch: Launch) -> str:
     body = {"messages": [{"role": "user", "content": "Say hi."}], "max_tokens": 16}
     try:
-        with _ask(launch, "chat/completions", body) as answer:
-            told = json.load(answer)
-    except OSError as error:
+        told = json.loads(_ask(launch, "chat/completions", body))
+    except RequestError as error:
         return _why(error)
     usage = told.get("usage") or {}
     text = " ".join(str(told["choices"][0]["message"]["content"]).split())
@@ -69,11 +70,10 @@ def _completion(launch: Launch) -> tuple[str, str]:
             "stream_options": {"include_usage": True}, **exact}
     events: list[dict[str, Any]] = []
     try:
-        with _ask(launch, "completions", body) as answer:
-            for line in answer:
-                if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
-                    events.append(json.loads(line[6:]))
-    except OSError as error:
+        with closing(_exchange(launch)) as exchange, \
+                exchange.stream(f"{_API}/completions", _body(launch, body)) as found:
+            events += [json.loads(event.data) for event in found if event is not None and event.data != b"[DONE]"]
+    except RequestError as error:
         return _why(error), "-"
     usage = next((event["usage"] for event in reversed(events) if event.get("usage")), None)
     pieces = sum(bool(choice.get("text")) for event in events for choice in event.get("choices", ()))
@@ -84,21 +84,27 @@ def _completion(launch: Launch) -> tuple[str, str]:
 
 def _ids(launch: Launch) -> str:
     try:
-        with _ask(launch, "completions", {"prompt": [28, 17, 300], "max_tokens": 2}) as answer:
-            usage = json.load(answer).get("usage") or {}
-    except OSError as error:
+        answer = _ask(launch, "completions", {"prompt": [28, 17, 300], "max_tokens": 2})
+    except RequestError as error:
         return _why(error)
-    return f"yes, {usage.get('prompt_tokens')} in"
+    return f"yes, {(json.loads(answer).get('usage') or {}).get('prompt_tokens')} in"
 
 
-def _ask(launch: Launch, path: str, body: dict[str, Any]) -> Any:
-    data = json.dumps({"model": launch.model, "temperature": 0, **body, **launch.body}).encode()
-    request = urllib.request.Request(f"{launch.url}/v1/{path}", data, {"Content-Type": "application/json"})
-    return urllib.request.urlopen(request, timeout=300)
+def _ask(launch: Launch, path: str, body: dict[str, Any]) -> bytes:
+    with closing(_exchange(launch)) as exchange:
+        return exchange.post(f"{_API}/{path}", _body(launch, body))
 
 
-def _why(error: OSError) -> str:
-    return f"no ({getattr(error, 'code', None) or error})"
+def _exchange(launch: Launch) -> Exchange:
+    return Exchange(launch.url, timeout_s=300.0)
+
+
+def _body(launch: Launch, body: dict[str, Any]) -> dict[str, Any]:
+    return {"model": launch.model, "temperature": 0, **body, **launch.body}
+
+
+def _why(error: RequestError) -> str:
+    return f"no ({error.status if isinstance(error, RefusedError) else error})"
 
 
 def main() -> int:

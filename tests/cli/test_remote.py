@@ -170,7 +170,7 @@ WRONG = [
     ([event("Hi"), b'data: {"error": {"message": "a wheel came off"}}\n\n'], "a wheel came off"),
     ([b"data: {oops\n\n"], "makes no sense"), ([b"data: 3\n\n"], "makes no sense"),
     ([b"data: " + b"[" * 100_000 + b"\n\n"], "makes no sense"), ([b'data: {"choices": 3}\n\n'], "makes no sense"),
-    ([b"data: " + b"x" * (2 << 20)], "a line of more than")]
+    ([b"data: " + b"x" * (2 << 20)], "an event of the stream is longer")]
 
 
 @pytest.mark.parametrize(("answer", "words"), WRONG, ids=[w for _, w in WRONG])
@@ -207,7 +207,7 @@ def test_no_server_is_one_line(capsys):
     (["chat"], "a MODEL or --url is needed"), (["chat", "m", "--url", "http://x"], "give one"),
     (["chat", "m", "--model", "x"], "--model goes with --url"), (["chat", "m", "--api-key", "x"], "--api-key goes"),
     (["chat", "--url", "http://x", "--threads", "2"], "--threads is the server's own affair"),
-    (["chat", "--url", "ftp://x"], "an http or https address"), (["chat", "--url", "http://x:port"], "--url http://x:port")])
+    (["chat", "--url", "ftp://x"], "must be http://HOST"), (["chat", "--url", "http://x:port"], "--url http://x:port")])
 def test_flags_that_do_not_go_together_are_named(argv, words, capsys):
     assert main(argv) == 2
     assert words in capsys.readouterr().err

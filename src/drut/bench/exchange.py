@@ -1,21 +1,34 @@
-"""Small questions to a server beside the load: one at a time, bounded in size and in time."""
+"""The HTTP client of everything but the load: one question at a time, bounded in size and in time."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import queue
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from drut.bench.address import Address, shown, split
-from drut.errors import RequestError
+from drut.bench.sse import Event, SseSplitter
+from drut.errors import DrutError, RequestError
 
 MAX_REPLY_BYTES = 64 << 20
+CONNECT_S = 10.0
+GLANCE_S = 0.1  # between two looks of one who waits for an event
+_READ = 1 << 16
+
+
+class RefusedError(RequestError):
+    """A reply whose status is not 200, with the reply."""
+
+    def __init__(self, message: str, status: int, data: bytes) -> None:
+        super().__init__(message)
+        self.status, self.data = status, data
 
 
 class Exchange:
@@ -23,68 +36,160 @@ class Exchange:
     error."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, timeout_s: float = 30.0,
-                 tls: ssl.SSLContext | None = None, name: str = "", endpoint: str | None = None) -> None:
+                 tls: ssl.SSLContext | None = None, name: str = "", endpoint: str | None = None,
+                 most_bytes: int | None = None) -> None:
         self._address = Address(url, endpoint)
         parts = split(url)
         assert parts.hostname is not None
         self.name = name or shown(url)
-        self._timeout_s = timeout_s
-        self._headers = {"Content-Type": "application/json", **(headers or {})}
-        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        self._page = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._timeout_s, self._headers, self._most = timeout_s, dict(headers or {}), most_bytes or MAX_REPLY_BYTES
+        connect_s = min(timeout_s, CONNECT_S)
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
         if parts.scheme == "https":
-            self._connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
+            self._connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=connect_s, context=tls)
 
     def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """The reply's body. RequestError where there is none, or its status is not 200."""
+        """The reply's body. RequestError where there is none, RefusedError where its status is not 200."""
         status, data = self.send(path, body)
         if status != 200:
-            raise RequestError(f"{self.name}: {path} answered {status}: {data[:200].decode(errors='replace')}")
+            raise self._refused(path, status, data)
         return data
 
-    def send(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        """Status and body; a connection that the server closed between two requests is opened once more. RequestError
-        where there is no whole answer in time."""
+    def send(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+        """Status and body, of a POST where there is a body to send, else of a GET. RequestError where there is no whole
+        answer in time."""
+        return self._send(self._address.path(path), body)
+
+    def page(self) -> tuple[int, bytes]:
+        """The same of the very URL that this was made of."""
+        return self._send(self._page, None)
+
+    @contextlib.contextmanager
+    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Iterator[Event | None]]:
+        """The events of a reply as they come, and None every `GLANCE_S` in which none does. The end of the block ends
+        the request; the time limit is for each wait. RequestError and RefusedError as `post`, also amid the events."""
         try:
-            return self._once(path, body)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            self._connection.close()
+            sock = self._sent(self._address.path(path), body)
+            response = self._connection.getresponse()
+            if response.status != 200:
+                raise self._refused(path, response.status, response.read(self._most))
         except (http.client.HTTPException, OSError) as error:
             raise self._broken(error) from None
+        reader = _Reader(sock, response)
         try:
-            return self._once(path, body)
-        except (http.client.HTTPException, OSError) as error:
-            raise self._broken(error) from None
+            yield self._events(reader)
+        finally:
+            reader.close()
+            self.close()
 
     def close(self) -> None:
         self._connection.close()
 
-    def _once(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
+    def _send(self, target: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
+        """A connection that the server closed between two requests is opened once more."""
+        used = self._connection.sock is not None
+        try:
+            return self._once(target, body)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+            if not used:
+                raise self._broken(error) from None
+            self._connection.close()
+        except (http.client.HTTPException, OSError) as error:
+            raise self._broken(error) from None
+        try:
+            return self._once(target, body)
+        except (http.client.HTTPException, OSError) as error:
+            raise self._broken(error) from None
+
+    def _once(self, target: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         # The socket's timeout is for each read: a server that sends a byte now and then would never end.
         late, used = threading.Event(), list[socket.socket]()
-        guard = threading.Timer(self._timeout_s, self._hang_up, [late, used])
+        guard = threading.Timer(self._timeout_s, _hang_up, [late, used])
         guard.daemon = True
         guard.start()
         try:
-            self._connection.request("POST", self._address.path(path), msgspec.json.encode(body), self._headers)
-            used.append(self._connection.sock)  # which belongs to the answer alone, where no other is to follow
+            used.append(self._sent(target, body))
             response = self._connection.getresponse()
-            data = response.read(MAX_REPLY_BYTES + 1)
-        except (http.client.HTTPException, OSError):
-            if not late.is_set():
+            data = response.read(self._most + 1)
+        except (http.client.HTTPException, OSError) as error:
+            if not late.is_set() and not isinstance(error, TimeoutError):
                 raise
+            late.set()
         finally:
             guard.cancel()
         if late.is_set():
             raise TimeoutError(f"no answer in {self._timeout_s:g} s")
-        if len(data) > MAX_REPLY_BYTES:
-            raise http.client.HTTPException(f"{path} answered more than {MAX_REPLY_BYTES} bytes")
+        if len(data) > self._most:
+            raise http.client.HTTPException(f"more than {self._most} bytes")
+        if response.length:
+            raise http.client.HTTPException("the answer was cut short")
         return response.status, data
 
-    def _hang_up(self, late: threading.Event, used: list[socket.socket]) -> None:
-        late.set()
-        with contextlib.suppress(OSError, AttributeError):  # the socket may be closed, or not yet there
-            (used[0] if used else self._connection.sock).shutdown(socket.SHUT_RDWR)
+    def _sent(self, target: str, body: Mapping[str, Any] | None) -> socket.socket:
+        """Sends a request. The socket, which the connection forgets where no other request is to follow."""
+        if self._connection.sock is None:
+            self._connection.connect()
+        sock: socket.socket = self._connection.sock
+        sock.settimeout(self._timeout_s)
+        if body is None:
+            self._connection.request("GET", target, headers=self._headers)
+        else:
+            self._connection.request("POST", target, msgspec.json.encode(body),
+                                     {"Content-Type": "application/json", **self._headers})
+        return sock
+
+    def _events(self, reader: _Reader) -> Iterator[Event | None]:
+        while True:
+            try:
+                found = reader.queue.get(timeout=GLANCE_S)
+            except queue.Empty:
+                yield None
+                continue
+            if found is None:
+                return
+            if isinstance(found, Exception):
+                raise RequestError(f"{self.name}: the stream broke off: {str(found) or type(found).__name__}")
+            yield found
+
+    def _refused(self, path: str, status: int, data: bytes) -> RefusedError:
+        return RefusedError(f"{self.name}: {path} answered {status}: {data[:200].decode(errors='replace')}", status,
+                            data)
 
     def _broken(self, error: Exception) -> RequestError:
         self._connection.close()
         return RequestError(f"{self.name}: {str(error) or type(error).__name__}")
+
+
+class _Reader:
+    """Reads the events of a reply in a thread, into a queue that ends with None or with what went wrong."""
+
+    def __init__(self, sock: socket.socket, response: http.client.HTTPResponse) -> None:
+        self.queue: queue.Queue[Event | Exception | None] = queue.Queue()
+        self._socket, self._response = sock, response
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the reading."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(1.0)
+        self._response.close()
+
+    def _read(self) -> None:
+        splitter = SseSplitter()
+        try:
+            while data := self._response.read1(_READ):
+                for event in splitter.feed(data):
+                    self.queue.put(event)
+            self.queue.put(None)
+        except (OSError, ValueError, http.client.HTTPException, AttributeError, DrutError) as error:
+            self.queue.put(error)
+
+
+def _hang_up(late: threading.Event, used: list[socket.socket]) -> None:
+    late.set()
+    for sock in used:
+        with contextlib.suppress(OSError):  # it may be closed
+            sock.shutdown(socket.SHUT_RDWR)

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import urllib.request
+from contextlib import closing
 
-from drut.bench.address import Address
 from drut.bench.engines.engine import Launch
+from drut.bench.exchange import Exchange
+from drut.errors import RequestError
 
 PROBE_S = 5.0
-
-# Engines are here; a proxy that the environment names is not meant for them.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def serves(launch: Launch, timeout_s: float) -> bool:
     """Whether it answers as `launch.ready` says. A first completion may have to wait for the model to be loaded, so it
     has all of `timeout_s`."""
-    address = Address(launch.url)
+    path, body = launch.ready, None
     if launch.ready == "completion":
-        body = {"model": launch.model, "prompt": "a", "max_tokens": 1, "temperature": 0}
-        request = urllib.request.Request(address.whole("/v1/completions"), json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
+        path, body = "/v1/completions", {"model": launch.model, "prompt": "a", "max_tokens": 1, "temperature": 0}
     else:
-        request, timeout_s = urllib.request.Request(address.whole(launch.ready)), min(timeout_s, PROBE_S)
-    try:
-        with _OPENER.open(request, timeout=max(timeout_s, 0.1)) as answer:
-            answer.read(1 << 20)
-            return bool(answer.status == 200)
-    except (OSError, ValueError, http.client.HTTPException):  # what answers may be no HTTP server
-        return False
+        timeout_s = min(timeout_s, PROBE_S)
+    with closing(Exchange(launch.url, timeout_s=max(timeout_s, 0.1), most_bytes=1 << 20)) as exchange:
+        try:
+            return exchange.send(path, body)[0] == 200
+        except RequestError:
+            return False

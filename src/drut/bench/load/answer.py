@@ -8,7 +8,7 @@ import msgspec
 
 from drut.bench.load.chunk import Choice, Chunk, ToolCall, Usage, broken_finish, decode, tokens_of
 from drut.bench.load.record import Failure, Record
-from drut.bench.load.sse import Event, SseSplitter, TooLongError
+from drut.bench.sse import Event, SseSplitter, TooLongError
 
 MOST_BODY = 64 << 20  # bytes of an answer that is not streamed, and of a stream
 MOST_DETAIL = 200  # characters of a server's words that are kept

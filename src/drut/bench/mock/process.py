@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
+from drut.bench.exchange import Exchange
 from drut.bench.mock.script import Script, load_script, parse_script
 from drut.bench.mock.service import Served
 from drut.errors import DrutError
@@ -71,9 +71,12 @@ class MockServer:
 
     def requests(self) -> list[Served]:
         """What became of all requests since the start or the last reset, in the order in which they ended."""
-        with urllib.request.urlopen(f"{self.url}/mock/requests", timeout=WAIT_S) as answer:
-            return msgspec.json.decode(answer.read(), type=list[Served])
+        return msgspec.json.decode(self._ask("/mock/requests"), type=list[Served])
 
     def reset(self) -> None:
         """Forget all requests; the next is number 0 of the script again."""
-        urllib.request.urlopen(f"{self.url}/mock/reset", data=b"", timeout=WAIT_S).close()
+        self._ask("/mock/reset", {})
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> bytes:
+        with contextlib.closing(Exchange(self.url, timeout_s=WAIT_S)) as exchange:
+            return exchange.send(path, body)[1]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import math
 import re
-import socket
 import ssl
-import threading
 from collections.abc import Container, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from urllib.parse import SplitResult
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from drut.bench.address import shown, split
+from drut.bench.exchange import Exchange
 from drut.errors import RequestError
 
 MOST_BYTES = 1 << 24
@@ -88,47 +85,9 @@ def parse(text: str, wanted: Container[str]) -> Page:
 def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
           headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> str:
     """The text at a URL of http or https. Raises RequestError naming it, after `timeout_s` in all at the latest."""
-    parts = split(url)
-    assert parts.hostname is not None
-    timed_out = threading.Event()
-    try:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
-        if parts.scheme == "https":
-            connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
-        connection.connect()
-        timer = threading.Timer(timeout_s, _give_up, (connection.sock, timed_out))  # the other is for each read alone
-        timer.daemon = True
-        timer.start()
-        try:
-            text = _get(connection, _path(parts), most_bytes, headers or {})
-            if timed_out.is_set():  # what was read until then looked complete
-                raise TimeoutError
-            return text
-        finally:
-            timer.cancel()
-            connection.close()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = f"no answer within {timeout_s:g} s" if timed_out.is_set() else str(error) or type(error).__name__
-        raise RequestError(f"{shown(url)}: {reason}") from None
-
-
-def _path(parts: SplitResult) -> str:
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-
-
-def _give_up(sock: socket.socket, timed_out: threading.Event) -> None:
-    timed_out.set()
-    sock.shutdown(socket.SHUT_RDWR)
-
-
-def _get(connection: http.client.HTTPConnection, path: str, most_bytes: int, headers: Mapping[str, str]) -> str:
-    connection.request("GET", path, headers={"Accept": "text/plain", **headers})
-    answer = connection.getresponse()
-    if answer.status != 200:
-        raise ValueError(f"status {answer.status}")
-    data = answer.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise ValueError(f"more than {most_bytes} bytes")
-    if answer.length:
-        raise ValueError("the answer was cut short")
+    accept = {"Accept": "text/plain", **(headers or {})}
+    with closing(Exchange(url, accept, timeout_s, tls, most_bytes=most_bytes)) as exchange:
+        status, data = exchange.page()
+    if status != 200:
+        raise RequestError(f"{exchange.name}: status {status}")
     return data.decode(errors="replace")

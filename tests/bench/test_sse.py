@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.load.sse import MOST_BYTES, Event, SseSplitter, TooLongError
+from drut.bench.sse import MOST_BYTES, Event, SseSplitter, TooLongError
 
 
 def naive(stream: bytes) -> list[Event]:
