@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from drut.kernels.backend import Backend
+from drut.kernels.fusion import Rule, fused
+from drut.kernels.fusion.rules import EVERY
 from drut.kernels.kv import KvLayout
-from drut.kernels.ops import Attention, Buffer, Embed, GateUp, Head, Norm, Project, Qkv, RopeTable, Sample
+from drut.kernels.ops import (
+    Activate,
+    Add,
+    Attention,
+    Buffer,
+    Embed,
+    Head,
+    Norm,
+    Normalize,
+    Project,
+    RopeTable,
+    Sample,
+    StoreQkv,
+)  # fmt: skip
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
-from drut.kernels.unfused import unfused
 from tests.kernels.conftest import Native
 from tests.kernels.rig import F32, FLOATS, QUANTS, Draw, Ran, assert_same_bits, oracle, random_matrix, usable_isas
 
@@ -30,7 +45,7 @@ TOKENS = np.random.default_rng(5).integers(0, VOCAB, 150).tolist()
 
 
 def layer(backend: Backend, name: str, kv: KvLayout) -> Plan:
-    """One layer of 6 query and 2 key/value heads of 16, every matrix stored as `name`."""
+    """One layer of 6 query and 2 key/value heads of 16, unfused, every matrix stored as `name`."""
     rng = np.random.default_rng(4)
 
     def matrix(n: int, k: int):
@@ -40,16 +55,24 @@ def layer(backend: Backend, name: str, kv: KvLayout) -> Plan:
         return Norm(backend.vector(rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32) / 8), 1e-5)
 
     x, rope, out, inner = (Buffer(*b) for b in [("x", HIDDEN), ("rope", 16), ("out", 96), ("inner", FFN)])
-    q, k, v = Buffer("q", 96), Buffer("k", 32), Buffer("v", 32)
+    q, k, v, y, added = (Buffer(*b) for b in [("q", 96), ("k", 32), ("v", 32), ("y", HIDDEN), ("added", HIDDEN)])
+    gate, up = Buffer("gate", FFN), Buffer("up", FFN)
     r = Recorder()
     r.add(Embed(matrix(VOCAB, HIDDEN), x))
     r.add(RopeTable(tuple(2.0**-i for i in range(8)), rope))
-    r.add(Qkv(layer=0, x=x, norm=norm(), q_proj=matrix(96, HIDDEN), k_proj=matrix(32, HIDDEN),
-              v_proj=matrix(32, HIDDEN), rope=rope, q=q, k=k, v=v, heads=HEADS, kv=kv))
+    r.add(Normalize(0, x, norm(), y))
+    for to in (q, k, v):
+        r.add(Project(0, y, matrix(to.width, HIDDEN), to, add=False))
+    r.add(StoreQkv(layer=0, rope=rope, q=q, k=k, v=v, heads=HEADS, kv=kv))
     r.add(Attention(layer=0, q=q, out=out, heads=HEADS, kv=kv, scale=0.25))
-    r.add(Project(0, out, matrix(HIDDEN, 96), x))
-    r.add(GateUp(layer=0, x=x, norm=norm(), gate=matrix(FFN, HIDDEN), up=matrix(FFN, HIDDEN), out=inner))
-    r.add(Project(0, inner, matrix(HIDDEN, FFN), x))
+    r.add(Project(0, out, matrix(HIDDEN, 96), added, add=False))
+    r.add(Add(0, added, None, x))
+    r.add(Normalize(0, x, norm(), y))
+    r.add(Project(0, y, matrix(FFN, HIDDEN), gate, add=False))
+    r.add(Project(0, y, matrix(FFN, HIDDEN), up, add=False))
+    r.add(Activate(0, gate, up, inner))
+    r.add(Project(0, inner, matrix(HIDDEN, FFN), added, add=False))
+    r.add(Add(0, added, None, x))
     r.stop(BEFORE_HEAD)
     r.add(Head(x, norm(), matrix(VOCAB, HIDDEN)))
     r.stop(BEFORE_SAMPLE)
@@ -57,11 +80,11 @@ def layer(backend: Backend, name: str, kv: KvLayout) -> Plan:
     return r.finish()
 
 
-def answer(backend: Backend, name: str, dtype: str, fused: bool = True) -> tuple[F32, list[int]]:
+def answer(backend: Backend, name: str, dtype: str, rules: Sequence[Rule] = EVERY) -> tuple[F32, list[int]]:
     """Logits and drawn tokens of 120 positions of one sequence and 30 of another, in one step; 150 samples."""
     kv = KvLayout(dtype, 1, 2, 16)
-    plan = layer(backend, name, kv)
-    ran = Ran(backend, plan if fused else unfused(plan), rows=150, samples=150, kv=kv, pages=12)
+    plan = fused(layer(backend, name, kv), rules)
+    ran = Ran(backend, plan, rows=150, samples=150, kv=kv, pages=12)
     ran.step.clear()
     ran.step.add_sequence(TOKENS[:120], 0, [3, 1, 4, 0, 5, 9, 2, 6], 0)
     ran.step.add_sequence(TOKENS[120:], 0, [8, 7], 1)
@@ -95,10 +118,11 @@ def test_the_same_bits_however_it_runs(native: Native, name: str, dtype: str) ->
 
 @pytest.mark.parametrize(("name", "dtype"), FORMATS)
 def test_without_fusion_the_bits_are_the_same(native: Native, name: str, dtype: str) -> None:
-    assert len(unfused(layer(oracle(), name, KvLayout(dtype, 1, 2, 16))).ops) == 18
+    plain = layer(oracle(), name, KvLayout(dtype, 1, 2, 16))
+    assert (len(plain.ops), len(fused(plain, EVERY).ops)) == (18, 9)
     for backend in (native("auto", 2), oracle()):
         logits, tokens = answer(backend, name, dtype)
-        apart, same = answer(backend, name, dtype, fused=False)
+        apart, same = answer(backend, name, dtype, ())
         assert_same_bits(apart, logits, backend.describe())
         assert same == tokens
 
@@ -118,7 +142,7 @@ def test_a_prompt_in_pieces_has_the_logits_of_the_whole(native: Native, backend_
     backend = native() if backend_name == "native" else oracle()
     for name in ("F32", "BF16", "Q4_1"):
         kv = KvLayout(dtype, 1, 2, 16)
-        ran = Ran(backend, layer(backend, name, kv), rows=150, samples=150, kv=kv, pages=12)
+        ran = Ran(backend, fused(layer(backend, name, kv), EVERY), rows=150, samples=150, kv=kv, pages=12)
 
         def logits(start: int, end: int, ran: Ran = ran) -> F32:
             ran.step.clear()
@@ -138,7 +162,7 @@ def test_a_prompt_in_pieces_has_the_logits_of_the_whole(native: Native, backend_
 def test_operations_are_timed_when_asked(native: Native) -> None:
     kv = KvLayout("fp32", 1, 2, 16)
     backend = native()
-    ran = Ran(backend, layer(backend, "Q4_0", kv), rows=1, kv=kv)
+    ran = Ran(backend, fused(layer(backend, "Q4_0", kv), EVERY), rows=1, kv=kv)
     ran.run([0])
     assert not ran.executable.op_ns.any()
     ran.executable.time_operations(True)

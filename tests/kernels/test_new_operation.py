@@ -12,12 +12,13 @@ from drut.errors import UnsupportedError
 from drut.kernels.backend import Backend
 from drut.kernels.cost import Cost, Rate, StepShape
 from drut.kernels.descriptor import StepDescriptor
+from drut.kernels.fusion import fused
+from drut.kernels.fusion.rules import EVERY
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.operations.table import OPERATIONS
 from drut.kernels.numpy.state import Run, State
 from drut.kernels.ops import Buffer, Embed, Head, Norm, Op, Sample
 from drut.kernels.plan import Plan
-from drut.kernels.unfused import unfused
 from tests.kernels.conftest import Native
 from tests.kernels.rig import Draw, Ran, floats, oracle, recorded
 
@@ -57,7 +58,7 @@ def test_a_plan_with_it_runs_where_it_is_in_the_table() -> None:
     for row in range(3):
         ran.step.add_sample(row, Draw())
     assert ran.executable.run(ran.step).tokens.tolist() == [28, 1, 31]
-    assert unfused(plan) == plan
+    assert fused(plan, EVERY) == plan
     shape = StepShape(rows=3, samples=3, kv_tokens=3, row_tokens=6)
     assert plan.cost(shape).macs == 3 * 32 + plan.ops[2].cost(shape).macs
 

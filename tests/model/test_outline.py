@@ -43,8 +43,8 @@ def native() -> Iterator[Backend]:
 def check(path: Path, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     files, config = open_model(path), EngineConfig(kv_cache_gb=0.01)
     needs = MemoryPlan.of(files.spec, config)
-    loaded = record_plan(needs, files.load(backend), config)
-    outline = record_plan(needs, outlined(files, backend, monkeypatch), config)
+    loaded = record_plan(needs, files.load(backend), backend, config)
+    outline = record_plan(needs, outlined(files, backend, monkeypatch), backend, config)
     assert list(map(type, outline.ops)) == list(map(type, loaded.ops))
     for shape in SHAPES:
         assert [op.cost(shape) for op in outline.ops] == [op.cost(shape) for op in loaded.ops]
@@ -88,7 +88,7 @@ def test_on_numpy(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_of_the_default_model_in_a_blink(native: Backend) -> None:
     files, config = open_model(resolve("smollm2-135m-instruct")), EngineConfig()
     began = time.process_time()
-    plan = record_plan(MemoryPlan.of(files.spec, config), files.outline(native), config)
+    plan = record_plan(MemoryPlan.of(files.spec, config), files.outline(native), native, config)
     assert time.process_time() - began < 0.5
     assert plan.cost(StepShape(1, 1, 1, 1)).bytes > 50e6
     files.close()

@@ -20,9 +20,9 @@ from drut.engine.static_batch import StaticBatching
 from drut.errors import UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend
+from drut.kernels.fusion import fused
 from drut.kernels.native import library
 from drut.kernels.plan import Plan
-from drut.kernels.unfused import unfused
 from drut.machine import usable_cpus
 from drut.model import decoder
 from drut.model.model import ModelFiles
@@ -69,7 +69,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     laps.lap("kv pages")
     pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
     cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=needs.groups)
-    plan = record_plan(needs, weights, config)
+    plan = record_plan(needs, weights, backend, config)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
                     canaries=canaries)
     pacer = Pacer(attention_depth(plan))
@@ -83,10 +83,9 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
                   forced_tokens=config.forced_tokens, grammars=grammars)
 
 
-def record_plan(needs: MemoryPlan, weights: Weights, config: EngineConfig) -> Plan:
-    """The plan of a start over loaded weights, or over their outline."""
-    plan = decoder.record(needs.spec, weights, needs.layouts)
-    return plan if config.fusion else unfused(plan)
+def record_plan(needs: MemoryPlan, weights: Weights, backend: Backend, config: EngineConfig) -> Plan:
+    """The plan that `backend` runs, over loaded weights or over their outline."""
+    return fused(decoder.record(needs.spec, weights, needs.layouts), backend.fusions if config.fusion else ())
 
 
 def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Grammars:

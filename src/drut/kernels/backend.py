@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from drut.formats.encoding import Encoding
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
+from drut.kernels.fusion import Rule
 from drut.kernels.kv import KvLayout
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
@@ -87,6 +88,7 @@ class Backend(ABC):
     """One way to compute: where weights live and who runs the operations."""
 
     name: str
+    fusions: Sequence[Rule] = ()  # whose results `load` takes
 
     @abstractmethod
     def describe(self) -> str:

@@ -256,7 +256,7 @@ class Route(Op):
 
     layer: int
     x: Buffer
-    norm: Norm
+    norm: Norm | None
     weight: Matrix
     routing: Routing
     routes: Routes
@@ -277,7 +277,7 @@ class ExpertsGateUp(Op):
 
     layer: int
     x: Buffer
-    norm: Norm
+    norm: Norm | None
     gate: Stack
     up: Stack
     routes: Routes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from drut.kernels.kv import KvLayout
-from drut.kernels.ops import Buffer, Norm
+from drut.kernels.ops import Buffer, Norm, Normalize, Project
 from drut.kernels.plan import Recorder
 from drut.model.rules import Rules
 
@@ -52,6 +52,19 @@ class Scope:
     def norm(self, role: str) -> Norm:
         """The model's kind of norm, with the weights of `role`."""
         return norm(self.spec, self.weights, role)
+
+    def normed(self, x: Buffer, role: str) -> Buffer:
+        """Records norm(x); the next norm overwrites it."""
+        out = Buffer("normed", x.width)
+        self.recorder.add(Normalize(self.index, x, self.norm(role), out))
+        return out
+
+    def projected(self, source: Buffer, role: str, name: str) -> Buffer:
+        """Records `source` times the matrix of `role`, to a buffer called `name`."""
+        weight = self.weights.matrix(role)
+        out = Buffer(name, weight.n)
+        self.recorder.add(Project(self.index, source, weight, out, add=False))
+        return out
 
 
 def norm(spec: ModelSpec, weights: Weights, role: str) -> Norm:

@@ -16,6 +16,7 @@ from drut.formats.decode import split
 from drut.formats.encoding import Encoding, planes
 from drut.formats.planes import joined_int4
 from drut.kernels.backend import Executable, Limits, PackingBackend
+from drut.kernels.fusion.rules import EVERY
 from drut.kernels.kv import KvLayout
 from drut.kernels.native import abi, library
 from drut.kernels.native.memory import Arena, reserve
@@ -85,6 +86,7 @@ class NativeBackend(PackingBackend):
     """One thread pool and one instruction set. Use from one thread at a time."""
 
     name = "native"
+    fusions = EVERY
 
     def __init__(self, threads: int, isa: str = "auto", execution: str = "replay") -> None:
         loaded = library.load()

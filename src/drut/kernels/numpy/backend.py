@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from drut.formats.encoding import Encoding
 from drut.kernels.backend import Backend, Executable, Limits
+from drut.kernels.fusion.rules import EVERY
 from drut.kernels.kv import KvLayout
 from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.numpy.matmul import NumpyMatrix, NumpyStack, make_matrix
@@ -33,6 +34,7 @@ class NumpyBackend(Backend):
     """Replay and eager are the same here."""
 
     name = "numpy"
+    fusions = EVERY
 
     def __init__(self, table: Table = OPERATIONS) -> None:
         """`table`: the operations that plans may have."""

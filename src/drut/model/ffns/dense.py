@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drut.kernels.ops import Buffer, GateUp
+from drut.kernels.ops import Activate, Buffer
 from drut.model.part import Ffn, Scope, Shapes
 from drut.model.rules import Rules
 from drut.model.spec import LayerSpec
@@ -28,11 +28,11 @@ class DenseFfn(Ffn):
 
     def record(self, scope: Scope) -> Buffer:
         """activation(gate) * up, or activation(up), of norm(x)."""
-        inner, w, layer = Buffer("inner", self.width), scope.weights, scope.layer
-        before = scope.norm("attn_norm" if layer.parallel else "ffn_norm") if layer.pre_norm else None
-        gate = w.matrix("gate") if "gate" in self.inner else None
-        scope.recorder.add(GateUp(layer=scope.index, x=scope.x, norm=before, gate=gate, up=w.matrix("up"), out=inner,
-                                  activation=self.activation))
+        layer, inner = scope.layer, Buffer("inner", self.width)
+        y = scope.normed(scope.x, "attn_norm" if layer.parallel else "ffn_norm") if layer.pre_norm else scope.x
+        gate = scope.projected(y, "gate", "inner_gate") if "gate" in self.inner else None
+        up = scope.projected(y, "up", "inner_up")
+        scope.recorder.add(Activate(scope.index, gate, up, inner, self.activation))
         return inner
 
 

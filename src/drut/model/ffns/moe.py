@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drut.kernels.ops import Buffer, ExpertsDown, ExpertsGateUp, GateUp, Project, Route, Routes, Routing
+from drut.kernels.ops import Activate, Add, Buffer, ExpertsDown, ExpertsGateUp, Project, Route, Routes, Routing
 from drut.model.part import Ffn, Scope, Shapes
 from drut.model.rules import LIMITS, Rules
 from drut.model.spec import LayerSpec
@@ -66,18 +66,21 @@ class MoeFfn(Ffn):
     def record(self, scope: Scope) -> None:
         """x += experts(y) + shared(y), y = norm(x). All that reads y comes before what changes x."""
         r, w, index, x = scope.recorder, scope.weights, scope.index, scope.x
-        before, how = scope.norm("ffn_norm"), self.routing
+        how, y = self.routing, scope.normed(x, "ffn_norm")
         routes = Routes("routes", how.experts, how.top_k)
-        r.add(Route(layer=index, x=x, norm=before, weight=w.matrix("router"), routing=how, routes=routes,
+        r.add(Route(layer=index, x=y, norm=None, weight=w.matrix("router"), routing=how, routes=routes,
                     correction=w.vector("correction") if self.correction else None,
                     shared_gate=w.vector("shared_router") if self.shared_gate else None))
         inner = Buffer("inner_experts", self.width, how.top_k)
-        r.add(ExpertsGateUp(layer=index, x=x, norm=before, gate=w.stack("gate_experts"), up=w.stack("up_experts"),
+        r.add(ExpertsGateUp(layer=index, x=y, norm=None, gate=w.stack("gate_experts"), up=w.stack("up_experts"),
                             routes=routes, out=inner, activation=self.activation))
         shared = Buffer("inner_shared", self.shared_width)
         if self.shared_width:
-            r.add(GateUp(layer=index, x=x, norm=before, gate=w.matrix("shared_gate"), up=w.matrix("shared_up"),
-                         out=shared))
+            gate, up = (scope.projected(y, f"shared_{role}", f"{shared.name}_{role}") for role in ("gate", "up"))
+            r.add(Activate(index, gate, up, shared))
         r.add(ExpertsDown(index, inner, w.stack("down_experts"), routes, x))
         if self.shared_width:
-            r.add(Project(index, shared, w.matrix("shared_down"), x, shared=routes if self.shared_gate else None))
+            added = Buffer("added", x.width)
+            r.add(Project(layer=index, source=shared, weight=w.matrix("shared_down"), x=added, add=False,
+                          shared=routes if self.shared_gate else None))
+            r.add(Add(index, added, None, x))

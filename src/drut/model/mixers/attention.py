@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from drut.kernels.ops import Attention, Buffer, Norm, Qkv
+from drut.kernels.ops import Attention, Buffer, Norm, StoreQkv
 from drut.model.part import CacheUse, Mixer, Outline, Scope, Shapes, rope_buffer
 from drut.model.rules import LIMITS, Rules
 from drut.model.spec import Rope
@@ -90,15 +90,13 @@ class AttentionMixer(Mixer):
         """attention(q, k, v of norm(x))."""
         kv, w, eps = scope.kv, scope.weights, scope.spec.norm_eps
         assert kv is not None, "attention keeps keys and values"
-        q, k, v = Buffer("q", self.q_width), Buffer("k", self.kv_width), Buffer("v", self.kv_width)
-        mixed = Buffer("mixed", self.q_width)
+        y = scope.normed(scope.x, "attn_norm") if scope.layer.pre_norm else scope.x
+        q, k, v = (scope.projected(y, role, role) for role in ("q", "k", "v"))
         q_norm, k_norm = (Norm(w.vector(role), eps) if self.qk_norm else None for role in ("q_norm", "k_norm"))
-        scope.recorder.add(Qkv(layer=scope.index, x=scope.x,
-                               norm=scope.norm("attn_norm") if scope.layer.pre_norm else None, q_proj=w.matrix("q"),
-                               k_proj=w.matrix("k"), v_proj=w.matrix("v"),
-                               rope=rope_buffer(scope.spec, self.rope) if self.rope else None, q=q, k=k, v=v,
-                               heads=self.heads, kv=kv, q_norm=q_norm, k_norm=k_norm, wide_norm=self.qk_norm == "width",
-                               growth=self.growth))
+        scope.recorder.add(StoreQkv(layer=scope.index, rope=rope_buffer(scope.spec, self.rope) if self.rope else None,
+                                    q=q, k=k, v=v, heads=self.heads, kv=kv, q_norm=q_norm, k_norm=k_norm,
+                                    wide_norm=self.qk_norm == "width", growth=self.growth))
+        mixed = Buffer("mixed", self.q_width)
         scope.recorder.add(Attention(layer=scope.index, q=q, out=mixed, heads=self.heads, kv=kv, scale=self.scale,
                                      window=self.window, cap=self.cap, sinks=w.vector("sinks") if self.sinks else None))
         return mixed
