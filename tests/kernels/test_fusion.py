@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from drut.kernels.backend import Backend
+from drut.kernels.cost import StepShape
 from drut.kernels.fusion import Rule, fused
 from drut.kernels.fusion.rules import EVERY, NormInto, gate_up, qkv, residual
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
@@ -48,6 +49,7 @@ from tests.kernels.rig import (
 
 HIDDEN, WIDE = 96, 70  # one is not whole panels
 ROWS = (1, 2, 5, 33)
+STEP = StepShape(rows=5, samples=2, kv_tokens=300, row_tokens=700)
 X, Y, SUM, ADDED = (Buffer(name, HIDDEN) for name in ("x", "y", "sum", "added"))
 GATE, UP, INNER = (Buffer(name, WIDE) for name in ("gate", "up", "inner"))
 Q, K, V, ROPE = Buffer("q", 96), Buffer("k", 32), Buffer("v", 32), Buffer("rope", 16)
@@ -173,6 +175,7 @@ def test_a_rule_changes_no_bit(backend: Backend, case: Case, name: str) -> None:
     assert tuple(type(op) for op in plan.ops[3:-1]) == case.becomes
     touched = {buffer for op in plan.ops for buffer in vars(op).values()}
     assert touched.isdisjoint(case.gone)
+    assert plan.cost(STEP) == plain.cost(STEP)
     for apart, together in zip(seen(backend, plain, case), seen(backend, plan, case), strict=True):
         for buffer, values in together.items():
             if buffer == "pages":

@@ -99,8 +99,8 @@ class Backend(ABC):
                bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> Matrix:
         """Packs `n` rows of `k` elements stored in `raw`; `rows[i]` says which stored row becomes row i.
 
-        Column i multiplies element `columns[i]` of a row of activations; all matrices that an operation gives the same
-        activations have the same columns. ModelFileError where a scale of the weights is not finite.
+        Column i multiplies element `columns[i]` of a row of activations; all matrices of one operation have the same
+        columns. ModelFileError where a scale of the weights is not finite.
         """
 
     @abstractmethod

@@ -9,7 +9,10 @@ from drut.formats.encoding import Encoding
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixOutline:
-    """A matrix, or a stack of `count`, of which nothing was read; `nbytes` when packed."""
+    """A matrix, or a stack of `count`, of which nothing was read; `nbytes` when packed.
+
+    The order of its columns is in the file's tensors, so here it has none.
+    """
 
     n: int
     k: int

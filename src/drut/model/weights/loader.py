@@ -25,7 +25,6 @@ from drut.model.weights.source import TensorSource
 
 BIASES = {role: f"{role}_bias" for role in ("q", "k", "v", "o", "gate", "up", "down", "router", "gate_experts",
                                             "up_experts", "down_experts")}
-SAME_INPUT = {"k": "q", "v": "q", "up": "gate"}  # roles whose activations are those of another
 SAID_ELSEWHERE = re.compile(r"(.*\.)?rotary_emb\.inv_freq|rope_(freqs|factors_long|factors_short)\.weight")
 Report = Callable[[int], None]
 
@@ -99,7 +98,6 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
             source.release(name)
             if report:
                 report(source.tensors[name].nbytes // _sharers(stored, shape))
-    _check_columns(load.matrices, where)
     return Weights(load.matrices, load.stacks, load.vectors)
 
 
@@ -170,17 +168,6 @@ class _Loading:
             return self.backend.stack(enc, rows, count, n, k, bias=bias)
         except ModelFileError as error:
             raise ModelFileError(f"{self.where}: tensor {quote(stored.names(count)[0])}: {error}") from None
-
-
-def _check_columns(matrices: Mapping[str, Matrix], where: str) -> None:
-    """Matrices that an operation gives the same activations take them in one order."""
-    for role, matrix in matrices.items():
-        prefix, _, short = role.rpartition(".")
-        first = matrices.get(f"{prefix}.{SAME_INPUT.get(short, short)}")
-        orders = [m.columns for m in (matrix, first) if m is not None]
-        if orders[0] is not orders[-1] and not np.array_equal(orders[0], orders[-1]):  # type: ignore[arg-type]
-            raise UnsupportedError(f"{where}: {role!r} has its columns in another order than "
-                                   f"{SAME_INPUT[short]!r} beside it, which is not supported")
 
 
 def _sharers(stored: Stored, shape: tuple[int, ...]) -> int:
