@@ -11,7 +11,7 @@ from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
-from drut.kernels.output import StepOutput
+from drut.kernels.pending import Pending
 from tests.engine.testbed import (
     FakeExecutable,
     check_answer,
@@ -35,9 +35,9 @@ class Gate:
         self._permits, self._open = threading.Semaphore(0), False
         executable, launch = engine.runner.executable, engine.runner.launch
         assert isinstance(executable, FakeExecutable)
-        run = executable.run
+        run = executable.launch
 
-        def gated(descriptor: StepDescriptor, host: object = None) -> StepOutput:
+        def gated(descriptor: StepDescriptor, host: object = None) -> Pending:
             if not self._open:
                 assert self._permits.acquire(timeout=10)
             return run(descriptor)
@@ -48,7 +48,7 @@ class Gate:
                 self.open()
             return launch(work)
 
-        monkeypatch.setattr(executable, "run", gated)
+        monkeypatch.setattr(executable, "launch", gated)
         monkeypatch.setattr(engine.runner, "launch", counted)
 
     def let(self, steps: int) -> None:
@@ -209,14 +209,14 @@ def test_a_step_of_it_that_fails_is_told_and_the_engine_goes_on(monkeypatch: pyt
     engine = make_engine(overlap=True, burst=16)
     executable = engine.runner.executable
     assert isinstance(executable, FakeExecutable)
-    run, left = executable.run, iter(range(5))
+    run, left = executable.launch, iter(range(5))
 
-    def failing(descriptor: StepDescriptor, host: object = None) -> StepOutput:
+    def failing(descriptor: StepDescriptor, host: object = None) -> Pending:
         if next(left, None) is None:
             raise OSError("the machine is on fire")
         return run(descriptor)
 
-    monkeypatch.setattr(executable, "run", failing)
+    monkeypatch.setattr(executable, "launch", failing)
     request, log = submit(engine, text(0, 4), max_tokens=30), make_log()
     with pytest.raises(OSError, match="on fire"):
         finish_all(engine, log)
@@ -224,7 +224,7 @@ def test_a_step_of_it_that_fails_is_told_and_the_engine_goes_on(monkeypatch: pyt
     assert said == expected(text(0, 4), request.params, 1, 0, 1000).tokens[: len(said)]
     engine.abort(request)
     engine.drain()
-    monkeypatch.setattr(executable, "run", run)
+    monkeypatch.setattr(executable, "launch", run)
     again = submit(engine, text(0, 4), max_tokens=30)
     finish_all(engine)
     check_answer(engine, again)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from drut.engine.flight import Flight, Ran, Result
+from drut.engine.flight import Flight, Ran
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.work import Work
@@ -33,7 +33,7 @@ def a_request() -> Request:
 
 
 def flight(burst: Burst) -> Flight:
-    done: Result = Future()
+    done = Future[Ran]()
     done.set_result(Ran(None, 0.0))
     return Flight([Work(request=a_request(), start=0, rows=1, draws=1, scores=0, epoch=0,
                         ahead=burst.steps - 1)], done, burst)

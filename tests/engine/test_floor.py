@@ -33,7 +33,7 @@ def observed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Step
     """Shapes of the steps that ran, by their descriptors, and as the work says that was metered."""
     executable, add = engine.runner.executable, engine.meter.add
     assert isinstance(executable, FakeExecutable)
-    run, ran, told = executable.run, [], []
+    run, ran, told = executable.launch, [], []
 
     def noted(descriptor: StepDescriptor, host: object = None):
         ran.append(descriptor.shape())
@@ -43,7 +43,7 @@ def observed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Step
         told.extend(StepShape.of(work, later) for later in range(steps))
         add(work, steps, seconds)
 
-    monkeypatch.setattr(executable, "run", noted)
+    monkeypatch.setattr(executable, "launch", noted)
     monkeypatch.setattr(engine.meter, "add", metered)
     return ran, told
 

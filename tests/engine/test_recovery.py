@@ -61,7 +61,7 @@ def test_random_failures_end_those_in_the_step_alone(seed, overlap, burst, pages
     engine = make_engine(pages=pages, seqs=4, overlap=overlap, burst=burst if overlap else 1, canary=True,
                          prefix_cache=prefix_cache, force_preempt=force, chunk=dice.choice([None, 0, 5]),
                          windows=dice.choice([(0,), (0, 20), (20,)]), window_pages=pages)
-    owner, name = {"run": (engine.runner.executable, "run"), "launch": (engine.runner, "launch"),
+    owner, name = {"run": (engine.runner.executable, "launch"), "launch": (engine.runner, "launch"),
                    "schedule": (engine.scheduler, "_take"), "process": (engine._acceptor, "_read")}[where]
     break_at(engine, owner, name, lambda: dice.random() < chance)
     base, log, requests, lost = text(seed, 60), make_log(), [], set()
@@ -85,7 +85,7 @@ def test_who_is_only_in_the_step_launched_on_top_goes_on() -> None:
     engine, log = make_engine(overlap=True), make_log()
     one = submit(engine, text(1, 10), max_tokens=20)
     failing = iter([False, False, True])
-    break_at(engine, engine.runner.executable, "run", lambda: next(failing, False))
+    break_at(engine, engine.runner.executable, "launch", lambda: next(failing, False))
     step(engine, log)
     step(engine, log)
     step(engine, log)
@@ -120,7 +120,7 @@ def test_pages_that_no_longer_add_up_are_not_passed_over() -> None:
     request = submit(engine, text(1, 40), max_tokens=20)
     engine.step()
     engine.cache.pool.take()
-    break_at(engine, engine.runner.executable, "run", lambda: True)
+    break_at(engine, engine.runner.executable, "launch", lambda: True)
     with pytest.raises(WheelError):
         engine.step()
     with pytest.raises(KvCorruptionError):

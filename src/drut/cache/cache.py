@@ -149,6 +149,8 @@ class KvCache:
     def reserve(self, table: BlockTable, tokens: int) -> bool:
         """Units for `tokens` positions in all, evicting where needed; False and nothing taken if too few."""
         missing = [kind.missing(table, tokens) for kind in self.kinds]
+        if max(missing) <= 0:
+            return True
         if any(count > 0 and count > kind.available for count, kind in zip(missing, self.kinds, strict=True)):
             return False
         for kind, count in zip(self.kinds, missing, strict=True):

@@ -30,16 +30,17 @@ class Acceptor:
                 updates: list[Update]) -> None:
         """Adds the updates of a step's output to `updates`; `step`: its number in a burst."""
         now, at, landed = time.monotonic(), 0, list[Landed]()
+        tokens, status = out.tokens.tolist(), out.status.tolist()
         for work in works:
             draws = range(at + work.scores, at + work.samples)
-            drawn = out.tokens[draws.start : draws.stop].tolist()
+            drawn = tokens[draws.start : draws.stop]
             count = self._scheduler.confirm(work, step, drawn)
             if work.request.speculates and work.draws:
                 landed.append(Landed(work.request.order, drawn[:count], len(work.drafts), count - 1))
             if work.request.finish_reason is None:
                 self._read_scores(work, out, at, logits, updates)
                 for sample in draws[:count]:
-                    self._read(work.request, out, sample, now, updates)
+                    self._read(work.request, out, sample, tokens[sample], status[sample], now, updates)
                 self.take_forced_tokens(work.request, now, updates)
             at += work.samples
         if landed and self._drafter is not None:
@@ -68,17 +69,17 @@ class Acceptor:
         if scores or rows is not None or not work.draws:
             updates.append(Update(request, None, None, scores, rows))
 
-    def _read(self, request: Request, out: StepOutput, sample: int, now: float, updates: list[Update]) -> None:
+    def _read(self, request: Request, out: StepOutput, sample: int, token: int, status: int, now: float,
+              updates: list[Update]) -> None:
         """One drawn token. A draft that ended the request leaves nothing to read behind it."""
         if request.finish_reason is not None:
             return
-        if not out.drawn[sample]:
-            if out.status[sample] == Status.NONE_LEFT:
+        if status != Status.DRAWN:
+            if status == Status.NONE_LEFT:
                 request.failure = RequestError(NOTHING_ALLOWED)
             self._finish(request, "error")
             updates.append(Update(request, None))
             return
-        token = int(out.tokens[sample])
         top = request.params.logprobs
         scores = scored(out, sample, top) if top is not None else None
         reasoning = self._append(request, token, now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import wait
 from dataclasses import dataclass, field
 
 from drut.cache.check import check_cache
@@ -142,7 +141,7 @@ class Engine:
         except BaseException:
             if self._flight is not None:  # launched on top of the step that failed, it means nothing
                 self._flight.stop()
-                wait([self._flight.result])
+                self._flight.settle()
                 journal.dropped = self._flight.work
                 self._flight = None
             raise
@@ -187,8 +186,10 @@ class Engine:
         if flight.landed:
             self.scheduler.learn(flight.work, flight.seconds)
             self.meter.add(flight.work, flight.read, flight.seconds)
-            for work in flight.work:
-                unwind(work, flight.planned - flight.read)
+            if flight.planned > flight.read:
+                for work in flight.work:
+                    unwind(work, flight.planned - flight.read)
+            flight.release()
             if flight is self._flight:
                 self._flight = None
 

@@ -37,10 +37,11 @@ class StepMeter:
     def add(self, work: Sequence[Work], steps: int, seconds: float) -> None:
         """`steps` steps, the first of `work` and the others going on from it, took `seconds` each."""
         self.steps += steps
-        first = sum(w.rows for w in work)
+        first = sum([w.rows for w in work])
         self.rows += first + (steps - 1) * len(work)
         self.rows_of_steps.add(first)
-        self.rows_of_steps.add(len(work), steps - 1)
+        if steps > 1:
+            self.rows_of_steps.add(len(work), steps - 1)
         self.seconds.add(seconds, steps)
         if self._floor is not None and self.floor_seconds is not None:
             # In a burst the context grows by as much each step: the one in the middle stands for all.

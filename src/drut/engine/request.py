@@ -95,8 +95,10 @@ class Request:
     @property
     def pending(self) -> int:
         """Rows that may be scheduled: 0 if the last output token, or a verification, is on its way."""
-        over = self.known >= self.limit or (self.guide is not None and self.guide.ended_by(self.outputs))
-        return 0 if over or self.progress.verifying else self.known - self.computed
+        progress = self.progress
+        known = progress.known
+        over = known >= self.limit or (self.guide is not None and self.guide.ended_by(self.outputs))
+        return 0 if over or progress.verifying else known - progress.computed
 
     @property
     def decoding(self) -> bool:

@@ -15,7 +15,8 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
     pending = request.pending
     if pending == 0 or request.waits_for_token:
         return None
-    count = min(pending, budget.tokens, _chunk(request, budget, limits, pacer))
+    chunk = 1 if pending == 1 else _chunk(request, pending, budget, limits, pacer)
+    count = min(pending, budget.tokens, chunk)
     if limits.chunk == 0 and count < pending and budget.work:
         return None  # whole prompts wait for a step with room
     start = request.computed
@@ -24,9 +25,9 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
         first = max(start, request.progress.prompt_scored)
         count = min(count, first - start + budget.samples)
         scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
-        if start + count == request.known and scores == budget.samples:
+        if count == pending and scores == budget.samples:
             count -= 1  # no room to sample: the last row, which no score needs, waits
-    sample = start + count == request.known
+    sample = count == pending
     if count <= 0 or sample + scores > budget.samples:
         return None
     return Work(request=request, start=start, rows=count, draws=int(sample), scores=scores,
@@ -42,11 +43,11 @@ def with_drafts(work: Work, drafts: Sequence[int], budget: Budget, others: int) 
     return work._replace(rows=1 + len(kept), draws=1 + len(kept), drafts=kept)
 
 
-def _chunk(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> int:
-    """Most prompt tokens of one request in a step."""
+def _chunk(request: Request, pending: int, budget: Budget, limits: Limits, pacer: Pacer) -> int:
+    """Most prompt tokens of one request, that has `pending` rows to compute, in a step."""
     chunk = request.chunk or limits.chunk
-    if request.pending == 1 or chunk == 0:
-        return request.pending
+    if chunk == 0:
+        return pending
     if chunk is not None:
         return chunk
     if math.isinf(budget.effort):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from drut.cache.groups import pages_for
 from drut.cache.pool import Canary, Changes
-from drut.engine.flight import Flight, Ran, Result
+from drut.engine.flight import Flight, Ran
 from drut.engine.masks import Guided, MaskMaker
 from drut.engine.params import SamplingParams
 from drut.engine.work import Limits, Work
@@ -67,9 +67,7 @@ class Runner:
         burst = self._burst(1 + ahead, [sorted(w.request.ends) for w in work], bool(guided)) if ahead else None
         if self._thread is not None:
             return Flight(work, self._thread.submit(self._run, step, burst, rows, changes, guided, logits), burst)
-        done: Result = Future()
-        done.set_result(self._run(step, burst, rows, changes, guided, logits))
-        return Flight(work, done, burst)
+        return Flight(work, self._run(step, burst, rows, changes, guided, logits), burst)
 
     def _burst(self, steps: int, ends: Sequence[Sequence[int]], guided: bool) -> Burst:
         """Where somebody is guided the host comes in at every step, and no native call can hold several."""
@@ -80,9 +78,12 @@ class Runner:
         try:
             for group, canary in enumerate(self._canaries):
                 self._watch(canary, group, rows, changes[group])
-            started, out, steps = time.perf_counter(), None, 1
-            if burst is None:
-                out = self._mask_maker.run(self.executable, step, guided) if guided else self.executable.run(step)
+            started, out, pending, steps = time.perf_counter(), None, None, 1
+            if burst is None and guided:
+                out = self._mask_maker.run(self.executable, step, guided)
+            elif burst is None:
+                pending = self.executable.launch(step)
+                out = pending.result()
             elif guided:
                 self._mask_maker.run_burst(self.executable, step, burst, guided)
             else:
@@ -91,7 +92,7 @@ class Runner:
                 steps = burst.progress.done
             seconds = (time.perf_counter() - started) / steps
             self._last, self.last_seconds = step, seconds
-            return Ran(out, seconds, self.executable.logits(step.samples).copy() if logits else None)
+            return Ran(out, seconds, self.executable.logits(step.samples).copy() if logits else None, pending)
         finally:
             if burst is not None:
                 burst.abandon()
@@ -106,9 +107,10 @@ class Runner:
     def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guided]]:
         """The step, what canaries are given of it, and the guides of its samples."""
         edits = [[w.request.edits.edits(w.first_draw + i) for i in range(w.draws)] for w in work]
-        step = self._next_descriptor(self._groups * sum(pages_for(w.start + w.rows + w.ahead) for w in work),
-                                     sum(len(e.ids) for each in edits for e in each if e is not None),
-                                     sum(w.draws for w in work if w.request.guide is not None) * mask_words(self.vocab))
+        masks = sum([w.draws for w in work if w.request.guide is not None])
+        step = self._next_descriptor(self._groups * sum([pages_for(w.start + w.rows + w.ahead) for w in work]),
+                                     sum([len(e.ids) for each in edits for e in each if e is not None]),
+                                     masks * mask_words(self.vocab))
         rows: list[Rows] = []
         guided: dict[int, Guided] = {}
         for w, each in zip(work, edits, strict=True):
@@ -159,8 +161,7 @@ class Runner:
             self._masks = 2 * masks
         self._turn = (self._turn + 1) % len(self._steps)
         step = self._steps[self._turn]
-        room = len(step["blocks"]), len(step["edit_id"]), len(step["masks"])
-        if any(has < wanted for has, wanted in zip(room, (self._blocks, self._edits, self._masks), strict=True)):
+        if step.room != (self._blocks, self._edits, self._masks):
             step = self._steps[self._turn] = self._descriptor()
         step.clear()
         return step

@@ -51,16 +51,22 @@ class Scheduler:
         for request in self.policy.preempt_now(self.running):
             self.preempt(request)
             preempted = True
-        streams = sum(r.streaming for r in self.running)
+        streaming: list[Request] = []
+        others: list[Request] = []
+        for request in self.running:
+            (streaming if request.streaming else others).append(request)
+        streams = len(streaming)
         paced = self.limits.chunk is None and streams
         budget = Budget(self.limits.tokens, self.limits.samples, self.pacer.room(streams) if paced else math.inf)
-        for request in sorted(self.running, key=lambda r: not r.streaming):
+        for request in (*streaming, *others):
             preempted |= request.slot >= 0 and self._continue(request, budget, drafts.get(request, ()))
         if not preempted or not budget.work:
             self._admit(budget)
         self._prove_progress(budget)
         ahead = self._steps_ahead(budget)
-        works = [work._replace(ahead=ahead) for work in budget.work.values()]
+        works = list(budget.work.values())
+        if ahead:
+            works = [work._replace(ahead=ahead) for work in works]
         for work in works:
             work.request.progress.launch(work)
             work.request.why.steps += 1 + ahead
@@ -75,8 +81,9 @@ class Scheduler:
 
     def learn(self, work: Sequence[Work], seconds: float) -> None:
         """A step with this work, or each of a burst, took `seconds`."""
-        effort = sum(self.pacer.effort(w.start, w.rows) for w in work if not w.decodes)
-        self.pacer.learn(sum(w.decodes for w in work), effort, seconds)
+        prompts = [w for w in work if not w.decodes]
+        effort = sum([self.pacer.effort(w.start, w.rows) for w in prompts])
+        self.pacer.learn(len(work) - len(prompts), effort, seconds)
 
     def confirm(self, work: Work, step: int = 0, drawn: Sequence[int] = ()) -> int:
         """The step with `work`, or the one that many after it, is over, and its pages may be shared.

@@ -91,6 +91,8 @@ class StepDescriptor:
         fields = self.buffer[first : first + len(SAMPLE_FIELDS) * samples].reshape(len(SAMPLE_FIELDS), samples)
         split = SAMPLE_FIELDS.index(FLOAT_FIELDS[0])
         self._integers, self._floats = fields[:split], fields[split:].view(np.float32)
+        self._rows = self._seqs = self._samples = self._edits = 0  # in use; the header has the same
+        self.room = blocks, edits, masks
         self._blocks_used = self._masks_used = 0
         self._relayed: set[int] = set()  # slots that a sample writes
 
@@ -101,15 +103,15 @@ class StepDescriptor:
 
     @property
     def rows(self) -> int:
-        return int(self.buffer[1])
+        return self._rows
 
     @property
     def seqs(self) -> int:
-        return int(self.buffer[2])
+        return self._seqs
 
     @property
     def samples(self) -> int:
-        return int(self.buffer[3])
+        return self._samples
 
     @property
     def groups(self) -> int:
@@ -124,6 +126,7 @@ class StepDescriptor:
         return self._tables[group][: self.seqs]
 
     def clear(self) -> None:
+        self._rows = self._seqs = self._samples = self._edits = 0
         self.buffer[1:4] = 0
         self.buffer[EDITS_USED] = 0
         self._blocks_used = self._masks_used = 0
@@ -136,7 +139,7 @@ class StepDescriptor:
 
         Only the pages up to the last row's position, and `ahead` positions more, enter the block tables.
         """
-        v, row, seq, count = self._view, self.rows, self.seqs, len(tokens)
+        v, row, seq, count = self._view, self._rows, self._seqs, len(tokens)
         end = start + count
         used = -(-(end + ahead) // PAGE_TOKENS)
         maps = (pages, *others)
@@ -148,28 +151,23 @@ class StepDescriptor:
         for mapped in maps:
             if len(mapped) < used:
                 raise ValueError(f"{len(mapped)} pages do not hold {end + ahead} tokens")
-        rows = slice(row, row + count)
+        # A single row is written without slices: they take longer than all else here.
+        rows: slice | int = slice(row, row + count) if count > 1 else row
         v["seq"][rows] = seq
-        v["token"][rows] = tokens
-        if count == 1:
-            v["position"][row] = start
-        else:
-            v["position"][rows] = np.arange(start, end, dtype=np.int32)
+        v["token"][rows] = tokens if count > 1 else tokens[0]
+        v["position"][rows] = position = np.arange(start, end, dtype=np.int32) if count > 1 else start
         for mapped, tables, slots in zip(maps, self._tables, self._slots, strict=True):
             table = tables[seq] = self._blocks_used
             self._blocks_used += used
             blocks[table : table + used] = np.asarray(mapped, np.int32)[:used]  # one copy of an int32 array
-            if count == 1:
-                slots[row] = mapped[start // PAGE_TOKENS] * PAGE_TOKENS + start % PAGE_TOKENS
-            else:
-                position = v["position"][rows]
-                slots[rows] = blocks[table + position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
+            page = blocks[table + position // PAGE_TOKENS] if count > 1 else mapped[start // PAGE_TOKENS]
+            slots[rows] = page * PAGE_TOKENS + position % PAGE_TOKENS
         v["first_row"][seq] = row
         v["row_count"][seq] = count
         v["length"][seq] = end
         v["relay_slot"][seq] = relay_slot
-        self.buffer[1] = row + count
-        self.buffer[2] = seq + 1
+        self.buffer[1] = self._rows = row + count
+        self.buffer[2] = self._seqs = seq + 1
         return row
 
     def add_sample(self, row: int, settings: SampleSettings, seed: int = 0, choice: int = 0, *, target: int = -1,
@@ -180,20 +178,20 @@ class StepDescriptor:
         `add_mask` gave, where not all ids are allowed. `relay`: the token also goes to the sequence's relay slot, for a
         row of a later step; one sample a slot may. ValueError without room, or where another sample writes the slot.
         """
-        i, wanted = self.samples, settings.top_logprobs
+        i, wanted = self._samples, settings.top_logprobs
         if i >= self._integers.shape[1]:
             raise ValueError("the step descriptor is full")
         if wanted > MAX_TOP_LOGPROBS:
             raise ValueError(f"{wanted} top logprobs are more than {MAX_TOP_LOGPROBS}")
         slot = self._relay_of(row) if relay else -1
-        first, count = int(self.buffer[EDITS_USED]), 0
+        first, count = self._edits, 0
         if edits is not None:
             count = self._add_edits(first, edits)
         self._integers[:, i] = (row, _signed(seed), _signed(seed >> 32), choice, settings.top_k, target, wanted, first,
                                 count, mask, slot)
         self._floats[:, i] = (settings.temperature, settings.top_p, settings.min_p, settings.repetition_penalty,
                               settings.presence_penalty, settings.frequency_penalty)
-        self.buffer[3] = i + 1
+        self.buffer[3] = self._samples = i + 1
         return i
 
     def _relay_of(self, row: int) -> int:
@@ -225,7 +223,7 @@ class StepDescriptor:
         v["edit_bias"].view(np.float32)[place] = edits.bias
         v["edit_count_out"][place] = edits.counts
         v["edit_seen"][place] = edits.seen
-        self.buffer[EDITS_USED] = place.stop
+        self.buffer[EDITS_USED] = self._edits = place.stop
         return count
 
     def advance(self) -> None:

@@ -8,7 +8,7 @@ from drut.kernels.output import StepOutput
 
 
 class Pending(ABC):
-    """A launched step. No later step writes its outputs."""
+    """A launched step. No later step writes its outputs before `release`."""
 
     @property
     @abstractmethod
@@ -18,6 +18,9 @@ class Pending(ABC):
     @abstractmethod
     def result(self) -> StepOutput:
         """Waits for the step to end; the same outputs every time. Raises what the step raised."""
+
+    def release(self) -> None:  # noqa: B027 - most backends make new outputs each step
+        """Nobody reads the outputs any more: a later step may get them. Called once at most, after `result`."""
 
 
 class Finished(Pending):

@@ -23,11 +23,11 @@ from drut.kernels.native.compile.table import codes as operation_codes
 from drut.kernels.native.compile.table import compiled
 from drut.kernels.native.forms import forms_of
 from drut.kernels.native.memory import reserve
-from drut.kernels.native.outputs import make_outputs
+from drut.kernels.native.outputs import OutputSet, OutputSets
 from drut.kernels.native.room import Room
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
-from drut.kernels.pending import Finished, Pending
+from drut.kernels.pending import Pending
 from drut.kernels.plan import Plan
 from drut.kernels.weight import padded
 
@@ -48,7 +48,8 @@ class NativeExecutable(Executable):
         head, widest = _measure(plan)
         self._vocab = head.weight.n
         self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)
-        self._out = StepOutput.zeros(0)  # of the last step: the context points to it
+        self._outputs = OutputSets()
+        self._last: OutputSet | None = None  # of the last step: the context points to it, and a redraw writes it
         self._relay = np.zeros(limits.relay_slots, np.int32)
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
@@ -95,7 +96,10 @@ class NativeExecutable(Executable):
 
     def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
         self._context.step = step.buffer.ctypes.data
-        self._out = out = make_outputs(self._context, step.samples)
+        outputs = self._outputs.take(step.samples)
+        if outputs is not self._last:
+            outputs.point(self._context)
+            self._last = outputs
         if host is None:
             self._call(self._whole)
         else:
@@ -103,7 +107,7 @@ class NativeExecutable(Executable):
                 self._call(calls)
                 if stop is not None:
                     host(stop)
-        return Finished(out)
+        return outputs
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         chosen = np.array(samples, np.int32)

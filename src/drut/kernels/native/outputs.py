@@ -1,4 +1,4 @@
-"""Room for the outputs of one step, in one piece: a step on the host should cost microseconds."""
+"""Room for the outputs of steps, each in one piece and used again: a step on the host should cost microseconds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,46 @@ import numpy as np
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 from drut.kernels.native import abi
 from drut.kernels.output import StepOutput
+from drut.kernels.pending import Pending
 
 WORD = 4  # bytes
 
 
-def make_outputs(context: abi.Context, n: int) -> StepOutput:
-    """Outputs of `n` samples, zero, to which `context` points while they live."""
-    tops = n * MAX_TOP_LOGPROBS
-    words = np.zeros(4 * n + 2 * tops, np.int32)
-    floats, shape, at = words.view(np.float32), (n, MAX_TOP_LOGPROBS), words.ctypes.data
-    context.tokens, context.status = at, at + n * WORD
-    context.logprobs, context.ranks = at + 2 * n * WORD, at + 3 * n * WORD
-    context.top_ids, context.top_logprobs = at + 4 * n * WORD, at + (4 * n + tops) * WORD
-    return StepOutput(tokens=words[:n], status=words[n : 2 * n], logprobs=floats[2 * n : 3 * n],
-                      ranks=words[3 * n : 4 * n], top_ids=words[4 * n : 4 * n + tops].reshape(shape),
-                      top_logprobs=floats[4 * n + tops :].reshape(shape))
+class OutputSet(Pending):
+    """Outputs of a step of `n` samples, which the native side writes whole; the step is over."""
+
+    done = True
+
+    def __init__(self, n: int, spare: list[OutputSet]) -> None:
+        """`spare`: where it goes on release."""
+        tops = n * MAX_TOP_LOGPROBS
+        words = np.zeros(4 * n + 2 * tops, np.int32)
+        floats, shape, at = words.view(np.float32), (n, MAX_TOP_LOGPROBS), words.ctypes.data
+        self._spare = spare
+        self._addresses = (at, at + n * WORD, at + 2 * n * WORD, at + 3 * n * WORD, at + 4 * n * WORD,
+                           at + (4 * n + tops) * WORD)
+        self.output = StepOutput(tokens=words[:n], status=words[n : 2 * n], logprobs=floats[2 * n : 3 * n],
+                                 ranks=words[3 * n : 4 * n], top_ids=words[4 * n : 4 * n + tops].reshape(shape),
+                                 top_logprobs=floats[4 * n + tops :].reshape(shape))
+
+    def point(self, context: abi.Context) -> None:
+        """Lets the runs of `context` write here."""
+        (context.tokens, context.status, context.logprobs, context.ranks, context.top_ids,
+         context.top_logprobs) = self._addresses
+
+    def result(self) -> StepOutput:
+        return self.output
+
+    def release(self) -> None:
+        self._spare.append(self)
+
+
+class OutputSets:
+    """Sets by their number of samples; those released first."""
+
+    def __init__(self) -> None:
+        self._spare: dict[int, list[OutputSet]] = {}
+
+    def take(self, n: int) -> OutputSet:
+        spare = self._spare.setdefault(n, [])
+        return spare.pop() if spare else OutputSet(n, spare)
