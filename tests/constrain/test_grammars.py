@@ -14,7 +14,8 @@ import pytest
 from llguidance import LLMatcher
 
 from drut.constrain import Constraint
-from drut.constrain.compiler import BASE_BYTES, Grammars
+from drut.constrain.compiler import Grammars
+from drut.constrain.kept import BASE_BYTES
 from drut.errors import RequestError
 from tests.constrain.walking import Walker
 

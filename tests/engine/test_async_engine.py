@@ -8,6 +8,7 @@ import random
 import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from drut import LLM, AsyncEngine, Completion, SamplingParams
 from drut.cache.pool import KvCorruptionError
+from drut.constrain import Constraint
 from drut.engine.async_engine import EngineDeadError
 from drut.engine.engine import Engine
 from drut.engine.transport import ProcessTransport
@@ -268,6 +270,26 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(
             assert stats.failed_steps == 1
             assert (stats.running, stats.waiting) == (0, {})
             assert stats.free_pages + stats.cached_pages == stats.pages
+
+    run(main())
+
+
+def test_a_constraint_is_compiled_ahead_of_its_requests_and_once(engine: AsyncEngine) -> None:
+    words, bad = Constraint.regex("one|two"), Constraint.regex("a[^\\s\\S]")
+
+    async def main() -> None:
+        async with engine:
+            under_way = asyncio.create_task(answers(engine, "hello", LONG))
+            await asyncio.gather(*(engine.compile(words) for _ in range(3)))
+            for _ in range(2):
+                with pytest.raises(RequestError, match="no token of this model can come"):
+                    await engine.compile(bad)
+            made = await answers(engine, "hello", replace(LONG, constraint=words, ignore_eos=False, n=2))
+            assert {completion.text for completion in made} <= {"one", "two"}
+            await under_way
+            assert (await engine.stats()).compiled_grammars == 2
+        with pytest.raises(EngineDeadError):
+            await engine.compile(words)
 
     run(main())
 

@@ -141,10 +141,11 @@ class Running(Client):
 
 
 @contextmanager
-def serving(path: Path, *, engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Running]:
-    """A server with the engine in a thread; `settings` are those of ServerConfig."""
+def serving(path: Path, *, engine: dict[str, Any] | None = None, transport: str = "thread",
+            **settings: Any) -> Iterator[Running]:
+    """A server with the engine in a thread, or a process; `settings` are those of ServerConfig."""
     lines: list[str] = []
-    common = {"port": 0, "engine": "thread", "served_model_name": "tiny", "stuck_s": 3600}
+    common = {"port": 0, "engine": transport, "served_model_name": "tiny", "stuck_s": 3600}
     config = ServerConfig.resolve(common | settings, {})
     engine_config = EngineConfig.resolve({"threads": 1} | (engine or {}), {})
     with run_in_thread(Server(str(path), path, config, engine_config, lines.append), lines) as running:

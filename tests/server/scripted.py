@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from drut.config import EngineConfig
+from drut.constrain import Constraint
 from drut.engine.output import Chunk, Completion
 from drut.parse.narrowing import Bounds
 from drut.server.admission import Ask, Record
 from drut.server.admission.ticket import OnChunk, OnEnd
+from drut.server.compiling import Compilers
 from drut.server.config import ServerConfig
 from drut.server.serve import Server
 from drut.server.service import Loaded
@@ -71,6 +74,14 @@ class ScriptedAdmission:
         return self.tickets[-1]
 
 
+class Lenient:
+    """Finds fault with no constraint."""
+
+    heard_at = math.inf
+
+    async def compile(self, constraint: Constraint) -> None: ...
+
+
 class ScriptedServer(Server):
     admission: ScriptedAdmission
     room = 160
@@ -80,7 +91,8 @@ class ScriptedServer(Server):
         texts = Texts.open(self._path, self.room, 10_000, tool_parser=config.tool_parser,
                            reasoning_parser=config.reasoning_parser,
                            tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
-        self.service.loaded = Loaded(texts, self.admission, "drut-scripted", 0)  # type: ignore[arg-type]
+        compilers = Compilers(Lenient(), seconds=1, patience_s=1, room=1 << 20)
+        self.service.loaded = Loaded(texts, self.admission, compilers, "drut-scripted", 0)  # type: ignore[arg-type]
         over = asyncio.Event()
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
         self._tell("ready")

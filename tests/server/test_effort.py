@@ -33,11 +33,7 @@ def test_effort_is_what_the_template_looks_at(source: str, effort: str | None, v
                                               tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny.model(tokenizer__chat_template=source))
-    texts = Texts.open(path, 100, 1000)
-    try:
-        assert effort_variables(effort, texts, ()) == variables
-    finally:
-        texts.close()
+    assert effort_variables(effort, Texts.open(path, 100, 1000), ()) == variables
 
 
 def test_what_changes_nothing_is_refused_where_fields_are_strict(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ STATS = Stats(pages=10, free_pages=3, cached_pages=4, evictable_pages=2, running
               evicted_miss_tokens=16, evicted_pages=9, steps=30, rows=400, failed_steps=1, idle_s=0.5,
               step_bounds=[0.1, 1.0], step_counts=[10, 15, 5], step_seconds=12.5, floor_seconds=5.0,
               window_pages=[Pages(20, 5, 12, 1)], expert_tokens={0: (80, 30), 2: (80, 11)}, row_bounds=[1.0, 8.0],
-              row_counts=[4, 20, 6])
+              row_counts=[4, 20, 6], compiled_grammars=7)
 
 # The families that vLLM serves for a model without adapters, images, speculation and remote KV.
 VLLM = [f"vllm:{name}" for name in (
@@ -181,6 +181,7 @@ def test_the_engines_counts_and_its_death() -> None:
             ("vllm:cache_config_info", (("block_size", "16"), ("cache_dtype", "bf16"),
                                         ("enable_prefix_caching", "True"), ("num_gpu_blocks", "10"))): 1,
             ("drut_steps_total", ()): 30, ("drut_step_rows_total", ()): 400, ("drut_failed_steps_total", ()): 1,
+            ("drut_compiled_grammars_total", ()): 7,
             ("drut_last_step_age_seconds", ()): 0.5, ("drut_engine_up", ()): 1,
             ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,
             ("drut_step_seconds_count", ()): 30, ("drut_step_seconds_sum", ()): 12.5,

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from drut.constrain.compiling import Compiling
 from drut.constrain.constraint import Constraint
 from drut.constrain.guide import Guide
+from drut.constrain.kept import Kept
 from drut.constrain.thought import ThoughtWatch
 from drut.model.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
+NO_TEXT = "this model has no tokenizer, so there is no text to constrain"
 STACK_BYTES = 128 << 20  # room, not memory; a schema within another takes 5 to 10 KB of it, a rule 3
-BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # what a compiled grammar is charged, by its source (docs/measurements.md)
 
 
 class Grammars:
@@ -28,31 +28,26 @@ class Grammars:
                  seconds: float) -> None:
         """`seconds`: from asking for a grammar to having it; the first one reads the vocabulary too."""
         self._source = tokenizer, vocab, eos_ids
-        self._room, self._seconds = cache_bytes, seconds
+        self._seconds = seconds
         self._tokenizer: LLTokenizer | None = None
         self._thread = _roomy_thread("drut-grammar")
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], Future[LLMatcher]] = OrderedDict()  # least recently used first
-        self.bytes = 0  # charged for what is kept
+        self._kept: Kept[Future[LLMatcher]] = Kept(cache_bytes)  # what already uses a dropped one is not affected
         self.compiled = 0
+
+    @property
+    def bytes(self) -> int:
+        """Charged for what is kept."""
+        return self._kept.bytes
 
     def compile(self, constraint: Constraint) -> Compiling:
         """Starts it, or finds it made or on its way."""
-        key = constraint.kind, constraint.source
         with self._lock:
-            future = self._kept.get(key)
+            future = self._kept.get(constraint)
             if future is None:
-                future = self._kept[key] = self._thread.submit(self.build, constraint)
-                self.bytes += _charge(key)
-                self._evict()
-            self._kept.move_to_end(key)
+                future = self._thread.submit(self.build, constraint)
+                self._kept.put(constraint, future)
         return Compiling(future, time.monotonic() + self._seconds, self._seconds)
-
-    def knows(self, constraint: Constraint) -> bool:
-        """Whether it has been compiled, well or not, and is kept."""
-        with self._lock:
-            future = self._kept.get((constraint.kind, constraint.source))
-        return future is not None and future.done()
 
     def guide(self, constraint: Constraint, thought: ThoughtWatch | None = None, *, ignore_eos: bool = False) -> Guide:
         """For one sequence, of which `thought` comes before what is constrained."""
@@ -65,12 +60,6 @@ class Grammars:
 
     def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)
-
-    def _evict(self) -> None:
-        """Drops the oldest; what already uses them is not affected."""
-        while self.bytes > self._room and len(self._kept) > 1:
-            key, _ = self._kept.popitem(last=False)
-            self.bytes -= _charge(key)
 
     def build(self, constraint: Constraint) -> LLMatcher:
         """Compiles it on the calling thread, known or not. RequestError with the library's reason."""
@@ -91,7 +80,3 @@ def _roomy_thread(name: str) -> ThreadPoolExecutor:
     finally:
         threading.stack_size(before)
     return thread
-
-
-def _charge(key: tuple[str, str]) -> int:
-    return BASE_BYTES + BYTES_PER_BYTE * len(key[1])

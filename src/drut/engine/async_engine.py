@@ -10,7 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from drut.config import EngineConfig
-from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Ready, Roof, Stats, Stop, Submit
+from drut.constrain.constraint import Constraint
+from drut.engine.messages import (
+    Abort,
+    Compile,
+    Compiled,
+    Failed,
+    FromEngine,
+    Inspect,
+    Output,
+    Ready,
+    Roof,
+    Stats,
+    Stop,
+    Submit,
+)
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
 from drut.engine.transport import ProcessTransport, ThreadTransport, Transport
@@ -33,7 +47,7 @@ class AsyncEngine:
         config = EngineConfig.resolve(settings)
         kind = ProcessTransport if process else ThreadTransport
         self._transport: Transport = kind(str(model), config)
-        self._sinks: dict[str, Sink] = {}
+        self._sinks: dict[str, Callable[[Any], None]] = {}  # of requests, and of constraints being compiled
         self._names: set[str] = set()
         self._ready: asyncio.Future[Ready] | None = None
         self._inspections: list[asyncio.Future[Stats]] = []
@@ -120,8 +134,7 @@ class AsyncEngine:
         if self._dead is not None:
             raise EngineDeadError(self._dead)
         prompt = _checked(prompt)
-        self._serial += 1
-        handle = f"{name}.{self._serial}"  # what is still on its way from a stopped request of that name goes nowhere
+        handle = self._handle(name)
         self._sinks[handle] = sink
         try:
             self._transport.send(Submit(id=handle, prompt=prompt, params=params, priority=priority, salt=salt,
@@ -130,6 +143,26 @@ class AsyncEngine:
             del self._sinks[handle]
             raise RequestError("text holds a lone surrogate") from None
         return handle
+
+    def _handle(self, name: str) -> str:
+        """A new one: what is still on its way from a stopped request of that name goes nowhere."""
+        self._serial += 1
+        return f"{name}.{self._serial}"
+
+    async def compile(self, constraint: Constraint) -> None:
+        """Has the engine compile a constraint ahead of the requests that need it, and waits as long as that takes.
+
+        Steps go on meanwhile. RequestError where the constraint is no good, EngineDeadError where the engine ends.
+        """
+        self._started()
+        if self._dead is not None:
+            raise EngineDeadError(self._dead)
+        answer: asyncio.Future[Compiled | Failed] = asyncio.get_running_loop().create_future()
+        handle = self._handle("compile")
+        self._sinks[handle] = lambda message: None if answer.done() else answer.set_result(message)
+        self._transport.send(Compile(handle, constraint))
+        if isinstance(message := await answer, Failed):
+            raise failure_error(message)
 
     def abort(self, handle: str) -> None:
         """Ends a request wherever it is; its sink hears no more. Does nothing if it has ended."""
@@ -178,16 +211,16 @@ class AsyncEngine:
                 for answer in waiting:
                     if not answer.done():
                         answer.set_result(message)
-            elif message.id or isinstance(message, Output):
+            elif message.id or not isinstance(message, Failed):
                 self._deliver(message)
             else:
                 self._die(message)
 
-    def _deliver(self, message: Output | Failed) -> None:
+    def _deliver(self, message: Output | Compiled | Failed) -> None:
         sink = self._sinks.get(message.id)
         if sink is None:
             return
-        if isinstance(message, Failed) or message.last:
+        if not isinstance(message, Output) or message.last:
             del self._sinks[message.id]
         sink(message)
 

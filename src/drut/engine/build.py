@@ -78,7 +78,10 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     scheduler = Scheduler(cache, limits, policy, pacer, reserve=Reserve(config.reserve_quantile))
     laps.lap("plan")
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
-    grammars = make_grammars(tokenizer, spec.vocab, config) if tokenizer is not None else None
+    grammars = None
+    if tokenizer is not None:
+        grammars = Grammars(tokenizer, spec.vocab, frozenset(i for i in eos_ids if i < spec.vocab),
+                            cache_bytes=int(config.grammar_cache_mb * 1e6), seconds=config.grammar_timeout_s)
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
                   forced_tokens=config.forced_tokens, grammars=grammars)
 
@@ -86,13 +89,6 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
 def record_plan(needs: MemoryPlan, weights: Weights, backend: Backend, config: EngineConfig) -> Plan:
     """The plan that `backend` runs, over loaded weights or over their outline."""
     return fused(decoder.record(needs.spec, weights, needs.layouts), backend.fusions if config.fusion else ())
-
-
-def make_grammars(tokenizer: Tokenizer, vocab: int, config: EngineConfig) -> Grammars:
-    """Compiles constraints for a model whose logits are those of `vocab` ids."""
-    eos_ids = frozenset(i for i in tokenizer.eos_ids if i < vocab)
-    return Grammars(tokenizer, vocab, eos_ids, cache_bytes=int(config.grammar_cache_mb * 1e6),
-                    seconds=config.grammar_timeout_s)
 
 
 def pack_cache(config: EngineConfig) -> PackCache | None:

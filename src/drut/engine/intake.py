@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from drut.cache.cache import KvCache
-from drut.constrain.compiler import Grammars
+from drut.constrain.compiler import NO_TEXT, Grammars
 from drut.constrain.guide import Guide
 from drut.constrain.thought import ThoughtWatch
 from drut.engine.checks import check_ids, check_prompt
@@ -92,5 +92,5 @@ class Intake:
         if params.constraint is None:
             return None
         if self._grammars is None:
-            raise RequestError("constraint: this model has no tokenizer, so there is no text to constrain")
+            raise RequestError(f"constraint: {NO_TEXT}")
         return self._grammars.guide(params.constraint, thought, ignore_eos=params.ignore_eos)

@@ -10,7 +10,7 @@ from drut.cache.pool import KvCorruptionError
 from drut.engine import meter
 from drut.engine.answer import Answer
 from drut.engine.llm import LLM
-from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Roof, Stop, Submit, ToEngine
+from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Roof, Stop, Submit, ToLoop
 from drut.engine.request import Request
 from drut.engine.update import Update
 from drut.errors import DrutError, RequestError, UnsupportedError
@@ -18,7 +18,7 @@ from drut.observe.ledger import Peaks, interpolated
 
 logger = logging.getLogger(__name__)
 
-Receive = Callable[[bool], Iterable[ToEngine]]  # called with whether to wait for a message
+Receive = Callable[[bool], Iterable[ToLoop]]  # called with whether to wait for a message
 Send = Callable[[list[FromEngine]], None]
 
 

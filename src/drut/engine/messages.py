@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from drut.constrain.constraint import Constraint
 from drut.engine.output import Chunk
 from drut.engine.params import SamplingParams
 
@@ -26,6 +27,13 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
     """Ends a request wherever it is. Idempotent; an unknown id is ignored."""
 
     id: str
+
+
+class Compile(msgspec.Struct, frozen=True, tag="compile"):
+    """Asks for a constraint to be compiled ahead of the requests that need it. It waits for no step."""
+
+    id: str
+    constraint: Constraint
 
 
 class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
@@ -64,8 +72,15 @@ class Output(msgspec.Struct, frozen=True, tag="output"):
     last: bool
 
 
+class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
+    """A constraint has been compiled, and is kept for a while. One that is no good has failed instead."""
+
+    id: str
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """A request ended in an error; with an empty id the engine itself did. `invalid`: the request was at fault."""
+    """A request or a compilation ended in an error; with an empty id the engine itself did. `invalid`: what was asked
+    was at fault."""
 
     id: str
     message: str
@@ -118,7 +133,9 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     expert_tokens: dict[int, tuple[int, int]] = {}  # by layer with experts: rows of all of them, and of the busiest
     row_bounds: list[float] = []  # upper bounds of the buckets by a step's tokens
     row_counts: list[int] = []  # steps in each of them, and those above
+    compiled_grammars: int = 0
 
 
-ToEngine = Submit | Abort | Inspect | Roof | Stop
-FromEngine = Ready | Output | Failed | Stats
+ToLoop = Submit | Abort | Inspect | Roof | Stop
+ToEngine = ToLoop | Compile
+FromEngine = Ready | Output | Compiled | Failed | Stats

@@ -66,4 +66,5 @@ def stats(engine: Engine) -> Stats:
                       for i, pool in enumerate(cache.pools) if i],
         expert_tokens={layer: (int(loads.sum()), int(loads.max()))
                        for layer, loads in engine.runner.executable.expert_loads().items()},
-        row_bounds=meter.rows_of_steps.bounds, row_counts=list(meter.rows_of_steps.counts))
+        row_bounds=meter.rows_of_steps.bounds, row_counts=list(meter.rows_of_steps.counts),
+        compiled_grammars=engine.grammars.compiled if engine.grammars is not None else 0)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import queue
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
 
 from drut.config import EngineConfig
+from drut.engine.inbox import Inbox
 from drut.engine.messages import FromEngine, Stop, ToEngine
 from drut.engine.transport import DUMP_SIGNAL, frames, serve
 from drut.frames import frame, read_frame
@@ -32,7 +31,7 @@ def main(fd: int, model: str, config: str, parent: int) -> None:
     if parent:
         die_with(parent)
     sock = socket.socket(fileno=fd)
-    inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+    inbox, writing = Inbox(), threading.Lock()
 
     def pump() -> None:
         decoder = msgspec.msgpack.Decoder(ToEngine)
@@ -45,19 +44,13 @@ def main(fd: int, model: str, config: str, parent: int) -> None:
         time.sleep(FAREWELL_S)
         os._exit(1)  # a step is stuck
 
-    def receive(wait: bool) -> Iterable[ToEngine]:
-        if wait:
-            yield inbox.get()
-        while not inbox.empty():
-            yield inbox.get()
-
     def send(messages: list[FromEngine]) -> None:
-        with suppress(OSError):  # the asker is gone: `pump` notices too
+        with suppress(OSError), writing:  # the asker is gone: `pump` notices too
             for data in frames(messages):
                 sock.sendall(frame(data))
 
     threading.Thread(target=pump, daemon=True).start()
-    serve(model, msgspec.json.decode(config, type=EngineConfig), receive, send)
+    serve(model, msgspec.json.decode(config, type=EngineConfig), inbox, send)
 
 
 if __name__ == "__main__":

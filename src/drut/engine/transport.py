@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import msgspec
 
 from drut.config import EngineConfig
+from drut.engine.inbox import Inbox
 from drut.engine.messages import Failed, FromEngine, Ready, Stop, ToEngine
 from drut.errors import DrutError
 from drut.frames import frame, read_frame
@@ -35,17 +35,22 @@ class Transport(Protocol):
     def dump_stacks(self) -> None: ...
 
 
-def serve(model: str, config: EngineConfig, receive: Callable[[bool], Iterable[ToEngine]], send: Deliver) -> None:
-    """Loads the model and runs the loop until it is told to stop; a failure is sent as the engine's own."""
+def serve(model: str, config: EngineConfig, inbox: Inbox, send: Deliver) -> None:
+    """Loads the model and runs the loop until it is told to stop; a failure is sent as the engine's own.
+
+    `send` is called from the loop's thread and from the one that compiles grammars.
+    """
+    from drut.engine.grammar_desk import GrammarDesk
     from drut.engine.llm import LLM
     from drut.engine.loop import EngineLoop
 
     try:
         with LLM(model, config=config) as llm:
+            inbox.compile_with(GrammarDesk(llm.engine.grammars, send))
             send([Ready(load_s=llm.load_s, numerics_id=llm.numerics_id, description=llm.backend.describe(),
                         room=llm.room, max_seqs=llm.config.max_seqs, step_tokens=llm.engine.runner.limits.tokens,
                         parts=llm.load_parts)])
-            EngineLoop(llm, receive, send).run()
+            EngineLoop(llm, inbox.receive, send).run()
     except DrutError as error:
         send([Failed("", str(error), True)])
     except Exception as error:
@@ -58,12 +63,12 @@ class ThreadTransport:
 
     def __init__(self, model: str, config: EngineConfig) -> None:
         self._model, self._config = model, config
-        self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+        self._inbox = Inbox()
         self._thread: threading.Thread | None = None
         self._abandoned = False
 
     def start(self, deliver: Deliver) -> None:
-        arguments = (self._model, self._config, self._receive, deliver)
+        arguments = (self._model, self._config, self._inbox, deliver)
         self._thread = threading.Thread(target=serve, args=arguments, name="drut-engine", daemon=True)
         self._thread.start()
 
@@ -81,12 +86,6 @@ class ThreadTransport:
 
     def dump_stacks(self) -> None:
         """Its stack is this process's own."""
-
-    def _receive(self, wait: bool) -> Iterable[ToEngine]:
-        if wait:
-            yield self._inbox.get()
-        while not self._inbox.empty():
-            yield self._inbox.get()
 
 
 class ProcessTransport:

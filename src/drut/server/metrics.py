@@ -89,6 +89,7 @@ METRICS = {
         ("layer",)),
     "drut_steps": Described("counter", "steps of the engine"),
     "drut_step_rows": Described("counter", "tokens the steps computed"),
+    "drut_compiled_grammars": Described("counter", "grammars compiled, those that are no good too"),
     "drut_failed_steps": Described("counter", "steps that ended in an exception"),
     "vllm:iteration_tokens_total": Described("histogram", "tokens that a step computed"),
     "drut_step_seconds": Described("histogram", "time of a step"),
@@ -270,6 +271,7 @@ def _engine_values(stats: Stats, queued: int) -> dict[str, Value]:
         "vllm:prefix_cache_queries": stats.queried_tokens,
         "vllm:prefix_cache_hits": stats.hit_tokens, "drut_prefix_cache_evicted_misses": stats.evicted_miss_tokens,
         "drut_evicted_pages": stats.evicted_pages, "drut_steps": stats.steps, "drut_step_rows": stats.rows,
+        "drut_compiled_grammars": stats.compiled_grammars,
         "drut_failed_steps": stats.failed_steps, "drut_step_seconds": steps, "vllm:iteration_tokens_total": rows}
 
 

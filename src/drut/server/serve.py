@@ -21,6 +21,7 @@ from drut.parse.narrowing import Bounds
 from drut.server.admission import Admission, AdmissionLimits, Observer, Several
 from drut.server.app import App
 from drut.server.auth import check_exposure, is_address
+from drut.server.compiling import Compilers
 from drut.server.config import ServerConfig
 from drut.server.connection import Connection
 from drut.server.gate import Gate, with_connections
@@ -135,7 +136,7 @@ class Server:
         async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
             ready = engine.ready
             self._startup.engine(ready)
-            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars, self._engine,
+            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars,
                                             tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
                                             plain_messages=config.plain_messages,
                                             tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
@@ -146,7 +147,9 @@ class Server:
             life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,
                              on_stats=service.metrics.counted)
             self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, life.stop)
-            service.loaded = Loaded(texts, admission, ready.numerics_id, int(time.time()))
+            compilers = Compilers(engine, seconds=self._engine.grammar_timeout_s,
+                                  patience_s=config.max_wait_s, room=int(self._engine.grammar_cache_mb * 1e6))
+            service.loaded = Loaded(texts, admission, compilers, ready.numerics_id, int(time.time()))
             self._startup.lap("tokenizer")
             if self._on_loaded is not None:
                 self._on_loaded()

@@ -31,6 +31,7 @@ class Loaded:
 
     texts: Texts
     admission: Admission
+    compilers: Compilers
     fingerprint: str  # the numerics id
     created: int  # seconds since 1970, of loading
 
@@ -46,7 +47,6 @@ class Service:
         self.loaded: Loaded | None = None
         self.health, self.metrics = Health(), Metrics(self.name)
         self.reply_room = ReplyRoom(REPLIES * self.limits.reply_bytes, small=SMALL_REPLY)
-        self.compilers = Compilers(config.max_wait_s)
         self._pool = ThreadPoolExecutor(config.text_threads, thread_name_prefix="drut-text")
 
     @property
@@ -78,5 +78,3 @@ class Service:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if self.loaded is not None:
-            self.loaded.texts.close()

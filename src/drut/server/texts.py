@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drut.config import EngineConfig
-from drut.constrain.compiler import Grammars
-from drut.engine.build import make_grammars
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.model.model import open_model
 from drut.model.templates import ChatTemplates
@@ -26,11 +23,9 @@ class Texts:
     """Safe to use from several threads. `room`: tokens of a prompt and its answer together; `most_chars`: of a text."""
 
     def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int,
-                 grammars: Grammars | None = None, *, tool_parser: str = choose.AUTO,
-                 reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE, plain_messages: bool = False) -> None:
-        """`grammars`: None where the engine alone compiles constraints."""
+                 *, tool_parser: str = choose.AUTO, reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE,
+                 plain_messages: bool = False) -> None:
         self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
-        self.grammars = grammars
         self.templates: ChatTemplates | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
         if tokenizer is not None and tokenizer.chat_templates:
@@ -45,14 +40,11 @@ class Texts:
         self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
     @classmethod
-    def open(cls, path: str | Path, room: int, most_chars: int,
-             config: EngineConfig | None = None, **replies: Any) -> Texts:
-        """`config`: of the engine, whose limits on grammars count here too; `replies`: how they are read and bound."""
+    def open(cls, path: str | Path, room: int, most_chars: int, **replies: Any) -> Texts:
+        """`replies`: how they are read and bound."""
         files = open_model(path)
         try:
-            tokenizer, vocab = files.tokenizer(), files.spec.vocab
-            grammars = make_grammars(tokenizer, vocab, config or EngineConfig()) if tokenizer is not None else None
-            return cls(tokenizer, vocab, room, most_chars, grammars, **replies)
+            return cls(files.tokenizer(), files.spec.vocab, room, most_chars, **replies)
         finally:
             files.close()
 
@@ -146,11 +138,6 @@ class Texts:
         if len(ids) >= self.room:
             raise too_long(len(ids), self.room, name)
         return ids
-
-    def close(self) -> None:
-        """Ends the thread that compiles."""
-        if self.grammars is not None:
-            self.grammars.close()
 
     def in_vocabulary(self, ids: Sequence[int], name: str) -> None:
         for worst in (min(ids, default=0), max(ids, default=0)):

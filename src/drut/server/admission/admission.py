@@ -95,7 +95,8 @@ class Admission:
             raise DrainingError("the server is shutting down")
         self._serial += 1
         now = self.clock()
-        ticket = Ticket(ask, self, now if ask.arrived is None else ask.arrived, self._serial, on_chunk, on_end)
+        ticket = Ticket(ask, self, arrived=now if ask.arrived is None else ask.arrived, serial=self._serial,
+                        on_chunk=on_chunk, on_end=on_end)
         if self._queue or not self._fits(ticket):
             self._make_room(ticket, now)
         if ask.deadline_s is not None:

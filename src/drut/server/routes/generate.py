@@ -65,13 +65,13 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
 
 
 async def _compile(service: Service, loaded: Loaded, job: Job, arrived: float) -> None:
-    """Has the job's grammars compiled. DeadlineError where that takes too long for it."""
-    if loaded.texts.grammars is None or not job.constraints:
+    """Has the job's grammar compiled. DeadlineError where that takes too long for it."""
+    if not job.constraints:
         return
     left = None if job.deadline_s is None else arrived + job.deadline_s - time.monotonic()
     try:
         async with asyncio.timeout(left):
-            await service.compilers.check(loaded.texts.grammars, job.constraints, service.off_loop)
+            await loaded.compilers.check(job.constraints, service.off_loop)
     except TimeoutError:
         raise DeadlineError(f"the deadline of {job.deadline_s:g} s passed in the queue") from None
 
