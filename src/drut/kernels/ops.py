@@ -2,6 +2,9 @@
 
 A backend turns an operation into its own call. `rate` is the one definition of what it costs, for the ledger, the floor
 of a step, predictions and the planner. A backend gives each buffer room for the most rows a step may have.
+
+Model code records no `Qkv`, no `GateUp`, no `Project` that adds and, but for the head's, no norm within another
+operation: these come of fusion.
 """
 
 from __future__ import annotations
