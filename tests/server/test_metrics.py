@@ -135,9 +135,9 @@ def test_tokens_that_come_together_share_the_gap_before_them() -> None:
         loop, metrics, engine = asyncio.get_running_loop(), Metrics("tiny"), FakeEngine()
         admission = Admission(engine, observer=metrics, clock=loop.time)
         ticket = Reading(admission, Ask([0], SamplingParams(max_tokens=30)))
-        ticket.ticket.take(Output("", Chunk("a", [1]), False))
+        ticket.ticket.on_message(Output("", Chunk("a", [1]), False))
         await asyncio.sleep(0.09)
-        ticket.ticket.take(Output("", Chunk("bcd", [1, 2, 3]), False))
+        ticket.ticket.on_message(Output("", Chunk("bcd", [1, 2, 3]), False))
         ticket.cancel()
         check_histogram(scrape(metrics), "vllm:inter_token_latency_seconds", [0.03] * 3, GAPS)
 
@@ -155,9 +155,9 @@ def test_the_engines_counts_and_its_death() -> None:
         metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         for _ in range(9):
             Reading(admission, Ask([0] * 8, SamplingParams(max_tokens=5)))
-        metrics.replied(200)
-        metrics.counted(msgspec.structs.replace(STATS, step_seconds=2.5, floor_seconds=1.0))
-        metrics.counted(STATS)
+        metrics.count_reply(200)
+        metrics.update_stats(msgspec.structs.replace(STATS, step_seconds=2.5, floor_seconds=1.0))
+        metrics.update_stats(STATS)
         samples = scrape(metrics)
         queued = admission.waiting
         assert queued == 4
@@ -207,7 +207,7 @@ def test_the_share_of_the_roof_is_of_the_steps_between_two_looks() -> None:
     metrics = Metrics("tiny", lambda: 0.0)
 
     def share(seconds: float, floor: float | None) -> float | None:
-        metrics.counted(msgspec.structs.replace(STATS, step_seconds=seconds, floor_seconds=floor))
+        metrics.update_stats(msgspec.structs.replace(STATS, step_seconds=seconds, floor_seconds=floor))
         return scrape(metrics).get(("drut_roof_share", ()))
 
     assert share(10.0, None) is None

@@ -152,8 +152,8 @@ def test_a_dry_run_says_how_the_model_thinks_and_calls(model_path: Path, caller_
         assert code == 0
         return [line for line in out.splitlines() if line.startswith(("thoughts", "tools"))]
 
-    assert lines(model_path) == ["thoughts    none", "tools       calls as json"]
+    assert lines(model_path) == ["reasoning   none", "tools       calls as json"]
     assert lines(caller_path, "--reasoning-parser", "tag:plan") == [
-        "thoughts    between <plan> and </plan>", "tools       calls as hermes"]
+        "reasoning   between <plan> and </plan>", "tools       calls as hermes"]
     code, _, err = dry_run(capsys, str(model_path), "--port", "0", "--reasoning-parser", "magic")
     assert (code, "reasoning_parser" in err) == (2, True)

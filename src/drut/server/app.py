@@ -1,4 +1,4 @@
-"""The ASGI application: which route is served by what, and who may take it."""
+"""The ASGI application: routes, their handlers, and which of them need an API key."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from drut.server.service import Service
 
 log = logging.getLogger("drut.server")
 
-PREFIXES = ("/v1", "")  # of OpenAI's routes: some clients take a server's root for their base URL
-Handler = Callable[[Exchange, Service, str], Awaitable[None]]  # with the caller's id
+PREFIXES = ("/v1", "")  # of OpenAI's routes: some clients use a server's root as their base URL
+Handler = Callable[[Exchange, Service, str], Awaitable[None]]  # the last argument is the caller's id
 
 
 GENERATIONS = {
     "/completions": Generation(completions.prepare, CompletionsDialect),
     "/chat/completions": Generation(chat.prepare, ChatDialect),
-}  # by path; another dialect is an entry more
+}  # by path; a further dialect is one more entry
 
 
 class Endpoint:
-    """One route: guarded unless `public`, and every error in the shape of its wire."""
+    """One route. It checks the API key unless `public`, and writes every error in the shape of its wire format."""
 
     def __init__(self, service: Service, handler: Handler, *, public: bool = False, wire: Wire = OPENAI) -> None:
         self._service, self._handler, self._public, self._wire = service, handler, public, wire
@@ -53,15 +53,15 @@ class Endpoint:
         except Exception as error:
             if not exchange.started:
                 return await exchange.fail(as_api_error(error), self._wire.error_body)
-            log.error("a reply broke off", exc_info=error)
+            log.error("a reply was cut off", exc_info=error)
             exchange.abort()
         finally:
             if exchange.status is not None:
-                self._service.metrics.replied(exchange.status)
+                self._service.metrics.count_reply(exchange.status)
 
 
 class App:
-    """Routes of `service`, over HTTP only."""
+    """The routes of `service`, over HTTP only."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -94,14 +94,14 @@ class App:
             await self._router(scope, receive, send)
         except HTTPException as refusal:
             allowed = (refusal.headers or {}).get("Allow", "")
-            error = ApiError(refusal.status_code, f"{scope['method']} is not for this path; {allowed} is",
+            error = ApiError(refusal.status_code, f"this path supports {allowed}, not {scope['method']}",
                              code="method_not_allowed", allow=allowed)
             await self._refuse(error, scope, receive, send)
 
     async def _nothing_here(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = ApiError(404, "there is nothing at this path; GET /docs lists what there is", code="not_found")
+        error = ApiError(404, "this path does not exist; GET /docs lists those that do", code="not_found")
         await self._refuse(error, scope, receive, send)
 
     async def _refuse(self, error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-        self._service.metrics.replied(error.status)
+        self._service.metrics.count_reply(error.status)
         await Exchange(scope, receive, send).fail(error)

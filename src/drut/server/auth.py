@@ -1,4 +1,4 @@
-"""Who may call: keys, compared without telling by time how much of one was right; hosts, where there are no keys."""
+"""Authentication: API keys, compared in constant time; host names, if there are no keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY_ID_CHARS = 12
 
 
 class Keys:
-    """The keys' SHA-256 digests; the keys themselves are not kept. Without any, everybody may call."""
+    """The SHA-256 digests of the API keys; the keys themselves are not kept. Without any, every client may call."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         for key in (keys := list(keys)):
@@ -31,7 +31,7 @@ class Keys:
 
     @classmethod
     def of(cls, config: ServerConfig) -> Keys:
-        """Those of flag, environment and file. RequestError where one is no good or the file cannot be read."""
+        """Returns the keys of flag, environment and file. RequestError if one is invalid or the file is unreadable."""
         keys = config.api_key.split(",") if config.api_key is not None else []
         if config.api_key_file is not None:
             try:
@@ -50,14 +50,14 @@ class Keys:
         return len(self._digests)
 
     def caller(self, authorization: str) -> str:
-        """The id of the key in a header `Authorization: Bearer KEY`; empty where none is needed. ApiError 401."""
+        """Returns the id of the key in `Authorization: Bearer KEY`; empty if no key is needed. ApiError 401."""
         if not self._digests:
             return ""
         scheme, _, key = authorization.partition(" ")
         digest = hashlib.sha256(key.strip().encode("utf-8", "surrogateescape")).digest()
         known = False
-        for right in self._digests:  # all of them, whichever fits
-            known |= hmac.compare_digest(digest, right)
+        for valid in self._digests:  # no early exit: the time must not depend on which key matches
+            known |= hmac.compare_digest(digest, valid)
         if not known or scheme.lower() != "bearer":
             missing = "no API key was given" if not authorization else "the API key is not valid"
             raise ApiError(401, f"{missing}: send it as 'Authorization: Bearer KEY'", code="invalid_api_key")
@@ -65,24 +65,26 @@ class Keys:
 
 
 def salt_of(caller: str, salt: str | None) -> str:
-    """What keeps one caller's cached prefixes from another's: nobody can name a salt of another key's space."""
+    """Returns the cache salt of a request. It keeps cached prefixes of callers apart: no client can name a salt that
+    belongs to another key."""
     return f"{caller}/{salt or ''}" if caller or salt else ""
 
 
 class Hosts:
-    """Names this server goes by. A page in a browser can reach a keyless server under its own name (DNS rebinding)."""
+    """Host names of this server, checked if it has no keys: else a web page could reach it under the page's own name
+    (DNS rebinding)."""
 
     def __init__(self, config: ServerConfig, *, keyless: bool) -> None:
         names = {"localhost", config.host.lower(), *(n.strip().lower() for n in config.allowed_hosts.split(","))}
         self._names = names - {""} if keyless else None
 
     def check(self, host: str) -> None:
-        """ApiError 403 for a name that is not ours; addresses cannot be rebound."""
+        """Raises ApiError 403 for a name that is not this server's. Addresses pass: they cannot be rebound."""
         if self._names is None:
             return
         name = host.lower().rsplit(":", 1)[0] if not host.endswith("]") else host.lower()
         if name not in self._names and not is_address(name.strip("[]")):
-            raise ApiError(403, "this server does not go by the name in the header Host; see --allowed-hosts",
+            raise ApiError(403, "the name in the header Host is not one of this server's; see --allowed-hosts",
                            code="host_not_allowed")
 
 
@@ -95,13 +97,13 @@ def is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`. A name that is not an address or localhost may be public."""
+    """Returns whether only this machine can reach `host`. Any name other than localhost counts as public."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def check_exposure(config: ServerConfig, keys: Keys) -> None:
-    """RequestError where everybody on the network could use the server unasked, or guess a key. Where only this machine
-    can reach it a short key is taken, with a warning."""
+    """Raises RequestError if every machine of the network could use the server without a key, or guess a key. A short
+    key is accepted, with a warning, if only this machine can reach the server."""
     if keys and keys.shortest < MIN_KEY_CHARS:
         short = f"an API key of {keys.shortest} characters is easy to guess; give it at least {MIN_KEY_CHARS}"
         if not is_loopback(config.host):
@@ -109,4 +111,4 @@ def check_exposure(config: ServerConfig, keys: Keys) -> None:
         log.warning("%s", short)
     if not is_loopback(config.host) and not keys and not config.allow_keyless:
         raise RequestError(f"host {config.host} can be reached from outside: set --api-key, DRUT_API_KEY or "
-                           "--api-key-file, or --allow-keyless if everybody may use it")
+                           "--api-key-file, or --allow-keyless if every client may use it")

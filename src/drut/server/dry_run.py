@@ -1,4 +1,4 @@
-"""Everything about a start that can be checked without the weights."""
+"""`drut serve --dry-run`: checks everything about a start that needs no weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from drut.server.texts import Texts
 
 
 def calls_of(texts: Texts) -> str:
-    """How the model writes calls, or why it cannot."""
+    """Returns how the model writes tool calls, or why it cannot call tools."""
     try:
         return f"calls as {texts.tool_format().name}"
     except ApiError as error:
@@ -29,7 +29,7 @@ def calls_of(texts: Texts) -> str:
 
 
 def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[str]:
-    """Lines of what would be used. DrutError for what would fail."""
+    """Yields lines that describe what a start would use. DrutError for what would fail."""
     keys = Keys.of(config)
     check_exposure(config, keys)
     pages = allowed(config)
@@ -37,12 +37,12 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
     if config.otlp_endpoint:
         open_spans(config.otlp_endpoint, served_names(config, model)[0]).close()
     yield f"listen on   {config.host}:{config.port}"
-    yield f"keys        {len(keys) or 'none: everybody who reaches the address may use it'}"
+    yield f"keys        {len(keys) or 'none: every client that reaches the address may use it'}"
     yield f"web pages   {', '.join(pages) or 'none may call'}"
     yield f"names       {', '.join(served_names(config, model))}"
     path = find(model)
     if path is None:
-        yield "model       would be fetched first; nothing more can be said of it"
+        yield "model       would be downloaded first; nothing more can be checked"
         return
     files = open_model(path)
     try:
@@ -56,7 +56,7 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
         yield f"template    {'good' if texts.templates is not None else texts.why_no_chat}"
         if texts.templates is not None:
-            yield f"thoughts    {'between ' + ' and '.join(texts.marks) if texts.marks else 'none'}"
+            yield f"reasoning   {'between ' + ' and '.join(texts.marks) if texts.marks else 'none'}"
             yield f"tools       {calls_of(texts)}"
         yield f"context     {needs.room} tokens of a prompt and its answer"
         held = ", ".join(f"{n * PAGE_TOKENS} tokens{f' of windows of {kv.window}' * (kv.window > 0)}"

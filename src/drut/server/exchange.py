@@ -1,4 +1,4 @@
-"""One request and its reply, straight on ASGI: what is not done here costs nothing for each chunk."""
+"""One HTTP request and its reply, directly on ASGI to keep the cost of each chunk low."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ JSON = b"application/json"
 CONNECTION = "drut.connection"  # the transport, among a scope's extensions
 MAX_ID_CHARS = 128
 TRACE_HEADERS = ("traceparent", "tracestate")
-DISCARD_BYTES, DISCARD_S = 64 << 20, 1.0  # of a body that is too large
+DISCARD_BYTES, DISCARD_S = 64 << 20, 1.0  # of a body that is too large, read and dropped
 
 
 class Exchange:
-    """`id` names the request in headers and logs: what the client sent as X-Request-Id, or a new one."""
+    """One HTTP request and its reply. `id` names it in headers and logs: the client's X-Request-Id, or a new id."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self._receive, self._send = scope, receive, send
@@ -36,7 +36,7 @@ class Exchange:
 
     @property
     def started(self) -> bool:
-        """Whether a reply has begun."""
+        """Returns whether a reply has begun."""
         return self.status is not None
 
     def header(self, name: str) -> str:
@@ -44,11 +44,11 @@ class Exchange:
 
     @property
     def trace(self) -> dict[str, str]:
-        """The headers of W3C Trace Context that came along."""
+        """Returns the request's headers of W3C Trace Context."""
         return {name: value for name in TRACE_HEADERS if (value := self.header(name))}
 
     async def body(self, most: int, timeout_s: float) -> bytes:
-        """The request's body. ApiError 413 for more than `most` bytes, 408 where it does not come in time."""
+        """Reads the request's body. ApiError 413 for more than `most` bytes, 408 if it does not arrive in time."""
         length = self.headers.get(b"content-length", b"")
         too_large = length.isdigit() and (len(length) > 18 or int(length) > most)
         data = bytearray()
@@ -61,19 +61,19 @@ class Exchange:
                         return bytes(data)
                     too_large = len(data) > most
         except TimeoutError:
-            raise ApiError(408, f"the body did not come within {timeout_s:g} s", code="timeout") from None
+            raise ApiError(408, f"the body did not arrive within {timeout_s:g} s", code="timeout") from None
         await self._discard()
         raise ApiError(413, f"the body is longer than {most} bytes (--max-body-mb)", code="body_too_large")
 
     async def _body_part(self) -> tuple[bytes, bool]:
-        """Some of the body, and whether there is more."""
+        """Returns the next part of the body, and whether more follows."""
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         return message.get("body", b""), message.get("more_body", False)
 
     async def _discard(self) -> None:
-        """Takes for a while what nobody wants: a client still sending would not see the reply."""
+        """Reads and drops the rest of the body for a while: a client that is still sending would not see the reply."""
         if b"expect" in self.headers:
             return
         left, more = DISCARD_BYTES, True
@@ -84,19 +84,19 @@ class Exchange:
                     left -= len(part)
 
     async def gone(self) -> None:
-        """Returns when the client has hung up. Only after the body was read."""
+        """Returns when the client has closed the connection. Call it only after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def reply(self, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
-        """A whole reply."""
+        """Sends a whole reply."""
         await self._start(status, [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *headers])
         await self._write(body, more=False)
 
     async def reply_in_parts(self, status: int, parts: AsyncIterator[bytes], headers: Headers = ()) -> None:
-        """A whole JSON reply as it is made, in chunks where it has more than one part."""
+        """Sends a whole JSON reply part by part, with chunked encoding if it has more than one part."""
         first, second = await anext(parts, b""), await anext(parts, b"")
-        if self.scope["http_version"] == "1.0":  # which has no chunks
+        if self.scope["http_version"] == "1.0":  # it has no chunked encoding
             return await self.reply(status, first + second + b"".join([part async for part in parts]), headers=headers)
         if not second:
             return await self.reply(status, first, headers=headers)
@@ -107,13 +107,13 @@ class Exchange:
         await self._write(b"", more=False)
 
     async def fail(self, error: ApiError, encode: Callable[[ApiError], bytes] = encode_error) -> None:
-        """An error as a whole reply; `encode` gives it the shape of the route's dialect."""
-        # What is left of a body that was not wanted must not be taken for the next request.
+        """Sends an error as a whole reply; `encode` gives it the shape of the route's dialect."""
+        # The unread rest of a body must not be parsed as the next request.
         closing = [(b"connection", b"close")] if error.status in (408, 413) else []
         await self.reply(error.status, encode(error), headers=[*error.headers, *closing])
 
     async def begin_stream(self, media_type: bytes, headers: Headers = ()) -> None:
-        """The head of a stream."""
+        """Sends the head of a stream."""
         await self._start(200, [(b"content-type", media_type), (b"cache-control", b"no-cache"),
                                 (b"x-accel-buffering", b"no"), *headers])
 
@@ -124,7 +124,7 @@ class Exchange:
         await self._write(b"", more=False)
 
     def abort(self) -> None:
-        """Drops the connection at once, with all that was not sent yet."""
+        """Aborts the connection at once; unsent data is dropped."""
         transport = self.scope.get("extensions", {}).get(CONNECTION)
         if transport is not None:
             transport.abort()
@@ -139,7 +139,7 @@ class Exchange:
 
 
 class ClientGoneError(Exception):
-    """Nobody is there to answer."""
+    """The client has closed the connection."""
 
 
 def _printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How many connections are open: in total, so that the system's open files never run out, and from one address."""
+"""Limits of open connections: in total, so that the process never runs out of open files, and per client address."""
 
 from __future__ import annotations
 
@@ -11,61 +11,62 @@ from drut.errors import RequestError
 from drut.server.config import ServerConfig
 
 RESERVE = 64  # open files for all but connections: the model, the engine, logs, libraries
-MOST = 4096  # connections by default, if the system has files for them
-MOST_FILES = 1 << 16
-MOST_FAREWELLS = 256  # refused connections that are being told why; those beyond are dropped unheard
-NETWORK_BITS = 64  # of an IPv6 address: who has one of these networks has all of its addresses
+MAX_CONNECTIONS = 4096  # default, if the limit of open files allows it
+MAX_FILES = 1 << 16
+MAX_CLOSING = 256  # refused connections that wait for their error to be read; further ones are aborted at once
+NETWORK_BITS = 64  # of an IPv6 address: a client that has one address of such a network has all of them
 
 
 def raise_open_files() -> None:
-    """Lets this process open as many files as the system allows it to, which is often far more than it starts with."""
+    """Raises this process's soft limit of open files to its hard limit, at most MAX_FILES."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def with_connections(config: ServerConfig) -> ServerConfig:
-    """`config` with its cap of connections set. RequestError for more than this process may open files for."""
+    """Returns `config` with `max_connections` set. RequestError for more than the limit of open files allows."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    files = MOST_FILES if files == resource.RLIM_INFINITY else files
-    room = (files - RESERVE) * 4 // 5  # a fifth is for farewells
+    files = MAX_FILES if files == resource.RLIM_INFINITY else files
+    room = (files - RESERVE) * 4 // 5  # a fifth is for refused connections that are closing
     if room < 1:
         raise RequestError(f"a limit of {files} open files is too small for a server; at least {RESERVE + 2} are "
                            "needed (ulimit -n)")
     if config.max_connections is not None and config.max_connections > room:
         raise RequestError(f"--max-connections {config.max_connections} is more than the limit of {files} open files "
-                           f"leaves room for, which is {room} (ulimit -n)")
-    return replace(config, max_connections=config.max_connections or min(MOST, room))
+                           f"allows, which is {room} (ulimit -n)")
+    return replace(config, max_connections=config.max_connections or min(MAX_CONNECTIONS, room))
 
 
 class Gate:
-    """Counts connections. Loopback addresses, where a proxy of one's own stands for all its clients, have no cap of
-    their own."""
+    """Counts connections, in total and per client. Loopback addresses have no limit per client: a local proxy connects
+    for all of its clients."""
 
-    def __init__(self, most: int, most_of_one: int) -> None:
-        self._most, self._most_of_one = most, most_of_one
+    def __init__(self, most: int, most_per_client: int) -> None:
+        self._most, self._most_per_client = most, most_per_client
         self._by_client: Counter[str] = Counter()
         self.open = 0
-        self.farewells, self.most_farewells = 0, min(MOST_FAREWELLS, most // 4)  # refused and not closed yet
+        self.closing, self.max_closing = 0, min(MAX_CLOSING, most // 4)  # connections refused and not closed yet
         self.refused: Counter[str] = Counter(dict.fromkeys(("total", "address"), 0))
 
     def enter(self, address: str) -> str:
-        """Lets a connection from `address` in, or says why not; `leave` follows where it was let in."""
+        """Counts a connection from `address` and returns "", or returns why it is refused. `leave` follows in the first
+        case only."""
         client, capped = _client(address)
         if self.open >= self._most:
             self.refused["total"] += 1
-            return f"{self.open} connections are open, which is all this server takes (--max-connections)"
-        if capped and self._by_client[client] >= self._most_of_one:
+            return f"{self.open} connections are open, which is the maximum (--max-connections)"
+        if capped and self._by_client[client] >= self._most_per_client:
             self.refused["address"] += 1
-            return (f"{self._most_of_one} connections from your address are open, which is all it may have "
+            return (f"{self._most_per_client} connections from your address are open, which is the maximum "
                     "(--max-connections-per-address)")
         self.open += 1
         self._by_client[client] += 1
         return ""
 
     def leave(self, address: str) -> None:
-        """A connection that was let in is closed."""
+        """Counts a connection as closed that `enter` has admitted."""
         client, _ = _client(address)
         self.open -= 1
         self._by_client[client] -= 1
@@ -74,7 +75,7 @@ class Gate:
 
 
 def _client(address: str) -> tuple[str, bool]:
-    """Whose address it is, and whether he has a cap of his own."""
+    """Returns the client that an address belongs to, and whether the limit per client applies to it."""
     try:
         parsed: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
     except ValueError:

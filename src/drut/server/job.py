@@ -1,4 +1,4 @@
-"""A request made ready: all that is left to do is to compute it and to say what came."""
+"""A prepared request: parsed, checked and tokenized, ready to be admitted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from drut.server.protocol.structured import Asked
 
 @dataclass(frozen=True)
 class PreparedPrompt:
-    """Token ids, and the text they stand for where the reply repeats it.
+    """The token ids of a prompt, and its text if the reply repeats it.
 
-    The first `unwritten` ids (BOS) stand for nothing in `text`.
+    The first `unwritten` ids (BOS) have no text in `text`.
     """
 
     ids: list[int]
@@ -24,7 +24,7 @@ class PreparedPrompt:
 
 @dataclass(frozen=True)
 class Job:
-    """`params` go to the engine; the rest says how its answers are told."""
+    """A prepared request. `params` go to the engine; the other fields describe the reply."""
 
     id: str
     model: str
@@ -35,18 +35,18 @@ class Job:
     salt: str = ""
     deadline_s: float | None = None
     stream: bool = False
-    include_usage: bool = False  # a last chunk of a stream with the usage
-    continuous_usage: bool = False  # and the usage so far in every chunk
-    echo: bool = False  # the prompt's text before the answer's
-    echo_scores: bool = False  # and its logprobs
-    scoring: bool = False  # max_tokens 0: the answer itself is dropped
+    include_usage: bool = False  # a stream ends with a chunk that has the usage
+    continuous_usage: bool = False  # every chunk has the usage so far
+    echo: bool = False  # the prompt's text precedes the output
+    echo_scores: bool = False  # with the prompt's logprobs
+    scoring: bool = False  # max_tokens 0: the one output token is dropped
     logprobs: bool = False
     prompt_logprobs: bool = False  # as a field of the reply
     return_token_ids: bool = False
-    operation: str = "text_completion"  # or "chat": what a span calls it
-    reading: Reading = PLAIN  # of a chat's answers
-    tell_thought: bool = True
-    constraints: tuple[Asked, ...] = ()  # to be compiled before it is admitted
+    operation: str = "text_completion"  # or "chat": the name in a span
+    reading: Reading = PLAIN  # how the output of a chat is parsed
+    include_reasoning: bool = True
+    constraints: tuple[Asked, ...] = ()  # compiled before admission
     timings: bool = False  # in the reply; of a stream in its last events
     ignored: tuple[str, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))

@@ -1,4 +1,4 @@
-"""What a request may hold at most. Each limit is a flag, and an error names it."""
+"""Limits of the contents of a request. Each limit is a flag, and its error names the flag."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drut.server.sizes import ReplySize
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes of requests; `ServerConfig` says what each is."""
+    """Maximum sizes of requests and replies, from `ServerConfig`."""
 
     body_bytes: int
     reply_bytes: int
@@ -28,7 +28,7 @@ class Limits:
 
     def check_choices(self, prompts: int, n: int, field: str) -> None:
         if prompts * n > self.choices:
-            raise ApiError(400, f"{field}: {prompts} prompts with n {n} make {prompts * n} answers; at most "
+            raise ApiError(400, f"{field}: {prompts} prompts with n {n} make {prompts * n} choices; at most "
                                 f"{self.choices} are allowed (--max-choices)", param=field)
 
     def check_reply(self, size: ReplySize) -> None:
@@ -39,9 +39,9 @@ class Limits:
                 f"{size.answer_tokens} tokens, and {size.prompt_tokens} tokens of prompts shown in each,{scores}")
 
     def check_text(self, size: int) -> None:
-        """Of `size` bytes, made of token ids."""
+        """Checks a decoded text of `size` bytes."""
         if size > self.reply_bytes:
-            raise self._too_large("tokens", f"they make a text of {size / 1e6:.1f} MB")
+            raise self._too_large("tokens", f"their text has {size / 1e6:.1f} MB")
 
     def _too_large(self, field: str, why: str) -> ApiError:
         return ApiError(400, f"{field}: {why}; at most {self.reply_bytes / 1e6:g} MB are allowed (--max-reply-mb)",

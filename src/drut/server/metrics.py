@@ -1,7 +1,7 @@
-"""What Prometheus scrapes: requests as their records tell, the engine as its Stats tell.
+"""Prometheus metrics: of requests, from their records, and of the engine, from its `Stats`.
 
-The names are vLLM's where the meaning is the same, and begin with `drut_` else. Every metric is declared in METRICS;
-docs/serving.md lists them and a test compares.
+A metric has vLLM's name if its meaning is the same; else its name begins with `drut_`. METRICS declares all of them;
+docs/serving.md lists them, and a test compares.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from drut.server.gate import Gate
 
 
 class Described(NamedTuple):
-    """A metric: its kind, its help, its labels beside `model_name`."""
+    """The kind of a metric, its help, and its labels in addition to `model_name`."""
 
     kind: str
     help: str
@@ -35,75 +35,81 @@ class Described(NamedTuple):
 
 
 METRICS = {
-    "vllm:time_to_first_token_seconds": Described("histogram", "from a request's arrival to its first token"),
-    "vllm:inter_token_latency_seconds": Described("histogram", "between two tokens of a choice, one value a token"),
+    "vllm:time_to_first_token_seconds": Described("histogram", "time from a request's arrival to its first token"),
+    "vllm:inter_token_latency_seconds": Described("histogram", "time between two consecutive tokens of a choice"),
     "vllm:request_time_per_output_token_seconds": Described(
-        "histogram", "of a choice: from its first token to its last, over the tokens between"),
-    "vllm:e2e_request_latency_seconds": Described("histogram", "from a request's arrival to its end"),
-    "vllm:request_queue_time_seconds": Described("histogram", "from arrival until the engine first computed on it"),
-    "vllm:request_prefill_time_seconds": Described("histogram", "from the end of the queue to the first token"),
-    "vllm:request_decode_time_seconds": Described("histogram", "from the first token to the last"),
-    "vllm:request_inference_time_seconds": Described("histogram", "from the end of the queue to the last token"),
+        "histogram", "time from a choice's first token to its last, divided by the tokens after the first"),
+    "vllm:e2e_request_latency_seconds": Described("histogram", "time from a request's arrival to its end"),
+    "vllm:request_queue_time_seconds": Described(
+        "histogram", "time from a request's arrival until the engine first computed a part of it"),
+    "vllm:request_prefill_time_seconds": Described("histogram", "time from the end of the queue to the first token"),
+    "vllm:request_decode_time_seconds": Described("histogram", "time from the first token to the last"),
+    "vllm:request_inference_time_seconds": Described("histogram", "time from the end of the queue to the last token"),
     "vllm:request_prompt_tokens": Described("histogram", "prompt tokens of a request"),
     "vllm:request_prefill_kv_computed_tokens": Described(
-        "histogram", "of those, the ones not found in the prefix cache"),
+        "histogram", "prompt tokens of a request that were not in the prefix cache"),
     "vllm:request_generation_tokens": Described("histogram", "tokens of all choices of a request, as in `usage`"),
     "vllm:request_max_num_generation_tokens": Described("histogram", "tokens of the longest choice of a request"),
-    "vllm:request_params_n": Described("histogram", "choices that a request asks for"),
+    "vllm:request_params_n": Described("histogram", "number of choices requested"),
     "vllm:request_params_max_tokens": Described(
-        "histogram", "most tokens of a choice that a request asks for; at most the context"),
-    "vllm:request_success": Described("counter", "finished requests, by why", ("finished_reason",)),
+        "histogram", "maximum tokens per choice requested, limited by the context length"),
+    "vllm:request_success": Described("counter", "finished requests, by finish reason", ("finished_reason",)),
     "drut_request_failures": Described(
-        "counter", "requests that ended in no answer, by why: `error` alone is a fault of the server", ("reason",)),
-    "vllm:prompt_tokens": Described("counter", "prompt tokens of requests that got a token, cached ones included"),
-    "vllm:prompt_tokens_cached": Described("counter", "of those, the ones found in the prefix cache"),
+        "counter", "requests that failed, by reason; only `error` is a fault of the server", ("reason",)),
+    "vllm:prompt_tokens": Described(
+        "counter", "prompt tokens of requests with at least one output token, cached tokens included"),
+    "vllm:prompt_tokens_cached": Described("counter", "prompt tokens of these requests found in the prefix cache"),
     "vllm:generation_tokens": Described("counter", "tokens of all choices, as in `usage`"),
-    "vllm:num_requests_running": Described("gauge", "sequences the engine computes"),
-    "vllm:num_requests_waiting": Described("gauge", "requests that wait, in the queue or in the engine"),
+    "vllm:num_requests_running": Described("gauge", "sequences in the engine's batch"),
+    "vllm:num_requests_waiting": Described("gauge", "requests that wait, before the engine or inside it"),
     "drut_requests_waiting": Described(
-        "gauge", "the same by what they wait for: `queue` is before the engine, the others are inside", ("reason",)),
+        "gauge", "waiting requests by reason: `queue` is the queue before the engine, the others are inside it",
+        ("reason",)),
     "drut_queue_tokens": Described("gauge", "prompt tokens in the queue before the engine"),
     "vllm:kv_cache_usage_perc": Described(
-        "gauge", "share of KV pages held by requests, 0 to 1; of the KV group with the largest"),
+        "gauge", "share of KV pages in use by requests, 0 to 1; the maximum over the KV groups"),
     "vllm:cache_config_info": Described(
-        "gauge", "1; its labels say how the KV cache is set: tokens of a page, format, pages, prefix cache",
+        "gauge", "always 1; its labels are the KV cache's settings: tokens per page, format, pages, prefix cache",
         ("block_size", "cache_dtype", "num_gpu_blocks", "enable_prefix_caching")),
-    "drut_kv_pages": Described("gauge", "KV pages by state: free, own (of one request), cached", ("state",)),
+    "drut_kv_pages": Described(
+        "gauge", "KV pages by state: free, own (in use by one request), cached (in the prefix cache)", ("state",)),
     "drut_kv_window_pages": Described(
-        "gauge", "the same of layers that keep a window, where others keep the whole context", ("state",)),
-    "vllm:num_preemptions": Described("counter", "running requests put back to waiting"),
+        "gauge", "KV pages of sliding-window layers by state, if other layers keep the whole context", ("state",)),
+    "vllm:num_preemptions": Described("counter", "preemptions of running requests"),
     "drut_preemptions": Described(
-        "counter", "the same by why: `pages` ran out, another was to have its place (`policy`), a fault (`other`)",
-        ("reason",)),
+        "counter", "preemptions by reason: no free pages (`pages`), the scheduling policy (`policy`), a failed step "
+                   "(`other`)", ("reason",)),
     "drut_expected_tokens": Described(
-        "gauge", "tokens that running sequences are expected to say yet, the median of each"),
+        "gauge", "expected number of tokens that running sequences will still generate, from the median of each"),
     "vllm:prefix_cache_queries": Described("counter", "prompt tokens looked up in the prefix cache"),
-    "vllm:prefix_cache_hits": Described("counter", "prompt tokens found there"),
-    "drut_prefix_cache_evicted_misses": Described("counter", "prompt tokens not found that were there once"),
-    "drut_evicted_pages": Described("counter", "cached pages freed for others"),
+    "vllm:prefix_cache_hits": Described("counter", "prompt tokens found in the prefix cache"),
+    "drut_prefix_cache_evicted_misses": Described(
+        "counter", "prompt tokens not found in the prefix cache because they were evicted"),
+    "drut_evicted_pages": Described("counter", "pages evicted from the prefix cache"),
     "drut_expert_tokens": Described(
-        "counter", "of models with experts: tokens that a layer's experts computed, each as often as it chose one",
+        "counter", "tokens computed by all experts of a layer; a token counts once for each expert it is routed to",
         ("layer",)),
     "drut_busiest_expert_tokens": Described(
-        "counter", "of those, the ones of the layer's expert with the most; evenly used, it has one of as many shares",
-        ("layer",)),
-    "drut_steps": Described("counter", "steps of the engine"),
-    "drut_step_rows": Described("counter", "tokens the steps computed"),
-    "drut_compiled_grammars": Described("counter", "grammars compiled, those that are no good too"),
-    "drut_failed_steps": Described("counter", "steps that ended in an exception"),
-    "vllm:iteration_tokens_total": Described("histogram", "tokens that a step computed"),
+        "counter", "tokens computed by the busiest expert of a layer; with an even load, `drut_expert_tokens` divided "
+                   "by the number of experts", ("layer",)),
+    "drut_steps": Described("counter", "engine steps"),
+    "drut_step_rows": Described("counter", "tokens computed by all steps"),
+    "drut_compiled_grammars": Described("counter", "compiled grammars, including those that failed"),
+    "drut_failed_steps": Described("counter", "steps that raised an exception"),
+    "vllm:iteration_tokens_total": Described("histogram", "tokens computed by a step"),
     "drut_step_seconds": Described("histogram", "time of a step"),
-    "drut_step_floor_seconds": Described("counter", "the least time the steps could take, by this machine's roof"),
+    "drut_step_floor_seconds": Described("counter", "minimum time of the steps by this machine's roof"),
     "drut_roof_share": Described(
-        "gauge", "floor over time of the last steps: those between two looks at the engine, about a second apart"),
-    "drut_last_step_age_seconds": Described("gauge", "since a step last ended"),
-    "drut_engine_up": Described("gauge", "1 from when the model is loaded until the engine ends, else 0"),
-    "drut_http_replies": Described("counter", "HTTP replies by the status sent", ("status",)),
+        "gauge", "minimum time divided by actual time of the steps of about the last second"),
+    "drut_last_step_age_seconds": Described("gauge", "time since the last step ended"),
+    "drut_engine_up": Described("gauge", "1 while the engine runs with its model loaded, else 0"),
+    "drut_http_replies": Described("counter", "HTTP replies by status", ("status",)),
     "drut_connections": Described("gauge", "open connections"),
-    "drut_connections_refused": Described("counter", "connections refused, by which cap was reached", ("reason",)),
+    "drut_connections_refused": Described(
+        "counter", "refused connections by the limit reached: `total` or `address`", ("reason",)),
 }
 Labels = tuple[str, ...]
-Value = Histogram | Mapping[str, int] | Mapping[Labels, int] | float  # mappings go by the values of labels
+Value = Histogram | Mapping[str, int] | Mapping[Labels, int] | float  # the keys of a mapping are values of labels
 KINDS: dict[str, Callable[..., Any]] = {
     "histogram": HistogramMetricFamily, "counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 SECONDS = spread(1e-3, 500.0)  # of requests
@@ -112,13 +118,13 @@ TOKENS = spread(1.0, 1e6)
 HISTOGRAMS = {name: SECONDS if name.endswith("_seconds") else TOKENS for name, m in METRICS.items()
               if m.kind == "histogram" and name not in ("drut_step_seconds", "vllm:iteration_tokens_total")} | {
     "vllm:inter_token_latency_seconds": GAPS, "vllm:request_time_per_output_token_seconds": GAPS}  # of requests
-GOOD = ("stop", "length", "abort")  # what a request may say of its own end
+GOOD = ("stop", "length", "abort")  # finish reasons that are no failure
 
 
 class Metrics(Collector):
-    """An admission's observer, with a registry of its own. Use in the event loop, where the requests are.
+    """The metrics of a server, with a registry of its own; an observer of its requests. Use it in the event loop.
 
-    Without the engine's counts its metrics are left out.
+    The engine's metrics are left out until its stats have arrived.
     """
 
     def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -134,32 +140,32 @@ class Metrics(Collector):
         self._config = EngineConfig()
         self._replies: Counter[str] = Counter()
         self._up = False
-        self.gate: Gate | None = None  # whose connections are counted
-        self._stats: tuple[Stats, float] | None = None  # and when they came
+        self.gate: Gate | None = None  # counts the connections
+        self._stats: tuple[Stats, float] | None = None  # with their arrival time
         self._roof_share: float | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     def watch(self, admission: Admission, engine: AsyncEngine, config: EngineConfig) -> None:
-        """Whose queue, whose life and which settings the gauges show."""
+        """Sets the queue, the engine and the settings that the gauges report."""
         self._admission, self._up, self._config = admission, True, config
         engine.on_death(self._on_death)
 
     def _on_death(self, reason: str) -> None:
         self._up, self._stats, self._roof_share = False, None, None
 
-    def counted(self, stats: Stats) -> None:
-        """The engine has told its counts."""
+    def update_stats(self, stats: Stats) -> None:
+        """Takes the engine's latest stats."""
         if self._stats is not None:
             self._roof_share = roof_share(self._stats[0], stats) or self._roof_share
         self._stats = stats, self._clock()
 
-    def replied(self, status: int) -> None:
+    def count_reply(self, status: int) -> None:
         """Counts an HTTP reply."""
         self._replies[str(status)] += 1
 
     def first_token(self, record: Record) -> None:
-        """Counts the time from the request's arrival."""
+        """Counts a request's time to first token."""
         self._ttft.add(record.ttft_s or 0.0)
 
     def generated(self, count: int) -> None:
@@ -197,11 +203,11 @@ class Metrics(Collector):
             self._tokens["vllm:prompt_tokens_cached"] += record.cached_tokens
 
     def render(self) -> tuple[str, bytes]:
-        """The content type and the text to answer a scrape with."""
+        """Returns the content type and the text of a scrape's reply."""
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric that has a value now, in the order of METRICS."""
+        """Yields every metric that has a value now, in the order of METRICS."""
         values = self._values()
         for name, described in METRICS.items():
             if name not in values:
@@ -242,7 +248,8 @@ class Metrics(Collector):
 
 
 def roof_share(before: Stats, after: Stats) -> float | None:
-    """Floor over time of the steps between; None without a roof or a step."""
+    """Returns the roofline time divided by the actual time of the steps between two stats; None without a roof or a
+    step."""
     seconds = after.step_seconds - before.step_seconds
     if before.floor_seconds is None or after.floor_seconds is None or seconds <= 0:
         return None
@@ -276,7 +283,7 @@ def _engine_values(stats: Stats, queued: int) -> dict[str, Value]:
 
 
 def _fill(family: HistogramMetricFamily, model: str, histogram: Histogram) -> None:
-    """Prometheus counts each bucket with all below it."""
+    """Fills `family` with cumulative buckets, as Prometheus requires."""
     buckets, below = [], 0
     for bound, count in zip([*map(repr, histogram.bounds), "+Inf"], histogram.counts, strict=True):
         below += count

@@ -1,4 +1,4 @@
-"""The roof of this machine for the engine's ledger: the one kept, else measured once while nothing is asked."""
+"""The roof of this machine for the engine's roofline: read from disk, or measured once while the server is idle."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ QUIET_S, LOOK_S = 10.0, 1.0
 
 
 async def compare_with_roof(engine: AsyncEngine, health: Health, threads: int, *, quiet_s: float = QUIET_S) -> None:
-    """Tells `engine`, which runs `threads` threads, the roof. Without the native library there is none to tell.
+    """Sends `engine`, which runs `threads` threads, the roof of this machine. Does nothing without the native library.
 
-    Where none was kept, `drut roof` measures and keeps it after `quiet_s` without a step: beside requests it would
-    find too low a roof, and hold them up.
+    If none is on disk, `drut roof` measures and stores it after `quiet_s` seconds without a step: a measurement that
+    competes with requests would be too low and would slow them down.
     """
     library = load()
     if library is None:
@@ -38,12 +38,12 @@ async def compare_with_roof(engine: AsyncEngine, health: Health, threads: int, *
             await _quiet(health, quiet_s)
             roof = await measure_apart()
         engine.compare_with(Roof(*figures(roof, threads)))
-    except (DrutError, OSError) as error:  # OSError: no process, or no file descriptor, to be had for it
-        log.warning("no share of the roof is told: %s", error)
+    except (DrutError, OSError) as error:  # OSError: no process or file descriptor is available for the measurement
+        log.warning("the share of the roof is not reported: %s", error)
 
 
 async def _quiet(health: Health, seconds: float) -> None:
-    """Until no step has ended for so long and none runs."""
+    """Returns once no step has run for `seconds`."""
     clock = asyncio.get_running_loop().time
     steps, since = -1, clock()
     while clock() - since < seconds:
@@ -54,7 +54,7 @@ async def _quiet(health: Health, seconds: float) -> None:
 
 
 async def measure_apart() -> roofs.Roof:
-    """`drut roof` in a process of its own, which takes the memory it needs along. DrutError where it fails."""
+    """Runs `drut roof` in a process of its own, whose memory is freed at its end. DrutError if it fails."""
     command = (sys.executable, "-m", "drut", "roof", "--json")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe)

@@ -1,4 +1,4 @@
-"""Logprobs of one place as bytes: objects in their millions would have the garbage collector hold up the server."""
+"""Logprobs of one position, encoded as bytes: millions of objects would make garbage collections stall the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ITEM = struct.Struct("<iid")
 
 
 class Score(NamedTuple):
-    """Of one token: natural log of its probability, and its rank from 1."""
+    """The natural log of a token's probability, and its rank from 1."""
 
     token: int
     rank: int
@@ -20,7 +20,7 @@ class Score(NamedTuple):
 
 
 class Row(bytes):
-    """The likeliest tokens, best first, then the one that stands there, unless it is among them."""
+    """The likeliest tokens, best first, then the token at this position unless it is among them."""
 
     __slots__ = ()
 
@@ -32,5 +32,5 @@ class Row(bytes):
         return map(Score._make, ITEM.iter_unpack(self))
 
     def logprob(self, token: int) -> float:
-        """Of `token`, which is among them."""
+        """Returns the logprob of `token`, which must be among the tokens."""
         return next(score.logprob for score in self.scores() if score.token == token)

@@ -1,4 +1,4 @@
-"""A server from start to end: the port first, so that it can say it is loading, then the model."""
+"""A server from start to end: it listens first, so that `/ready` can report the load, then loads the model."""
 
 from __future__ import annotations
 
@@ -32,49 +32,49 @@ from drut.server.service import Loaded, Service
 from drut.server.spans import open_spans
 from drut.server.texts import Texts
 
-BACKLOG = 1024  # of connections that nobody has taken yet
-PROBES = 4  # to a silent client, before it counts as gone
-GRACE_S = 5  # for last words at the end, after all requests have ended
-Tell = Callable[[str], None]  # a line for the operator
+BACKLOG = 1024  # connections that wait to be accepted
+PROBES = 4  # to a silent client, before its connection is dropped
+GRACE_S = 5  # for replies to reach the clients after all requests have ended
+Print = Callable[[str], None]  # prints a line for the operator
 
 
 def listen(config: ServerConfig) -> socket.socket:
-    """The listening socket. RequestError where the address cannot be had."""
+    """Returns the listening socket. RequestError if the address is not available."""
     family = socket.AF_INET6 if is_address(config.host) and ":" in config.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        notice_the_vanished(sock, config)
+        enable_tcp_keepalive(sock, config)
         sock.bind((config.host, config.port))
-        sock.listen(BACKLOG)  # clients that come before the server runs wait
+        sock.listen(BACKLOG)  # clients that connect before the server runs wait
     except OSError as error:
         sock.close()
         raise RequestError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
     return sock
 
 
-def notice_the_vanished(sock: socket.socket, config: ServerConfig) -> None:
-    """Lets the system drop the connections that `sock` will accept, where a client's machine or network is gone.
+def enable_tcp_keepalive(sock: socket.socket, config: ServerConfig) -> None:
+    """Makes the system drop connections accepted from `sock` whose client no longer answers.
 
-    Nothing else tells of that: a client that is not there sends no word of farewell.
+    A machine or network that fails closes no connection, so nothing else detects it.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", config.tcp_keepalive_s), ("TCP_KEEPCNT", PROBES),
                         ("TCP_KEEPINTVL", max(1, config.tcp_keepalive_s // PROBES)),
-                        ("TCP_USER_TIMEOUT", int(config.write_timeout_s * 1000))):  # of what it was sent, in ms
+                        ("TCP_USER_TIMEOUT", int(config.write_timeout_s * 1000))):  # for unacknowledged data, ms
         if hasattr(socket, name):  # Linux
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def served_names(config: ServerConfig, model: str) -> list[str]:
-    """What clients may call the model; of a path only its end is told."""
+    """Returns the names that clients may use for the model. The default of a local model is the end of its path."""
     given = [name.strip() for name in (config.served_model_name or "").split(",") if name.strip()]
     own = model.removeprefix("hf:") if model.startswith("hf:") else Path(model).name.removesuffix(".gguf") or model
     return given if any(name != "*" for name in given) else [own, *given]
 
 
 class HttpServer(uvicorn.Server):
-    """Leaves signals to the server's lifecycle."""
+    """uvicorn's server, without its signal handlers: `Lifecycle` has its own."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -82,12 +82,12 @@ class HttpServer(uvicorn.Server):
 
 
 class Server:
-    """Serves the model at `path` under one address. `tell` gets lines for the operator, `log` hears of each request."""
+    """Serves the model at `path` under one address. `tell` prints lines for the operator, `log` observes requests."""
 
-    def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, tell: Tell,
+    def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, tell: Print,
                  log: Observer | None = None, *, on_loaded: Callable[[], None] | None = None) -> None:
-        """Takes the port. RequestError where it, or who may call, is no good. `on_loaded` is called once the model can
-        answer."""
+        """Binds the port. RequestError if that fails or the keys are invalid. `on_loaded` is called once requests can
+        be computed."""
         self._startup = Startup()
         config = with_connections(config)
         self.service = Service(config, served_names(config, model))
@@ -112,7 +112,7 @@ class Server:
         self._stop: Callable[[], object] | None = None
 
     async def run(self) -> int:
-        """Until a signal, `stop` or the engine's end; returns the exit code. DrutError where the model cannot be
+        """Serves until a signal, `stop` or the engine's end; returns the exit code. DrutError if the model cannot be
         loaded."""
         self._tell(f"listening on {self.url}, loading {self.service.name}")
         http = asyncio.create_task(self._http.serve(sockets=[self._socket]))
@@ -126,7 +126,8 @@ class Server:
                 await asyncio.to_thread(self._spans.close)
 
     def stop(self) -> None:
-        """As a signal does: the first time requests under way may go on for a while. From any thread, once it runs."""
+        """Does what a signal does: the first call drains, the second ends at once. Any thread may call it after `run`
+        has begun."""
         if self._stop is not None:
             self._stop()
 
@@ -145,7 +146,7 @@ class Server:
             admission = Admission(engine, limits, observer=self._observer)
             service.metrics.watch(admission, engine, self._engine)
             life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,
-                             on_stats=service.metrics.counted)
+                             on_stats=service.metrics.update_stats)
             self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, life.stop)
             compilers = Compilers(engine, seconds=self._engine.grammar_timeout_s,
                                   patience_s=config.max_wait_s, room=int(self._engine.grammar_cache_mb * 1e6))

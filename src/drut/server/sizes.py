@@ -1,4 +1,4 @@
-"""How large a reply may get, estimated from its request before anything is computed."""
+"""The maximum size of a reply, estimated from its request before anything is computed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from drut.server.job import Job
 
-REPLY, CHOICE = 1000, 500  # bytes around them
-TEXT = 8  # bytes of a token's text; of most vocabularies the mean is 3 to 5
+REPLY, CHOICE = 1000, 500  # bytes of the JSON around them
+TEXT = 8  # bytes of a token's text; the mean of most vocabularies is 3 to 5
 TOKEN_ID = 8
 SCORE = {"text_completion": 44, "chat": 110}  # bytes of one of the likeliest tokens with its logprob
 PLACE = {"text_completion": 60, "chat": 130}  # bytes of a token's own entry
@@ -16,19 +16,18 @@ PROMPT_SCORE = 90  # the same in `prompt_logprobs`
 
 @dataclass(frozen=True)
 class ReplySize:
-    """The factors of a reply's size: per choice the tokens of an answer and those of its prompt that it shows, with the
-    bytes that each of them takes."""
+    """The estimated size of a reply and its factors: choices, output tokens, and prompt tokens that it repeats."""
 
     choices: int
-    answer_tokens: int  # of the longest answer there may be
-    prompt_tokens: int  # of all prompts, in each of their choices
+    answer_tokens: int  # maximum output tokens of a choice
+    prompt_tokens: int  # repeated for each choice, over all prompts
     bytes: int
-    scores: int  # likeliest tokens reported beside each token; -1 for none
-    field: str  # of the request, to be named where that is too much
+    scores: int  # likeliest tokens reported for each token; -1 for none
+    field: str  # of the request: the error names it if the size is too large
 
     @classmethod
     def of(cls, job: Job, room: int) -> ReplySize:
-        """Of a stream only what it says at once counts: its answers go out as they come."""
+        """Estimates the reply of `job`. Of a stream only the prompt fields count: its output is sent as it comes."""
         params, form = job.params, job.operation
         top = (params.logprobs or 0) if job.logprobs else -1
         entry = PLACE[form] + (top + 1) * SCORE[form] if job.logprobs else 0
@@ -36,7 +35,7 @@ class ReplySize:
         scored = PROMPT_SCORE * (1 + (params.prompt_logprobs or 0)) if job.prompt_logprobs else 0
         per_answer_token = TEXT + entry + ids
         per_prompt_token = ids + (entry if job.echo_scores else 0)
-        once = 0  # bytes of a prompt token that is shown once, whatever n is
+        once = 0  # bytes of a prompt token that is reported once, independent of n
         if form == "chat":
             once = scored
         else:

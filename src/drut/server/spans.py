@@ -1,7 +1,7 @@
-"""A span a request for OpenTelemetry, with its times and tokens as attributes and none of its text. An extra.
+"""One OpenTelemetry span per request, with its times and token counts as attributes and none of its text. An extra.
 
-Attributes are those of the conventions for generative AI; the times, which these lack on a server's side, go by
-vLLM's names. docs/serving.md lists them and a test compares.
+Attributes follow the semantic conventions for generative AI. These have no server-side times, which have vLLM's names.
+docs/serving.md lists the attributes, and a test compares.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from drut.server.admission.record import FAILURES, Nobody, Record
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
-EXPORT_S = 5.0  # for a batch to reach its collector
+EXPORT_S = 5.0  # timeout of a batch's export
 Value = str | int | float | list[str]
 
 
 def open_spans(endpoint: str, model: str) -> RequestSpans:
-    """Spans that go to an OTLP collector over HTTP, at this URL, in batches from a thread of their own.
+    """Returns an observer whose spans go to an OTLP collector over HTTP, at this URL, in batches from its own thread.
 
-    UnsupportedError where the extra is not installed. The SDK reads its own variables, as OTEL_SERVICE_NAME.
+    UnsupportedError if the extra is not installed. The SDK reads its own variables, such as OTEL_SERVICE_NAME.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -35,10 +35,10 @@ def open_spans(endpoint: str, model: str) -> RequestSpans:
 
 
 class RequestSpans(Nobody):
-    """An observer that makes a span of each request that has ended, or was refused a place."""
+    """An observer that makes a span of each request that has ended or was rejected."""
 
     def __init__(self, model: str, processor: SpanProcessor) -> None:
-        """`model`: its name to clients. `processor` gets the spans."""
+        """`model`: its name for clients. `processor` receives the spans."""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._model, self._provider = model, _provider()
@@ -47,7 +47,7 @@ class RequestSpans(Nobody):
         self._propagator = TraceContextTextMapPropagator()
 
     def observe(self, record: Record) -> None:
-        """The span, from the request's arrival to its end, below the one that the client named."""
+        """Exports the span of a request, from arrival to end, as a child of the span that the client named."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         behind_ns = time.time_ns() - time.monotonic_ns()
@@ -60,12 +60,12 @@ class RequestSpans(Nobody):
         span.end(int(ended * 1e9) + behind_ns)
 
     def close(self) -> None:
-        """Sends what is left. Blocks for up to EXPORT_S where the collector does not answer."""
+        """Exports the remaining spans. Blocks for up to EXPORT_S if the collector does not answer."""
         self._provider.shutdown()
 
 
 def _provider() -> TracerProvider:
-    """The SDK as its variables configure it, under the name `drut` where they give none."""
+    """Returns the SDK's provider as its variables configure it; the service name defaults to `drut`."""
     from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -76,7 +76,7 @@ def _provider() -> TracerProvider:
 
 
 def attributes(record: Record, model: str) -> Mapping[str, Value]:
-    """Of a request's span: what is known."""
+    """Returns the attributes of a request's span; unknown values are left out."""
     known: dict[str, Value | None] = {
         "gen_ai.operation.name": record.operation,
         "gen_ai.provider.name": "drut",

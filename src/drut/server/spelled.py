@@ -1,4 +1,4 @@
-"""Special tokens that messages spell, kept apart from those that a chat template writes."""
+"""Escapes text of messages that spells a special token, so that only the chat template can write special tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from drut.model.tokenizer import Tokenizer
 
-SIGN = "\ufdd0"  # Unicode has no character here
-FIRST = 0xF0000  # a private one, which stands behind the sign for the first of the texts that it hides
+SIGN = "\ufdd0"  # a Unicode noncharacter: it begins an escape
+FIRST = 0xF0000  # a private-use character: it follows SIGN and stands for the first escaped text
 
 
 class SpelledTokens:
-    """Hides special tokens in the texts of a conversation from its template and from the tokenizer."""
+    """Hides text that spells a special token from the chat template and the tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -25,7 +25,7 @@ class SpelledTokens:
         self._hidden = re.compile(f"{SIGN}([{chr(FIRST)}-{chr(FIRST + len(self._texts) - 1)}])")
 
     def hide(self, value: Any) -> Any:
-        """Returns `value`, JSON data, with a sign for each special token in its texts."""
+        """Returns `value`, JSON data, with an escape for each special token in its strings."""
         if isinstance(value, str):
             return self._any.sub(lambda found: self._signs[found[0]], value)
         if isinstance(value, Mapping):
@@ -33,11 +33,11 @@ class SpelledTokens:
         return [self.hide(member) for member in value] if isinstance(value, list) else value
 
     def encode_chat(self, rendered: str) -> list[int]:
-        """Ids of a rendered conversation: what was hidden is ordinary text. The parts around it are as they would be by
-        themselves, since special tokens part a text anyway."""
+        """Returns the ids of a rendered conversation, with escaped text as ordinary text. The parts around it tokenize
+        as they would alone, since special tokens split a text anyway."""
         if SIGN not in rendered:
             return self._tokenizer.encode_chat(rendered)
-        runs: list[tuple[str, bool]] = [("", True)]  # with whether special tokens count in it
+        runs: list[tuple[str, bool]] = [("", True)]  # text, and whether its special tokens are parsed
         for part in self._special.split(rendered):
             counts = SIGN not in part
             text, counted = runs[-1]
@@ -58,7 +58,7 @@ class SpelledTokens:
 
 
 def longest_of(texts: Iterable[str]) -> str:
-    """A pattern of the longest of `texts` that is there. It shares their beginnings: a model may have thousands."""
+    """Returns a pattern that matches the longest of `texts`. It is a trie, since a model may have thousands."""
     root: dict[str, Any] = {}
     for text in texts:
         node = root

@@ -1,4 +1,4 @@
-"""What a request says about thinking, in the terms of the model at hand."""
+"""Reasoning fields of a request, translated for the loaded model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from drut.server.protocol.errors import ApiError, unsupported
 from drut.server.texts import Texts
 
 BUDGETS = ("thinking_budget", "thinking_token_budget", "max_thinking_tokens")
-SWITCHES = ("enable_thinking", "thinking")  # variables by which templates switch thoughts on and off
-EFFORTS = ("reasoning_effort", "thinking_effort")  # and by which they say how much to think
+SWITCHES = ("enable_thinking", "thinking")  # template variables that switch reasoning on and off
+EFFORTS = ("reasoning_effort", "thinking_effort")  # template variables that set the amount of reasoning
 
 
 def effort_variables(effort: str | None, texts: Texts, tools: object) -> dict[str, object] | None:
-    """`reasoning_effort` as variables of the template; None where it has no use for it.
+    """Returns `reasoning_effort` as template variables; None if the template uses none of them.
 
-    `tools`: those that the request offers. A template may switch thoughts on and off, and have levels too.
+    `tools`: those that the request offers. A template may have both a switch and levels.
     """
-    if effort is None or (effort == "none" and texts.marks is None):  # a model that never thinks
+    if effort is None or (effort == "none" and texts.marks is None):  # a model without reasoning
         return {}
     known = texts.variables(tools)
     made: dict[str, object] = {name: effort != "none" for name in SWITCHES if name in known}
@@ -32,24 +32,24 @@ def effort_variables(effort: str | None, texts: Texts, tools: object) -> dict[st
 
 
 def budget_of(request: ChatRequest) -> int | None:
-    """The one that is given; -1 is none. ApiError for two that differ."""
+    """Returns the reasoning budget of a request, in tokens; -1 counts as none. ApiError for two that differ."""
     given = {name: value for name in BUDGETS if (value := getattr(request, name)) is not None and value >= 0}
     if len(set(given.values())) > 1:
-        raise ApiError(400, f"{' and '.join(given)} say the same, and differ", param=next(iter(given)))
+        raise ApiError(400, f"{' and '.join(given)} mean the same, but differ", param=next(iter(given)))
     return next(iter(given.values()), None)
 
 
-def thought_of(request: ChatRequest, texts: Texts, prompt: str,
-               messages: Sequence[Mapping[str, Any]]) -> Thought | None:
-    """How the answer to `prompt` may begin; None where the model does not think.
+def reasoning_of(request: ChatRequest, texts: Texts, prompt: str,
+                 messages: Sequence[Mapping[str, Any]]) -> Thought | None:
+    """Returns the reasoning marks and budget of the response to `prompt`; None if the model has no reasoning.
 
-    ApiError for a budget where the model does not think at all.
+    ApiError for a budget if the model has no reasoning.
     """
     budget, marks = budget_of(request), texts.marks
     if marks is None:
         if budget is not None:
             name = next(name for name in BUDGETS if getattr(request, name) == budget)
-            raise unsupported(name, "this model does not think (--reasoning-parser names what it thinks between)")
+            raise unsupported(name, "this model has no reasoning (--reasoning-parser sets its marks)")
         return None
     if request.continue_final_message:
         begun = True if _open_ended(marks, messages[-1]["content"]) else None
@@ -60,5 +60,5 @@ def thought_of(request: ChatRequest, texts: Texts, prompt: str,
 
 
 def _open_ended(marks: Marks, content: str) -> bool:
-    """Whether an answer that is to be continued ends in a thought."""
+    """Returns whether `content`, a message to be continued, ends inside reasoning."""
     return content.rfind(marks.opens) > content.rfind(marks.closes)

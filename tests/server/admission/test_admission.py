@@ -175,7 +175,7 @@ def test_nobody_saves_up_a_share_he_did_not_use() -> None:
 def test_what_can_never_fit_is_refused_at_once() -> None:
     async def main() -> None:
         admission = make(FakeEngine(room=50))
-        with pytest.raises(RequestError, match="the prompt has 50 tokens; the room of 50 leaves none"):
+        with pytest.raises(RequestError, match="the prompt has 50 tokens; the context length of 50 leaves none"):
             Reading(admission, ask(prompt=50))
         assert await read(Reading(admission, ask(3, prompt=49)))
         with pytest.raises(RequestError, match="deadline_s"):

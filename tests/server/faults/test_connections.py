@@ -98,7 +98,7 @@ def test_above_the_cap_one_is_told_so(path: Path) -> None:
         for sock in held:
             sock.close()
         until(lambda: health(opened(server, 1)[0]) == b"200")
-        until(lambda: server.server.gate.farewells == 0)
+        until(lambda: server.server.gate.closing == 0)
         assert server.server.gate.refused["total"] >= 1
         assert b'drut_connections_refused_total{model_name="tiny",reason="total"}' in server.get("/metrics").raw
 

@@ -93,7 +93,7 @@ def test_lines_that_cannot_be_written_are_counted_and_hold_nothing_up() -> None:
 
 
 def test_a_watchdog_counts_looks_and_not_seconds() -> None:
-    """Every question is answered in the end: none is owed at eight looks in a row."""
+    """Every ping is answered: none is pending at eight checks in a row."""
     asked, loop = iter(range(1, 10_000)), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Who may ask the engine, and when: a bounded queue with priorities, deadlines and fairness between keys."""
+"""Admission control: a bounded request queue with priorities, deadlines and fairness between API keys."""
 
 from drut.server.admission.admission import Admission as Admission
 from drut.server.admission.admission import AdmissionLimits as AdmissionLimits

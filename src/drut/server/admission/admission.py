@@ -1,4 +1,4 @@
-"""The way into the engine. It lets in as much as keeps the engine busy; the rest waits here, where order is fair."""
+"""Admission control: gives the engine as much as keeps it busy and queues the rest, in fair order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from drut.server.admission.fair import FairQueue
 from drut.server.admission.record import Nobody, Observer
 from drut.server.admission.ticket import OnChunk, OnEnd, Ticket
 
-STEPS_AHEAD = 2  # of prompt tokens in the engine that nothing was said of yet
+STEPS_AHEAD = 2  # steps of prompt tokens that the engine may hold of requests without output
 
 
 class Engine(Protocol):
-    """What admission needs of AsyncEngine."""
+    """The part of AsyncEngine that admission control uses."""
 
     @property
     def ready(self) -> Ready: ...
@@ -36,9 +36,11 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class AdmissionLimits:
-    """`max_queue`: requests that may wait, and `max_queue_tokens`: prompt tokens of theirs; `max_wait_s`: no more of
-    them than the engine takes in so many seconds, as fast as it last did while others waited. `look_ahead`: sequences
-    the engine is given beyond those it computes at a time, so that it never waits for the next."""
+    """Limits of the queue: `max_queue` requests with `max_queue_tokens` prompt tokens.
+
+    `max_wait_s`: maximum expected wait, by the rate at which requests left the engine while others waited.
+    `look_ahead`: sequences given to the engine beyond those it computes at a time, so that it never idles between two.
+    """
 
     max_queue: int = 256
     max_queue_tokens: int | None = None
@@ -47,16 +49,16 @@ class AdmissionLimits:
 
 
 class Admission:
-    """Queues requests for one engine. Use in one event loop."""
+    """Queues requests for one engine. Use it in one event loop."""
 
     def __init__(self, engine: Engine, limits: AdmissionLimits | None = None, *, observer: Observer | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """`observer` hears of every request; `clock` gives seconds."""
+        """`observer` observes every request; `clock` returns seconds."""
         self._engine, self.limits, self.clock = engine, limits or AdmissionLimits(), clock
         self.observer: Observer = observer or Nobody()
         self._queue: FairQueue[Ticket] = FairQueue()
         self._running: set[Ticket] = set()
-        self._silent: set[Ticket] = set()  # running, and nothing said yet
+        self._without_output: set[Ticket] = set()  # running, before their first output
         self._drain = DrainMeter(clock())
         self._idle = asyncio.Event()
         self._serial = 0
@@ -71,7 +73,7 @@ class Admission:
 
     @property
     def waiting_tokens(self) -> int:
-        """Prompt tokens of them."""
+        """Prompt tokens of the requests in the queue."""
         return self._queue.tokens
 
     @property
@@ -80,17 +82,17 @@ class Admission:
         return len(self._running)
 
     def submit(self, ask: Ask, on_chunk: OnChunk, on_end: OnEnd) -> Ticket:
-        """Queues a request, whose chunks and end go to the callbacks, perhaps before this returns.
+        """Queues a request. Its chunks and its end go to the callbacks, possibly before this returns.
 
-        RequestError if it can never fit, QueueFullError if there is no place, DrainingError at shutdown,
-        EngineDeadError where the engine has ended.
+        RequestError if it can never fit, QueueFullError if the queue is full, DrainingError at shutdown,
+        EngineDeadError if the engine has ended.
         """
         if self._engine.dead is not None:
             raise EngineDeadError(self._engine.dead)
         room = self._engine.ready.room
         if not isinstance(ask.prompt, str) and len(ask.prompt) >= room:
             raise RequestError(
-                f"the prompt has {len(ask.prompt)} tokens; the room of {room} leaves none for an answer")
+                f"the prompt has {len(ask.prompt)} tokens; the context length of {room} leaves none for output")
         if self.draining:
             raise DrainingError("the server is shutting down")
         self._serial += 1
@@ -108,8 +110,8 @@ class Admission:
         return ticket
 
     async def drain(self, deadline_s: float) -> int:
-        """Accepts nothing more, and waits until what was accepted is done. What is left after `deadline_s` ends with a
-        DrainingError; returns how many that were."""
+        """Accepts no further request, and waits until the accepted ones are done. Those that are not done after
+        `deadline_s` seconds end with a DrainingError; returns how many did."""
         self.draining = True
         if not (self._running or self._queue):
             return 0
@@ -120,7 +122,7 @@ class Admission:
         return 0
 
     def end_all(self, error: DrutError) -> int:
-        """Ends every open request with `error`; returns how many."""
+        """Ends every open request with `error`; returns their number."""
         self.draining = True
         count = 0
         while self._queue:
@@ -131,21 +133,21 @@ class Admission:
             count += 1
         return count
 
-    def begun(self, ticket: Ticket) -> None:
-        """The engine has said something of `ticket`."""
-        self._silent.discard(ticket)
+    def first_output(self, ticket: Ticket) -> None:
+        """Notes that `ticket` has its first output, which may let the engine take another request."""
+        self._without_output.discard(ticket)
         self._dispatch()
 
     def charge(self, ticket: Ticket, tokens: int) -> None:
-        """`ticket` was served so many tokens."""
+        """Charges `tokens` served tokens to the key of `ticket`."""
         self._queue.charge(ticket.key, tokens)
 
-    def over(self, ticket: Ticket) -> None:
-        """`ticket` has ended, wherever it was."""
+    def finished(self, ticket: Ticket) -> None:
+        """Removes `ticket`, which has ended, from the queue or the engine."""
         now = self.clock()
         if ticket in self._running:
             self._running.remove(ticket)
-            self._silent.discard(ticket)
+            self._without_output.discard(ticket)
             if ticket.handle is not None:
                 self._engine.abort(ticket.handle)
             exact = ticket.record.prompt_tokens - ticket.record.cached_tokens
@@ -158,9 +160,9 @@ class Admission:
         self._dispatch()
 
     def _dispatch(self) -> None:
-        """Hands the engine what it has room for; a dead one refuses all that wait."""
+        """Gives the engine the requests that it should have now. If the engine is dead, every waiting request fails."""
         if self._dispatching:
-            return  # a request ended while it was started: the loop below goes on
+            return  # called from within the loop below, as a request ended while it was started: the loop continues
         self._dispatching = True
         try:
             while self._queue and (self._engine.dead is not None or self._fits(self._queue.peek())):
@@ -177,45 +179,45 @@ class Admission:
         self._queue.remove(ticket)
         self._queue.charge(ticket.key, ticket.tokens)
         self._running.add(ticket)
-        self._silent.add(ticket)
+        self._without_output.add(ticket)
         try:
-            ticket.handle = self._engine.open(ask.prompt, ask.params, ticket.take, name=ask.id, priority=ask.priority,
-                                              salt=ask.salt, lean=True)
+            ticket.handle = self._engine.open(ask.prompt, ask.params, ticket.on_message, name=ask.id,
+                                              priority=ask.priority, salt=ask.salt, lean=True)
         except DrutError as error:
             return ticket.fail(error)
         ticket.record.admitted = self.clock()
 
     def _fits(self, ticket: Ticket) -> bool:
-        """Whether the engine should have it now: sequences are free or nearly so, and it does not wait in there."""
+        """Returns whether the engine should have `ticket` now: a sequence is free or nearly so, and the prompts of
+        requests without output are few, so that the request would not wait inside the engine."""
         if not self._running:
             return True
         ready = self._engine.ready
         sequences = sum(min(t.ask.params.n, ready.max_seqs) for t in self._running)
         if sequences + min(ticket.ask.params.n, ready.max_seqs) > ready.max_seqs + self.limits.look_ahead:
             return False
-        silent = sum(t.tokens for t in self._silent)
-        return len(self._silent) < self.limits.look_ahead or silent + ticket.tokens <= STEPS_AHEAD * ready.step_tokens
+        waiting = sum(t.tokens for t in self._without_output)
+        return (len(self._without_output) < self.limits.look_ahead
+                or waiting + ticket.tokens <= STEPS_AHEAD * ready.step_tokens)
 
     def _make_room(self, ticket: Ticket, now: float) -> None:
-        """A place in the queue for `ticket`, if need be at the cost of a key that has more than its share.
-
-        QueueFullError for whoever has to go.
-        """
+        """Makes room in the queue for `ticket`. A full queue evicts a request of the key with the most waiting, which
+        fails with QueueFullError, or rejects `ticket`, which raises it."""
         most_tokens = self.limits.max_queue_tokens
         places = self._places(ticket, now)
-        if len(self._queue) >= places:  # which may be fewer than wait already: all but one keep theirs
-            self._push_out(ticket, now, by_tokens=False, excess=len(self._queue) - places)
+        if len(self._queue) >= places:  # `places` may be fewer than wait already: still only one is evicted
+            self._evict_one(ticket, now, by_tokens=False, excess=len(self._queue) - places)
         while most_tokens is not None and self._queue and self._queue.tokens + ticket.tokens > most_tokens:
-            self._push_out(ticket, now, by_tokens=True)
+            self._evict_one(ticket, now, by_tokens=True)
 
-    def _push_out(self, ticket: Ticket, now: float, *, by_tokens: bool, excess: int = 0) -> None:
-        """Ends the request that has to go, be it another or `ticket`; `excess` others have no place either."""
-        victim = self._queue.to_push_out(ticket, by_tokens=by_tokens)
+    def _evict_one(self, ticket: Ticket, now: float, *, by_tokens: bool, excess: int = 0) -> None:
+        """Ends a waiting request or rejects `ticket`. `excess`: requests in the queue beyond its places."""
+        victim = self._queue.victim_for(ticket, by_tokens=by_tokens)
         loser = victim or ticket
         needed, queued = (loser.tokens, self._queue.tokens) if by_tokens else (1, len(self._queue))
         wait = self._drain.retry_after_s(needed=needed, queued=queued, excess=excess, by_tokens=by_tokens, now=now)
         held = f"{self._queue.tokens} prompt tokens" if by_tokens else f"{len(self._queue)} requests"
-        error = QueueFullError(f"{held} are waiting, which is all the queue holds; try again in {wait:.0f} s", wait)
+        error = QueueFullError(f"the queue is full: {held} are waiting; try again in {wait:.0f} s", wait)
         if victim is not None:
             return victim.fail(error)
         ticket.record.finished, ticket.record.finish_reason = now, "rejected"
@@ -223,7 +225,8 @@ class Admission:
         raise error
 
     def _places(self, ticket: Ticket, now: float) -> int:
-        """Of the queue, for all that wait with `ticket`; those of whom the engine has said nothing yet come first."""
+        """Returns how many requests may wait, `ticket` included. Requests in the engine without output go first, so
+        they reduce the number that can start within `max_wait_s`."""
         limits = self.limits
         soon = None if limits.max_wait_s is None or ticket.ask.follows else self._drain.within(limits.max_wait_s, now)
-        return limits.max_queue if soon is None else min(limits.max_queue, max(1, soon - len(self._silent)))
+        return limits.max_queue if soon is None else min(limits.max_queue, max(1, soon - len(self._without_output)))

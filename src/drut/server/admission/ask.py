@@ -1,4 +1,4 @@
-"""What is asked, and why it may be refused."""
+"""A request for admission, and the errors that may refuse or end it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from drut.engine.params import SamplingParams
 from drut.errors import DrutError, RequestError
 
-CHARACTERS_PER_TOKEN = 4  # of text that is not encoded yet: for the queue's accounts alone
+CHARACTERS_PER_TOKEN = 4  # of text that is not tokenized yet: an estimate for the queue alone
 
 
 class QueueFullError(DrutError):
-    """The queue has no place. `retry_after_s`: when one should be free, by how fast requests have been finished."""
+    """The queue is full. `retry_after_s`: seconds until it should have room, by the rate of finished requests."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -25,17 +25,19 @@ class DrainingError(DrutError):
 
 
 class DeadlineError(DrutError):
-    """A request was not finished in the time it gave itself."""
+    """A request was not finished by its deadline."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A request. `key` names whose share of the engine it uses; of one key's requests the smaller `priority` goes
-    first. `deadline_s` counts from its arrival; `arrived` is that on the monotonic clock, None for now. `follows`: it
-    is a later prompt of a request of several, which are admitted together or not at all. `scoring`: only the prompt is
-    asked about, so the token drawn behind it is no part of the reply and counts nowhere. For spans alone: `operation`
-    names what was asked for, and `trace` are the headers of W3C Trace Context that came along. For the log alone:
-    `ignored` are the paths of fields that have no effect.
+    """A request for admission.
+
+    `key`: the API key whose share of the engine it uses. Of one key's requests the smaller `priority` goes first.
+    `deadline_s`: seconds from its arrival. `arrived`: its arrival on the monotonic clock; None: now.
+    `follows`: it is a later prompt of an HTTP request with several, which are admitted together or not at all.
+    `scoring`: the reply has only the prompt; the token drawn after it counts in no metric.
+    `operation` and `trace`, the headers of W3C Trace Context, are for spans alone.
+    `ignored`: paths of fields without effect, for the log alone.
     """
 
     prompt: str | list[int]
@@ -58,7 +60,7 @@ class Ask:
 
     @property
     def prompt_tokens(self) -> int:
-        """Of a prompt that is text an estimate."""
+        """Tokens of the prompt; an estimate if it is text."""
         if isinstance(self.prompt, str):
             return -(-len(self.prompt) // CHARACTERS_PER_TOKEN)
         return len(self.prompt)

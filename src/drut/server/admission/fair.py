@@ -1,9 +1,9 @@
-"""The waiting requests: fair between keys, by priority and arrival within a key.
+"""The request queue: fair between API keys, by priority and arrival within a key.
 
-Each key has a counter of the tokens it was served; the next request comes from the waiting key with the least. A key
-that comes back is lifted to the least counter of those that are active, so that nobody saves up time he did not use.
-(Sheng et al., "Fairness in Serving Large Language Models", 2024: virtual token counters.) It is work-conserving: while
-anyone waits, somebody is chosen.
+Each key has a counter of the tokens it was served; the next request comes from the waiting key with the smallest
+counter. The counter of a key that becomes active again is raised to the smallest counter of the active keys, so that no
+key accumulates credit while it is idle (Sheng et al., "Fairness in Serving Large Language Models", 2024: virtual token
+counters). The queue is work-conserving: while any request waits, one is chosen.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-REMEMBERED = 1024  # keys that are not active and ahead of the others
+REMEMBERED = 1024  # idle keys whose counters are kept
 
 
 class Waiting(Protocol):
-    """What can wait. `order` tells equals apart: the smaller came first."""
+    """An item of the queue."""
 
     @property
     def key(self) -> str: ...
@@ -34,20 +34,20 @@ W = TypeVar("W", bound=Waiting)
 
 @dataclass
 class Share(Generic[W]):
-    """One key's account."""
+    """The counter and the waiting requests of one key."""
 
     served: float = 0.0  # tokens
     active: int = 0  # requests that wait or run
     tokens: int = 0  # of the prompts that wait
-    queue: list[W] = field(default_factory=list)  # by rank
+    queue: list[W] = field(default_factory=list)  # in order of rank
 
 
 class FairQueue(Generic[W]):
-    """Waiting requests of many keys. A request is entered, then popped or removed, charged, and left."""
+    """Waiting requests of many keys. The calls for a request are `enter`, `remove`, `charge` and `leave`."""
 
     def __init__(self) -> None:
         self._shares: dict[str, Share[W]] = {}
-        self._waiting: dict[str, Share[W]] = {}  # those with a queue
+        self._waiting: dict[str, Share[W]] = {}  # shares with waiting requests
         self._least = 0.0  # counter of the key served last
         self.tokens = 0  # of all prompts that wait
         self._count = 0
@@ -56,7 +56,7 @@ class FairQueue(Generic[W]):
         return self._count
 
     def enter(self, item: W) -> None:
-        """`item` begins to wait."""
+        """Adds `item` to the queue."""
         share = self._share(item.key)
         share.active += 1
         share.tokens += item.tokens
@@ -66,11 +66,11 @@ class FairQueue(Generic[W]):
         self._count += 1
 
     def peek(self) -> W:
-        """Who goes next. Somebody must wait."""
+        """Returns the next item. The queue must not be empty."""
         return min(self._waiting.values(), key=lambda share: (share.served, share.queue[0].rank)).queue[0]
 
     def remove(self, item: W) -> None:
-        """`item` no longer waits: it is served, or `leave` follows."""
+        """Removes `item` from the queue: it is served next, or `leave` follows."""
         share = self._waiting[item.key]
         del share.queue[bisect_left(share.queue, item.rank, key=lambda i: i.rank)]
         share.tokens -= item.tokens
@@ -81,16 +81,18 @@ class FairQueue(Generic[W]):
         self._least = max(self._least, share.served)
 
     def charge(self, key: str, tokens: float) -> None:
-        """`key` was served so many tokens; fewer than nothing gives some back."""
+        """Adds `tokens` to the counter of `key`; a negative number is a refund."""
         self._shares[key].served += tokens
 
     def leave(self, key: str) -> None:
-        """A request of `key` is over."""
+        """Notes that a request of `key` has ended."""
         self._shares[key].active -= 1
 
-    def to_push_out(self, newcomer: W, *, by_tokens: bool) -> W | None:
-        """Who should give up a place for `newcomer` where the queue is full: the last one of the key that waits with
-        most, if that stays ahead of the newcomer's key even so. None: the newcomer has no better claim."""
+    def victim_for(self, newcomer: W, *, by_tokens: bool) -> W | None:
+        """Returns the item to evict from a full queue for `newcomer`: the last one of the key with the most waiting.
+
+        None: reject `newcomer`, since its key would then have more waiting than that key.
+        """
         def size(share: Share[W]) -> int:
             return share.tokens if by_tokens else len(share.queue)
 
@@ -113,7 +115,7 @@ class FairQueue(Generic[W]):
         return share
 
     def _forget(self) -> None:
-        """Keys that are not active and have no debt need not be remembered, nor those with the least debt if many."""
+        """Drops half of the idle keys, those with the smallest counters, if too many are kept."""
         idle = [key for key, share in self._shares.items() if not share.active]
         if len(idle) < REMEMBERED:
             return

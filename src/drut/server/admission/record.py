@@ -1,4 +1,4 @@
-"""What is known of a request's course: the source of metrics and log lines alike."""
+"""Times and counts of a request: the source of metrics, spans and log lines."""
 
 from __future__ import annotations
 
@@ -9,77 +9,80 @@ from typing import Protocol
 from drut.engine.output import Completion
 from drut.engine.params import SamplingParams
 
-# Why a request ended without an answer: its deadline passed, the server failed over it, it turned out to be at fault,
-# the queue had no place, the server was shut down.
+# Why a request ended without an answer: its deadline passed, the server failed to compute it, the request was invalid,
+# the queue was full, the server was shut down.
 FAILURES = ("deadline", "error", "invalid", "rejected", "shutdown")
 
 
 @dataclass
 class Record:
-    """Times are seconds of the monotonic clock, taken where tokens reach the server's event loop; None: not yet."""
+    """Times and counts of one request.
+
+    Times are seconds of the monotonic clock, taken when tokens reach the server's event loop; None: not yet.
+    """
 
     id: str
     key: str
     priority: int
     choices: int
     arrived: float
-    admitted: float | None = None  # handed to the engine
+    admitted: float | None = None  # given to the engine
     first_token: float | None = None
     last_token: float | None = None
     finished: float | None = None
     prompt_tokens: int = 0  # exact once a choice has ended
     cached_tokens: int = 0
-    completion_tokens: int = 0  # of all choices, as the reply's usage has them
-    longest: int = 0  # of these, the tokens of the longest choice
+    completion_tokens: int = 0  # of all choices, as in the reply's usage
+    longest: int = 0  # tokens of the longest choice
     finish_reason: str = ""  # "stop", "length", "abort" (the client left), or one of FAILURES
     error: str = ""
-    engine_queue_s: float = 0.0  # the part of the wait that was inside the engine
+    engine_queue_s: float = 0.0  # wait inside the engine
     preemptions: int = 0
     steps: int = 0
-    waited_for: str = ""  # the engine's last reason to let it wait
-    tpots: list[float] = field(default_factory=list)  # of each choice with two tokens or more, seconds
+    waited_for: str = ""  # the engine's last reason for the wait
+    tpots: list[float] = field(default_factory=list)  # seconds, one for each choice with two tokens or more
     finish_reasons: list[str] = field(default_factory=list)  # of the choices, in the order in which they ended
     operation: str = ""  # "chat" or "text_completion"
     params: SamplingParams | None = None
-    trace: Mapping[str, str] = field(default_factory=dict)  # headers that name the span it belongs to
-    ignored: tuple[str, ...] = ()  # paths of fields of the request that have no effect
+    trace: Mapping[str, str] = field(default_factory=dict)  # headers that name the client's span
+    ignored: tuple[str, ...] = ()  # paths of fields of the request without effect
 
     @property
     def ttft_s(self) -> float | None:
-        """From arrival to the first token of any choice."""
+        """Time from arrival to the first token of any choice."""
         return None if self.first_token is None else self.first_token - self.arrived
 
     @property
     def queue_s(self) -> float | None:
-        """From arrival until the engine first computed on it; None where it never got there."""
+        """Time from arrival until the engine first computed rows of it; None if it was never admitted."""
         return None if self.admitted is None else self.admitted - self.arrived + self.engine_queue_s
 
     @property
     def e2e_s(self) -> float | None:
-        """From arrival to the end."""
+        """Time from arrival to the end."""
         return None if self.finished is None else self.finished - self.arrived
 
     @property
     def prefill_s(self) -> float | None:
-        """From the end of the wait to the first token."""
+        """Time from the end of the queue to the first token."""
         if self.ttft_s is None or self.queue_s is None:
             return None
         return max(0.0, self.ttft_s - self.queue_s)
 
     @property
     def decode_s(self) -> float | None:
-        """From the first token to the last."""
+        """Time from the first token to the last."""
         if self.first_token is None or self.last_token is None:
             return None
         return self.last_token - self.first_token
 
     @property
     def inference_s(self) -> float | None:
-        """From the end of the wait to the last token."""
+        """Time from the end of the queue to the last token."""
         return None if self.prefill_s is None or self.decode_s is None else self.prefill_s + self.decode_s
 
     def complete(self, completion: Completion) -> None:
-        """Takes over what a finished choice says of itself."""
+        """Adds the counts and times of a finished choice."""
         why = completion.why
         self.prompt_tokens = completion.prompt_tokens
         self.finish_reasons.append(completion.finish_reason)
@@ -93,19 +96,19 @@ class Record:
 
 
 class Observer(Protocol):
-    """Hears of requests while they run. Called in the event loop, so it must be quick."""
+    """Observes requests while they run. It is called in the event loop, so it must be quick."""
 
     def first_token(self, record: Record) -> None: ...
     def generated(self, count: int) -> None:
-        """`count` tokens of one choice have come, the first one of it or later ones."""
+        """Counts `count` new tokens of one choice."""
         ...
 
     def gap(self, gap_s: float, count: int) -> None:
-        """`count` of them came after another token of their choice, `gap_s` apart each and from the one before."""
+        """Counts `count` gaps of `gap_s` seconds between consecutive tokens of one choice."""
         ...
 
     def observe(self, record: Record) -> None:
-        """A request has ended, or was refused a place in the queue."""
+        """Takes the record of a request that has ended or was rejected."""
         ...
 
 
@@ -119,7 +122,7 @@ class Nobody:
 
 
 class Several:
-    """Observers that all hear everything."""
+    """Observers that each get every call."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

@@ -1,4 +1,4 @@
-"""One admitted request: its chunks as they come, its end, and the record of its course."""
+"""The handle of one submitted request: its chunks, its end, and its record."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OnEnd = Callable[[DrutError | None], None]
 
 
 class Ticket:
-    """Calls `on_chunk` with each chunk as it comes from the engine, then `on_end` once, all in the event loop.
+    """A submitted request. It calls `on_chunk` with each chunk from the engine, then `on_end` once, in the event loop.
 
-    `on_end` gets what ended the request early: RequestError, QueueFullError where it lost its place to a key with a
-    better claim, DeadlineError, DrainingError, EngineDeadError, or DrutError where its step failed. It gets None where
-    the answer is complete or was cancelled. Neither callback may raise: the engine's messages to others come next.
+    `on_end` gets the error that ended the request early: RequestError, QueueFullError if it was evicted from the queue
+    for another key, DeadlineError, DrainingError, EngineDeadError, or DrutError if its step failed. It gets None if the
+    output is complete or was cancelled. Neither callback may raise: messages to other requests are delivered next.
     """
 
     def __init__(self, ask: Ask, admission: Admission, *, arrived: float, serial: int, on_chunk: OnChunk,
@@ -43,21 +43,22 @@ class Ticket:
         self.handle: str | None = None  # the engine's, while it runs
         self.timer: asyncio.TimerHandle | None = None
         self.ended = False
-        self._last: dict[int, float] = {}  # when each choice last said something
-        self._first: dict[int, float] = {}
-        self._said: dict[int, int] = {}
+        # by choice
+        self._last: dict[int, float] = {}  # time of the latest tokens
+        self._first: dict[int, float] = {}  # time of the first token
+        self._generated: dict[int, int] = {}  # number of tokens
 
     @property
     def arrived(self) -> float:
-        """Seconds, monotonic."""
+        """Seconds of the monotonic clock."""
         return self.record.arrived
 
     def cancel(self) -> None:
-        """The client no longer wants it: its pages are free within a step. Does nothing if it has ended."""
+        """Aborts the request: its pages are free within a step. Does nothing if it has ended."""
         self._end("abort", None)
 
-    def take(self, message: Output | Failed) -> None:
-        """What the engine says of this request."""
+    def on_message(self, message: Output | Failed) -> None:
+        """Handles a message of the engine about this request."""
         if isinstance(message, Failed):
             return self.fail(failure_error(message))
         chunk, now = message.chunk, self._admission.clock()
@@ -65,19 +66,19 @@ class Ticket:
             self._count(chunk.index, len(chunk.token_ids), now)
         if chunk.completion is not None:
             self.record.complete(chunk.completion)
-            said, first = self._said.get(chunk.index, 0), self._first.get(chunk.index, now)
-            if said > 1:
-                self.record.tpots.append((self._last[chunk.index] - first) / (said - 1))
-        self._on_chunk(chunk)  # which may cancel the ticket
+            generated, first = self._generated.get(chunk.index, 0), self._first.get(chunk.index, now)
+            if generated > 1:
+                self.record.tpots.append((self._last[chunk.index] - first) / (generated - 1))
+        self._on_chunk(chunk)  # it may cancel the ticket
         if message.last:
             self._end(self.record.finish_reason, None)
 
     def fail(self, error: DrutError) -> None:
-        """Ends it with an error."""
+        """Ends the request with an error."""
         self._end(next((name for kind, name in REASONS.items() if isinstance(error, kind)), "error"), error)
 
     def expire(self) -> None:
-        """Its deadline has passed."""
+        """Ends the request because its deadline has passed."""
         state = "in the queue" if self.record.admitted is None else f"after {self.record.completion_tokens} tokens"
         self.fail(DeadlineError(f"the deadline of {self.ask.deadline_s:g} s passed {state}"))
 
@@ -88,18 +89,18 @@ class Ticket:
             observer.gap((now - before) / count, count)
         else:
             self._first[index] = now
-            if count > 1:  # they came at once with the first
+            if count > 1:  # they arrived together with the first
                 observer.gap(0.0, count - 1)
         self._last[index] = record.last_token = now
-        said = self._said[index] = self._said.get(index, 0) + count
+        generated = self._generated[index] = self._generated.get(index, 0) + count
         if not self.ask.scoring:
             record.completion_tokens += count
-            record.longest = max(record.longest, said)
+            record.longest = max(record.longest, generated)
             observer.generated(count)
         if record.first_token is None:
             record.first_token = now
             observer.first_token(record)
-            self._admission.begun(self)
+            self._admission.first_output(self)
         self._admission.charge(self, count)
 
     def _end(self, reason: str, error: DrutError | None) -> None:
@@ -110,5 +111,5 @@ class Ticket:
         self.record.finish_reason, self.record.error = reason, str(error) if error else ""
         if self.timer is not None:
             self.timer.cancel()
-        self._admission.over(self)
+        self._admission.finished(self)
         self._on_end(error)

@@ -1,4 +1,4 @@
-"""Start, health and end of a server."""
+"""Start, health and shutdown of a server."""
 
 from drut.server.life.health import Health as Health
 from drut.server.life.lifecycle import Lifecycle as Lifecycle

@@ -1,4 +1,4 @@
-"""What may be said of the server's health: never more than is known."""
+"""Liveness and readiness of the server, from regular pings to the engine."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import time
 from drut.engine.async_engine import AsyncEngine
 from drut.engine.messages import Stats
 
-PING_S = 1.0  # between two questions to the engine
-LATE_S = 10.0  # without an answer: no new traffic, though the step may still end
+PING_S = 1.0  # between two pings to the engine
+LATE_S = 10.0  # without an answer: not ready for new requests, though the step may still end
 
 
 class Health:
-    """`alive` while the server is of use at all, `ready` while new requests make sense. Both answer at once."""
+    """Reports whether the server is alive, and whether it is ready for requests. Neither waits for the engine."""
 
     def __init__(self) -> None:
         self._engine: AsyncEngine | None = None
-        self._asked_at: float | None = None  # the question that is not answered yet
+        self._pinged_at: float | None = None  # of the ping that is not answered yet
         self._answered = False
         self.draining = False
-        self.stats: Stats | None = None  # the last answer
-        self.questions = 0  # asked so far
+        self.stats: Stats | None = None  # the latest answer
+        self.pings = 0  # sent so far
 
     def attach(self, engine: AsyncEngine) -> None:
-        """The engine has loaded its model."""
+        """Sets the engine, once its model is loaded."""
         self._engine = engine
 
     def alive(self) -> bool:
-        """Whether the engine lives, or is still loading."""
+        """Returns whether the engine is alive or still loading."""
         return self._engine is None or self._engine.dead is None
 
     def ready(self) -> tuple[bool, str]:
-        """Whether to send requests here, and why not."""
+        """Returns whether the server takes requests, and if not, why."""
         if self._engine is None:
             return False, "the model is loading"
         if self._engine.dead is not None:
@@ -47,19 +47,19 @@ class Health:
 
     @property
     def silence_s(self) -> float:
-        """How long the engine has owed an answer. It answers between two steps."""
-        return 0.0 if self._asked_at is None else time.monotonic() - self._asked_at
+        """Seconds for which a ping has not been answered. The engine answers between two steps."""
+        return 0.0 if self._pinged_at is None else time.monotonic() - self._pinged_at
 
     @property
-    def unanswered(self) -> int:
-        """The number of the question that is not answered yet, 0 if there is none."""
-        return 0 if self._asked_at is None else self.questions
+    def pending_ping(self) -> int:
+        """The number of the ping that is not answered yet, from 1; 0 if there is none."""
+        return 0 if self._pinged_at is None else self.pings
 
-    async def ask(self) -> Stats:
-        """One question to the engine; EngineDeadError where it ends instead of answering."""
+    async def ping(self) -> Stats:
+        """Asks the engine for its stats. EngineDeadError if it ends instead of answering."""
         assert self._engine is not None, "attach the engine first"
-        self.questions += 1
-        self._asked_at = time.monotonic()
+        self.pings += 1
+        self._pinged_at = time.monotonic()
         self.stats = await self._engine.stats()
-        self._asked_at, self._answered = None, True
+        self._pinged_at, self._answered = None, True
         return self.stats

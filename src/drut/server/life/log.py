@@ -1,4 +1,4 @@
-"""One JSON line a request: what it was and how it went, never its text."""
+"""The request log: one JSON line per request, without its text."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ import msgspec
 
 from drut.server.admission.record import Nobody, Record
 
-MOST_QUEUED = 10_000  # lines; a reader that has stopped must not take the server's memory
+MAX_QUEUED = 10_000  # lines: a reader that has stopped must not exhaust the server's memory
 
 
 class RequestLog(Nobody):
-    """An observer that writes lines from a thread of its own: a full pipe or disk holds up no request.
+    """An observer that writes lines in its own thread, so that a full pipe or disk delays no request.
 
-    Lines that cannot be written are dropped and counted in the next one that can.
+    Lines that cannot be written are dropped, and the next line reports their number.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        """`stream` must be unbuffered or flush by itself on each write of a line."""
+        """`stream` must be unbuffered or flush on each write of a line."""
         self._stream = stream
-        self._lines: queue.Queue[bytes | None] = queue.Queue(MOST_QUEUED)
-        self._overflowed = self._failed = self._told = 0  # lines lost, by thread, and those of them that were told
+        self._lines: queue.Queue[bytes | None] = queue.Queue(MAX_QUEUED)
+        # Lines lost: `_overflowed` is written by the event loop alone, the other two by the log's thread alone.
+        self._overflowed = self._failed = self._reported = 0
         self._thread = threading.Thread(target=self._write, name="drut-log", daemon=True)
         self._thread.start()
 
@@ -37,7 +38,7 @@ class RequestLog(Nobody):
             self._overflowed += 1
 
     def close(self, patience_s: float = 1.0) -> None:
-        """Writes what is left, for so long at most."""
+        """Writes the remaining lines, for at most `patience_s` seconds."""
         try:
             self._lines.put(None, timeout=patience_s)
         except queue.Full:
@@ -48,9 +49,9 @@ class RequestLog(Nobody):
         while (line := self._lines.get()) is not None:
             try:
                 lost = self._overflowed + self._failed
-                if lost > self._told:
-                    self._stream.write(msgspec.json.encode({"log_lines_dropped": lost - self._told}) + b"\n")
-                    self._told = lost
+                if lost > self._reported:
+                    self._stream.write(msgspec.json.encode({"log_lines_dropped": lost - self._reported}) + b"\n")
+                    self._reported = lost
                 self._stream.write(line)
                 self._stream.flush()
             except (OSError, ValueError):  # a full disk, a closed pipe
@@ -58,7 +59,7 @@ class RequestLog(Nobody):
 
 
 def entry(record: Record) -> dict[str, object]:
-    """A record as plain data: seconds to the microsecond, and the wall time of its end."""
+    """Returns a record as plain data: seconds to the microsecond, and the wall time of its end."""
     def seconds(value: float | None) -> float | None:
         return None if value is None else round(value, 6)
 

@@ -1,4 +1,4 @@
-"""Where the time between the start of the process and its first answer went."""
+"""The parts of the time between the start of the process and readiness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drut.observe.laps import Laps
 
 
 def process_age_s() -> float:
-    """Seconds since this process was started, to a clock tick (10 ms); 0 where the system does not say."""
+    """Returns seconds since the start of this process, to a clock tick (10 ms); 0 if the system does not report it."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5); the first two are cut off
@@ -21,14 +21,14 @@ def process_age_s() -> float:
 
 
 class Startup:
-    """Laps from the start of the process on; the parts add up to the wall time."""
+    """Laps since the start of the process; the parts add up to the wall time."""
 
     def __init__(self) -> None:
         self.laps = Laps(time.monotonic() - process_age_s())
         self.laps.lap("python and imports")
 
     def engine(self, ready: Ready) -> None:
-        """The engine is there: its own parts, and what else it took to get it going."""
+        """Adds the parts that the engine has measured of its load; the rest of the lap is "engine start"."""
         self.laps.lap("engine start")
         parts = self.laps.parts
         parts["engine start"] -= ready.load_s
@@ -36,10 +36,10 @@ class Startup:
             parts[name] = parts.get(name, 0.0) + seconds
 
     def lap(self, name: str) -> None:
-        """What has passed since the last lap went into `name`."""
+        """Adds the time since the last lap to the part `name`."""
         self.laps.lap(name)
 
     def __str__(self) -> str:
-        """One line: the whole and its parts, in the order in which they took place."""
+        """Returns one line: the total and its parts, in order of time."""
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.laps.parts.items())
         return f"ready after {self.laps.total_s:.2f} s: {parts}"

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`: what is asked and what is answered."""
+"""Structs of `/v1/chat/completions`: requests, replies and chunks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drut.server.protocol.tools import OfferedTool, ToolCall, ToolChoice
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Budget = Annotated[int, Meta(ge=-1, le=MOST_BUDGET,
-                             description="tokens of thought, after which it is closed; -1: no budget")]
+                             description="maximum reasoning tokens; then the end mark is forced; -1: no budget")]
 
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -22,7 +22,8 @@ PARTS = ("text", "input_text", "output_text", "refusal")
 
 
 class ContentPart(msgspec.Struct, kw_only=True):
-    """Of one of the types in `PARTS`, which are text in the words of different clients; others are refused by name."""
+    """A part of a message's content. All types in `PARTS` are text, under the names of different clients; any other
+    type is an error that names it."""
 
     type: str
     text: str | None = None
@@ -64,7 +65,7 @@ class ChatRequest(SamplingFields, kw_only=True):
 
 
 class TopLogprob(msgspec.Struct):
-    """`bytes` is null for a special token that adds nothing to the text."""
+    """A likely token and its logprob. `bytes` is null for a special token that adds nothing to the text."""
 
     token: str
     logprob: float
@@ -84,7 +85,7 @@ class ChatLogprobs(msgspec.Struct):
 
 
 class ReplyMessage(msgspec.Struct, kw_only=True):
-    """What is always null is there for clients that look for it: OpenAI's and vLLM's replies have it."""
+    """The message of a reply. Fields that are always null exist because OpenAI's and vLLM's replies have them."""
 
     role: str = "assistant"
     content: str | None
@@ -127,7 +128,7 @@ class FunctionDelta(msgspec.Struct, kw_only=True):
 
 
 class CallDelta(msgspec.Struct, kw_only=True):
-    """A call begins with its id and name; then come pieces of its arguments."""
+    """A part of a tool call: the first has id and name, later ones have parts of the arguments."""
 
     index: int
     id: str | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""`/v1/completions`: what is asked and what is answered."""
+"""Structs of `/v1/completions`: requests and replies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CompletionRequest(SamplingFields, kw_only=True):
 
 
 class CompletionLogprobs(msgspec.Struct):
-    """Lists of equal length, an entry a token; with echo those of the prompt come first."""
+    """Lists of equal length with one entry per token; with echo the prompt's tokens come first."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -43,7 +43,7 @@ class CompletionChoice(msgspec.Struct, kw_only=True):
 
 
 class CompletionReply(msgspec.Struct, kw_only=True):
-    """A whole reply, and each chunk of a stream, which has no fields that are always null."""
+    """A whole reply, or a chunk of a stream; a chunk leaves out the fields that are always null."""
 
     id: str
     object: str = "text_completion"

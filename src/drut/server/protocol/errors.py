@@ -1,4 +1,4 @@
-"""Errors as clients see them: OpenAI's shape, and nothing of the server's inside."""
+"""Errors as clients see them: in OpenAI's shape, without internals of the server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from drut.server.admission import DeadlineError, DrainingError, QueueFullError
 log = logging.getLogger("drut.server")
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-INTERNAL = "the server failed over this request"
+INTERNAL = "the server failed to process this request"
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """`code` is for programs, `message` for people; `param` names the field at fault."""
+    """An error. `code` is for programs, `message` for people; `param` names the invalid field."""
 
     message: str
     type: str
@@ -33,8 +33,8 @@ class ErrorReply(msgspec.Struct, frozen=True):
 
 
 class ApiError(Exception):
-    """A reply that is an error. `retry_after_s` becomes the header of that name, rounded up; `allow` are the methods
-    that the path has."""
+    """A reply that is an error. `retry_after_s` becomes the header Retry-After, rounded up; `allow`: the methods that
+    the path supports."""
 
     def __init__(self, status: int, message: str, *, code: str | None = None, param: str | None = None,
                  retry_after_s: float | None = None, allow: str = "") -> None:
@@ -56,24 +56,24 @@ class ApiError(Exception):
 
 
 def unsupported(path: str, hint: str = "") -> ApiError:
-    """Refuses a field that is known and not supported, by its path."""
+    """Returns the error for a field that is known but not supported, with its path."""
     text = f"{path} is not supported" + (f": {hint}" if hint else "")
     return ApiError(400, text, code="unsupported_parameter", param=path)
 
 
 def not_among(path: str, value: str, allowed: Sequence[str]) -> ApiError:
-    """Refuses a value of an enum-like field and lists the values that it may have."""
+    """Returns the error for an invalid value of an enum-like field, with the valid values."""
     return ApiError(400, f"{path} {value[:40]!r} is not supported: it must be one of {', '.join(allowed)}",
                     code="unsupported_parameter", param=path)
 
 
 def too_long(prompt_tokens: int, room: int, field: str) -> ApiError:
     return ApiError(400, f"the prompt has {prompt_tokens} tokens; this server's context length of {room} tokens leaves "
-                         "no room for an answer", code="context_length_exceeded", param=field)
+                         "no room for output", code="context_length_exceeded", param=field)
 
 
 def as_api_error(error: BaseException) -> ApiError:
-    """The reply to whatever went wrong. What is not the client's doing is logged, and told in fixed words."""
+    """Returns the reply to any exception. Errors that the client did not cause are logged and get a fixed text."""
     match error:
         case ApiError():
             return error
@@ -105,5 +105,5 @@ def encode_error(error: ApiError) -> bytes:
 
 
 def _clean(text: Any) -> str:
-    """Text that any encoder takes: no lone surrogates."""
+    """Returns text without lone surrogates, which UTF-8 cannot encode."""
     return str(text).encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Which fields of a request are honoured, refused by name, or ignored and named. One rule at every depth."""
+"""Decodes requests. A field is supported, refused by name, or ignored and reported, by one rule at every depth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drut.server.protocol.forms import Unknown, allowed_at, form_of, unknown_fie
 
 R = TypeVar("R", bound=msgspec.Struct)
 
-# Known and not supported, by path. The values are those that ask for nothing.
+# Fields that are known but not supported, by path. The values listed are neutral: they cause no error.
 UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],), "function_call": ("none", "auto"),
     "grammar": ("",), "json_schema": ({},),
@@ -43,32 +43,32 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "structured_outputs.disable_additional_properties": (False,), "structured_outputs.disable_fallback": (False, True),
     "structured_outputs.structural_tag.format": (),
 }  # fmt: skip
-_STRUCTURED, _PARAMETERS = "structured_outputs has it", "function.parameters has it"
+_STRUCTURED, _PARAMETERS = "use structured_outputs", "use function.parameters"
 HINTS = {
     "guided_json": _STRUCTURED, "guided_regex": _STRUCTURED, "guided_choice": _STRUCTURED,
     "guided_grammar": _STRUCTURED, "grammar": _STRUCTURED, "json_schema": _STRUCTURED, "regex": _STRUCTURED,
     "ebnf": _STRUCTURED,
-    "functions": "this older form has made way for tools",
-    "messages[].function_call": "this older form has made way for tool_calls",
-    "chat_template": "the model's own is used",
-    "n_predict": "max_tokens has it", "max_new_tokens": "max_tokens has it", "n_probs": "logprobs has it",
-    "random_seed": "seed has it",
-    "messages[].prefix": "continue_final_message has it", "messages[].partial": "continue_final_message has it",
+    "functions": "it is deprecated; use tools",
+    "messages[].function_call": "it is deprecated; use tool_calls",
+    "chat_template": "the model's own template is used",
+    "n_predict": "use max_tokens", "max_new_tokens": "use max_tokens", "n_probs": "use logprobs",
+    "random_seed": "use seed",
+    "messages[].prefix": "use continue_final_message", "messages[].partial": "use continue_final_message",
     "tools[].parameters": _PARAMETERS, "tools[].input_schema": _PARAMETERS,
     "tools[].function.input_schema": _PARAMETERS, "tools[].function.schema": _PARAMETERS,
     "response_format.grammar": _STRUCTURED, "response_format.regex": _STRUCTURED,
     "response_format.pattern": _STRUCTURED,
-    "structured_outputs.ebnf": "structured_outputs.grammar has it",
-    "structured_outputs.schema": "structured_outputs.json has it",
+    "structured_outputs.ebnf": "use structured_outputs.grammar",
+    "structured_outputs.schema": "use structured_outputs.json",
 }
-MOST_NAMED = 2000  # characters of the names of ignored fields
+MAX_NAMED = 2000  # characters of all reported names of ignored fields
 
 
 def decode(body: bytes, form: type[R], *, strict: bool = False) -> tuple[R, tuple[str, ...]]:
     """Returns the request in `body` and the paths of ignored fields; with `strict` an ignored field is an error.
 
-    ApiError 400 for what is no JSON or does not fit the form, `unsupported_parameter` for what is known and not
-    supported.
+    ApiError 400 if the body is not JSON or does not match the struct `form`, with code `unsupported_parameter` for a
+    field that is known but not supported.
     """
     given, request = _read(body, form)
     ignored = check_unknown(unknown_fields(given, form_of(form)))
@@ -78,9 +78,9 @@ def decode(body: bytes, form: type[R], *, strict: bool = False) -> tuple[R, tupl
 
 
 def check_unused(paths: tuple[str, ...], *, strict: bool) -> tuple[str, ...]:
-    """The paths of known fields that this model has no use for; with `strict` an ApiError 400 names the first."""
+    """Returns the paths of known fields that this model does not use. ApiError 400 with `strict` names the first."""
     if paths and strict:
-        raise ApiError(400, f"{paths[0]} changes nothing: this model's chat template does not look at it",
+        raise ApiError(400, f"{paths[0]} has no effect: this model's chat template does not use it",
                        code="unknown_parameter", param=paths[0])
     return paths
 
@@ -93,7 +93,7 @@ def check_unknown(fields: Iterable[Unknown]) -> tuple[str, ...]:
         if (neutral := UNSUPPORTED.get(unknown.kind)) is not None:
             if not any(_same(unknown.value, value) for value in neutral):
                 raise unsupported(unknown.path, HINTS.get(unknown.kind, ""))
-        elif length + len(unknown.path) <= MOST_NAMED:
+        elif length + len(unknown.path) <= MAX_NAMED:
             named.append(unknown.path)
             length += len(unknown.path) + 2
         else:
@@ -102,11 +102,11 @@ def check_unknown(fields: Iterable[Unknown]) -> tuple[str, ...]:
 
 
 def _read(body: bytes, form: type[R]) -> tuple[object, R]:
-    """Decodes the body once; returns plain data and the request made of it."""
+    """Decodes the body once; returns plain data and the request converted from it."""
     try:
         try:
             given = msgspec.json.decode(body)
-        except msgspec.ValidationError:  # a number out of range, of a field that only the form can name
+        except msgspec.ValidationError:  # a number out of range: decoding by type names its field
             msgspec.json.decode(body, type=form)
             raise
         return given, msgspec.convert(given, form)
@@ -124,7 +124,7 @@ def _same(value: object, neutral: object) -> bool:
 
 
 def misfit(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> ApiError:
-    """Makes an error of the library's one line, with the path as `param` and the values that an enum allows."""
+    """Returns the error for msgspec's one line, with the path as `param` and the values that an enum allows."""
     text, _, at = str(error).partition(" - at ")
     path = at.rpartition("$")[2].strip("`").lstrip(".").partition("[...]")[0]
     if text.startswith("Object missing required field"):

@@ -1,4 +1,4 @@
-"""Compares request bodies with their struct types: finds unknown fields, and the values that an enum allows."""
+"""Compares request bodies with their struct types: finds unknown fields and the values that an enum allows."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 from msgspec import inspect
 
 STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")  # of a path such as messages[0].role
-MOST_NAME = 64  # characters of a client's name for a field
+MAX_NAME = 64  # characters of a field name from a client
 
 
 @dataclass(frozen=True)
 class Form:
     """Describes a type: the fields of its structs and the values of its enums, at every depth."""
 
-    fields: Mapping[str, Form] = field(default_factory=dict)  # of an object; empty where any name may come
+    fields: Mapping[str, Form] = field(default_factory=dict)  # of an object; empty if it may have any field
     items: Form | None = None  # of an array
     allowed: tuple[object, ...] = ()  # values of an enum
 
 
 class Unknown(NamedTuple):
-    """A field that the form does not have. `kind` is its path with `[]` for each index."""
+    """A field that the type does not have. `kind` is its path with `[]` for each index."""
 
     path: str
     kind: str
@@ -79,5 +79,5 @@ def _form(kind: Any) -> Form:
 
 
 def shown_name(name: str) -> str:
-    """Makes a client's name for a field fit for a header."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in ",\"" else "?" for c in name[:MOST_NAME])
+    """Returns a field name from a client as a header can contain it."""
+    return "".join(c if c.isascii() and c.isprintable() and c not in ",\"" else "?" for c in name[:MAX_NAME])

@@ -1,4 +1,4 @@
-"""`/v1/models`, `/tokenize`, `/detokenize`, `/version`, `/health`, `/ready`: small forms."""
+"""Structs of `/v1/models`, `/tokenize`, `/detokenize`, `/version`, `/health` and `/ready`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drut.server.protocol.tools import OfferedTool
 
 
 class ModelCard(msgspec.Struct, kw_only=True):
-    """`max_model_len`: tokens that a prompt and its answer may have together."""
+    """A model. `max_model_len`: the context length, tokens of a prompt and its output together."""
 
     id: str
     object: str = "model"
@@ -64,7 +64,7 @@ class Version(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """`reason` says why not."""
+    """The state of the server. `reason`: why it is not alive or not ready."""
 
     status: str
     reason: str | UnsetType = UNSET

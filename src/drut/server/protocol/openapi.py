@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 of what is served, made of the same forms that read and write it."""
+"""The OpenAPI 3.1 document, made from the structs that decode requests and encode replies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from drut.server.protocol.models import (
 
 @dataclass(frozen=True)
 class Operation:
-    """One route. `reply` is a form, or the media type of what has none."""
+    """One route. `reply` is a struct type, or the media type of a reply that has none."""
 
     method: str
     path: str
@@ -39,11 +39,11 @@ class Operation:
 ASKED = (400, 404, 408, 413, 415, 429, 500, 503, 504)
 OPERATIONS = (
     Operation(method="post", path="/v1/chat/completions",
-              summary="answers a conversation; with stream, as server-sent events", reply=ChatReply,
+              summary="continues a conversation; with stream, as server-sent events", reply=ChatReply,
               request=ChatRequest, statuses=ASKED),
     Operation(method="post", path="/v1/completions", summary="continues prompts; with stream, as server-sent events",
               reply=CompletionReply, request=CompletionRequest, statuses=ASKED),
-    Operation(method="get", path="/v1/models", summary="the names this server's model goes by", reply=ModelList,
+    Operation(method="get", path="/v1/models", summary="the names of this server's model", reply=ModelList,
               request=None, statuses=(503,)),
     Operation(method="get", path="/v1/models/{name}", summary="one of them", reply=ModelCard, request=None,
               statuses=(404, 503)),
@@ -51,17 +51,17 @@ OPERATIONS = (
               request=TokenizeRequest, statuses=ASKED),
     Operation(method="post", path="/detokenize", summary="the text of token ids", reply=DetokenizeReply,
               request=DetokenizeRequest, statuses=ASKED),
-    Operation(method="get", path="/health", summary="200 while the server lives; needs no key", reply=State,
+    Operation(method="get", path="/health", summary="200 while the engine is alive; needs no key", reply=State,
               request=None, statuses=(503,)),
-    Operation(method="get", path="/ready", summary="200 where a request would be taken now; needs no key", reply=State,
+    Operation(method="get", path="/ready", summary="200 while requests are accepted; needs no key", reply=State,
               request=None, statuses=(503,)),
     Operation("get", "/version", "version, numerics id and model", Version),
-    Operation("get", "/metrics", "counts, for Prometheus", "text/plain"),
+    Operation("get", "/metrics", "metrics in Prometheus format", "text/plain"),
 )
 
 
 def openapi(*, keyless: bool) -> bytes:
-    """The document, as JSON."""
+    """Returns the document as JSON."""
     forms = {f for op in OPERATIONS for f in (op.request, op.reply) if isinstance(f, type)} | {ErrorReply}
     ordered = sorted(forms, key=lambda form: form.__name__)
     schemas, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
@@ -71,7 +71,7 @@ def openapi(*, keyless: bool) -> bytes:
         paths.setdefault(op.path, {})[op.method] = _operation(op, by_form, keyless)
     document: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {"title": "drut", "version": __version__, "description": "OpenAI's routes over one model."},
+        "info": {"title": "drut", "version": __version__, "description": "An OpenAI-compatible server of one model."},
         "paths": paths,
         "components": {"schemas": components},
     }
@@ -92,8 +92,8 @@ def _operation(op: Operation, schemas: Mapping[type, Any], keyless: bool) -> dic
     error = State if public else ErrorReply
     made: dict[str, Any] = {
         "summary": op.summary,
-        "responses": {"200": {"description": "done", "content": content}} | {
-            str(status): {"description": "why not",
+        "responses": {"200": {"description": "success", "content": content}} | {
+            str(status): {"description": "error",
                           "content": {"application/json": {"schema": schemas[error if status == 503 else ErrorReply]}}}
             for status in statuses},
     }

@@ -1,4 +1,4 @@
-"""Parts that replies of several routes share."""
+"""Structs that replies of several routes share."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
 class PromptDetails(msgspec.Struct):
-    """`cached_tokens`: prompt tokens whose keys and values were there already."""
+    """`cached_tokens`: prompt tokens found in the prefix cache."""
 
     cached_tokens: int
 
 
 class CompletionDetails(msgspec.Struct):
-    """`reasoning_tokens`: of thoughts with their marks."""
+    """`reasoning_tokens`: tokens of the reasoning, its marks included."""
 
     reasoning_tokens: int
 
 
 class Timings(msgspec.Struct, kw_only=True):
-    """llama.cpp's: of the prompts, those of their tokens that were in the cache or had to be computed; of the answers,
-    all their tokens. Times without waiting in a queue; of several prompts those of the one that took longest."""
+    """Token counts and times of a reply, with llama.cpp's names.
+
+    `cache_n` and `prompt_n` count prompt tokens found in the cache and computed; `predicted_n` counts output tokens.
+    Times exclude the queue; of several prompts the longest time is reported.
+    """
 
     cache_n: int
     prompt_n: int

@@ -1,4 +1,4 @@
-"""The fields about drawing an answer that both ways of asking share, with every bound."""
+"""Sampling fields that both generation routes share, with their ranges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drut.server.protocol.structured import Asked, ResponseFormat, StructuredOut
 from drut.server.texts import Texts
 
 T = TypeVar("T")
-MOST_TOKENS = 1 << 30  # what the engine takes; more is as good as "to the room"
+MOST_TOKENS = 1 << 30  # maximum of the engine; it stands for "to the end of the context"
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Priority = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1, description="smaller goes first")]
@@ -35,20 +35,20 @@ Deadline = Annotated[float, Meta(gt=0, le=86400, description="seconds from its a
                                                              "with an error")]
 Name = Annotated[str, Meta(max_length=256)]
 Bias = Annotated[dict[str, Any], Meta(
-    description="token id to a number from -100 to 100 that is added to its logit", max_length=MOST_IDS,
+    description="a number from -100 to 100 to add to the logit of each token id", max_length=MOST_IDS,
     extra_json_schema={"additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
                        "propertyNames": {"pattern": "^[0-9]{1,10}$"}})]
 
 
 class StreamOptions(msgspec.Struct):
-    """What a stream tells besides the answer."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
 
 class SamplingFields(msgspec.Struct, kw_only=True):
-    """OpenAI's fields, then those vLLM added."""
+    """OpenAI's fields, then vLLM's."""
 
     model: Name | None = None
     stream: bool | None = None
@@ -82,19 +82,19 @@ class SamplingFields(msgspec.Struct, kw_only=True):
 
 def engine_params(request: SamplingFields, asked: Asked | None, *, max_tokens: int, logprobs: int | None,
                   prompt_logprobs: int | None, limits: Limits, texts: Texts) -> SamplingParams:
-    """What the engine needs of a request; `asked`: the constraint of its answer. ApiError 400 names the field at fault.
-    """
+    """Returns the sampling parameters of a request; `asked`: the constraint of its output. ApiError 400 names the
+    invalid field."""
     bias = _biases(request.logit_bias)
     stop_ids = request.stop_token_ids or []
     texts.in_vocabulary(list(bias or ()), "logit_bias")
     texts.in_vocabulary(stop_ids, "stop_token_ids")
     stop = limits.stop_strings(request.stop)
     if stop and texts.tokenizer is None:
-        raise ApiError(400, "stop: this model has no tokenizer, so there is no text to stop", param="stop")
+        raise ApiError(400, "stop: this model has no tokenizer, so its output is no text", param="stop")
     if (request.min_tokens or 0) > max_tokens:
         raise ApiError(400, f"min_tokens {request.min_tokens} is more than max_tokens {max_tokens}", param="min_tokens")
     if asked is not None and texts.tokenizer is None:
-        raise ApiError(400, f"{asked.path}: this model has no tokenizer, so there is no text to constrain",
+        raise ApiError(400, f"{asked.path}: this model has no tokenizer, so its output is no text",
                        param=asked.path)
     try:
         return SamplingParams(
@@ -114,15 +114,15 @@ def engine_params(request: SamplingFields, asked: Asked | None, *, max_tokens: i
 
 
 def check_stream(request: SamplingFields) -> None:
-    """ApiError 400 for what a stream cannot say, or what only a stream can."""
+    """Raises ApiError 400 for fields that do not work in a stream, or work only in one."""
     if request.stream_options is not None and not request.stream:
         raise ApiError(400, "stream_options needs stream true", param="stream_options")
     if request.stream and request.prompt_logprobs is not None:
-        raise ApiError(400, "prompt_logprobs and stream cannot be had together", param="prompt_logprobs")
+        raise ApiError(400, "prompt_logprobs and stream cannot be combined", param="prompt_logprobs")
 
 
-def most_tokens(*given: int | None) -> int:
-    """The first that is given; -1 asks for as many as there is room for."""
+def first_max_tokens(*given: int | None) -> int:
+    """Returns the first that is not None; -1 means no limit but the context length."""
     value = next(tokens for tokens in given if tokens is not None)
     return MOST_TOKENS if value == -1 else value
 

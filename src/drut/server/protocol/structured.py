@@ -1,4 +1,4 @@
-"""What an answer must look like, in OpenAI's words (`response_format`) and in vLLM's (`structured_outputs`)."""
+"""Constraints on the output: OpenAI's `response_format` and vLLM's `structured_outputs`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Schema = Annotated[dict[str, Any], Meta(description="a JSON schema")] | bool
 
 
 class JsonSchema(msgspec.Struct, kw_only=True):
-    """`strict` changes nothing: an answer always fits the schema."""
+    """A named JSON schema. `strict` has no effect: the output always matches the schema."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64)] = "response"
     description: str | None = None
@@ -26,7 +26,7 @@ class JsonSchema(msgspec.Struct, kw_only=True):
 
 
 class Structure(msgspec.Struct):
-    """A tag: how it begins, the schema of what is inside, how it ends."""
+    """A tag: its begin mark, the schema of its content, and its end mark."""
 
     begin: str
     end: str
@@ -34,7 +34,7 @@ class Structure(msgspec.Struct):
 
 
 class StructuralTag(msgspec.Struct, kw_only=True):
-    """Free text with tags in it. A trigger is the beginning of one or more of them."""
+    """Free text that contains tags. A trigger is the beginning of one or more begin marks."""
 
     type: Literal["structural_tag"] = "structural_tag"
     structures: Annotated[list[Structure], Meta(min_length=1, max_length=512)]
@@ -42,7 +42,7 @@ class StructuralTag(msgspec.Struct, kw_only=True):
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True):
-    """`schema`: where other clients put the schema, with `json_object` too."""
+    """OpenAI's format. `schema`: a schema in the place that some clients use, also with `json_object`."""
 
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
     json_schema: JsonSchema | None = None
@@ -52,7 +52,7 @@ class ResponseFormat(msgspec.Struct, kw_only=True):
 
 
 class StructuredOutputs(msgspec.Struct, kw_only=True):
-    """One of these. `json` and `structural_tag` may be JSON in a string."""
+    """vLLM's constraints: exactly one field is set. `json` and `structural_tag` may be JSON in a string."""
 
     json: dict[str, Any] | bool | str | None = None
     regex: str | None = None
@@ -63,7 +63,7 @@ class StructuredOutputs(msgspec.Struct, kw_only=True):
 
 
 class Asked(NamedTuple):
-    """A constraint, and the path of the field that asks for it. `schemas`: paths and schemas of which it is made."""
+    """A constraint and the path of its field. `schemas`: paths and schemas that the constraint was made from."""
 
     constraint: Constraint
     path: str
@@ -71,17 +71,17 @@ class Asked(NamedTuple):
 
 
 def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> Asked | None:
-    """What they ask for, or None. ApiError 400 names the path and the keyword."""
+    """Returns the constraint of a request, or None. ApiError 400 names the path and the keyword."""
     asked = _of_format(response_format) if response_format is not None else None
     if outputs is None:
         return asked
     if asked is not None:
-        raise ApiError(400, "response_format and structured_outputs cannot be had together", param="structured_outputs")
+        raise ApiError(400, "response_format and structured_outputs cannot be combined", param="structured_outputs")
     return _of_outputs(outputs)
 
 
-def holds_calls(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> bool:
-    """Whether the text that they ask for is the client's own and may hold calls: tags in free text, a choice, a
+def may_contain_calls(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> bool:
+    """Returns whether text that matches the constraint may contain tool calls: tags in free text, a choice, a
     grammar."""
     if response_format is not None and response_format.type == "structural_tag":
         return True
@@ -125,9 +125,9 @@ def _schema_of(given: ResponseFormat) -> tuple[str, Schema | None]:
 def _of_outputs(given: StructuredOutputs) -> Asked | None:
     asked = [name for name in given.__struct_fields__ if getattr(given, name) is not None]
     if len(asked) > 1:
-        raise ApiError(400, f"structured_outputs: {asked[0]} and {asked[1]} cannot be had together",
+        raise ApiError(400, f"structured_outputs: {asked[0]} and {asked[1]} cannot be combined",
                        param="structured_outputs")
-    if not asked or given.json_object is False:  # which asks for nothing
+    if not asked or given.json_object is False:  # false: no constraint
         return None
     (name,) = asked
     value = getattr(given, name)

@@ -1,4 +1,4 @@
-"""Tools that a request offers, and what it says about calling them."""
+"""Tools that a request offers, and its tool choice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 class Function(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`parameters`: a JSON schema of an object. `strict`: calls fit it, whatever the model likes to say."""
+    """A function. `parameters`: a JSON schema of an object. `strict`: calls are constrained to match it."""
 
     name: Annotated[str, Meta(pattern=NAME)]
     description: str | None = None
@@ -26,7 +26,7 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class OfferedTool(msgspec.Struct, kw_only=True):
-    """Of type `function`; all others are refused by name."""
+    """A tool of type `function`; any other type is an error that names it."""
 
     type: str = FUNCTION
     function: Function | None = None
@@ -37,14 +37,14 @@ class ChosenFunction(msgspec.Struct):
 
 
 class NamedChoice(msgspec.Struct, kw_only=True):
-    """The one function to call."""
+    """A tool choice that names the function to call."""
 
     type: str = FUNCTION
     function: ChosenFunction | None = None
 
 
 class CalledFunction(msgspec.Struct):
-    """`arguments`: the text of a JSON object."""
+    """A called function. `arguments`: the text of a JSON object."""
 
     name: str
     arguments: str
@@ -63,7 +63,7 @@ CHOICES = ("none", "auto", "required")
 
 
 def check_tools(tools: list[OfferedTool] | None, most: int) -> list[Function]:
-    """The functions offered. ApiError 400 for another kind, a name twice, or too many."""
+    """Returns the offered functions. ApiError 400 for another type, a duplicate name, or too many."""
     functions: list[Function] = []
     names: set[str] = set()
     if len(tools or ()) > most:
@@ -75,14 +75,14 @@ def check_tools(tools: list[OfferedTool] | None, most: int) -> list[Function]:
         if tool.function is None:
             raise ApiError(400, f"{path} is missing", param=path)
         if tool.function.name in names:
-            raise ApiError(400, f"{path}.name: {tool.function.name!r} is there twice", param=f"{path}.name")
+            raise ApiError(400, f"{path}.name: {tool.function.name!r} is a duplicate", param=f"{path}.name")
         names.add(tool.function.name)
         functions.append(tool.function)
     return functions
 
 
 def chosen(choice: ToolChoice | None, functions: list[Function]) -> str | Function:
-    """One of CHOICES, or the function that must be called. ApiError 400 where the choice cannot be."""
+    """Returns one of CHOICES, or the function that must be called. ApiError 400 for an invalid choice."""
     if choice is None:
         return "auto" if functions else "none"
     if isinstance(choice, str):
@@ -110,7 +110,7 @@ def as_tools(functions: Sequence[Function], choice: str | Function) -> list[Tool
 
 
 def for_template(function: Function) -> dict[str, Any]:
-    """What a chat template is shown."""
+    """Returns a function in the shape that chat templates expect."""
     shown: dict[str, Any] = {"name": function.name}
     if function.description is not None:
         shown["description"] = function.description

@@ -1,4 +1,4 @@
-"""Pieces as `/v1/chat/completions` tells them."""
+"""Renders output as replies and chunks of `/v1/chat/completions`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from drut.server.render.timings import timings
 
 
 class ChatDialect:
-    """A stream says the role first, then thought, text and calls as they come, then why it ended: for every choice."""
+    """OpenAI's chat format. A stream sends, for each choice, the role, then reasoning, content and tool calls as they
+    come, then the finish reason."""
 
     def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
         self._job, self._assembler, self._written = job, assembler, 0  # tokens
@@ -49,9 +50,9 @@ class ChatDialect:
             yield opening
         self._written += len(piece.ids)
         parser = self._parser(piece.index)
-        deltas = [told for delta in self._read(parser, piece) if (told := self._told(delta)) is not None]
+        deltas = [made for delta in self._read(parser, piece) if (made := self._delta(delta)) is not None]
         if not deltas and (piece.entries or (job.return_token_ids and piece.ids)):
-            deltas = [Delta(content="")]  # for what was held back, or is not told
+            deltas = [Delta(content="")]  # carries logprobs or ids of text that is held back or not wanted
         for number, delta in enumerate(deltas):
             choice = ChunkChoice(index=piece.index, delta=delta)
             if number == 0:
@@ -86,12 +87,12 @@ class ChatDialect:
         assert piece.end is not None, "a whole reply has whole choices"
         parser = self._parser(piece.index)
         message = Message(self._read(parser, piece))
-        told = ReplyMessage(content=message.content or (None if message.calls else ""))
-        if message.reasoning and self._job.tell_thought:
-            told.reasoning_content = told.reasoning = message.reasoning
+        made = ReplyMessage(content=message.content or (None if message.calls else ""))
+        if message.reasoning and self._job.include_reasoning:
+            made.reasoning_content = made.reasoning = message.reasoning
         if message.calls:
-            told.tool_calls = [ToolCall(id=c.id, function=CalledFunction(c.name, c.arguments)) for c in message.calls]
-        choice = ChatChoice(index=piece.index, message=told, logprobs=self._logprobs(piece),
+            made.tool_calls = [ToolCall(id=c.id, function=CalledFunction(c.name, c.arguments)) for c in message.calls]
+        choice = ChatChoice(index=piece.index, message=made, logprobs=self._logprobs(piece),
                             finish_reason=self._job.reading.finish_reason(piece.end.finish_reason, parser),
                             stop_reason=piece.end.stop_reason)
         if self._job.return_token_ids:
@@ -105,13 +106,13 @@ class ChatDialect:
     def _read(parser: MessageParser, piece: Piece) -> list[ParsedDelta]:
         return [*parser.push(piece.text), *(parser.finish() if piece.end is not None else ())]
 
-    def _told(self, delta: ParsedDelta) -> Delta | None:
-        """A delta as a stream has it; None for one that the client does not want."""
+    def _delta(self, delta: ParsedDelta) -> Delta | None:
+        """Returns a parsed delta as a stream's delta; None for reasoning that the client does not want."""
         match delta:
             case Content(text):
                 return Delta(content=text)
             case Reasoning(text):
-                return Delta(reasoning_content=text, reasoning=text) if self._job.tell_thought else None
+                return Delta(reasoning_content=text, reasoning=text) if self._job.include_reasoning else None
             case CallBegins(index, call_id, name):
                 begins = CallDelta(index=index, id=call_id, type="function",
                                    function=FunctionDelta(name=name, arguments=""))
@@ -128,8 +129,8 @@ class ChatDialect:
 
     def _chunk(self, choice: ChunkChoice) -> ChatChunk:
         job = self._job
-        told: Usage | UnsetType | None = None if job.include_usage else UNSET
+        shown: Usage | UnsetType | None = None if job.include_usage else UNSET
         if job.continuous_usage:
-            told = usage_so_far(job, self._written)
-        return ChatChunk(id=job.id, created=job.created, model=job.model, choices=[choice], usage=told,
+            shown = usage_so_far(job, self._written)
+        return ChatChunk(id=job.id, created=job.created, model=job.model, choices=[choice], usage=shown,
                          system_fingerprint=job.fingerprint)

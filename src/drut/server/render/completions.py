@@ -1,4 +1,4 @@
-"""Pieces as `/v1/completions` tells them."""
+"""Renders output as replies and chunks of `/v1/completions`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CompletionsDialect:
                                timings=timings(self._assembler.records) if job.timings and ended else UNSET)
 
     def _whole(self, piece: Piece) -> CompletionChoice:
-        """A choice of a whole reply, where fields without a value are null."""
+        """Returns a choice of a whole reply, in which fields without a value are null."""
         choice = self._choice(piece)
         for name in ("token_ids", "prompt_token_ids", "prompt_logprobs"):
             if getattr(choice, name) is UNSET:

@@ -1,4 +1,4 @@
-"""What one way of asking makes of pieces: events of a stream, or a whole reply, for `render.parts` to write."""
+"""A dialect: renders output as events of a stream or as a whole reply, which `render.parts` encodes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from drut.server.protocol.replies import CompletionDetails, PromptDetails, Usage
 
 
 class Dialect(Protocol):
-    """Forms of replies, made of pieces."""
+    """Renders the output of one request."""
 
     def events(self, piece: Piece) -> Iterable[msgspec.Struct]:
-        """What a stream says of a piece."""
+        """Yields the events of a stream for a piece of output."""
 
     def usage_event(self) -> msgspec.Struct:
-        """The last event, where the client wants one: no choices, but the usage of them all."""
+        """Returns the last event, if the client wants it: no choices, but the usage of all of them."""
 
     def reply(self, pieces: Sequence[Piece]) -> msgspec.Struct:
-        """The whole answer: one piece a choice."""
+        """Returns the whole reply, from one piece per choice."""
 
 
 def usage_so_far(job: Job, done: int) -> Usage:
-    """With `done` tokens of all answers."""
+    """Returns the usage after `done` output tokens of all choices."""
     return Usage(prompt_tokens=job.prompt_tokens, completion_tokens=done, total_tokens=job.prompt_tokens + done)
 
 
 def usage(job: Job, assembler: Assembler) -> Usage:
-    """Each prompt counts once, whatever n is."""
+    """Returns the usage of a finished request. Each prompt counts once, independent of n."""
     made = usage_so_far(job, assembler.completion_tokens)
     made.prompt_tokens_details = PromptDetails(assembler.cached_tokens)
     if job.params.thought is not None:

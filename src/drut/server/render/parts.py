@@ -1,4 +1,4 @@
-"""JSON in parts: no step of making a large reply takes long or holds the interpreter's lock for long."""
+"""Encodes JSON in parts, so that no call for a large reply takes long or holds the interpreter's lock for long."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import TypeVar, cast
 import msgspec
 
 T = TypeVar("T")
-BATCH = 128  # items that are encoded in one call
+BATCH = 128  # items encoded in one call
 BUNDLE_BYTES = 64 << 10
-MARK = b"\x00"  # JSON text never holds it: control characters are escaped
+MARK = b"\x00"  # never in JSON text, which escapes control characters
 
 
 class Lazy:
-    """A list whose items are made when they are written."""
+    """A list whose items are made when they are encoded."""
 
     def __init__(self, items: Iterable[object], *, whole: bool) -> None:
-        """`whole`: items are small; others are written in parts themselves."""
+        """`whole`: items are small and encoded whole; else each is encoded in parts."""
         self.items, self.whole = items, whole
 
 
 def lazily(items: Iterable[T], *, whole: bool = True) -> list[T]:
-    """`items` as a list in a form, for `parts` alone."""
+    """Returns `items` as a list for a field of a struct; only `parts` can encode it."""
     return cast(list[T], Lazy(items, whole=whole))
 
 
 def parts(value: object) -> Iterator[bytes]:
-    """The JSON of a form that may hold lazy lists."""
+    """Yields the JSON of a struct that may contain lazy lists."""
     found: list[Lazy] = []
 
     def put_aside(item: object) -> msgspec.Raw:
         if not isinstance(item, Lazy):
-            raise TypeError(f"a reply cannot hold a {type(item).__name__}")
+            raise TypeError(f"a reply cannot contain a {type(item).__name__}")
         found.append(item)
         return msgspec.Raw(MARK)
 
@@ -53,7 +53,7 @@ def parts(value: object) -> Iterator[bytes]:
 
 
 def bundles(made: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer parts."""
+    """Joins parts to fewer, of BUNDLE_BYTES or more except for the last."""
     bundle = bytearray()
     for part in made:
         bundle += part

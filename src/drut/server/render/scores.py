@@ -1,4 +1,4 @@
-"""Logprobs in the two shapes clients know."""
+"""Renders logprobs in the shapes of both generation routes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from drut.server.scored import Row
 
 
 class Speller:
-    """How a token is written in a reply. Bytes that are no whole characters are spelled out, as `bytes:\\xf0\\x9f`."""
+    """Writes tokens as text. A token whose bytes are not whole characters is written as `bytes:\\xf0\\x9f`."""
 
     def __init__(self, tokenizer: Tokenizer | None, *, skip_special: bool, shown: Iterable[int] = ()) -> None:
-        """`shown`: special tokens that the text has all the same."""
+        """`shown`: special tokens that the text includes in spite of `skip_special`."""
         self._tokenizer = tokenizer
         self._skipped = tokenizer.special_ids.difference(shown) if tokenizer and skip_special else frozenset[int]()
         self._known: dict[int, str] = {}  # at most the vocabulary
@@ -39,7 +39,7 @@ class Speller:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
     def decoded(self, token: int) -> str:
-        """The token alone as text, with the replacement character for bytes that are no whole one."""
+        """Returns the token alone as text, with the replacement character for incomplete characters."""
         return self._tokenizer.token_bytes(token).decode(errors="replace") if self._tokenizer else ""
 
     def bytes(self, token: int) -> list[int] | None:
@@ -49,7 +49,7 @@ class Speller:
 
 
 def chat_logprobs(piece: Piece, top: int, speller: Speller) -> ChatLogprobs:
-    """Of the answer's tokens: a list for `render.parts`."""
+    """Returns the logprobs of the output tokens, with a lazy list for `render.parts`."""
     return ChatLogprobs(lazily(_scored(token, row, top, speller) for token, _, row in piece.entries))
 
 
@@ -59,8 +59,10 @@ def _scored(token: int, row: Row, top: int, speller: Speller) -> TokenLogprob:
 
 
 def completion_logprobs(piece: Piece, speller: Speller) -> CompletionLogprobs:
-    """`top_logprobs` holds the likeliest tokens and the drawn one; of two spelled alike the likelier counts. Lists for
-    `render.parts`."""
+    """Returns the logprobs of a piece, with lazy lists for `render.parts`.
+
+    `top_logprobs` has the likeliest tokens and the drawn one; of two tokens with the same text the likelier one.
+    """
     return CompletionLogprobs(
         lazily(speller.text(token) for token, _ in piece.scores()),
         lazily(None if row is None else row.logprob(token) for token, row in piece.scores()),
@@ -69,7 +71,7 @@ def completion_logprobs(piece: Piece, speller: Speller) -> CompletionLogprobs:
 
 
 def prompt_logprobs(rows: list[Row | None] | None, speller: Speller) -> PromptLogprobs | None:
-    """A list for `render.parts`."""
+    """Returns the logprobs of the prompt as a lazy list for `render.parts`."""
     return None if rows is None else lazily(None if row is None else _by_id(row, speller) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""How long a reply took, in llama.cpp's words."""
+"""Times of a reply, with llama.cpp's names."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from drut.server.protocol.replies import Timings
 
 
 def timings(records: Sequence[Record]) -> Timings:
-    """Of one reply, whose prompts have a record each. A choice's first token comes with its prompt, so that the time of
-    the answers is that of the tokens behind it."""
+    """Returns the times of one reply, from one record per prompt. A choice's first token is computed with its prompt,
+    so the decode time is divided by the tokens after it."""
     cached = sum(record.cached_tokens for record in records)
     computed = sum(record.prompt_tokens for record in records) - cached
     generated = sum(record.completion_tokens for record in records)

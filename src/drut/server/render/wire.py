@@ -1,4 +1,4 @@
-"""How a dialect writes: media type and frames of its streams, and the shape of its errors."""
+"""The wire format of a dialect: media type and frames of its streams, and the shape of its errors."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from drut.server.render.parts import parts
 
 
 class Wire(Protocol):
-    """`media_type`: of a stream; `keep_alive`: what a stream writes in silence."""
+    """A wire format. `media_type`: of a stream; `keep_alive`: bytes that a stream sends while it has no output."""
 
     media_type: bytes
     keep_alive: bytes
 
     def frame(self, event: msgspec.Struct) -> Iterator[bytes]:
-        """An event of a stream, in parts."""
+        """Yields the bytes of an event of a stream, in parts."""
         ...
 
     def end(self) -> bytes:
-        """What follows the last event of a whole stream."""
+        """Returns the bytes after the last event of a complete stream."""
         ...
 
     def error_frame(self, error: ApiError) -> bytes:
-        """An error that breaks a stream off; nothing follows it."""
+        """Returns the bytes of an error that ends a stream; nothing follows it."""
         ...
 
     def error_body(self, error: ApiError) -> bytes:
-        """An error as a whole JSON reply."""
+        """Returns an error as a whole JSON reply."""
         ...
 
 
 class OpenAIWire:
-    """Server-sent events, `[DONE]` behind the last one, and OpenAI's errors."""
+    """Server-sent events with `[DONE]` after the last one, and OpenAI's errors."""
 
     media_type = b"text/event-stream; charset=utf-8"
     keep_alive = b": keep-alive\n\n"

@@ -19,17 +19,17 @@ from drut.server.protocol.chat import ChatRequest
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import check_unused, decode
 from drut.server.protocol.forms import shown_name
-from drut.server.protocol.sampling import check_stream, engine_params, most_tokens
-from drut.server.protocol.structured import Asked, constraint_of, holds_calls
+from drut.server.protocol.sampling import check_stream, engine_params, first_max_tokens
+from drut.server.protocol.structured import Asked, constraint_of, may_contain_calls
 from drut.server.protocol.tools import Function, as_tools, check_tools, chosen, for_template
 from drut.server.routes.messages import plain_messages
 from drut.server.service import Loaded, Service
 from drut.server.texts import Texts
-from drut.server.thinking import effort_variables, thought_of
+from drut.server.thinking import effort_variables, reasoning_of
 
 
 def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
-    """Everything that can be said against a request is said here. ApiError."""
+    """Parses, checks and tokenizes a request. ApiError for every invalid field."""
     request, ignored = decode(body, ChatRequest, strict=service.config.strict_fields)
     service.check_model(request.model)
     check_stream(request)
@@ -45,12 +45,12 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
                              continue_final=request.continue_final_message)
     ignored += check_unused((*(("reasoning_effort",) if effort is None else ()), *unused),
                             strict=service.config.strict_fields)
-    own_text = holds_calls(request.response_format, request.structured_outputs)
+    own_text = may_contain_calls(request.response_format, request.structured_outputs)
     max_tokens = _max_tokens(request)
     asked = constraint_of(request.response_format, request.structured_outputs)
     params = engine_params(request, asked, max_tokens=max_tokens, logprobs=logprobs,
                            prompt_logprobs=request.prompt_logprobs, limits=service.limits, texts=texts)
-    reading = _reading(request, texts, offered, choice, thought_of(request, texts, text, messages),
+    reading = _reading(request, texts, offered, choice, reasoning_of(request, texts, text, messages),
                        formatted=params.constraint is not None and not own_text)
     params = replace(params, shown_special_ids=texts.special_marks(reading))
     calls = _calls(params, texts, reading, offered, choice, own_text=own_text)
@@ -69,7 +69,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
         echo=echo, logprobs=logprobs is not None, prompt_logprobs=request.prompt_logprobs is not None,
         return_token_ids=bool(request.return_token_ids), operation="chat", ignored=ignored, reading=reading,
-        tell_thought=request.include_reasoning is not False,
+        include_reasoning=request.include_reasoning is not False,
         constraints=tuple(one for one in (asked, calls) if one is not None), timings=bool(request.timings_per_token))
 
 
@@ -77,7 +77,7 @@ def _max_tokens(request: ChatRequest) -> int:
     for name in ("max_completion_tokens", "max_tokens"):
         if getattr(request, name) == 0:
             raise ApiError(400, f"{name} must be at least 1, or -1 for no limit", param=name)
-    return most_tokens(request.max_completion_tokens, request.max_tokens, -1)
+    return first_max_tokens(request.max_completion_tokens, request.max_tokens, -1)
 
 
 def _logprobs(request: ChatRequest) -> int | None:
@@ -90,7 +90,7 @@ def _logprobs(request: ChatRequest) -> int | None:
 
 def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice: str | Function,
              thought: Thought | None, *, formatted: bool) -> Reading:
-    """How the answers are to be read. `formatted`: text has to fit a format."""
+    """Returns how the output is parsed. `formatted`: its text must match a format."""
     if not offered:
         return Reading(thought)
     form, named = texts.tool_format(), isinstance(choice, Function)
@@ -105,16 +105,16 @@ def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice
 
 def _calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list[Function],
            choice: str | Function, *, own_text: bool) -> Asked | None:
-    """The grammar that the calls need, or None. ApiError 400 names the tool whose schema is no good.
+    """Returns the constraint for the tool calls, or None. ApiError 400 names the tool whose schema is invalid.
 
-    Calls that must be made leave no place for a format. Where the model chooses, it calls or keeps to the format.
+    Required calls exclude a format. If the model chooses, its output is either calls or text in the format.
     """
     if reading.form is None or reading.offer is None:
         return None
     if choice == "auto" and own_text:
         if any(function.strict for function in offered):
-            raise ApiError(400, "tools: a strict tool cannot be had together with structural tags, a choice or a "
-                                "grammar", param="tools")
+            raise ApiError(400, "tools: a strict tool cannot be combined with structural tags, a choice or a grammar",
+                           param="tools")
         return None
     tools = as_tools(offered, choice)
     try:
@@ -132,7 +132,7 @@ def _calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list
 
 def chat_text(texts: Texts, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,
               add_generation_prompt: bool | None, continue_final: bool | None) -> tuple[str, tuple[str, ...]]:
-    """The prompt of a conversation, and the paths of the variables that the model's template does not look at."""
+    """Returns the prompt of a conversation, and the paths of the variables that the model's template does not use."""
     if continue_final and add_generation_prompt:
         raise ApiError(400, "continue_final_message and add_generation_prompt cannot both be true",
                        param="continue_final_message")

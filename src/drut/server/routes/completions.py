@@ -10,23 +10,23 @@ from drut.server.job import Job
 from drut.server.protocol.completions import CompletionRequest
 from drut.server.protocol.errors import ApiError
 from drut.server.protocol.fields import decode
-from drut.server.protocol.sampling import check_stream, engine_params, most_tokens
+from drut.server.protocol.sampling import check_stream, engine_params, first_max_tokens
 from drut.server.protocol.structured import constraint_of
 from drut.server.service import Loaded, Service
 
-DEFAULT_TOKENS = 16  # as OpenAI has it
+DEFAULT_TOKENS = 16  # OpenAI's default
 
 
 def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
-    """Everything that can be said against a request is said here. ApiError."""
+    """Parses, checks and tokenizes a request. ApiError for every invalid field."""
     request, ignored = decode(body, CompletionRequest, strict=service.config.strict_fields)
     service.check_model(request.model)
     check_stream(request)
     prompts = each_prompt(request.prompt)
     service.limits.check_choices(len(prompts), request.n or 1, "prompt")
-    max_tokens = most_tokens(request.max_tokens, DEFAULT_TOKENS)
+    max_tokens = first_max_tokens(request.max_tokens, DEFAULT_TOKENS)
     if max_tokens == 0 and not request.echo:
-        raise ApiError(400, "max_tokens 0 needs echo true: there is nothing else to tell", param="max_tokens")
+        raise ApiError(400, "max_tokens 0 needs echo true: the reply would be empty", param="max_tokens")
     texts, echo = loaded.texts, bool(request.echo)
     if max_tokens == 0 and request.min_tokens:
         raise ApiError(400, f"min_tokens {request.min_tokens} is more than max_tokens 0", param="min_tokens")
@@ -51,7 +51,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
 
 
 def each_prompt(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:
-    """One prompt or several. ApiError where kinds are mixed or there is none."""
+    """Returns the prompts as a list. ApiError if their types are mixed or there is none."""
     if isinstance(prompt, str):
         return [prompt]
     if not prompt:

@@ -23,7 +23,7 @@ async def show_openapi(exchange: Exchange, service: Service, caller: str) -> Non
 async def show_docs(exchange: Exchange, service: Service, caller: str) -> None:
     parts = "".join(part for op in OPERATIONS for part in _section(op))
     page = (f"<!doctype html><html lang=en><meta charset=utf-8><title>drut</title><style>{STYLE}</style>"
-            f"<h1>drut</h1><p>{escape(service.name)}. The same as data: <code>/openapi.json</code></p>{parts}</html>")
+            f"<h1>drut</h1><p>{escape(service.name)}. Machine-readable: <code>/openapi.json</code></p>{parts}</html>")
     await exchange.reply(200, page.encode(), HTML, [POLICY])
 
 
@@ -31,4 +31,5 @@ def _section(op: Operation) -> Iterator[str]:
     yield f"<h2><code>{op.method.upper()} {escape(op.path)}</code></h2><p>{escape(op.summary)}</p>"
     if op.request is not None:
         fields = msgspec.structs.fields(op.request)
-        yield "<ul>" + "".join(f"<li><code>{f.encode_name}</code>{' (needed)' * f.required}" for f in fields) + "</ul>"
+        items = "".join(f"<li><code>{f.encode_name}</code>{' (required)' * f.required}" for f in fields)
+        yield f"<ul>{items}</ul>"

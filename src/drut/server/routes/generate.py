@@ -1,4 +1,4 @@
-"""From a prepared request to its reply, whatever the dialect."""
+"""Generation: from an HTTP request to its reply, for every dialect."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from drut.server.sizes import ReplySize
 from drut.server.stream import stream
 
 MakeDialect = Callable[[Job, Assembler, Tokenizer | None], Dialect]
-Prepare = Callable[[bytes, Service, Loaded, str], Job]  # from body and caller
+Prepare = Callable[[bytes, Service, Loaded, str], Job]  # the first argument is the body, the last the caller's id
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One way of asking for an answer: how a body becomes a job, how pieces become a reply, and how that is written."""
+    """One dialect: how a body becomes a prepared request, how output becomes a reply, and how that is encoded."""
 
     prepare: Prepare
     dialect: MakeDialect
@@ -37,7 +37,7 @@ class Generation:
 
 
 async def generate(exchange: Exchange, service: Service, caller: str, how: Generation) -> None:
-    """Reads, prepares, admits, answers. Errors before the first chunk are raised."""
+    """Reads, prepares and submits a request, and sends its reply. Errors before the first chunk are raised."""
     arrived, loaded = time.monotonic(), service.model()
     body = await read_json(exchange, service)
     job = await service.off_loop(lambda: how.prepare(body, service, loaded, caller))
@@ -65,7 +65,7 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
 
 
 async def _compile(service: Service, loaded: Loaded, job: Job, arrived: float) -> None:
-    """Has the job's grammar compiled. DeadlineError where that takes too long for it."""
+    """Compiles the constraint of `job`. DeadlineError if its deadline passes before that is done."""
     if not job.constraints:
         return
     left = None if job.deadline_s is None else arrived + job.deadline_s - time.monotonic()
@@ -78,7 +78,7 @@ async def _compile(service: Service, loaded: Loaded, job: Job, arrived: float) -
 
 @asynccontextmanager
 async def _room(service: Service, job: Job, size: ReplySize, arrived: float) -> AsyncIterator[None]:
-    """Room for the reply, as long as the block runs. DeadlineError or QueueFullError where there is none in time."""
+    """Holds memory for the reply while the block runs. DeadlineError or QueueFullError if it is not free in time."""
     left = math.inf if job.deadline_s is None else arrived + job.deadline_s - time.monotonic()
     patience_s, begun = min(left, service.config.max_wait_s), False
     try:
@@ -90,12 +90,12 @@ async def _room(service: Service, job: Job, size: ReplySize, arrived: float) -> 
             raise
         if left <= service.config.max_wait_s:
             raise DeadlineError(f"the deadline of {job.deadline_s:g} s passed in the queue") from None
-        raise QueueFullError(f"replies of {service.limits.reply_bytes / 1e6:g} MB and less are under way, which is all "
-                             "this server makes at a time", service.config.max_wait_s) from None
+        raise QueueFullError(f"other replies take all of the {service.limits.reply_bytes / 1e6:g} MB that replies may "
+                             "take at a time", service.config.max_wait_s) from None
 
 
 def asks(job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> Iterator[Ask]:
-    """One a prompt."""
+    """Yields one request for admission per prompt."""
     for i, prompt in enumerate(job.prompts):
         yield Ask(prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
                   deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
@@ -103,7 +103,7 @@ def asks(job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> Ite
 
 
 async def read_json(exchange: Exchange, service: Service) -> bytes:
-    """A body that says it is JSON: a form of a page in a browser cannot."""
+    """Reads a body whose Content-Type is JSON: an HTML form of another site's page cannot send one."""
     kind = exchange.header("content-type").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(415, "the header Content-Type must be application/json", code="unsupported_media_type")

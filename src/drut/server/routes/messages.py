@@ -1,4 +1,4 @@
-"""Messages of a request, checked, in the form that chat templates are given."""
+"""Checks the messages of a request and converts them for chat templates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from drut.server.protocol.errors import ApiError, not_among
 from drut.server.protocol.tools import FUNCTION, ToolCall
 from drut.server.service import Service
 
-SHORT = 9  # characters of the ids that some templates insist on
+SHORT = 9  # characters of the ids that some templates require
 
 
 def plain_messages(messages: Sequence[Message], service: Service, *, short_ids: bool = False) -> list[dict[str, Any]]:
-    """Messages with their text as one string. ApiError names the path of a part or role that is not supported.
+    """Returns messages with their text as one string. ApiError names the path of an unsupported part or role.
 
-    A result is told with the name of its function. With `short_ids` ids of another shape are replaced.
+    A tool result gets the name of its function. With `short_ids`, ids of another shape are replaced.
     """
     service.limits.check_messages(len(messages))
     plain = []
@@ -35,11 +35,11 @@ def plain_messages(messages: Sequence[Message], service: Service, *, short_ids: 
 
 
 def _add_calls(index: int, message: Message, made: dict[str, Any], names: dict[str, str], short_ids: bool) -> None:
-    """What an assistant thought and called, and which call a result is of."""
+    """Adds an assistant's reasoning and tool calls, or the call that a tool result belongs to, to `made`."""
     if message.role == "assistant":
-        thought = message.reasoning_content or message.reasoning
-        if thought:
-            made["reasoning_content"] = thought
+        reasoning = message.reasoning_content or message.reasoning
+        if reasoning:
+            made["reasoning_content"] = reasoning
         if message.tool_calls:
             made["tool_calls"] = [_call(index, j, call, short_ids) for j, call in enumerate(message.tool_calls)]
             names.update((call.id, call.function.name) for call in message.tool_calls)
@@ -65,7 +65,7 @@ def _call(index: int, number: int, call: ToolCall, short_ids: bool) -> dict[str,
 
 
 def _id(given: str, short: bool) -> str:
-    """The same id, or one of nine letters and digits that stands for it."""
+    """Returns the id, or a hash of nine letters and digits if a short id is required."""
     if not short or (len(given) == SHORT and all(c in SHORT_ID for c in given)):
         return given
     return hashlib.sha256(given.encode(errors="replace")).hexdigest()[:SHORT]
@@ -85,7 +85,7 @@ def _text(index: int, message: Message) -> str:
 
 
 def _refusal(index: int, message: Message) -> str:
-    """Returns an assistant's refusal, which stands in place of content."""
+    """Returns an assistant's refusal, which replaces content."""
     path = f"messages[{index}].refusal"
     if message.role != "assistant" or message.content:
         why = "there is content too" if message.role == "assistant" else "only an assistant has one"

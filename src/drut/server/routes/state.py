@@ -11,14 +11,14 @@ from drut.server.service import Service
 
 
 async def health(exchange: Exchange, service: Service, caller: str) -> None:
-    """200 while the process serves and its engine has not ended. It never waits for a request."""
+    """Replies 200 while the process serves and its engine has not ended. It never waits for a request."""
     if service.health.alive():
         return await exchange.reply(200, msgspec.json.encode(State("ok")))
     await exchange.reply(503, msgspec.json.encode(State("dead", "the engine has ended")))
 
 
 async def ready(exchange: Exchange, service: Service, caller: str) -> None:
-    """200 where a request would be taken now."""
+    """Replies 200 if a request would be accepted now."""
     able, reason = service.health.ready()
     if able:
         return await exchange.reply(200, msgspec.json.encode(State("ready")))

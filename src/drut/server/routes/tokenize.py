@@ -36,13 +36,13 @@ def _tokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
     request, ignored = decode(body, TokenizeRequest, strict=service.config.strict_fields)
     service.check_model(request.model)
     if (request.prompt is None) == (request.messages is None):
-        raise ApiError(400, "give either prompt or messages", param="prompt")
+        raise ApiError(400, "set either prompt or messages", param="prompt")
     texts = loaded.texts
     if request.prompt is not None:
         ids = texts.encode(request.prompt, add_special=request.add_special_tokens is not False)
     else:
         if request.add_special_tokens:
-            raise ApiError(400, "add_special_tokens: a chat template writes its own", param="add_special_tokens")
+            raise ApiError(400, "add_special_tokens: the chat template adds its own", param="add_special_tokens")
         messages = plain_messages(request.messages or [], service, short_ids=texts.wants_short_ids)
         tools = check_tools(request.tools, service.limits.tools)
         text, unused = chat_text(texts, messages, request.chat_template_kwargs or {}, tools,
@@ -71,5 +71,5 @@ def _detokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
 
 
 def named(ignored: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
-    """The header that names the fields without effect."""
+    """Returns the header that names the fields without effect."""
     return [(b"x-drut-ignored", ", ".join(ignored).encode())] if ignored else []
