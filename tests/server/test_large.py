@@ -49,7 +49,7 @@ def test_parts_are_the_json_of_the_whole() -> None:
     for simple in (Form("x", []), plain):
         assert b"".join(parts(simple)) == msgspec.json.encode(simple)
     assert b"".join(parts(Form("x", lazily([])))) == msgspec.json.encode(Form("x", []))
-    with pytest.raises(TypeError, match="cannot hold a object"):
+    with pytest.raises(TypeError, match="cannot contain a object"):
         list(parts(Form("x", [object()])))
 
 

@@ -200,7 +200,7 @@ def test_strangers_crowds_and_what_is_not_here(model_path: Path, monkeypatch: py
     async def nothing(ask: Ask) -> AsyncIterator[Chunk]:
         yield ended()
 
-    def refuse(ask: Ask) -> None:
+    def refuse(*_: object) -> None:
         raise QueueFullError("9 requests are waiting", 6.2)
 
     with scripted(model_path, nothing, api_key="the-right-one") as (server, admission):

@@ -150,7 +150,7 @@ def test_a_dry_run_says_how_the_model_thinks_and_calls(model_path: Path, caller_
     def lines(path: Path, *flags: str) -> list[str]:
         code, out, _ = dry_run(capsys, str(path), "--port", "0", *flags)
         assert code == 0
-        return [line for line in out.splitlines() if line.startswith(("thoughts", "tools"))]
+        return [line for line in out.splitlines() if line.startswith(("reasoning  ", "tools"))]
 
     assert lines(model_path) == ["reasoning   none", "tools       calls as json"]
     assert lines(caller_path, "--reasoning-parser", "tag:plan") == [

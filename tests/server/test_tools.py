@@ -153,7 +153,7 @@ def test_the_template_gets_tools_calls_and_results(caller: Running) -> None:
 
 BAD = [
     ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "custom"),
-    ({"tools": [LOOK, LOOK]}, "twice"),
+    ({"tools": [LOOK, LOOK]}, "duplicate"),
     ({"tools": [{"type": "function"}]}, "function is missing"),
     ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "name"),
     ({"tools": [LOOK], "tool_choice": "maybe"}, "tool_choice"),
