@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from drut import LLM, SamplingParams
-from drut.constrain import Thought
+from drut.constrain import Constraint, Thought
 from drut.errors import RequestError
+from drut.model.tokenizer import Detokenizer
 from tests.engine.models import write_bytes_model
 
 PARAMS = {"max_tokens": 20, "ignore_eos": True}
@@ -38,6 +39,22 @@ def test_what_ended_it_is_told_and_kept_on_demand(llm: LLM) -> None:
         assert without.stop_reason == kept.stop_reason == reason
         assert without.token_ids == kept.token_ids
     assert llm.generate("hello", SamplingParams(**PARAMS))[0].stop_reason is None
+
+
+@pytest.mark.parametrize("stop", [(), ("\u20ac!",)])
+def test_chunks_with_logprobs_carry_the_length_of_each_tokens_text(llm: LLM, stop: tuple[str, ...]) -> None:
+    """As of a detokenizer that gets the same tokens one by one: of a character of three bytes the last one counts."""
+    words = Constraint.regex("a\u20ac\u20ac!b")
+    params = SamplingParams(max_tokens=20, constraint=words, stop=stop, logprobs=0)
+    chunks = list(llm.stream("hello", params))
+    ids = [token for chunk in chunks for token in chunk.token_ids]
+    lengths = [length for chunk in chunks for length in chunk.text_lengths or ()]
+    twin = Detokenizer(llm.tokenizer) if llm.tokenizer else None
+    assert twin is not None
+    assert lengths == [len(twin.push((token,))) for token in ids]
+    assert lengths[:8] == [1, 0, 0, 1, 0, 0, 1, 1]
+    assert "".join(chunk.text for chunk in chunks) == ("a\u20ac" if stop else "a\u20ac\u20ac!b")
+    assert all(chunk.text_lengths is None for chunk in llm.stream("hello", SamplingParams(max_tokens=2)))
 
 
 def test_what_a_stop_string_held_back_comes_before_a_further_thought(llm: LLM) -> None:

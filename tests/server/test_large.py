@@ -78,7 +78,7 @@ def assembled(asked: Job) -> Assembler:
     for index in range(asked.params.n):
         end = Completion(text="", token_ids=[], finish_reason="length", prompt_tokens=len(prompt), cached_tokens=0,
                          completion_tokens=4, seed=0, index=index)
-        assembler.push(0, Chunk("abcd", [97, 98, 99, 100], end, index, [row] * 4))
+        assembler.push(0, Chunk("abcd", [97, 98, 99, 100], end, index, [row] * 4, text_lengths=[1] * 4))
     return assembler
 
 

@@ -42,9 +42,9 @@ def chunks(ids: list[int], stops: list[str], cuts: set[int], index: int = 0) -> 
             text += "" if stopped else checker.flush()
             end = Completion(text=text, token_ids=ids, finish_reason="stop" if stopped else "length", prompt_tokens=2,
                              cached_tokens=0, completion_tokens=i + 1, seed=0, index=index, stop_reason=checker.matched)
-            return [*made, Chunk(text, held, end, index, [scores(t) for t in held])]
+            return [*made, Chunk(text, held, end, index, [scores(t) for t in held], text_lengths=[1] * len(held))]
         if i in cuts:
-            made.append(Chunk(text, held, None, index, [scores(t) for t in held]))
+            made.append(Chunk(text, held, None, index, [scores(t) for t in held], text_lengths=[1] * len(held)))
             text, held = "", []
     raise AssertionError
 
@@ -70,7 +70,8 @@ def test_any_cut_gives_the_same(ids: list[int], stops: list[str], cuts: set[int]
     said = chunks(ids, stops, cuts)
     if echo:
         said[0] = Chunk(text=said[0].text, token_ids=said[0].token_ids, completion=said[0].completion, index=0,
-                        logprobs=said[0].logprobs, prompt_logprobs=[None, scores(98)])
+                        logprobs=said[0].logprobs, prompt_logprobs=[None, scores(98)],
+                        text_lengths=said[0].text_lengths)
     assembler, pieces = Assembler(job(echo=echo), tokenizer), []  # type: ignore[arg-type]
     for i, chunk in enumerate(said):
         assembler.push(0, chunk)
@@ -98,7 +99,7 @@ def test_choices_wait_for_the_prompts_scores() -> None:
     streams = [chunks([97 + i] * 4, [], {0, 1, 2}, i) for i in range(3)]
     first = streams[0][0]
     streams[0][0] = Chunk(text=first.text, token_ids=first.token_ids, completion=None, index=0, logprobs=first.logprobs,
-                          prompt_logprobs=[None, scores(98)])
+                          prompt_logprobs=[None, scores(98)], text_lengths=first.text_lengths)
     assembler = Assembler(job(n=3, echo=True), Bytes())  # type: ignore[arg-type]
     assembler.push(0, streams[2].pop(0))
     assert assembler.take() == []
@@ -117,7 +118,7 @@ def test_the_backlog_grows_with_what_waits_and_is_gone_when_it_is_taken() -> Non
     assembler = Assembler(job(), Bytes())  # type: ignore[arg-type]
     sizes = []
     for _ in range(3):
-        assembler.push(0, Chunk("x" * 1000, [120], None, 0, [scores(120)]))
+        assembler.push(0, Chunk("x" * 1000, [120], None, 0, [scores(120)], text_lengths=[1000]))
         sizes.append(assembler.backlog)
     assert sizes == sorted(set(sizes))
     assert sizes[-1] > 3000

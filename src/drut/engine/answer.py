@@ -30,6 +30,7 @@ class Answer:
         self._ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []
+        self._lengths: list[int] = []  # characters of each token that has logprobs
         self._prompt_logprobs: list[Logprobs | None] = [None]
         self._taken = self._ids_taken = self._scores_taken = 0
         self._prompt_taken = False
@@ -44,12 +45,13 @@ class Answer:
             return False
         self._ids.append(update.token)
         thinks, self._reasoning_tokens = update.reasoning, update.reasoning_tokens
+        text, shown = "", self.request.params.include_stop_str_in_output or not self._ended_by(update.token)
+        if self._detokenizer is not None and shown:
+            text = self._detokenizer.push((update.token,))
+            self._add(text, thinks)
         if update.scored is not None:
             self._logprobs.append(self._entry(update.scored))
-        if self._detokenizer is None:
-            return False
-        if self.request.params.include_stop_str_in_output or not self._ended_by(update.token):
-            self._add(self._detokenizer.push((update.token,)), thinks)
+            self._lengths.append(len(text))
         return self.stopped
 
     def _ended_by(self, token: int) -> bool:
@@ -77,14 +79,18 @@ class Answer:
         if self.failed:
             raise self.why_failed
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
-        scores = self._logprobs[self._scores_taken :] if self.request.params.logprobs is not None else None
+        scores = lengths = None
+        if self.request.params.logprobs is not None:
+            scores, lengths = self._logprobs[self._scores_taken :], self._lengths[self._scores_taken :]
         if self._lean:
             self._text.clear()
             self._logprobs.clear()
+            self._lengths.clear()
         self._taken, self._ids_taken, self._scores_taken = len(self._text), len(self._ids), len(self._logprobs)
         self.taken = self.done
         return Chunk(text=text, token_ids=ids, completion=self.completion() if self.done else None,
-                     index=self.request.choice, logprobs=scores, prompt_logprobs=self._take_prompt())
+                     index=self.request.choice, logprobs=scores, prompt_logprobs=self._take_prompt(),
+                     text_lengths=lengths)
 
     def _take_prompt(self) -> list[Logprobs | None] | None:
         """The prompt's logprobs, once, when the first token says that they are complete; where nothing is kept, those

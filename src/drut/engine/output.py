@@ -67,8 +67,9 @@ class AnswerError(DrutError):
 class Chunk:
     """New text and ids of a streaming answer; `completion` is set on the last one of each choice.
 
-    `logprobs` has an entry for each of `token_ids`, if asked for; `prompt_logprobs` come whole, with the first token of
-    the first choice. Text that may become a stop string comes later than its ids.
+    `logprobs` has an entry for each of `token_ids`, if asked for, and `text_lengths` the characters that each adds to
+    the decoded text, those of a stop string included. `prompt_logprobs` come whole, with the first token of the first
+    choice. Text that may become a stop string comes later than its ids.
     """
 
     text: str
@@ -77,3 +78,4 @@ class Chunk:
     index: int = 0
     logprobs: list[Logprobs] | None = None
     prompt_logprobs: list[Logprobs | None] | None = None
+    text_lengths: list[int] | None = None

@@ -83,8 +83,6 @@ class Choice:
 
     def __init__(self, index: int, prompt: PreparedPrompt, job: Job, tokenizer: Tokenizer | None) -> None:
         self._index, self._prompt, self._job, self._tokenizer = index, prompt, job, tokenizer
-        self._text = tokenizer and Detokenizer(tokenizer, skip_special=job.params.skip_special_tokens,
-                                              shown=job.params.shown_special_ids)
         self._held: deque[Entry] = deque()
         self._decoded = self._out = 0  # characters: of the tokens so far, of the text that went out
         self._pending: Piece | None = None
@@ -105,9 +103,10 @@ class Choice:
         piece.ids += chunk.token_ids
         if self._job.logprobs:
             self._out += len(chunk.text)
-            for token, scores in zip(chunk.token_ids, chunk.logprobs or (), strict=True):
+            for token, scores, length in zip(chunk.token_ids, chunk.logprobs or (), chunk.text_lengths or (),
+                                             strict=True):
                 self._held.append(Entry(token, self._decoded, Row.of(scores)))
-                self._decoded += len(self._text.push((token,))) if self._text else 0
+                self._decoded += length
             piece.entries += self._released()
 
     def take(self) -> Piece | None:
