@@ -23,7 +23,7 @@ from benchmarks.report import Spread, table, to_json
 
 from drut.bench.mock import MockServer, Served
 from drut.bench.report.files import read
-from drut.bench.report.schema import Result
+from drut.bench.result.schema import Result
 
 TTFT_MS, ITL_MS, TOKENS, SLOWER = 100.0, 10.0, 32, 1.1
 SERVERS = {"a": 1.0, "again": 1.0, "slower": SLOWER}

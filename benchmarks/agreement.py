@@ -22,7 +22,7 @@ from benchmarks.serving import bench, served
 
 from drut.bench.load.record import Record
 from drut.bench.metrics.request import timing
-from drut.bench.report.schema import Request, Result
+from drut.bench.result.schema import Request, Result
 from drut.bench.stats.distribution import Floats
 
 TOLERANCE = 0.05

@@ -23,7 +23,7 @@ from benchmarks.machine_load import OthersLoad
 from benchmarks.report import arguments, others, table, to_json
 from benchmarks.serving import Server, bench, served
 
-from drut.bench.report.schema import Result
+from drut.bench.result.schema import Result
 
 FACTORS = (0.75, 1.0, 1.5, 3.0)
 SHARE, SLACK = 0.9, 1.5  # of the highest goodput; of the wait that is let

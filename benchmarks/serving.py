@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from drut.bench.report.files import read
-from drut.bench.report.schema import Result
+from drut.bench.result.schema import Result
 from drut.bench.server_side.page import fetch
 
 START_S, END_S = 120.0, 60.0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.agreement import Pair, of_request
 
-from drut.bench.report.schema import Request
+from drut.bench.result.schema import Request
 
 
 @pytest.mark.parametrize(("mean", "p50", "means", "medians"), [

@@ -14,8 +14,8 @@ from drut.bench.load.fleet import Load, LoadPlan, Progress, run_load
 from drut.bench.load.halt import Halt
 from drut.bench.load.prime import prime
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import Billing, build
-from drut.bench.report.schema import Result
+from drut.bench.result.build import Billing, build
+from drut.bench.result.schema import Result
 from drut.bench.tokens import Tokenizer, counting, open_tokenizer
 from drut.bench.watch import Watch
 from drut.bench.workloads import Sessions, load

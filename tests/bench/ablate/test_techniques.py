@@ -8,7 +8,7 @@ import pytest
 
 from drut.bench.ablate.recipe import Recipe, Side
 from drut.bench.ablate.techniques import TECHNIQUES, chosen
-from drut.bench.compare.figures import FIGURES
+from drut.bench.result.figures import FIGURES
 from drut.bench.workloads.registry import parse
 from drut.cli import serve
 from drut.config import from_flags

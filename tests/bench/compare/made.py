@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from drut.bench.compare.comparing import Comparing
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block, Comparison
 from drut.bench.compare.settings import settings
+from drut.bench.result.figures import FIGURES
 
 FAST: dict[str, Any] = {"slots": 4, "ttft": {"kind": "constant", "ms": 20}, "itl": {"kind": "constant", "ms": 10}}
 SLOW: dict[str, Any] = {"slots": 4, "ttft": {"kind": "constant", "ms": 40}, "itl": {"kind": "constant", "ms": 20}}

@@ -11,7 +11,7 @@ from drut.bench.compare import comparing as module
 from drut.bench.compare.block import _ended, _prompts, _why_slow, take
 from drut.bench.compare.order import Turn
 from drut.bench.engines.engine import EngineFailedError
-from drut.bench.report.schema import Request, Result
+from drut.bench.result.schema import Request, Result
 from tests.bench import scripted
 from tests.bench.compare.made import FAST, comparing, script
 from tests.bench.report.samples import result

@@ -20,7 +20,7 @@ from drut.bench.compare import comparing as module
 from drut.bench.compare.files import load
 from drut.bench.engines import process
 from drut.bench.engines.engine import Launch
-from drut.bench.report import validity
+from drut.bench.result import validity
 from drut.bench.tokens import ServerTokenizer
 from drut.errors import RequestError
 from tests.bench.compare.made import FAST, SLOW, block, comparing, run, script, work

@@ -15,8 +15,8 @@ from drut.bench.load.fleet import Load
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import Billing, build
-from drut.bench.report.schema import Result
+from drut.bench.result.build import Billing, build
+from drut.bench.result.schema import Result
 from tests.bench.records import failed, record
 
 

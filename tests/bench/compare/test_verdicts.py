@@ -4,11 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.files import blocks_csv, load, save, write
 from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison, Contestant, Gate
 from drut.bench.compare.summary import summary
 from drut.bench.compare.verdicts import figures_of, rankings, ratios
+from drut.bench.result.figures import COMPARED, FIGURES
 from drut.bench.stats.distribution import percentile
 from drut.bench.stats.paired import paired
 from drut.errors import DrutError

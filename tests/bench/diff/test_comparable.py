@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from drut.bench.diff.comparable import differences
-from drut.bench.report.schema import Validity
+from drut.bench.result.schema import Validity
 from tests.bench.report import samples
 
 RESULT, COMPARISON, SEARCH = samples.result(seconds=12.0, lost=0), samples.comparison(rounds=2), samples.a_search()

@@ -10,15 +10,15 @@ import numpy as np
 
 from drut.bench.ablate import schema as ablate
 from drut.bench.compare import schema as compare
-from drut.bench.compare.figures import FIGURES
 from drut.bench.cost import Price
 from drut.bench.load.fleet import Load
 from drut.bench.load.wire import Window
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import Billing, build
-from drut.bench.report.estimates import over_rounds
-from drut.bench.report.schema import Result
+from drut.bench.result.build import Billing, build
+from drut.bench.result.figures import FIGURES
+from drut.bench.result.schema import Result
 from drut.bench.search import schema as search
+from drut.bench.stats.rounds import over_rounds
 from tests.bench.records import failed, record
 
 ENVIRONMENT = {"drut": "0.1.0", "python": "3.11.2", "system": "Linux", "cpu": "Example CPU", "cpus": 2,

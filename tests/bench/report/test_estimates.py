@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from drut.bench.report.documents import Source
-from drut.bench.report.estimates import estimates, over_rounds
+from drut.bench.report.estimates import estimates
 from drut.bench.report.rows import HEAD, write_csv
+from drut.bench.stats.rounds import over_rounds
 from tests.bench.report import samples
 from tests.bench.report.hostile import BAD, hostile
 

@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from drut.bench.render.page.html import MOST_CHARS, el, text
+from drut.bench.render.page.marks import COLOURS, Palette
+from drut.bench.render.page.render import page
+from drut.bench.render.section import Axis, Forest, Group, Line, Mark, Plot, Row, Section, Table
 from drut.bench.report.assemble import section_of, sections
 from drut.bench.report.documents import Source
-from drut.bench.report.page.html import MOST_CHARS, el, text
-from drut.bench.report.page.marks import COLOURS, Palette
-from drut.bench.report.page.render import page
-from drut.bench.report.sections.section import Axis, Forest, Group, Line, Mark, Plot, Row, Section, Table
 from tests.bench.report import samples
 from tests.bench.report.hostile import hostile
 
@@ -200,7 +200,7 @@ def contrast(a: str, b: str) -> float:
 
 
 def variables() -> dict[str, tuple[str, str]]:
-    css = files("drut.bench.report.page").joinpath("style.css").read_text()
+    css = files("drut.bench.render.page").joinpath("style.css").read_text()
     return {name: (light, dark) for name, light, dark in re.findall(r"--([\w-]+): light-dark\((#\w+), (#\w+)\)", css)}
 
 

@@ -17,17 +17,18 @@ import pytest
 from rich.console import Console
 
 from drut.bench.cost import Price
+from drut.bench.files import make_folder
 from drut.bench.load.fleet import Load, Progress
+from drut.bench.load.progress import ProgressLine
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import Billing, build
-from drut.bench.report.files import make_folder, read, write
+from drut.bench.render.columns import columns
+from drut.bench.report.files import read, write
 from drut.bench.report.markdown import markdown
-from drut.bench.report.plot import columns
-from drut.bench.report.progress import ProgressLine
-from drut.bench.report.schema import SCHEMA, Result
 from drut.bench.resources import ResourceWatch
+from drut.bench.result.build import Billing, build
+from drut.bench.result.schema import SCHEMA, Result
 from drut.bench.server_side import ServerSide
 from drut.bench.watch import Watched
 from drut.errors import DrutError, RequestError

@@ -10,12 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from drut.bench.report.assemble import section_of, sections, summary
-from drut.bench.report.documents import Source
-from drut.bench.report.markdown import report
-from drut.bench.report.sections.section import Forest, Group, Mark, Plot
+from drut.bench.render.markdown import report
+from drut.bench.render.section import Forest, Group, Mark, Plot
+from drut.bench.report.assemble import section_of, sections
+from drut.bench.report.documents import Document, Source
 from tests.bench.report import samples
 from tests.bench.report.hostile import hostile
+
+
+def summary(document: Document) -> str:
+    return report([section_of(document)])
 
 
 def test_a_comparison_says_who_is_not_in_it_and_why() -> None:

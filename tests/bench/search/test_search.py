@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from drut.bench.metrics.request import Slo
+from drut.bench.render.section import Table
 from drut.bench.report.estimates import ANSWERS
 from drut.bench.report.sections.search import section
-from drut.bench.report.sections.section import Table
 from drut.bench.search import saturation
 from drut.bench.search.files import read, save
 from drut.bench.search.markdown import markdown

@@ -17,9 +17,8 @@ from drut.bench.ablate.schema import SCHEMA, Ablation, Effect, Technique
 from drut.bench.ablate.words import shows
 from drut.bench.compare.order import Turn, turns
 from drut.bench.compare.schema import Block, Contestant
-from drut.bench.report.build import environment
-from drut.bench.report.files import write_file
-from drut.bench.report.reading import read_file
+from drut.bench.files import read_file, write_file
+from drut.bench.result.build import environment
 from drut.errors import RequestError
 
 JSON = "ablation.json"

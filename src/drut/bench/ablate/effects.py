@@ -8,9 +8,9 @@ from typing import Literal
 
 from drut.bench.ablate.recipe import Recipe
 from drut.bench.ablate.schema import Effect
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block
 from drut.bench.compare.verdicts import figures_of
+from drut.bench.result.figures import FIGURES
 from drut.bench.stats.paired import Paired, paired
 
 

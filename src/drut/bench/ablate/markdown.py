@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from drut.bench.ablate.schema import Ablation, Effect, Technique
 from drut.bench.ablate.words import SHORT, found, interval
-from drut.bench.compare.figures import FIGURES
-from drut.bench.report.tables import cell, plain, table
+from drut.bench.render.tables import cell, plain, table
+from drut.bench.result.figures import FIGURES
 
 NOTHING = "Nothing is measured yet."
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Cell
+from drut.bench.result.figures import FIGURES
 
 Expected = Literal["helps", "no effect", "costs"]
 

@@ -17,12 +17,12 @@ from drut.bench.ablate.words import interval
 from drut.bench.compare.block import Work, take
 from drut.bench.compare.candidate import Candidate
 from drut.bench.compare.entries import Entry
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.order import Turn
 from drut.bench.compare.schema import Block
 from drut.bench.compare.settings import Settings
 from drut.bench.engines.engine import Engine, EngineFailedError, Launch, ModelFiles, Options
-from drut.bench.report.tables import cell as shown
+from drut.bench.render.tables import cell as shown
+from drut.bench.result.figures import FIGURES
 from drut.bench.tokens import open_tokenizer
 from drut.errors import DrutError
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from drut.bench.ablate.schema import Effect
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block
-from drut.bench.report.tables import cell
+from drut.bench.render.tables import cell
+from drut.bench.result.figures import FIGURES
 from drut.bench.stats.paired import LEAST_ROUNDS
 
 LITTLE = 1.1

@@ -11,7 +11,6 @@ import numpy as np
 from drut.bench.compare.candidate import Candidate
 from drut.bench.compare.cells import seed_of
 from drut.bench.compare.cycles import closed_loop_figures
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.order import Turn
 from drut.bench.compare.schema import Block, Cell
 from drut.bench.compare.settings import Settings
@@ -24,8 +23,9 @@ from drut.bench.load.halt import INTERRUPTED
 from drut.bench.load.schedule import Rate, Schedule
 from drut.bench.load.wire import Window
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import Billing
-from drut.bench.report.schema import Result
+from drut.bench.result.build import Billing
+from drut.bench.result.figures import FIGURES
+from drut.bench.result.schema import Result
 from drut.bench.run import Run, measure
 from drut.bench.tokens import Tokenizer
 

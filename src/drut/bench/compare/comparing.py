@@ -30,7 +30,7 @@ from drut.bench.cost import parse_price
 from drut.bench.engines.engine import CannotRunError, EngineFailedError, ModelFiles, Options
 from drut.bench.engines.registry import find
 from drut.bench.metrics.request import Slo
-from drut.bench.report.build import environment
+from drut.bench.result.build import environment
 from drut.bench.tokens import Tokenizer, open_tokenizer
 from drut.bench.workloads import load
 from drut.errors import DrutError, RequestError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.report.schema import Result
+from drut.bench.result.schema import Result
 from drut.bench.stats.distribution import Figure
 
 

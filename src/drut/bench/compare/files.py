@@ -8,10 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import SCHEMA, Block, Comparison
-from drut.bench.report.files import write_file
-from drut.bench.report.reading import read_file
+from drut.bench.files import read_file, write_file
+from drut.bench.result.figures import FIGURES
 
 NAME = "comparison.json"
 _COLUMNS = ("round", "turn", "contestant", "cell", "valid", "started")

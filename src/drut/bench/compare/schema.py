@@ -60,7 +60,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """One engine's turn at a cell. `figures` are of `drut.bench.compare.figures.FIGURES`; None: nothing to measure,
+    """One engine's turn at a cell. `figures` are of `drut.bench.result.figures.FIGURES`; None: nothing to measure,
     "inf": a percentile fell on failures. `samples`: by latency, sorted milliseconds of its requests."""
 
     round: int

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 
 from drut.bench.compare.enough import answers
-from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.gates import gsm8k_tells, perplexity
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Contestant, Gate, Ratio
 from drut.bench.compare.verdicts import figures_of
-from drut.bench.report.estimates import over_rounds
-from drut.bench.report.tables import cell as shown
-from drut.bench.report.tables import plain, printable, table
+from drut.bench.render.tables import cell as shown
+from drut.bench.render.tables import plain, printable, table
+from drut.bench.result.figures import COMPARED, FIGURES
+from drut.bench.stats.rounds import over_rounds
 
 MAIN = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p50",
         "e2e_ms_p99", "cpu_s_per_1k_tokens", "peak_mb", "gpu_share", "cost_per_million_output")

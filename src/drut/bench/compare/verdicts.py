@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from drut.bench.compare.enough import told
-from drut.bench.compare.figures import COMPARED, FIGURES
 from drut.bench.compare.ranking import groups
 from drut.bench.compare.schema import Block, Cell, Ranking, Ratio
+from drut.bench.result.figures import COMPARED, FIGURES
 from drut.bench.stats.paired import paired
 
 Figures = Mapping[str, Mapping[int, float]]  # by contestant and round

@@ -9,7 +9,7 @@ import msgspec
 from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.schema import Comparison
 from drut.bench.report.documents import Document, kind
-from drut.bench.report.schema import Result
+from drut.bench.result.schema import Result
 
 _MACHINE = ("cpu", "cpus")
 _WORK = ("model", "workload", "api", "token_ids", "rate", "concurrency", "arrivals", "cv", "ramp_to", "body",

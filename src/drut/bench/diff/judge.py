@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from drut.bench.compare.figures import FIGURES
 from drut.bench.report.documents import Document
 from drut.bench.report.estimates import ANSWERS, Estimate, estimates
+from drut.bench.result.figures import FIGURES
 from drut.bench.stats.distribution import Figure
 from drut.bench.stats.quantiles import CONFIDENCE, t_quantile
 

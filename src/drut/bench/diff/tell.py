@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from drut.bench.diff.comparable import Differences
 from drut.bench.diff.judge import Change
+from drut.bench.render.tables import cell, plain, table
 from drut.bench.report.estimates import ANSWERS
 from drut.bench.report.sections.common import figure_text, title_of
-from drut.bench.report.tables import cell, plain, table
 
 
 def tell(found: Sequence[Change], known: Differences, least: float) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.schema import Comparison
+from drut.bench.render.section import Section
 from drut.bench.report.documents import Document, Source, kind
-from drut.bench.report.markdown import report
-from drut.bench.report.schema import Result
 from drut.bench.report.sections import ablation, comparison, result, search
-from drut.bench.report.sections.section import Section
+from drut.bench.result.schema import Result
 
 
 def sections(sources: Sequence[Source]) -> list[Section]:
@@ -30,8 +29,3 @@ def section_of(document: Document, label: str = "") -> Section:
     if isinstance(document, Ablation):
         return ablation.section(document, label)
     return result.section(document, label) if isinstance(document, Result) else search.section(document, label)
-
-
-def summary(document: Document) -> str:
-    """The summary.md of a comparison, search or ablation."""
-    return report([section_of(document)])

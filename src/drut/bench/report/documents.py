@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 from drut.bench.ablate import schema as ablate
 from drut.bench.compare import schema as compare
-from drut.bench.report import schema as single
-from drut.bench.report.reading import read_any
+from drut.bench.files import read_any
+from drut.bench.result import schema as single
 from drut.bench.search import schema as search
 from drut.errors import DrutError
 

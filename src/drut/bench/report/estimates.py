@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.enough import told
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Block, Comparison
 from drut.bench.report.documents import Document
-from drut.bench.report.schema import Result
+from drut.bench.result.figures import FIGURES
+from drut.bench.result.schema import Result
 from drut.bench.search.schema import Answer, Point, Search
 from drut.bench.stats.distribution import Figure
-from drut.bench.stats.paired import LEAST_ROUNDS
 from drut.bench.stats.proportion import wilson
-from drut.bench.stats.quantiles import CONFIDENCE, normal, t_half
+from drut.bench.stats.quantiles import CONFIDENCE, normal
+from drut.bench.stats.rounds import over_rounds
 
-_MOST = 1e100  # a file may hold more, and sums of it be infinite
 ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
 
 
@@ -77,22 +74,6 @@ def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequen
                     found.append(Estimate(cell=cell, who=who, figure=name, of="value", unit=kind.unit,
                                           better=kind.better, value=value, low=low, high=high, draws=len(known)))
     return found
-
-
-def over_rounds(values: Sequence[float | Literal["inf"]], *, logarithmic: bool) -> tuple[Figure, Figure, Figure]:
-    """The mean of rounds, geometric where `logarithmic`, with Student's 95 % interval; none under three rounds, nor
-    where a round has no finite value."""
-    numbers = [math.inf if v == "inf" or v > _MOST else float(v) for v in values]
-    if math.inf in numbers:
-        return ("inf" if sum(map(math.isinf, numbers)) * 2 > len(numbers) else float(np.median(numbers))), None, None
-    logarithmic = logarithmic and min(numbers) > 0
-    x = np.log(numbers) if logarithmic else np.asarray(numbers)
-    back = math.exp if logarithmic else float
-    middle, n = float(x.mean()), len(numbers)
-    if n < LEAST_ROUNDS:
-        return back(middle), None, None
-    half = t_half(n - 1) * float(x.std(ddof=1)) / n**0.5
-    return back(middle), back(middle - half), back(middle + half)
 
 
 def _of_result(result: Result) -> list[Estimate]:

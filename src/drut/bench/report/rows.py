@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from drut.bench.ablate.schema import Ablation
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.schema import Comparison
 from drut.bench.report.documents import Document, Source, kind
 from drut.bench.report.estimates import estimates, load_key
+from drut.bench.result.figures import FIGURES
 from drut.bench.search.schema import Point, Search
 
 HEAD = ("source", "kind", "of", "cell", "who", "round", "figure", "unit", "better", "value", "low", "high", "draws",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from drut.bench.files import write_file
+from drut.bench.render.markdown import report
+from drut.bench.render.page.render import page
 from drut.bench.report.assemble import sections
 from drut.bench.report.documents import Source
-from drut.bench.report.files import write_file
-from drut.bench.report.markdown import report
-from drut.bench.report.page.render import page
 from drut.bench.report.rows import write_csv
 
 

@@ -8,9 +8,8 @@ from typing import TextIO
 
 import msgspec
 
-from drut.bench.compare.figures import FIGURES
-from drut.bench.report.files import write_file
-from drut.bench.report.reading import read_file
+from drut.bench.files import read_file, write_file
+from drut.bench.result.figures import FIGURES
 from drut.bench.search.markdown import markdown
 from drut.bench.search.schema import SCHEMA, Point, Search
 from drut.errors import DrutError

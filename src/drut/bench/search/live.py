@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from drut.bench.compare.figures import FIGURES
 from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, Progress
 from drut.bench.load.halt import INTERRUPTED
 from drut.bench.load.schedule import Arrivals, Rate, Schedule
 from drut.bench.load.wire import Window
-from drut.bench.report.schema import Request, Result
-from drut.bench.report.validity import NONE_FINISHED
+from drut.bench.result.figures import FIGURES
+from drut.bench.result.schema import Request, Result
+from drut.bench.result.validity import NONE_FINISHED
 from drut.bench.run import Run, measure
 from drut.bench.search.trial import Ask, Trial, worked_off
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.report.tables import cell, plain, printable, table
+from drut.bench.render.tables import cell, plain, printable, table
 from drut.bench.search.schema import Answer, Point, Search
 from drut.bench.stats.distribution import Figure
 

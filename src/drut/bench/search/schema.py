@@ -13,7 +13,7 @@ Phase = Literal["curve", "bracket", "bisect", "saturate", "verify"]
 
 class Point(msgspec.Struct, frozen=True):
     """One run of the search. One of `rate` (sessions a second) and `concurrency` is given. `good_share`: requests that
-    held the limits, of those offered, with its 95 % Wilson interval. `figures` are of `drut.bench.compare.figures`.
+    held the limits, of those offered, with its 95 % Wilson interval. `figures` are of `drut.bench.result.figures`.
 
     `holds` is the verdict on this rate after this run, by all runs at it. `effective` is how many independent requests
     those of this run are worth, by which the interval is as wide as it is. `served_per_s`: requests worked off in a

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from drut.bench.ablate.markdown import document
     from drut.bench.ablate.run import Plan
     from drut.bench.ablate.techniques import chosen
-    from drut.bench.report.files import make_folder, write_file
+    from drut.bench.files import make_folder, write_file
     from drut.machine import usable_cpus
 
     _check(args)

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from drut.bench.compare.files import NAME, blocks_csv, load, save, write
     from drut.bench.compare.settings import Settings, settings
     from drut.bench.compare.summary import summary
+    from drut.bench.files import make_folder
     from drut.bench.report.documents import find
-    from drut.bench.report.files import make_folder
     from drut.bench.report.write import write_report
 
     values = given(args, Settings)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from drut.bench.diff.comparable import differences
     from drut.bench.diff.judge import USUAL, changes, worse
     from drut.bench.diff.tell import tell
-    from drut.bench.report.tables import printable
+    from drut.bench.render.tables import printable
 
     if not 0 <= args.least < 100:
         raise RequestError(f"--least must be from 0 to 100, not {args.least}")

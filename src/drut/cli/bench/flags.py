@@ -147,7 +147,7 @@ def workers_of(args: argparse.Namespace, loop: Any) -> int:
 def billing_of(args: argparse.Namespace) -> Any:
     """The `Billing` of --price; None without one."""
     from drut.bench.cost import parse_price
-    from drut.bench.report.build import Billing
+    from drut.bench.result.build import Billing
 
     if args.price is None:
         if args.input_busy_share is not None:

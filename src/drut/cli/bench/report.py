@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tells the paths it wrote."""
+    from drut.bench.files import make_folder
     from drut.bench.report.documents import find
-    from drut.bench.report.files import make_folder
     from drut.bench.report.write import write_report
 
     out = None if args.out is None else Path(args.out)

@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """3 where the search ended before its time, 130 where it was interrupted; what is known is written all the same."""
     from drut.bench.address import shown
-    from drut.bench.report.build import environment
-    from drut.bench.report.files import make_folder
+    from drut.bench.files import make_folder
+    from drut.bench.result.build import environment
     from drut.bench.search.files import save
     from drut.bench.search.markdown import markdown
     from drut.bench.search.search import About, Searcher, Wanted

@@ -25,10 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A run that is void exits with 3, an interrupted one with 130, the files written all the same."""
+    from drut.bench.files import make_folder
     from drut.bench.load.halt import INTERRUPTED
-    from drut.bench.report.files import make_folder, write
+    from drut.bench.load.progress import ProgressLine
+    from drut.bench.report.files import write
     from drut.bench.report.markdown import markdown
-    from drut.bench.report.progress import ProgressLine
     from drut.bench.run import Run, measure
 
     plan = load_plan(args)

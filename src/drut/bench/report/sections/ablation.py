@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from drut.bench.ablate.schema import Ablation, Effect, Technique
 from drut.bench.ablate.words import SHORT, as_expected, found
-from drut.bench.compare.figures import FIGURES
+from drut.bench.render.section import Forest, Group, Note, Part, Plot, Row, Section, Table
 from drut.bench.report.estimates import of_blocks
 from drut.bench.report.sections.common import (
     OUTCOMES,
@@ -21,8 +21,8 @@ from drut.bench.report.sections.common import (
     void_points,
 )
 from drut.bench.report.sections.comparison import ratio_forest
-from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Row, Section, Table
 from drut.bench.report.sections.sides import SIDES, distributions, rounds_forest
+from drut.bench.result.figures import FIGURES
 
 
 def section(a: Ablation, label: str = "") -> Section:

@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from drut.bench.compare.enough import told
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.gates import gsm8k_tells, perplexity
 from drut.bench.compare.schema import Block, Contestant
+from drut.bench.render.section import Axis, Forest, Group, Line, Plot, Table
+from drut.bench.render.tables import cell, share
 from drut.bench.report.estimates import Estimate
-from drut.bench.report.sections.section import Axis, Forest, Group, Line, Plot, Table
-from drut.bench.report.tables import cell, share
+from drut.bench.result.figures import FIGURES
 from drut.bench.stats.distribution import Figure
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Ratio
 from drut.bench.cost import amount
+from drut.bench.render.section import Forest, Group, Note, Part, Plot, Row, Section, Table
+from drut.bench.render.tables import cell
 from drut.bench.report.estimates import Estimate, of_blocks
 from drut.bench.report.sections.common import (
     BY_LOAD,
@@ -28,8 +29,7 @@ from drut.bench.report.sections.common import (
     title_of,
     void_points,
 )
-from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Row, Section, Table
-from drut.bench.report.tables import cell
+from drut.bench.result.figures import FIGURES
 
 
 def section(c: Comparison, label: str = "") -> Section:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.compare.figures import FIGURES
 from drut.bench.cost import Cost, amount
+from drut.bench.render.section import Group, Note, Part, Section, Table
+from drut.bench.render.tables import cell, share
 from drut.bench.report.estimates import estimates
-from drut.bench.report.schema import Result
 from drut.bench.report.sections.common import (
     BY_LOAD,
     LATENCIES,
@@ -20,9 +20,9 @@ from drut.bench.report.sections.common import (
     timeline,
     title_of,
 )
-from drut.bench.report.sections.section import Group, Note, Part, Section, Table
 from drut.bench.report.sections.watched import resources, server_side
-from drut.bench.report.tables import cell, share
+from drut.bench.result.figures import FIGURES
+from drut.bench.result.schema import Result
 from drut.bench.stats.distribution import PERCENTS, Distribution
 
 _LATENCIES = (("TTFT", "ttft_ms"), ("TTFT from sending", "ttft_sent_ms"), ("ITL", "itl_ms"), ("TPOT", "tpot_ms"),

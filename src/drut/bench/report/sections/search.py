@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from drut.bench.compare.figures import FIGURES
+from drut.bench.render.section import Axis, Group, Line, Mark, Note, Part, Plot, Section, Table
+from drut.bench.render.tables import cell, share
 from drut.bench.report.estimates import ANSWERS, answer_of, wilson_95
 from drut.bench.report.sections.common import (
     BY_LOAD,
@@ -17,8 +18,7 @@ from drut.bench.report.sections.common import (
     load_text,
     title_of,
 )
-from drut.bench.report.sections.section import Axis, Group, Line, Mark, Note, Part, Plot, Section, Table
-from drut.bench.report.tables import cell, share
+from drut.bench.result.figures import FIGURES
 from drut.bench.search.schema import Point, Search
 
 _ABOUT = {"slo_rate": "the limits are held up to it", "saturation": "served with work always waiting",

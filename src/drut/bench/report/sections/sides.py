@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from drut.bench.ablate.schema import Ablation, Effect, Technique
-from drut.bench.compare.figures import FIGURES
 from drut.bench.compare.verdicts import figures_of
+from drut.bench.render.section import Forest, Plot, Row, Table
 from drut.bench.report.sections.common import LATENCIES, cumulative, failed_of, figure_text, title_of
-from drut.bench.report.sections.section import Forest, Plot, Row, Table
+from drut.bench.result.figures import FIGURES
 
 SIDES = ("off", "on")
 

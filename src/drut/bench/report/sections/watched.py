@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from drut.bench.report.sections.section import Note, Table
-from drut.bench.report.tables import cell
+from drut.bench.render.section import Note, Table
+from drut.bench.render.tables import cell
 from drut.bench.resources import Resources
 from drut.bench.server_side import Distribution
 from drut.bench.watch import Watched

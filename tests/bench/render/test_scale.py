@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.report.page.scale import label, linear, logarithmic, nice
+from drut.bench.render.page.scale import label, linear, logarithmic, nice
 
 values = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=8)
 

@@ -17,8 +17,8 @@ from drut.bench.metrics.request import Slo, timing
 from drut.bench.metrics.series import Arrivals, Concurrency, seconds_of
 from drut.bench.metrics.summary import Summary, samples, summarize
 from drut.bench.metrics.tokens import CountTokens
-from drut.bench.report.schema import SCHEMA, Client, Result, Series, requests
-from drut.bench.report.validity import validity
+from drut.bench.result.schema import SCHEMA, Client, Result, Series, requests
+from drut.bench.result.validity import validity
 from drut.bench.stats.samples import Claim, claims
 from drut.bench.stats.steady import steady
 from drut.bench.watch import Watched

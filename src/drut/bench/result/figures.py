@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from drut.bench.report.schema import Result
+from drut.bench.result.schema import Result
 from drut.bench.stats.distribution import Figure
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from drut.bench.report.page.html import Html, el
-from drut.bench.report.sections.section import Forest, Group, Section
+from drut.bench.render.page.html import Html, el
+from drut.bench.render.section import Forest, Group, Section
 
 # (light, dark) pairs, told apart also by those who see no red or no green, each with 3 to 1 on its background.
 COLOURS = (("#2c93ff", "#4f74d4"), ("#ea6119", "#f8c6a3"), ("#46a28f", "#259249"), ("#9c37a7", "#e194f8"),

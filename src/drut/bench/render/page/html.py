@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from drut.bench.report.tables import printable
+from drut.bench.render.tables import printable
 
 _EMPTY = frozenset({"meta", "link", "input", "line", "path", "rect", "circle"})
 _CASED = {"viewbox": "viewBox"}

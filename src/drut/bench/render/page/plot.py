@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from drut.bench.report.page.html import Html, el, shorten
-from drut.bench.report.page.marks import Palette, mark
-from drut.bench.report.page.pointers import Frame, pointers
-from drut.bench.report.page.scale import LOG, MOST, Scale, label, linear, logarithmic
-from drut.bench.report.sections.section import Axis, Line, Plot
+from drut.bench.render.page.html import Html, el, shorten
+from drut.bench.render.page.marks import Palette, mark
+from drut.bench.render.page.pointers import Frame, pointers
+from drut.bench.render.page.scale import LOG, MOST, Scale, label, linear, logarithmic
+from drut.bench.render.section import Axis, Line, Plot
 
 WIDTH, HEIGHT = 400, 264
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 32, 42

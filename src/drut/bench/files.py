@@ -1,14 +1,16 @@
-"""Reads the files of `drut bench`, each of which says its schema."""
+"""Reads and writes files: documents say their schema, and a file takes its name only when it is whole."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import msgspec
 
-from drut.errors import DrutError
+from drut.errors import DrutError, RequestError
 
 Document = TypeVar("Document")
 MOST_BYTES = 1 << 30
@@ -39,3 +41,26 @@ def read_any(path: Path, kinds: Mapping[str, type[Document]], damaged: str) -> D
 
 class _Schema(msgspec.Struct):
     schema: str
+
+
+def make_folder(folder: Path) -> None:
+    """Before a run, so that it is not lost for want of a place. Raises RequestError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"--out: cannot make the folder {folder}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise RequestError(f"--out: no files may be made in {folder}")
+
+
+def write_file(path: Path, fill: Callable[[TextIO], object]) -> None:
+    """Raises DrutError, the file of before untouched."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            fill(file)
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise DrutError(f"cannot write {path}: {error.strerror}") from error

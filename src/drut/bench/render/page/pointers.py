@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from drut.bench.report.page.html import Html, el
-from drut.bench.report.page.scale import Scale
-from drut.bench.report.sections.section import Mark
+from drut.bench.render.page.html import Html, el
+from drut.bench.render.page.scale import Scale
+from drut.bench.render.section import Mark
 
 _APART = 10.0  # between numbers, so that they can be read
 

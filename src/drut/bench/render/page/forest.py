@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from drut.bench.report.page.html import Html, el, shorten
-from drut.bench.report.page.marks import Palette, mark
-from drut.bench.report.page.scale import LOG, Scale, label, linear, logarithmic
-from drut.bench.report.sections.section import Forest, Row
+from drut.bench.render.page.html import Html, el, shorten
+from drut.bench.render.page.marks import Palette, mark
+from drut.bench.render.page.scale import LOG, Scale, label, linear, logarithmic
+from drut.bench.render.section import Forest, Row
 
 WIDTH = 400
 _SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 38

@@ -9,11 +9,11 @@ from hashlib import sha256
 from importlib.resources import files
 
 from drut import __version__
-from drut.bench.report.page.forest import forest
-from drut.bench.report.page.html import Html, el, shorten
-from drut.bench.report.page.marks import COLOURS, Palette, key
-from drut.bench.report.page.plot import plot
-from drut.bench.report.sections.section import Forest, Group, Note, Part, Plot, Section, Table
+from drut.bench.render.page.forest import forest
+from drut.bench.render.page.html import Html, el, shorten
+from drut.bench.render.page.marks import COLOURS, Palette, key
+from drut.bench.render.page.plot import plot
+from drut.bench.render.section import Forest, Group, Note, Part, Plot, Section, Table
 
 _NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|MB|GB))?( \[.*\]| \(.*%\)| \.\. .*)?|[\d., ]+|n/a|failed|")
 
@@ -41,7 +41,7 @@ def page(sections: Sequence[Section]) -> str:
 def _style() -> str:
     colours = "\n".join(f".c{i} {{ --colour: light-dark({light}, {dark}); }}"
                         for i, (light, dark) in enumerate(COLOURS))
-    return files("drut.bench.report.page").joinpath("style.css").read_text(encoding="utf-8") + colours + "\n"
+    return files("drut.bench.render.page").joinpath("style.css").read_text(encoding="utf-8") + colours + "\n"
 
 
 def _theme() -> Html:

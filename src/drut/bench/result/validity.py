@@ -9,7 +9,7 @@ import numpy as np
 from drut.bench.load.fleet import Load
 from drut.bench.load.record import Record
 from drut.bench.metrics.summary import Summary, lag
-from drut.bench.report.schema import Validity
+from drut.bench.result.schema import Validity
 from drut.bench.stats.distribution import percentile
 
 NONE_FINISHED = "no request finished"

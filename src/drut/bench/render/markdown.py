@@ -1,0 +1,36 @@
+"""Sections as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from drut.bench.render.section import Group, Note, Part, Section, Table
+from drut.bench.render.tables import plain, printable, table
+
+
+def report(sections: Sequence[Section]) -> str:
+    """A whole report, plots as the tables they were made of."""
+    return whole(text for section in sections for text in (
+        f"# {plain(section.title)}", *(part_text(part) for part in section.parts)))
+
+
+def whole(texts: Iterable[str]) -> str:
+    """One text of several, the empty ones left out."""
+    text = "\n\n".join(text for text in texts if text)
+    return "\n".join(map(printable, text.split("\n")))  # names too are what others wrote
+
+
+def part_text(part: Part, captions: bool = True) -> str:
+    """A part of a section."""
+    if isinstance(part, Note):
+        text = f"**{plain(part.text)}**" if part.warning else plain(part.text)
+        return text + ("\n\n" + "\n".join(f"- {plain(point)}" for point in part.points) if part.points else "")
+    if isinstance(part, Group):
+        texts = [f"## {plain(part.title)}", plain(part.text), *(_table(plot.twin) for plot in part.plots)]
+        return "\n\n".join(text for text in texts if text)
+    return _table(part, captions)
+
+
+def _table(t: Table, captions: bool = True) -> str:
+    text = table([plain(name) for name in t.head], [[plain(value) for value in row] for row in t.rows])
+    return "\n\n".join(x for x in (f"### {plain(t.caption)}" if captions else "", text, plain(t.note)) if x)

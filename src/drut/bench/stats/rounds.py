@@ -1,0 +1,31 @@
+"""A figure over rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from drut.bench.stats.distribution import Figure
+from drut.bench.stats.paired import LEAST_ROUNDS
+from drut.bench.stats.quantiles import t_half
+
+_MOST = 1e100  # a file may hold more, and sums of it be infinite
+
+
+def over_rounds(values: Sequence[float | Literal["inf"]], *, logarithmic: bool) -> tuple[Figure, Figure, Figure]:
+    """The mean of rounds, geometric where `logarithmic`, with Student's 95 % interval; none under three rounds, nor
+    where a round has no finite value."""
+    numbers = [math.inf if v == "inf" or v > _MOST else float(v) for v in values]
+    if math.inf in numbers:
+        return ("inf" if sum(map(math.isinf, numbers)) * 2 > len(numbers) else float(np.median(numbers))), None, None
+    logarithmic = logarithmic and min(numbers) > 0
+    x = np.log(numbers) if logarithmic else np.asarray(numbers)
+    back = math.exp if logarithmic else float
+    middle, n = float(x.mean()), len(numbers)
+    if n < LEAST_ROUNDS:
+        return back(middle), None, None
+    half = t_half(n - 1) * float(x.std(ddof=1)) / n**0.5
+    return back(middle), back(middle - half), back(middle + half)
