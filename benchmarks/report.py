@@ -29,6 +29,9 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         return cls(statistics.median(values), min(values), max(values))
 
+    def scaled(self, factor: float) -> Spread:
+        return Spread(self.median * factor, self.low * factor, self.high * factor)
+
     def text(self, digits: int, scale: float = 1.0) -> str:
         """The median and, in brackets, the range; all times `scale`."""
         median, low, high = (f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high))

@@ -13,7 +13,8 @@ from benchmarks.compare.contestants import AGAINST, NAMES, TITLES
 from benchmarks.compare.models import MODELS
 from benchmarks.compare.peers import ROOT
 from benchmarks.compare.results import Result, load_all
-from benchmarks.compare.summary import Range, agreement, cpus, others, ratio, speed
+from benchmarks.compare.summary import agreement, cpus, others, ratio, speed
+from benchmarks.report import Spread
 
 PATH = ROOT / "docs" / "benchmarks.md"
 BUSY = 0.1  # CPUs that others may take before figures are doubtful
@@ -117,15 +118,15 @@ def table(head: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
     yield ""
 
 
-def _cell(figure: Range | None, digits: int) -> str:
+def _cell(figure: Spread | None, digits: int) -> str:
     return "" if figure is None else figure.text(digits)
 
 
-def _bold(figure: Range | None) -> str:
+def _bold(figure: Spread | None) -> str:
     return "" if figure is None else f"**{figure.median:.2f}** ({figure.low:.2f} .. {figure.high:.2f})"
 
 
-def _share(result: Result, name: str) -> Range | None:
+def _share(result: Result, name: str) -> Spread | None:
     roof = result["roof_tokens_per_s"].get("avx2" if name.endswith("-avx2") else "best")
     figure = speed(result["rounds"], name)
     return None if not roof or figure is None else figure.scaled(100 / roof)

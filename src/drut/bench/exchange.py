@@ -88,19 +88,15 @@ class Exchange:
 
     def _send(self, target: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         """A connection that the server closed between two requests is opened once more."""
-        used = self._connection.sock is not None
-        try:
-            return self._once(target, body)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
-            if not used:
-                raise self._broken(error) from None
-            self._connection.close()
-        except (http.client.HTTPException, OSError) as error:
-            raise self._broken(error) from None
-        try:
-            return self._once(target, body)
-        except (http.client.HTTPException, OSError) as error:
-            raise self._broken(error) from None
+        again = self._connection.sock is not None
+        while True:
+            try:
+                return self._once(target, body)
+            except (http.client.HTTPException, OSError) as error:
+                if not (again and isinstance(error, (BrokenPipeError, ConnectionResetError))):
+                    raise self._broken(error) from None
+                again = False
+                self._connection.close()
 
     def _once(self, target: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         # The socket's timeout is for each read: a server that sends a byte now and then would never end.
