@@ -8,9 +8,10 @@ Lengths are drawn from the workload `reasoning` (as users of DeepSeek-R1 had the
 asks for many more tokens than it gets; the engine learns an answer's length by its end alone. Goodput: requests a
 second that had TTFT and time per output token within the SLO.
 
-The simulator is drut.plan.simulate, with the cost of a step fitted to the steps of a run of its own on the real engine,
-or, with `--simulate`, the one kept in COST. The real engine has one thread and works without overlap, and its seconds,
-those between arrivals too, are of its CPU time: so others on the machine do not count, though they take cache from it.
+The simulator is drut.plan.simulate. It predicts steps from the model's operations at this machine's roof (`drut roof`;
+without one from usual peaks), beside the engine corrected by the steps of a run before. The real engine has one thread
+and works without overlap, and its seconds, those between arrivals too, are of its CPU time: so others on the machine do
+not count, though they take cache from it.
 """
 
 from __future__ import annotations
@@ -30,17 +31,27 @@ from report import Spread, about, arguments, others, table, to_json
 
 from drut import LLM, SamplingParams
 from drut.bench.workloads.reasoning import length_tables
+from drut.config import EngineConfig
+from drut.engine.build import choose_backend, record_plan
+from drut.engine.memory_plan import MemoryPlan
 from drut.engine.request import Request
 from drut.engine.work import Limits
+from drut.home import home
+from drut.kernels.cost import StepShape
 from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.native.library import load
+from drut.kernels.predictor import Predictor
+from drut.model.model import open_model
+from drut.model.store import resolve
+from drut.plan import roof as roofs
+from drut.plan.peaks import peaks
+from drut.plan.probe import machine_key
 from drut.plan.simulate import Arrival, Outcome, Setup, Simulation
-from drut.plan.step_cost import StepCost, StepFacts
 
 SCALE, MOST_PROMPT = 16, 512
 MAX_TOKENS = 1024  # of every request; more than any answer
 PAGES, SEQS, STEP_TOKENS = 64, 128, 512
 TTFT_S, TPOT_S = 3.0, 0.05  # the SLO
-COST = StepCost(5.4e-3, 0.72e-3, 0.80e-3, 1.2e-7, 2.5e-7)
 CHOICES = {"fcfs": {}, "fcfs, half": {"reserve_quantile": 0.5}, "fcfs, 90 %": {"reserve_quantile": 0.9},
            "fcfs, limits": {"reserve_quantile": 1.0}, "aging": {"policy": "aging"},
            "least-served": {"policy": "least-served"}}
@@ -97,8 +108,20 @@ def setup(burst: int = 16, **choice: Any) -> Setup:
     return Setup((PAGES,), Limits(SEQS, STEP_TOKENS, SEQS, None, burst), PAGES * PAGE_TOKENS, **choice)
 
 
-def simulated(work: Sequence[Arrival], cost: StepCost, **choice: Any) -> Figures:
-    done = Simulation(setup(**choice), cost, MAX_TOKENS).run(work)
+def predictor(model: str) -> Predictor:
+    """Of one thread's steps, from the model's file and the roof that is kept of this machine."""
+    library = load()
+    roof = roofs.kept(home() / roofs.FILE, machine_key(library)) if library is not None else None
+    config = EngineConfig(threads=1)
+    files, backend = open_model(resolve(model)), choose_backend(config)
+    plan = record_plan(MemoryPlan.of(files.spec, config), files.outline(backend), backend, config)
+    backend.close()
+    files.close()
+    return Predictor(plan, peaks(roof, 1) if roof is not None else None)
+
+
+def simulated(work: Sequence[Arrival], predictor: Predictor, **choice: Any) -> Figures:
+    done = Simulation(setup(**choice), predictor, MAX_TOKENS).run(work)
     return Figures.of(done.outcomes, done.seconds)
 
 
@@ -122,20 +145,20 @@ class CpuClock:
         self._from -= max(0.0, moment - self())
 
 
-def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[tuple[StepFacts, float]]]:
-    """The arrivals on the real engine, answers ended at their lengths; and what its steps took."""
+def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[tuple[StepShape, float]]]:
+    """The arrivals on the real engine, answers ended at their lengths; and what its steps took, host and all."""
     rng, core, now = random.Random(seed), llm.engine, CpuClock()
-    scheduler = core.scheduler
+    pacing = core.scheduler.pacer.predictor
     core.cache.clear()
-    scheduler.policy.clock = now
+    core.scheduler.policy.clock = now
     prompts = [[rng.randrange(1000, 40_000) for _ in range(a.prompt)] for a in work]
-    steps, learn, began = [], scheduler.learn, 0.0
+    steps, observe, began = [], pacing.observe, 0.0
 
-    def noted(work, seconds):
-        steps.append((StepFacts.of(work), now() - began))
-        learn(work, now() - began)
+    def noted(shape: StepShape, _: float) -> float:
+        steps.append((shape, now() - began))
+        return observe(*steps[-1])
 
-    scheduler.learn = noted
+    pacing.observe = noted
     now.skip_to(0.0)
     said: dict[Request, list[float]] = {}
     lengths: dict[Request, int] = {}
@@ -155,7 +178,7 @@ def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[
             said[update.request] += [now() - offset] if update.token is not None else []
             if len(update.request.output) >= lengths[update.request]:
                 core.finish(update.request, "stop")
-    del scheduler.learn
+    del pacing.observe
     outcomes = [Outcome(a, len(times), times[0], times[-1], r.why.preemptions)
                 for a, (r, times) in zip(work, said.items(), strict=True)]
     return Figures.of(outcomes, now() - offset), steps
@@ -178,44 +201,43 @@ def show(rows: Sequence[tuple[str, Sequence[Figures]]]) -> str:
 
 
 def simulate(args: argparse.Namespace) -> None:
-    results: Record = {}
+    results, known = dict[str, Record](), predictor(args.model)
     for workload, rates in {"reasoning": args.rates, "mixed": args.mixed_rates}.items():
         for rate in rates:
-            rows = [(name, [simulated(arrivals(workload, rate, seed, count=args.requests), COST, **choice)
+            rows = [(name, [simulated(arrivals(workload, rate, seed, count=args.requests), known, **choice)
                             for seed in range(args.seeds)]) for name, choice in CHOICES.items()]
             results[f"{workload} {rate:g}/s"] = {name: spreads(runs) for name, runs in rows}
             if not args.json:
                 print(f"\n{workload}, {rate:g} requests/s, {args.seeds} seeds of {args.requests} requests")
                 print(show(rows), flush=True)
     if args.json:
-        print(to_json(cost=asdict(COST), results=results))
+        print(to_json(results=results))
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Engines take turns on the same arrivals; the simulator has them too, with a cost fitted to a run before."""
+    """Engines take turns on the same arrivals; the simulator has them too, by the roof alone and as corrected by a run
+    before."""
     llms = {name: engine(args, **CHOICES[name]) for name in REAL}
     warm = arrivals("reasoning", args.rate, 99, count=max(20, round(args.rate * args.seconds / 2)))
-    cost = StepCost.fit(served(llms["fcfs"], warm, 99)[1])
-    real: dict[str, list[Figures]] = {name: [] for name in REAL}
-    sim: dict[str, list[Figures]] = {name: [] for name in REAL}
+    known = {"at the roof": predictor(args.model), "corrected": predictor(args.model)}
+    for shape, seconds in served(llms["fcfs"], warm, 99)[1]:
+        known["corrected"].observe(shape, seconds)
+    runs: dict[str, list[Figures]] = {}
     loads = []
-    depth = llms["fcfs"].engine.scheduler.pacer.depth
     for number in range(args.rounds):
         work = arrivals("reasoning", args.rate, number, count=round(args.rate * args.seconds))
         load = OthersLoad([])
         for name in REAL if number % 2 else REAL[::-1]:
-            real[name].append(served(llms[name], work, number)[0])
-            shape = setup(burst=1, attention_depth=depth, **CHOICES[name])
-            done = Simulation(shape, cost, MAX_TOKENS).run(work)
-            sim[name].append(Figures.of(done.outcomes, done.seconds))
+            runs.setdefault(f"{name}, real", []).append(served(llms[name], work, number)[0])
+            for how, predicted in known.items():
+                figures = simulated(work, predicted, burst=1, **CHOICES[name])
+                runs.setdefault(f"{name}, simulated {how}", []).append(figures)
         loads.append({"others_cpus": load.cpus()})
-    rows = [(f"{kind} {name}", runs[name]) for name in REAL for kind, runs in (("real", real), ("simulated", sim))]
+    rows = sorted(runs.items())
     if args.json:
-        print(to_json(engine=about(llms["fcfs"]), cost=asdict(cost), rounds=loads,
-                      results={name: spreads(runs) for name, runs in rows}))
+        print(to_json(engine=about(llms["fcfs"]), rounds=loads, results={name: spreads(each) for name, each in rows}))
     else:
         print(about(llms["fcfs"]))
-        print(f"cost of a step: {', '.join(f'{key} {value:.3g}' for key, value in asdict(cost).items())}")
         print(show(rows))
         print(others(loads))
     for llm in llms.values():

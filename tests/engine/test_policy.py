@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from drut.engine.edits import EditTable
 from drut.engine.engine import Engine
-from drut.engine.pacer import PLAIN_EVERY
 from drut.engine.params import SamplingParams
 from drut.engine.policy import Aging, FirstCome, LeastServed, Policy
 from drut.engine.progress import Progress
@@ -18,8 +17,7 @@ from drut.engine.request import Request
 from drut.engine.reserve import Reserve
 from drut.engine.work import Limits
 from drut.plan.simulate import Arrival, Setup, Simulation
-from drut.plan.step_cost import StepCost
-from tests.engine.testbed import check_answer, finish_all, make_engine, submit, text
+from tests.engine.testbed import check_answer, finish_all, make_engine, predicting, submit, text
 
 CACHE = make_engine().cache
 
@@ -122,7 +120,7 @@ def test_nobody_is_displaced_more_often_than_stated(asks: list[tuple[int, int]],
     try:
         setup = Setup((800,), Limits(seqs, 64, seqs, None), 4096, "least-served")
         work = [Arrival(float(at), 4, answer) for at, answer in asks]
-        simulation = Simulation(setup, StepCost(1.0, 0.0, 0.0, 0.0, 0.0), 1000)
+        simulation = Simulation(setup, predicting(once=1.0), 1000)
         for _ in range(500):
             simulation.scheduler.reserve.lengths.add(5, ended=True)
         done = simulation.run(work)
@@ -148,9 +146,7 @@ def test_who_displaces_says_so_and_both_are_answered() -> None:
     while len(long.output) < 100:
         engine.step()
     short = submit(engine, text(1, 4), max_tokens=5)
-    for _ in range(PLAIN_EVERY + 2):
-        if short.why.admitted_at is None:
-            engine.step()
+    engine.step()
     assert engine.scheduler.running == [short]
     assert (long.why.preemptions, engine.scheduler.preemptions["policy"]) == (1, 1)
     finish_all(engine)

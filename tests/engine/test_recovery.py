@@ -62,7 +62,7 @@ def test_random_failures_end_those_in_the_step_alone(seed, overlap, burst, pages
                          prefix_cache=prefix_cache, force_preempt=force, chunk=dice.choice([None, 0, 5]),
                          windows=dice.choice([(0,), (0, 20), (20,)]), window_pages=pages)
     owner, name = {"run": (engine.runner.executable, "launch"), "launch": (engine.runner, "launch"),
-                   "schedule": (engine.scheduler, "_take"), "process": (engine._acceptor, "_read")}[where]
+                   "schedule": (engine.scheduler, "_continue"), "process": (engine._acceptor, "_read")}[where]
     break_at(engine, owner, name, lambda: dice.random() < chance)
     base, log, requests, lost = text(seed, 60), make_log(), [], set()
     for _ in range(12):

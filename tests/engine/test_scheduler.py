@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drut.engine.engine import Engine
-from drut.engine.pacer import LEAST, PLAIN_EVERY
+from drut.engine.pacer import LEAST
 from drut.engine.params import SamplingParams
 from drut.engine.request import Request
 from drut.engine.work import Work
@@ -21,6 +21,7 @@ from tests.engine.testbed import (
     finish_all,
     make_engine,
     make_log,
+    predicting,
     step,
     submit,
     text,
@@ -221,11 +222,8 @@ def test_prompts_are_chunked_as_told(chunk: int) -> None:
 
 
 def slow_prompts(engine: Engine) -> None:
-    """A pacer that knows one prompt token to take as long as a step of the streams."""
-    for streams in (1, 2, 4):
-        engine.scheduler.pacer.learn(streams, 0, 1.0)
-    engine.scheduler.pacer.learn(0, 1, 1.0)
-    engine.scheduler.pacer.learn = lambda *_: None  # type: ignore[method-assign]
+    """To the pacer a row takes as long as all else in a step."""
+    engine.scheduler.pacer.predictor = predicting(once=1.0, row=1.0)
 
 
 def test_a_long_prompt_rides_along_in_pieces() -> None:
@@ -241,8 +239,7 @@ def test_a_long_prompt_rides_along_in_pieces() -> None:
         engine.step()
         assert len(stream.output) == said + 1
         steps += 1
-    with_prompt = -(-300 // int(LEAST))
-    assert steps == with_prompt + with_prompt // PLAIN_EVERY
+    assert steps == 300 // LEAST
 
 
 def test_prompts_that_come_together_share_what_may_ride_along() -> None:

@@ -32,11 +32,15 @@ from drut.engine.static_batch import StaticBatching
 from drut.engine.update import Scored, Update
 from drut.engine.work import Limits
 from drut.kernels.backend import Backend, Executable, StepOutput
+from drut.kernels.cost import Cost, Rate
 from drut.kernels.descriptor import HOLE, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
+from drut.kernels.ops import Op
 from drut.kernels.pending import Finished, Pending
-from drut.kernels.plan import Plan
+from drut.kernels.plan import Plan, Segment
 from drut.kernels.pool import HostPool
+from drut.kernels.predictor import MULTIPLE, Predictor
+from drut.observe.ledger import Peaks
 from drut.speculate import Anchor, Drafter, Landed
 from tests.engine.chance import ChancePreemption
 
@@ -249,6 +253,23 @@ class FakeBackend(Backend):
         pass
 
 
+@dataclass(frozen=True)
+class Costs(Op):
+    """An operation of any rate."""
+
+    any_rate: Rate
+
+    @property
+    def rate(self) -> Rate:
+        return self.any_rate
+
+
+def predicting(**seconds: float) -> Predictor:
+    """One that knows what steps take: seconds by what they hold, in the words of `Rate`."""
+    rate = Rate(**{name: Cost(round(1e6 * each)) for name, each in seconds.items()})
+    return Predictor(Plan((Segment((Costs(rate),), None),)), Peaks(lambda _: MULTIPLE * 1e6, 1.0, 1.0), 0.0)
+
+
 def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int | None = None, policy: str = "fcfs",
                 overlap: bool = False, burst: int = 1, prefix_cache: bool = True, force_preempt: float = 0.0,
                 canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS,
@@ -269,7 +290,7 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     rules = make_policy(policy, aging_s=aging_s)
     rules = rules if continuous else StaticBatching(rules, seqs)
     rules = ChancePreemption(rules, force_preempt) if force_preempt else rules
-    scheduler = Scheduler(cache, limits, rules, Pacer(), reserve=Reserve(reserve_quantile))
+    scheduler = Scheduler(cache, limits, rules, Pacer(Predictor(Plan(()))), reserve=Reserve(reserve_quantile))
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap, drafter=drafter)
 
 

@@ -11,7 +11,7 @@ from drut.config import EngineConfig
 from drut.constrain.compiler import Grammars
 from drut.engine.engine import Engine
 from drut.engine.memory_plan import MemoryPlan, context_of
-from drut.engine.pacer import Pacer, attention_depth
+from drut.engine.pacer import Pacer
 from drut.engine.policy import make_policy
 from drut.engine.reserve import Reserve
 from drut.engine.runner import Runner
@@ -23,6 +23,7 @@ from drut.kernels.backend import Backend
 from drut.kernels.fusion import fused
 from drut.kernels.native import library
 from drut.kernels.plan import Plan
+from drut.kernels.predictor import Predictor
 from drut.machine import usable_cpus
 from drut.model import decoder
 from drut.model.model import ModelFiles
@@ -72,7 +73,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     plan = record_plan(needs, weights, backend, config)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
                     canaries=canaries)
-    pacer = Pacer(attention_depth(plan))
+    pacer = Pacer(Predictor(plan))
     policy = make_policy(config.policy, aging_s=config.aging_s)
     policy = policy if config.continuous_batching else StaticBatching(policy, limits.seqs)
     scheduler = Scheduler(cache, limits, policy, pacer, reserve=Reserve(config.reserve_quantile))

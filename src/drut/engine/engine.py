@@ -22,7 +22,6 @@ from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.update import Update
 from drut.engine.work import Work
-from drut.kernels.floor import StepFloor
 from drut.observe.ledger import Peaks
 from drut.speculate import Anchor, Drafter
 
@@ -54,7 +53,7 @@ class Engine:
         self._intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
                               speculates=drafter is not None)
         self.grammars, self.blocked = grammars, Blocked()
-        self.meter = StepMeter()
+        self.meter = StepMeter(scheduler.pacer.predictor)
         self.drafter = drafter
         self._acceptor = Acceptor(scheduler, self.finish, drafter)
         self._flight: Flight | None = None
@@ -184,7 +183,6 @@ class Engine:
                 self._flight = None
             raise
         if flight.landed:
-            self.scheduler.learn(flight.work, flight.seconds)
             self.meter.add(flight.work, flight.read, flight.seconds)
             if flight.planned > flight.read:
                 for work in flight.work:
@@ -195,7 +193,7 @@ class Engine:
 
     def compare_with(self, peaks: Peaks) -> None:
         """From now on the meter tells the floor of each step beside the time it took."""
-        self.meter.compare(StepFloor(self.runner.plan.ops, peaks))
+        self.meter.compare(peaks)
 
     def drain(self) -> None:
         """Waits for a step in flight and drops what it brings to requests that have ended."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from drut.engine.messages import Pages, Stats
 from drut.engine.work import Work
 from drut.kernels.cost import StepShape
-from drut.kernels.floor import StepFloor
+from drut.kernels.predictor import Predictor
 from drut.observe.histogram import Histogram, spread
+from drut.observe.ledger import Peaks
 
 if TYPE_CHECKING:
     from drut.engine.engine import Engine
@@ -21,18 +22,19 @@ STEP_BOUNDS = spread(1e-4, 10.0)  # seconds: from a tiny model on a GPU to a lon
 
 
 class StepMeter:
-    """Steps that ended well, their rows and how long they took; and those that failed."""
+    """Steps that ended well, their rows and how long they took; and those that failed. The predictor hears of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
         self.seconds, self.rows_of_steps = Histogram(STEP_BOUNDS), Histogram(ROW_BOUNDS)
         self.steps = self.rows = self.failed = 0
         self.last_at = time.monotonic()
         self.floor_seconds: float | None = None  # of all steps since `compare`
-        self._floor: StepFloor | None = None
 
-    def compare(self, floor: StepFloor) -> None:
-        """From now on the floors of steps are added up, too."""
-        self._floor, self.floor_seconds = floor, self.floor_seconds or 0.0
+    def compare(self, peaks: Peaks) -> None:
+        """From now on the floors of steps by these peaks are added up, too."""
+        self._predictor.use(peaks)
+        self.floor_seconds = self.floor_seconds or 0.0
 
     def add(self, work: Sequence[Work], steps: int, seconds: float) -> None:
         """`steps` steps, the first of `work` and the others going on from it, took `seconds` each."""
@@ -43,9 +45,11 @@ class StepMeter:
         if steps > 1:
             self.rows_of_steps.add(len(work), steps - 1)
         self.seconds.add(seconds, steps)
-        if self._floor is not None and self.floor_seconds is not None:
-            # In a burst the context grows by as much each step: the one in the middle stands for all.
-            self.floor_seconds += steps * self._floor.seconds(StepShape.of(work, (steps - 1) // 2))
+        # In a burst the context grows by as much each step: the one in the middle stands for all.
+        shape = StepShape.of(work, (steps - 1) // 2)
+        floor_s = self._predictor.observe(shape, seconds)
+        if self.floor_seconds is not None:
+            self.floor_seconds += steps * floor_s
         self.last_at = time.monotonic()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from drut.engine.pacer import Pacer
@@ -50,9 +49,7 @@ def _chunk(request: Request, pending: int, budget: Budget, limits: Limits, pacer
         return pending
     if chunk is not None:
         return chunk
-    if math.isinf(budget.effort):
+    if not budget.paced or not budget.tokens:
         return budget.tokens
-    alone = budget.effort > 0 and all(work.decodes for work in budget.work.values())
-    # The first prompt gets on however much a token costs, and so does an answer that goes on by tokens already known.
-    least = 1 if alone or not budget.work or request.decoding else 0
-    return max(pacer.tokens(request.computed, budget.effort), least)
+    fit = pacer.tokens(budget.work.values(), request.computed, min(request.pending, budget.tokens))
+    return max(fit, 1) if request.decoding else fit  # an answer goes on by tokens already known, whatever they cost

@@ -7,7 +7,6 @@ Preemption frees a request's pages; after its next admission `computed` is what 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from drut.cache.cache import KvCache
@@ -55,9 +54,8 @@ class Scheduler:
         others: list[Request] = []
         for request in self.running:
             (streaming if request.streaming else others).append(request)
-        streams = len(streaming)
-        paced = self.limits.chunk is None and streams
-        budget = Budget(self.limits.tokens, self.limits.samples, self.pacer.room(streams) if paced else math.inf)
+        paced = self.limits.chunk is None and bool(streaming)
+        budget = Budget(self.limits.tokens, self.limits.samples, paced)
         for request in (*streaming, *others):
             preempted |= request.slot >= 0 and self._continue(request, budget, drafts.get(request, ()))
         if not preempted or not budget.work:
@@ -78,12 +76,6 @@ class Scheduler:
         if self.limits.burst == 1 or not self.policy.bursts or joins or len(budget.work) < len(self.running):
             return 0
         return steps_ahead(budget.work.values(), self.cache, self.limits.burst - 1)
-
-    def learn(self, work: Sequence[Work], seconds: float) -> None:
-        """A step with this work, or each of a burst, took `seconds`."""
-        prompts = [w for w in work if not w.decodes]
-        effort = sum([self.pacer.effort(w.start, w.rows) for w in prompts])
-        self.pacer.learn(len(work) - len(prompts), effort, seconds)
 
     def confirm(self, work: Work, step: int = 0, drawn: Sequence[int] = ()) -> int:
         """The step with `work`, or the one that many after it, is over, and its pages may be shared.
@@ -140,24 +132,13 @@ class Scheduler:
         preempted = False
         while not self.cache.reserve(request.table, work.start + work.rows):
             victim = self.policy.victim(self.running)
-            self._give_back(victim, budget)
+            budget.drop(victim)
             self.preempt(victim, "pages")
             preempted = True
             if victim is request:
                 return True
-        self._take(work, budget)
-        return preempted
-
-    def _take(self, work: Work, budget: Budget) -> None:
         budget.add(work)
-        if not work.decodes:
-            budget.effort -= self.pacer.effort(work.start, work.rows)
-
-    def _give_back(self, request: Request, budget: Budget) -> Work | None:
-        work = budget.drop(request)
-        if work is not None and not work.decodes:
-            budget.effort += self.pacer.effort(work.start, work.rows)
-        return work
+        return preempted
 
     def _admit(self, budget: Budget) -> None:
         """Admits waiting requests in the policy's order, up to the first that must wait for room."""
@@ -170,7 +151,7 @@ class Scheduler:
                 attempt = self._admission.attempt(request, budget, now)
             if isinstance(attempt, Work):
                 self._start(request)
-                self._take(attempt, budget)
+                budget.add(attempt)
                 continue
             request.why.waits_on, request.why.waited_for = attempt.waits_on, attempt.reason
             if not attempt.passable:
@@ -182,10 +163,10 @@ class Scheduler:
         victims = self._admission.room_by(self.policy.displaced(request, self.running, self.reserve), request)
         if not victims:
             return False
-        dropped = [work for victim in victims if (work := self._give_back(victim, budget))]
+        dropped = [work for victim in victims if (work := budget.drop(victim))]
         if rows_of(request, budget, self.limits, self.pacer) is None:
             for work in dropped:
-                self._take(work, budget)
+                budget.add(work)
             return False
         for victim in victims:
             self.preempt(victim, "policy")

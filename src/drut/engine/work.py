@@ -64,11 +64,11 @@ class Limits(NamedTuple):
 
 @dataclass
 class Budget:
-    """What the step being put together has left, and what it holds. `effort`: for prompts, as the pacer counts it."""
+    """What the step being put together has left, and what it holds. `paced`: prompts may not make it much longer."""
 
     tokens: int
     samples: int
-    effort: float
+    paced: bool
     work: dict[Request, Work] = field(default_factory=dict)
 
     def add(self, work: Work) -> None:

@@ -46,7 +46,7 @@ class StepShape(NamedTuple):
         for count, length in sequences:
             rows += count
             kv_tokens += length
-            row_tokens += count * length - count * (count - 1) // 2
+            row_tokens += count * length - count * (count - 1) // 2  # `seen` without a window, spelled out for speed
         return cls(rows, samples, kv_tokens, row_tokens, tuple(sequences))
 
     def seen(self, window: int) -> tuple[int, int]:
@@ -55,10 +55,19 @@ class StepShape(NamedTuple):
             return self.kv_tokens, self.row_tokens
         kv_tokens = row_tokens = 0
         for rows, length in self.sequences:
-            kv_tokens += min(length, window + rows - 1)
-            full = max(0, min(rows, length - window))  # rows that see a whole window; the others see their prefix
-            row_tokens += full * window + (rows - full) * (2 * (length - full) - (rows - full) + 1) // 2
+            read, pairs = seen(rows, length, window)
+            kv_tokens += read
+            row_tokens += pairs
         return kv_tokens, row_tokens
+
+
+def seen(rows: int, length: int, window: int) -> tuple[int, int]:
+    """Positions that the last `rows` of a sequence read, and those that each sees, summed; `window` 0: all."""
+    if not window:
+        return length, rows * length - rows * (rows - 1) // 2
+    full = max(0, min(rows, length - window))  # rows that see a whole window; the others see their prefix
+    return (min(length, window + rows - 1),
+            full * window + (rows - full) * (2 * (length - full) - (rows - full) + 1) // 2)
 
 
 class Cost(NamedTuple):
@@ -111,9 +120,14 @@ class Rate:
     expert: Cost = FREE  # each that has rows
     experts: Experts | None = None
 
+    @property
+    def reads(self) -> bool:
+        """Whether it costs more the longer the context is."""
+        return self.kv_token != FREE or self.row_token != FREE
+
     def cost(self, s: StepShape) -> Cost:
         total = self.once + self.row * s.rows + self.sample * s.samples
-        if self.row_token != FREE:
+        if self.reads:
             kv_tokens, row_tokens = s.seen(self.window)
             total += self.kv_token * kv_tokens + self.row_token * row_tokens
         if self.experts is not None:

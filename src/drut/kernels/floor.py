@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from drut.kernels.cost import Rate, StepShape
+from drut.kernels.cost import NOTHING, Rate, StepShape, seen
 from drut.kernels.ops import Op
 from drut.observe.ledger import Peaks
 
@@ -16,11 +16,13 @@ class StepFloor:
     """Floors of the steps of one plan. Operations of equal rates are taken together."""
 
     def __init__(self, ops: Sequence[Op], peaks: Peaks) -> None:
-        counts = Counter(op.rate for op in ops)
+        counts = Counter(op.rate for op in ops if op.rate != NOTHING)
         self._windows = sorted({rate.window for rate in counts})
         self._experts = list({rate.experts: None for rate in counts if rate.experts is not None})
         self._bandwidth = peaks.bandwidth
-        self._groups = [terms for rate, count in counts.items() if (terms := self._terms(rate, count, peaks))]
+        fixed, reading = ([self._terms(rate, count, peaks) for rate, count in counts.items() if rate.reads is reads]
+                          for reads in (False, True))
+        self._groups, self._fixed = fixed + reading, len(fixed)
 
     def _terms(self, rate: Rate, count: int, peaks: Peaks) -> list[tuple[int, int, float]]:
         """What `count` operations cost for each of an amount: its index, bytes, and seconds of multiplying."""
@@ -36,16 +38,22 @@ class StepFloor:
         found = [1, shape.rows, shape.samples]
         for window in self._windows:
             found += shape.seen(window)
-        for experts in self._experts:
-            found.append(experts.expected(shape.rows))
-        return found
+        return found + [experts.expected(shape.rows) for experts in self._experts]
 
     def seconds(self, shape: StepShape) -> float:
         """The sum over the operations, as `observe.ledger.account` has it."""
-        return self.of(self.amounts(shape))
+        return sum(self.parts(self.amounts(shape)))
 
-    def of(self, amounts: Amounts) -> float:
-        """The same of what a step holds."""
+    def plus(self, amounts: Amounts, start: int, rows: int) -> Amounts:
+        """What a step of these holds with `rows` of one more sequence, from `start` on."""
+        both = [1, amounts[1] + rows, amounts[2]]
+        for window in self._windows:
+            kv_tokens, row_tokens = seen(rows, start + rows, window)
+            both += amounts[len(both)] + kv_tokens, amounts[len(both) + 1] + row_tokens
+        return both + [experts.expected(both[1]) for experts in self._experts]
+
+    def parts(self, amounts: Amounts) -> tuple[float, float]:
+        """Seconds of all but attention over the context, and of that."""
         both, working_set = [], 0
         for terms in self._groups:
             nbytes, busy_s = 0, 0.0
@@ -55,4 +63,5 @@ class StepFloor:
             both.append((nbytes, busy_s))
             working_set += nbytes
         byte_s = 1 / self._bandwidth(working_set)
-        return sum([max(nbytes * byte_s, busy_s) for nbytes, busy_s in both])
+        floors = [max(nbytes * byte_s, busy_s) for nbytes, busy_s in both]
+        return sum(floors[: self._fixed]), sum(floors[self._fixed :])

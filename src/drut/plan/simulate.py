@@ -1,4 +1,4 @@
-"""The engine's own scheduler, cache and policies on a virtual clock: seconds of a step come from a cost, not a model.
+"""The engine's own scheduler, cache and policies on a virtual clock: seconds of a step are predicted, no model runs.
 
 What is simulated is the engine without overlap: schedule, compute, take the tokens. Nothing is known beforehand of an
 answer's length but its limit, as in the engine. A request's prompt shares nothing with another's.
@@ -25,8 +25,9 @@ from drut.engine.reserve import Reserve
 from drut.engine.scheduler import Scheduler
 from drut.engine.work import Limits, Work
 from drut.errors import RequestError
+from drut.kernels.cost import StepShape
 from drut.kernels.pool import HostPool
-from drut.plan.step_cost import StepCost, StepFacts
+from drut.kernels.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,6 @@ class Setup:
     policy: str = "fcfs"
     aging_s: float = 10.0
     reserve_quantile: float = 0.0
-    attention_depth: float = float("inf")  # of the pacer
     windows: tuple[int, ...] = (0,)
 
 
@@ -90,14 +90,14 @@ class Simulated:
 class Simulation:
     """One run. `limit`: the `max_tokens` of each request, which its answer never passes."""
 
-    def __init__(self, setup: Setup, cost: StepCost, limit: int = 1 << 20) -> None:
+    def __init__(self, setup: Setup, predictor: Predictor, limit: int = 1 << 20) -> None:
         self.now = 0.0
-        self._setup, self._cost, self._limit = setup, cost, limit
+        self._predictor, self._limit = predictor, limit
         clock: Callable[[], float] = lambda: self.now  # noqa: E731
         pools = [PagePool(HostPool(np.empty((pages, 1), np.uint8))) for pages in setup.pages]
         cache = KvCache(*pools, groups=make_groups(setup.windows, setup.limits.tokens))
         self.scheduler = Scheduler(cache, setup.limits, make_policy(setup.policy, clock, setup.aging_s),
-                                   Pacer(setup.attention_depth), reserve=Reserve(setup.reserve_quantile))
+                                   Pacer(predictor), reserve=Reserve(setup.reserve_quantile))
         self._room = cache.room(setup.context)
         self._answers: dict[Request, int] = {}
         self._steps = self._rows = 0
@@ -132,17 +132,15 @@ class Simulation:
 
     def _compute(self, work: list[Work], following: float) -> None:
         """A step and those that follow by themselves, until one of them brings an end or a request arrives."""
-        facts = StepFacts.of(work)
         planned = 1 + work[0].ahead
         left = min((self._left(w.request) for w in work if w.draws), default=1)
         seconds, ran = 0.0, 0
         while ran == 0 or (ran < min(planned, left) and self.now + seconds < following):
-            seconds += self._cost.seconds(facts._replace(decode_reads=facts.decode_reads + ran * facts.decode))
+            seconds += self._predictor.seconds(StepShape.of(work, ran))
             ran += 1
         self.now += seconds
         self._steps += ran
         self._rows += ran * sum(w.rows for w in work)
-        self.scheduler.learn(work, seconds / ran)
         for w in work:
             unwind(w, planned - ran)
             self._take(w, ran)
