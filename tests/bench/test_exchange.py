@@ -40,3 +40,20 @@ def test_a_server_that_drips_ends_with_the_time_for_it(head: str) -> None:
         over.set()
         exchange.close()
         thread.join(5.0)
+
+
+def test_an_answer_that_is_cut_short_is_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def cut() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}")
+
+        thread = threading.Thread(target=cut, daemon=True)
+        thread.start()
+        exchange = Exchange(f"http://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(RequestError, match="cut short"):
+            exchange.send("/metrics")
+        exchange.close()
+        thread.join(5.0)

@@ -11,6 +11,7 @@ from benchmarks.compare.columns import COLUMNS, FIRST_PLAIN
 from benchmarks.compare.machine_roof import floor_s
 from benchmarks.compare.peers import ROOT
 from benchmarks.compare.window import full_batch
+from benchmarks.report import Spread
 
 from drut.observe.ledger import Peaks
 
@@ -66,10 +67,10 @@ def fake_rounds() -> list[dict]:
 
 def test_ratios_are_taken_within_rounds() -> None:
     rounds = fake_rounds()
-    assert summary.speed(rounds, "drut") == (24.0, 20.0, 30.0)
-    assert summary.ratio(rounds, "drut", "llamacpp") == (2.5, 2.0, 3.0)
+    assert summary.speed(rounds, "drut") == Spread(24.0, 20.0, 30.0)
+    assert summary.ratio(rounds, "drut", "llamacpp") == Spread(2.5, 2.0, 3.0)
     assert summary.ratio(rounds, "drut", "vllm") is None
-    assert summary.cpus(rounds, "llamacpp") == (1.99, 1.99, 1.99)
+    assert summary.cpus(rounds, "llamacpp") == Spread(1.99, 1.99, 1.99)
     assert summary.agreement(rounds, "llamacpp", "drut") == 0.5
     assert summary.spread([2.0, 1.0]).text(1) == "1.5 (1.0 .. 2.0)"
 
