@@ -90,10 +90,25 @@ def test_a_grammar_that_takes_too_long_is_refused_and_others_follow(model_path: 
         assert asking(running, "slow").json["choices"][0]["text"] == "slow"
 
 
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Sources of what has been compiled."""
+    built, build = list[str](), Grammars.build
+
+    def note(grammars: Grammars, constraint: Constraint) -> object:
+        built.append(constraint.source)
+        return build(grammars, constraint)
+
+    monkeypatch.setattr(Grammars, "build", note)
+    return built
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("transport", ["thread", "process"])
-def test_one_that_is_no_good_is_refused_alike(model_path: Path, transport: str, stream: bool) -> None:
-    """However the engine is reached, and before a stream begins; it is no fault of the server."""
+def test_one_that_is_no_good_is_refused_alike(model_path: Path, built: list[str], transport: str,
+                                              stream: bool) -> None:
+    """However the engine is reached, and before a stream begins. It is no fault of the server, and the server's own
+    process compiles nothing."""
     with serving(model_path, transport=transport) as running:
         for _ in range(2):
             refused = running.complete(structured_outputs={"regex": "a[^\\s\\S]"}, stream=stream)
@@ -103,6 +118,7 @@ def test_one_that_is_no_good_is_refused_alike(model_path: Path, transport: str, 
         metrics = running.get("/metrics").raw.decode()
         assert re.findall(r"drut_request_failures_total\{.*\} (.*)", metrics) == ["0.0"] * 5
         assert 'status="5' not in metrics
+    assert built == ([] if transport == "process" else ["a[^\\s\\S]", "good"])
 
 
 class Stopped:
@@ -119,19 +135,6 @@ def test_an_engine_that_is_stopped_is_no_fault_of_the_grammar() -> None:
     compilers = Compilers(Stopped(), seconds=0.02, patience_s=1, room=1 << 20)
     with pytest.raises(EngineDeadError):
         asyncio.run(compilers.check([Asked(Constraint.regex("a"), "regex")], asyncio.to_thread))
-
-
-@pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Sources of what has been compiled."""
-    built, build = list[str](), Grammars.build
-
-    def note(grammars: Grammars, constraint: Constraint) -> object:
-        built.append(constraint.source)
-        return build(grammars, constraint)
-
-    monkeypatch.setattr(Grammars, "build", note)
-    return built
 
 
 SCHEMA = {"type": "object", "properties": {"once": {"type": "boolean"}}, "required": ["once"],
