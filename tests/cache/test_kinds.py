@@ -2,78 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from drut.cache.cache import BlockTable, KvCache
+from drut.cache.cache import KvCache
 from drut.cache.check import check_cache
 from drut.cache.groups import pages_for
-from drut.cache.kinds import CacheKind, FullGroup, WindowGroup
-from drut.cache.kinds.kind import Holdings
+from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import KvCorruptionError, PagePool
-from drut.cache.tree import Node, PrefixTree
 from drut.kernels.kv import PAGE_TOKENS as P
 from drut.kernels.pool import HostPool
-
-
-class SlotGroup:
-    """One slot a sequence, as a recurrent state has it."""
-
-    def first(self, position: int) -> int:
-        return 0
-
-    def most(self, tokens: int) -> int:
-        return 1
-
-    def room(self, pages: int) -> float:
-        return math.inf if pages else 0
-
-    def resume(self, kept: Sequence[bool], pages: int) -> int:
-        return 0
-
-    def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:
-        return SlotKind(pool, index)
-
-
-class SlotKind(CacheKind):
-    """Nothing of a slot is shared, so no prefix can be gone on with."""
-
-    evictable = 0
-
-    def missing(self, table: BlockTable, tokens: int) -> int:
-        return 1 - len(table.maps[self.index])
-
-    def resume(self, path: Sequence[Node], count: int) -> int:
-        return 0
-
-    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
-        assert not path
-
-    def share(self, table: BlockTable, page: int, node: Node) -> None:
-        pass
-
-    def slide(self, table: BlockTable, computed: int) -> None:
-        pass
-
-    def holdings(self, table: BlockTable) -> Holdings:
-        return Holdings(table.maps[self.index], [])
-
-    def free(self, holdings: Holdings) -> None:
-        self.pool.free_private(holdings.own)
-
-    def evict(self) -> None:
-        raise AssertionError("no slot is cached")
-
-    def drop(self, node: Node) -> bool:
-        return False
-
-    def check(self, tables: Sequence[BlockTable], nodes: Sequence[Node]) -> None:
-        own = [slot for table in tables for slot in table.maps[self.index]]
-        if len(set(own)) != len(own) or len(own) != self.pool.private:
-            raise KvCorruptionError(f"tables own {len(own)} slots, the pool counts {self.pool.private}")
+from tests.cache.slots import SlotGroup
 
 
 def make(groups: Sequence[object], units: Sequence[int]) -> KvCache:

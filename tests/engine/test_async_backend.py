@@ -83,7 +83,9 @@ class LateBackend(NumpyBackend):
         assert isinstance(inner, HostPool)
         return FarPool(inner)
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits) -> LateExecutable:
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+             beside: Executable | None = None) -> LateExecutable:
+        assert beside is None
         return LateExecutable(super().load(plan, [pool.far for pool in pools if isinstance(pool, FarPool)], limits),
                               self._queue)
 

@@ -13,7 +13,7 @@ from drut.cache.groups import pages_for
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.config import EngineConfig
 from drut.engine import memory
-from drut.engine.memory import make_groups, pool_pages, split
+from drut.engine.memory import make_groups, split
 from drut.engine.memory_plan import MemoryPlan
 from drut.errors import RequestError
 from drut.kernels.kv import KvLayout
@@ -23,6 +23,10 @@ from tests.golden.weights import write_checkpoint
 STEP = 512
 FULL = KvLayout("bf16", 4, 1, 256)
 WINDOW = KvLayout(dtype="bf16", layers=22, kv_heads=1, head_dim=256, group=1, window=512, members=tuple(range(22)))
+
+
+def pool_pages(layouts: list[KvLayout], step: int, context: int, config: EngineConfig) -> list[int]:
+    return memory.pool_pages(layouts, make_groups(layouts, step), context, config)
 
 
 def config(pages: float, layouts: list[KvLayout], seqs: int = 8) -> EngineConfig:
@@ -79,12 +83,12 @@ def test_enough_is_enough_for_the_longest_sequence() -> None:
     """The split never makes a window the reason that a text is too long."""
     for seqs in (1, 8, 128):
         full, window = pool_pages([FULL, WINDOW], STEP, 1 << 20, config(1e5, [FULL, WINDOW], seqs))
-        narrow = make_groups([0, WINDOW.window], STEP)[1]
+        narrow = make_groups([FULL, WINDOW], STEP)[1]
         assert narrow.room(window) > full * 16
 
 
 def test_groups_know_their_windows() -> None:
-    full, window = make_groups([0, WINDOW.window], 64)
+    full, window = make_groups([FULL, WINDOW], 64)
     assert isinstance(full, FullGroup)
     assert window == WindowGroup(512, 64)
     assert window.most(100) == pages_for(100)

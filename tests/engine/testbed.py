@@ -246,7 +246,7 @@ class FakeBackend(Backend):
 
     stack = vector = pool = packed_bytes = matrix
 
-    def load(self, plan, pools, limits) -> FakeExecutable:
+    def load(self, plan, pools, limits, beside=None) -> FakeExecutable:
         return FakeExecutable(pools, self.windows)
 
     def close(self) -> None:

@@ -32,16 +32,16 @@ def llm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LLM]:
 
 
 def start(llm: LLM) -> tuple[Executable, StepDescriptor]:
-    """Prompts computed, and the first decoding step described."""
+    """Prompts computed, the first decoding step described. Each sequence has a slot in a group that no layer uses."""
     executable, params = llm.engine.runner.executable, SamplingParams(logprobs=2, temperature=1.0)
-    step = StepDescriptor(32, 4, 4, 16)
+    step = StepDescriptor(32, 4, 4, 16, slot_groups=1)
     for slot, (prompt, pages) in enumerate(zip(PROMPTS, PAGES, strict=True)):
-        row = step.add_sequence(prompt, 0, pages, slot)
+        row = step.add_sequence(prompt, 0, pages, slot, others=[[90 + slot]])
         step.add_sample(row + len(prompt) - 1, params, seed=slot, relay=True)
     executable.run(step)
     step.clear()
     for slot, (prompt, pages) in enumerate(zip(PROMPTS, PAGES, strict=True)):
-        row = step.add_sequence([-1], len(prompt), pages, slot, STEPS - 1)
+        row = step.add_sequence([-1], len(prompt), pages, slot, STEPS - 1, [[90 + slot]])
         step.add_sample(row, params, seed=slot, relay=True)
     return executable, step
 
@@ -71,6 +71,7 @@ def test_it_is_its_steps_one_by_one(llm: LLM) -> None:
     assert len(at_once) == STEPS
     assert same(at_once, one_by_one)
     assert np.array_equal(rewritten.buffer, step.buffer)
+    assert rewritten.slot_of(1).tolist() == [90, 91, 92]
     assert len({int(out.tokens[0]) for out in at_once}) > 3, "a drawn text, not one token again and again"
 
 

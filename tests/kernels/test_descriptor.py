@@ -117,6 +117,26 @@ def test_a_table_of_int32_is_copied_as_it_lies_and_may_grow() -> None:
         assert (plain.buffer == copied.buffer).all()
 
 
+def test_a_group_may_keep_a_slot_for_each_sequence() -> None:
+    """Whatever its rows are; the arrays that a native plan reads lie where they lie without it."""
+    d, plain = StepDescriptor(12, 3, 1, 6, groups=1, slot_groups=2), StepDescriptor(12, 3, 1, 6)
+    d.add_sequence([1, 2, 3], 15, [8, 9], 0, 0, [[40], [5]])
+    d.add_sequence([4], 32, [1, 2, 3], 1, 0, [[50], [6]])
+    plain.add_sequence([1, 2, 3], 15, [8, 9], 0)
+    plain.add_sequence([4], 32, [1, 2, 3], 1)
+    assert (d.slot_of(1).tolist(), d.slot_of(2).tolist()) == ([40, 50], [5, 6])
+    before = d.buffer.copy()
+    assert (before[: plain.buffer.size] == plain.buffer).all()
+    for slots in ([], [1, 2]):
+        with pytest.raises(ValueError, match=f"{len(slots)} slots for a sequence that has one"):
+            d.add_sequence([5], 0, [1], 2, 0, [[7], slots])
+    assert (d.buffer == before).all()
+    only = StepDescriptor(12, 3, 1, 0, groups=0, slot_groups=1)
+    only.add_sequence([1], 99, [40], 0, 3)
+    only.advance()
+    assert (only["position"][0], only.slot_of(0).tolist()) == (100, [40])
+
+
 def test_each_sequence_has_a_table_of_every_group() -> None:
     d = StepDescriptor(4, 2, 1, 8, groups=2)
     before = d.buffer.copy()

@@ -82,6 +82,15 @@ class KvCache:
         """Units that are free or could be made so, by group."""
         return [kind.available for kind in self.kinds]
 
+    @property
+    def rewinds(self) -> bool:
+        """Whether rows that were computed may be computed again with other tokens."""
+        return all(kind.rewinds for kind in self.kinds)
+
+    def holds(self, table: BlockTable, tokens: int) -> bool:
+        """Whether the table has the units for `tokens` positions."""
+        return all(kind.missing(table, tokens) <= 0 for kind in self.kinds)
+
     def evictable(self, group: int) -> int:
         """Cached units of a group that no table maps."""
         return self.kinds[group].evictable

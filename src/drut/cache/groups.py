@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from drut.cache.tree import PrefixTree
 
 
+UNBOUNDED = 1 << 62
+
+
 def pages_for(tokens: int) -> int:
     return -(-tokens // PAGE_TOKENS)
 
@@ -33,6 +36,10 @@ class Group(Protocol):
 
     def first(self, position: int) -> int:
         """The first page that rows from `position` on read; those before it may be gone."""
+        ...
+
+    def enough(self, seqs: int) -> int:
+        """Units beyond which `seqs` sequences have no use for more; `UNBOUNDED` if there is no such number."""
         ...
 
     def most(self, tokens: int) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Collection
 
 from drut.cache.cache import KvCache
 from drut.engine.work import Work
-from drut.kernels.kv import PAGE_TOKENS
 
 
 def steps_ahead(works: Collection[Work], cache: KvCache, most: int) -> int:
@@ -17,8 +16,9 @@ def steps_ahead(works: Collection[Work], cache: KvCache, most: int) -> int:
     for work in works:
         table, end = work.request.table, work.start + work.rows
         if ahead > 0 and not cache.reserve(table, end + ahead):
-            ahead = len(table.pages) * PAGE_TOKENS - end
-    return max(ahead, 0)
+            while ahead > 0 and not cache.holds(table, end + ahead):
+                ahead -= 1
+    return ahead
 
 
 def unwind(work: Work, steps: int) -> None:

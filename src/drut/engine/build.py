@@ -6,6 +6,7 @@ import hashlib
 import warnings
 
 from drut.cache.cache import KvCache
+from drut.cache.kinds import KINDS, Kinds
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.constrain.compiler import Grammars
@@ -58,12 +59,13 @@ def choose_backend(config: EngineConfig) -> Backend:
 
 
 def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, tokenizer: Tokenizer | None,
-                 laps: Laps | None = None) -> Engine:
-    """Loads the weights and makes the page pool; `laps` takes down how long each took."""
+                 laps: Laps | None = None, kinds: Kinds = KINDS) -> Engine:
+    """Loads the weights and makes the page pool; `laps` takes down how long each took; `kinds`: the cache kinds that
+    the model's mixers may name."""
     laps = Laps() if laps is None else laps
     weights = files.load(backend, packs=pack_cache(config))
     laps.lap("weights")
-    needs = MemoryPlan.of(files.spec, config)
+    needs = MemoryPlan.of(files.spec, config, kinds)
     spec, context, limits, layouts = needs.spec, needs.context, needs.limits, needs.layouts
     memory = [backend.pool(kv, pages) for kv, pages in zip(layouts, needs.pages, strict=True)]
     canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=True)] if config.debug_kv else []
@@ -72,7 +74,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=needs.groups)
     plan = record_plan(needs, weights, backend, config)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
-                    canaries=canaries)
+                    canaries=canaries, slot_groups=sum(kv.by_sequence for kv in layouts))
     pacer = Pacer(Predictor(plan))
     policy = make_policy(config.policy, aging_s=config.aging_s)
     policy = policy if config.continuous_batching else StaticBatching(policy, limits.seqs)

@@ -22,6 +22,7 @@ from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
 from drut.engine.update import Update
 from drut.engine.work import Work
+from drut.errors import UnsupportedError
 from drut.observe.ledger import Peaks
 from drut.speculate import Anchor, Drafter
 
@@ -53,6 +54,8 @@ class Engine:
         self._intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
                               speculates=drafter is not None)
         self.grammars, self.blocked = grammars, Blocked()
+        if drafter is not None and not self.cache.rewinds:
+            raise UnsupportedError("a model whose state cannot go back has no drafter")
         self.meter = StepMeter(scheduler.pacer.predictor)
         self.drafter = drafter
         self._acceptor = Acceptor(scheduler, self.finish, drafter)

@@ -11,25 +11,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drut.cache.groups import Group, pages_for
-from drut.cache.kinds import FullGroup, WindowGroup
+from drut.cache.kinds import KINDS, Kinds
 from drut.config import EngineConfig
 from drut.errors import RequestError
-from drut.kernels.kv import KvLayout
+from drut.kernels.kv import Layout
 
 DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
-PREFIXES = 16  # ends of answers whose windows are kept even while as many sequences run as may
 FREE_SHARE = 0.5  # of the free memory, for a cache sized by default
 
 
-def make_groups(windows: Sequence[int], step: int) -> list[Group]:
-    """What the cache must know of groups whose rows see so many positions, 0: all; `step`: rows of the largest step."""
-    return [WindowGroup(window, step) if window else FullGroup() for window in windows]
+def make_groups(layouts: Sequence[Layout], step: int, kinds: Kinds = KINDS) -> list[Group]:
+    """What the cache must know of groups with these layouts; `step`: rows of the largest step."""
+    return [kinds[kv.kind](kv, step) for kv in layouts]
 
 
-def pool_pages(layouts: Sequence[KvLayout], step: int, context: int, config: EngineConfig) -> list[int]:
-    """Pages of each group, the widest first: in all what the settings cap it to, else what a few full sequences need
+def pool_pages(layouts: Sequence[Layout], groups: Sequence[Group], context: int, config: EngineConfig) -> list[int]:
+    """Units of each group, the widest first: in all what the settings cap it to, else what a few full sequences need
     and free memory allows."""
-    enough = [_enough(kv, step, config.max_seqs) for kv in layouts]
+    enough = [group.enough(config.max_seqs) for group in groups]
     if config.kv_cache_gb is not None:
         room, each = int(config.kv_cache_gb * 1e9), sum(kv.page_bytes for kv in layouts)
         if room < each:
@@ -40,7 +39,7 @@ def pool_pages(layouts: Sequence[KvLayout], step: int, context: int, config: Eng
     return split(layouts, min(wanted, int(free_memory() * FREE_SHARE)), enough)
 
 
-def split(layouts: Sequence[KvLayout], room: int, enough: Sequence[int]) -> list[int]:
+def split(layouts: Sequence[Layout], room: int, enough: Sequence[int]) -> list[int]:
     """Pages of each group in `room` bytes: all alike, but none past the first more than is `enough` for it."""
     pages = [0] * len(layouts)
     for i in range(len(layouts) - 1, -1, -1):  # the narrowest window is satisfied first
@@ -49,13 +48,6 @@ def split(layouts: Sequence[KvLayout], room: int, enough: Sequence[int]) -> list
         pages[i] = min(alike, enough[i]) if i else alike
         room -= pages[i] * layouts[i].page_bytes
     return pages
-
-
-def _enough(kv: KvLayout, step: int, seqs: int) -> int:
-    """Pages beyond which a group's sequences have no use for more."""
-    if not kv.window:
-        return 1 << 62
-    return (seqs + PREFIXES) * (pages_for(kv.window) + 4) + pages_for(2 * step)
 
 
 def free_memory() -> int:

@@ -6,37 +6,39 @@ from dataclasses import dataclass
 from typing import Self
 
 from drut.cache.groups import Group
+from drut.cache.kinds import KINDS, Kinds
 from drut.config import EngineConfig
 from drut.engine.memory import make_groups, pool_pages
 from drut.engine.work import Limits
 from drut.errors import RequestError
-from drut.kernels.kv import KvLayout
+from drut.kernels.kv import Layout
 from drut.model import decoder
 from drut.model.spec import ModelSpec
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """`spec` is that of sequences up to `context` tokens; `layouts` and `pages` are by KV group, the widest first."""
+    """`spec` is that of sequences up to `context` tokens; `layouts`, `groups` and `pages` are by KV group, the widest
+    first."""
 
     spec: ModelSpec
     context: int
     limits: Limits  # of a step
-    layouts: tuple[KvLayout, ...]
+    layouts: tuple[Layout, ...]
+    groups: tuple[Group, ...]
     pages: tuple[int, ...]
 
     @classmethod
-    def of(cls, spec: ModelSpec, config: EngineConfig) -> Self:
-        """RequestError if the settings ask for more than the model or the memory has."""
+    def of(cls, spec: ModelSpec, config: EngineConfig, kinds: Kinds = KINDS) -> Self:
+        """`kinds`: those that its layouts may name. RequestError if the settings ask for more than the model or the
+        memory has."""
         context = context_of(spec, config)
         limits = step_limits(config, context)
         spec = spec.within(context)
         layouts = decoder.kv_layouts(spec, config.kv_dtype, context=context, windows=config.window_pages)
-        return cls(spec, context, limits, tuple(layouts), tuple(pool_pages(layouts, limits.tokens, context, config)))
-
-    @property
-    def groups(self) -> list[Group]:
-        return make_groups([kv.window for kv in self.layouts], self.limits.tokens)
+        groups = make_groups(layouts, limits.tokens, kinds)
+        return cls(spec=spec, context=context, limits=limits, layouts=tuple(layouts), groups=tuple(groups),
+                   pages=tuple(pool_pages(layouts, groups, context, config)))
 
     @property
     def room(self) -> int:

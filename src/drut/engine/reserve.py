@@ -34,7 +34,9 @@ class Reserve:
 
     def to_go_on(self, request: Request, group: Group = FULL, index: int = 0) -> int:
         """Pages of a group, the cache's number `index`, that a running request will take beside those it has."""
-        return max(1, self.to_start(request, group) - request.table.held(index)) if self.quantile else 1
+        held = request.table.held(index)
+        wanted = max(1, self.to_start(request, group) - held) if self.quantile else 1
+        return min(wanted, max(0, group.most(request.limit) - held))
 
     def ended(self, request: Request, others: Collection[Request]) -> None:
         """Learns from a request that has ended, beside `others` that have not."""

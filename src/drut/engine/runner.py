@@ -35,13 +35,15 @@ class Runner:
     launch."""
 
     def __init__(self, backend: Backend, plan: Plan, pools: Sequence[Pool], limits: Limits, *,
-                 context: int, vocab: int, overlap: bool = False, canaries: Sequence[Canary] = ()) -> None:
-        """`context` bounds the tokens of a sequence; `vocab`: ids that have logits; `canaries`: one a pool, or none."""
+                 context: int, vocab: int, overlap: bool = False, canaries: Sequence[Canary] = (),
+                 slot_groups: int = 0) -> None:
+        """`context` bounds the tokens of a sequence; `vocab`: ids that have logits; `canaries`: one a pool, or none;
+        `slot_groups`: pools of a slot a sequence, the last ones; the others have pages."""
         self.plan, self.limits, self.vocab, self._canaries = plan, limits, vocab, canaries
-        self._groups = len(pools)
+        self._paged, self._slot_groups = len(pools) - slot_groups, slot_groups
         self.executable = backend.load(plan, pools, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
         # All grow: sequences that share pages map each of them, and most steps have no masks.
-        self._blocks, self._edits, self._masks = self._groups * pages_for(context), 1024, 0
+        self._blocks, self._edits, self._masks = self._paged * pages_for(context), 1024, 0
         self._mask_maker = MaskMaker(vocab)
         # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
@@ -52,7 +54,7 @@ class Runner:
     def _descriptor(self) -> StepDescriptor:
         limits = self.limits
         return StepDescriptor(rows=limits.tokens, seqs=limits.seqs, samples=limits.samples, blocks=self._blocks,
-                              edits=self._edits, masks=self._masks, groups=self._groups)
+                              edits=self._edits, masks=self._masks, groups=self._paged, slot_groups=self._slot_groups)
 
     @property
     def last_shape(self) -> StepShape:
@@ -77,7 +79,7 @@ class Runner:
              changes: Sequence[Changes], guided: Mapping[int, Guided], logits: bool) -> Ran:
         try:
             for group, canary in enumerate(self._canaries):
-                self._watch(canary, group, rows, changes[group])
+                self._watch(canary, group, rows if group < self._paged else (), changes[group])
             started, out, pending, steps = time.perf_counter(), None, None, 1
             if burst is None and guided:
                 out = self._mask_maker.run(self.executable, step, guided)
@@ -108,7 +110,7 @@ class Runner:
         """The step, what canaries are given of it, and the guides of its samples."""
         edits = [[w.request.edits.edits(w.first_draw + i) for i in range(w.draws)] for w in work]
         masks = sum([w.draws for w in work if w.request.guide is not None])
-        step = self._next_descriptor(self._groups * sum([pages_for(w.start + w.rows + w.ahead) for w in work]),
+        step = self._next_descriptor(self._paged * sum([pages_for(w.start + w.rows + w.ahead) for w in work]),
                                      sum([len(e.ids) for each in edits for e in each if e is not None]),
                                      masks * mask_words(self.vocab))
         rows: list[Rows] = []

@@ -13,7 +13,7 @@ from drut.formats.encoding import Encoding
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.fusion import Rule
-from drut.kernels.kv import KvLayout
+from drut.kernels.kv import Layout
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Pending
@@ -117,12 +117,16 @@ class Backend(ABC):
         """Keeps float32 `values`, padded with zeros."""
 
     @abstractmethod
-    def pool(self, layout: KvLayout, pages: int) -> Pool:
-        """Room for `pages` pages, touched on first use."""
+    def pool(self, layout: Layout, pages: int) -> Pool:
+        """Room for `pages` units, touched on first use."""
 
     @abstractmethod
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits) -> Executable:
-        """Makes `plan` ready over a pool a KV group, which several plans may share; buffers hold `limits.rows` rows."""
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits, beside: Executable | None = None) -> Executable:
+        """Makes `plan` ready over a pool a KV group; buffers hold `limits.rows` rows.
+
+        Several plans may share the pools. `beside`: an executable of this backend whose steps and this one's run in
+        turns. They share the relay, and as far as sizes allow what lives for one step, logits too.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
 Layout, version 5 (`Step` in csrc/base/abi.h reads it): a header of 12 words (version, rows, sequences, samples, the
 six capacities, KV groups, edits), and arrays of fixed capacity in the order of the fields below; of `slot` and `table`
-one a KV group, side by side. Floats are their bit patterns.
+one a KV group with pages, side by side. Floats are their bit patterns. At the end come the `slot_of` arrays of the
+groups that keep a slot for each sequence, wherever its rows are: a slot a sequence.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ class StepDescriptor:
     """A reusable buffer. `clear`, then `add_sequence` and `add_sample` fill it in order."""
 
     def __init__(self, rows: int, seqs: int, samples: int, blocks: int, edits: int = 0, masks: int = 0,
-                 groups: int = 1) -> None:
+                 groups: int = 1, slot_groups: int = 0) -> None:
         """Capacities: rows, sequences, samples, block-table entries of all `groups` together, edits and words of masks
-        of the largest step."""
+        of the largest step. `slot_groups`: those behind them, that keep a slot for each sequence."""
         capacity = [(ROW_FIELDS, rows), (SEQ_FIELDS, seqs), (SAMPLE_FIELDS, samples), (("blocks",), blocks),
-                    (EDIT_FIELDS, edits), (("masks",), masks)]
+                    (EDIT_FIELDS, edits), (("masks",), masks), (("slot_of",), slot_groups * seqs)]
         lengths = {name: room * (groups if name in BY_GROUP else 1) for names, room in capacity for name in names}
         words = HEADER + sum(lengths.values())
         self.buffer: NDArray[np.int32] = np.zeros(words, np.int32)
@@ -85,7 +86,9 @@ class StepDescriptor:
         for name, room in lengths.items():
             self._view[name] = self.buffer[at : at + room]
             at += room
-        self._slots, self._tables = (list(self._view[name].reshape(groups, -1)) for name in BY_GROUP)
+        self._slots, self._tables = ([self._view[name][i * room : (i + 1) * room] for i in range(groups)]
+                                     for name, room in zip(BY_GROUP, (rows, seqs), strict=True))
+        self._slot_of = [self._view["slot_of"][i * seqs : (i + 1) * seqs] for i in range(slot_groups)]
         # The fields of a sample side by side, (field, sample): integers, then floats.
         first = HEADER + sum(lengths[name] for name in (*ROW_FIELDS, *SEQ_FIELDS))
         fields = self.buffer[first : first + len(SAMPLE_FIELDS) * samples].reshape(len(SAMPLE_FIELDS), samples)
@@ -115,6 +118,7 @@ class StepDescriptor:
 
     @property
     def groups(self) -> int:
+        """Those with pages."""
         return len(self._tables)
 
     def slots(self, group: int) -> NDArray[np.int32]:
@@ -124,6 +128,10 @@ class StepDescriptor:
     def tables(self, group: int) -> NDArray[np.int32]:
         """Where in `blocks` each sequence's block table of `group` begins, (seqs,)."""
         return self._tables[group][: self.seqs]
+
+    def slot_of(self, group: int) -> NDArray[np.int32]:
+        """The slot of each sequence in `group`, one of those behind the groups with pages, (seqs,)."""
+        return self._slot_of[group - len(self._tables)][: self._seqs]
 
     def clear(self) -> None:
         self._rows = self._seqs = self._samples = self._edits = 0
@@ -135,28 +143,33 @@ class StepDescriptor:
     def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int,
                      ahead: int = 0, others: Sequence[Sequence[int]] = ()) -> int:
         """Rows for `tokens` at positions from `start` on, over the sequence's `pages` of the first KV group and of the
-        `others`; returns the first row.
+        `others`, the tables of one slot last; returns the first row.
 
         Only the pages up to the last row's position, and `ahead` positions more, enter the block tables.
         """
         v, row, seq, count = self._view, self._rows, self._seqs, len(tokens)
         end = start + count
         used = -(-(end + ahead) // PAGE_TOKENS)
-        maps = (pages, *others)
-        if len(maps) != len(self._tables):
-            raise ValueError(f"{len(maps)} block tables for {self.groups} KV groups")
-        blocks, blocks_end = v["blocks"], self._blocks_used + used * len(maps)
+        maps, paged = (pages, *others), len(self._tables)
+        if len(maps) != paged + len(self._slot_of):
+            raise ValueError(f"{len(maps)} block tables for {paged + len(self._slot_of)} KV groups")
+        blocks, blocks_end = v["blocks"], self._blocks_used + used * paged
         if row + count > len(v["seq"]) or seq >= len(v["first_row"]) or blocks_end > len(blocks):
             raise ValueError("the step descriptor is full")
-        for mapped in maps:
+        for mapped in maps[:paged]:
             if len(mapped) < used:
                 raise ValueError(f"{len(mapped)} pages do not hold {end + ahead} tokens")
+        for mapped in maps[paged:]:
+            if len(mapped) != 1:
+                raise ValueError(f"{len(mapped)} slots for a sequence that has one")
         # A single row is written without slices: they take longer than all else here.
         rows: slice | int = slice(row, row + count) if count > 1 else row
         v["seq"][rows] = seq
         v["token"][rows] = tokens if count > 1 else tokens[0]
         v["position"][rows] = position = np.arange(start, end, dtype=np.int32) if count > 1 else start
-        for mapped, tables, slots in zip(maps, self._tables, self._slots, strict=True):
+        for mapped, slot_of in zip(maps[paged:], self._slot_of, strict=True):
+            slot_of[seq] = mapped[0]
+        for mapped, tables, slots in zip(maps, self._tables, self._slots, strict=False):
             table = tables[seq] = self._blocks_used
             self._blocks_used += used
             blocks[table : table + used] = np.asarray(mapped, np.int32)[:used]  # one copy of an int32 array

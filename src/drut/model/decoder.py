@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.kernels.kv import KvLayout
+from drut.kernels.kv import Layout
 from drut.kernels.ops import Buffer, Embed, Head, RopeTable, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
 from drut.model.part import CacheUse, Scope, norm, rope_buffer
@@ -13,23 +13,20 @@ from drut.model.spec import ModelSpec
 from drut.model.weights.loader import Weights
 
 
-def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windows: bool = True) -> list[KvLayout]:
-    """Pages of the model's KV groups: layers that keep the same of each token, those that see most first. Without
+def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windows: bool = True) -> list[Layout]:
+    """Of the model's KV groups: layers that keep the same of a sequence, those that see most first. Without
     `windows` every layer keeps the whole context. A window of `context` (else the spec's) or more hides nothing."""
     longest = context or spec.context
     layers: dict[CacheUse, list[int]] = {}
     for i, layer in enumerate(spec.layers):
         use = layer.mixer.cache_use()
         if use is not None:
-            kept = use if windows and use.window < longest else use._replace(window=0)
-            layers.setdefault(kept, []).append(i)
-    widest = sorted(layers, key=lambda use: (use.window != 0, -use.window))
-    return [KvLayout(dtype=dtype, layers=len(layers[use]), kv_heads=use.kv_heads, head_dim=use.head_dim, group=group,
-                     window=use.window, members=tuple(layers[use]))
-            for group, use in enumerate(widest)]
+            layers.setdefault(use.within(longest if windows else 0), []).append(i)
+    widest = sorted(layers, key=lambda use: -use.reach)
+    return [use.layout(dtype, group, tuple(layers[use])) for group, use in enumerate(widest)]
 
 
-def record(spec: ModelSpec, weights: Weights, layouts: Sequence[KvLayout]) -> Plan:
+def record(spec: ModelSpec, weights: Weights, layouts: Sequence[Layout]) -> Plan:
     """The operations of a step: embed, the layers, head, sample."""
     r = Recorder()
     of_layer = {layer: kv for kv in layouts for layer in kv.members or range(kv.layers)}

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-from drut.kernels.kv import KvLayout
+from drut.kernels.kv import Layout
 from drut.kernels.ops import Buffer, Norm, Normalize, Project
 from drut.kernels.plan import Recorder
 from drut.model.rules import Rules
@@ -18,12 +18,22 @@ if TYPE_CHECKING:
 Shapes = dict[str, tuple[int, ...]]  # by role: (outputs, inputs) of a matrix, (size,) of a vector, experts in front
 
 
-class CacheUse(NamedTuple):
-    """What a layer keeps of each token. Layers that keep the same share a KV group."""
+class CacheUse(ABC):
+    """What a layer keeps of a sequence, a frozen dataclass. Layers with equal uses share a KV group."""
 
-    kv_heads: int
-    head_dim: int
-    window: int = 0  # positions a row sees, its own the last; 0: all
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """Positions back that it keeps something of: inf for all, 0 for a slot that does not grow. Groups come in this
+        order, the farthest first."""
+
+    @abstractmethod
+    def layout(self, dtype: str, group: int, members: tuple[int, ...]) -> Layout:
+        """Of the group, number `group` of the model, of the layers `members`; `dtype`: of keys and values."""
+
+    def within(self, context: int) -> Self:
+        """The same where no sequence has more than `context` tokens: what sees as many sees all."""
+        return self
 
 
 class Outline(NamedTuple):
@@ -39,7 +49,7 @@ class Outline(NamedTuple):
 @dataclass(frozen=True)
 class Scope:
     """Where a part records its operations: one layer of a plan. `weights`: by the layer's roles; `x`: the residual
-    stream; `kv`: the pages of the layer's KV group, None if it keeps nothing."""
+    stream; `kv`: the layout of the layer's KV group, None if it keeps nothing."""
 
     recorder: Recorder
     spec: ModelSpec
@@ -47,7 +57,7 @@ class Scope:
     index: int
     weights: Weights
     x: Buffer
-    kv: KvLayout | None
+    kv: Layout | None
 
     def norm(self, role: str) -> Norm:
         """The model's kind of norm, with the weights of `role`."""
@@ -107,7 +117,7 @@ class Mixer(ABC):
         return self
 
     def cache_use(self) -> CacheUse | None:
-        """What it keeps of each token; None for nothing."""
+        """What it keeps of a sequence; None for nothing."""
         return None
 
     def paired_rows(self) -> dict[str, tuple[int, int]]:

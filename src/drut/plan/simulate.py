@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from drut.cache.cache import KvCache
+from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import PagePool
 from drut.engine.ahead import unwind
 from drut.engine.edits import EditTable
-from drut.engine.memory import make_groups
 from drut.engine.pacer import Pacer
 from drut.engine.params import SamplingParams
 from drut.engine.policy import make_policy
@@ -95,7 +95,8 @@ class Simulation:
         self._predictor, self._limit = predictor, limit
         clock: Callable[[], float] = lambda: self.now  # noqa: E731
         pools = [PagePool(HostPool(np.empty((pages, 1), np.uint8))) for pages in setup.pages]
-        cache = KvCache(*pools, groups=make_groups(setup.windows, setup.limits.tokens))
+        cache = KvCache(*pools, groups=[WindowGroup(window, setup.limits.tokens) if window else FullGroup()
+                                        for window in setup.windows])
         self.scheduler = Scheduler(cache, setup.limits, make_policy(setup.policy, clock, setup.aging_s),
                                    Pacer(predictor), reserve=Reserve(setup.reserve_quantile))
         self._room = cache.room(setup.context)

@@ -1,8 +1,20 @@
 """Cache kinds: how the state of one KV group is allocated, shared through the prefix tree, resumed and evicted."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from drut.cache.groups import Group
 from drut.cache.kinds.full import FullGroup, FullKind
 from drut.cache.kinds.kind import CacheKind
 from drut.cache.kinds.paged import PagedKind
 from drut.cache.kinds.window import WindowGroup, WindowKind
+from drut.kernels.kv import Layout
 
-__all__ = ["CacheKind", "FullGroup", "FullKind", "PagedKind", "WindowGroup", "WindowKind"]
+Kinds = Mapping[str, Callable[[Layout, int], Group]]  # by `Layout.kind`: makes the group; with rows of the largest step
+KINDS: Kinds = {
+    "full": lambda layout, step: FullGroup(),
+    "window": lambda layout, step: WindowGroup(layout.window, step),
+}
+
+__all__ = ["KINDS", "CacheKind", "FullGroup", "FullKind", "Kinds", "PagedKind", "WindowGroup", "WindowKind"]

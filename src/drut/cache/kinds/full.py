@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from drut.cache.groups import Group, entries, pages_for
+from drut.cache.groups import UNBOUNDED, Group, entries, pages_for
 from drut.cache.kinds.kind import CacheKind, Holdings
 from drut.cache.kinds.paged import PagedKind
 from drut.cache.pool import PagePool
@@ -25,6 +25,9 @@ class FullGroup:
 
     def first(self, position: int) -> int:
         return 0
+
+    def enough(self, seqs: int) -> int:
+        return UNBOUNDED
 
     def most(self, tokens: int) -> int:
         return pages_for(tokens)

@@ -27,6 +27,7 @@ class CacheKind(ABC):
     node `held[index]`.
     """
 
+    rewinds = True  # rows that were computed may be computed again, with other tokens, as drafts need it
     evicts_nodes = False  # a unit leaves the tree only together with its node, and those below it
 
     def __init__(self, pool: PagePool, index: int) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from drut.cache.cache import BlockTable
 
 
+PREFIXES = 16  # ends of answers whose windows are kept even while as many sequences run as may
+
+
 @dataclass(frozen=True)
 class WindowGroup:
     """Keeps what a row can see: `window` positions, its own the last. `step`: rows of the largest step."""
@@ -42,6 +45,9 @@ class WindowGroup:
     def bound(self) -> int:
         """Pages that any sequence gets along with: the window before a step that runs, its rows, the next step's."""
         return pages_for(self.window + 2 * self.step) + 2
+
+    def enough(self, seqs: int) -> int:
+        return (seqs + PREFIXES) * (pages_for(self.window) + 4) + pages_for(2 * self.step)
 
     def most(self, tokens: int) -> int:
         return min(pages_for(tokens), self.bound)

@@ -17,7 +17,7 @@ from drut.formats.encoding import Encoding, planes
 from drut.formats.planes import joined_int4
 from drut.kernels.backend import Executable, Limits, PackingBackend
 from drut.kernels.fusion.rules import EVERY
-from drut.kernels.kv import KvLayout
+from drut.kernels.kv import Layout
 from drut.kernels.native import abi, library
 from drut.kernels.native.memory import Arena, reserve
 from drut.kernels.ops import F32
@@ -193,13 +193,14 @@ class NativeBackend(PackingBackend):
     def vector(self, values: F32) -> NativeVector:
         return NativeVector(values.size, _padded(values, padded(values.size)))
 
-    def pool(self, layout: KvLayout, pages: int) -> Pool:
+    def pool(self, layout: Layout, pages: int) -> Pool:
         return HostPool(reserve(pages * layout.page_bytes, huge=True).reshape(pages, layout.page_bytes))
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits) -> Executable:
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits, beside: Executable | None = None) -> Executable:
         from drut.kernels.native.executable import NativeExecutable
 
-        return NativeExecutable(self, plan, on_host(pools), limits)
+        assert beside is None or isinstance(beside, NativeExecutable)
+        return NativeExecutable(self, plan, on_host(pools), limits, beside)
 
     def close(self) -> None:
         if self.workers is not None:

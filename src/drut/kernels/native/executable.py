@@ -22,9 +22,9 @@ from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.compile.table import codes as operation_codes
 from drut.kernels.native.compile.table import compiled
 from drut.kernels.native.forms import forms_of
-from drut.kernels.native.memory import reserve
 from drut.kernels.native.outputs import OutputSet, OutputSets
 from drut.kernels.native.room import Room
+from drut.kernels.native.workspace import Workspace
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Pending
@@ -41,19 +41,23 @@ Call = tuple[int, int]  # address of the first operation's pointer, and how many
 class NativeExecutable(Executable):
     """Holds the activations, the compiled operations and the context the native side reads."""
 
-    def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits) -> None:
+    def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits,
+                 beside: NativeExecutable | None = None) -> None:
         self._backend, self._limits, self._pools = backend, limits, tuple(pools)
         self.plan = plan  # the compiled operations point into its weights
         self._keep: list[Any] = []
         head, widest = _measure(plan)
         self._vocab = head.weight.n
-        self._logits = reserve(limits.samples * padded(self._vocab) * 4).view(np.float32).reshape(limits.samples, -1)
+        self._workspace: Workspace = beside._workspace if beside is not None else Workspace()
+        logits = self._workspace.take(("logits", self._vocab), limits.samples * padded(self._vocab) * 4)
+        self._logits = logits.view(np.float32).reshape(limits.samples, -1)
         self._outputs = OutputSets()
         self._last: OutputSet | None = None  # of the last step: the context points to it, and a redraw writes it
-        self._relay = np.zeros(limits.relay_slots, np.int32)
+        self._relay: NDArray[np.int32] = beside._relay if beside is not None else np.zeros(limits.relay_slots, np.int32)
+        assert len(self._relay) >= limits.relay_slots, "the relay is that of the same sequences"
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
-        self.room = Room(limits.rows, self._logits, forms_of(plan))
+        self.room = Room(limits.rows, self._logits, forms_of(plan), self._workspace)
         codes = operation_codes(backend.library)
         structs = [compiled(op, self.room, codes) for op in plan.ops]
         addresses = [ctypes.addressof(struct) for struct in structs]
@@ -77,10 +81,10 @@ class NativeExecutable(Executable):
         backend, limits = self._backend, self._limits
         lib = backend.library
         most = max(limits.rows, limits.samples)  # a row may be sampled more than once
-        acts = reserve(most * lib.drut_act_row_bytes(backend.isa_handle, widest))
+        acts = self._workspace.take("acts", most * lib.drut_act_row_bytes(backend.isa_handle, widest))
         pairs = limits.rows * max((op.routes.top_k for op in self.plan.ops if isinstance(op, ops.Route)), default=0)
         scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab, min(pairs, limits.rows), pairs)
-        scratch = reserve(backend.threads * scratch_bytes)
+        scratch = self._workspace.take("scratch", backend.threads * scratch_bytes)
         self._keep += [acts, scratch]
         pages = (abi.Pages * len(self._pools))(*(abi.Pages(data=p.ctypes.data, page_bytes=p.shape[1])
                                                  for p in self._pools))

@@ -9,8 +9,8 @@ import numpy as np
 
 from drut.kernels import ops
 from drut.kernels.native import abi
-from drut.kernels.native.memory import reserve
 from drut.kernels.native.routes import NativeRoutes
+from drut.kernels.native.workspace import Workspace
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.weight import padded
 
@@ -18,9 +18,9 @@ from drut.kernels.weight import padded
 class Room:
     """Memory that compiled operations point to; it must outlive them."""
 
-    def __init__(self, rows: int, logits: F32, forms: Mapping[ops.Op, int]) -> None:
+    def __init__(self, rows: int, logits: F32, forms: Mapping[ops.Op, int], workspace: Workspace) -> None:
         """`rows`: of the largest step; `logits` (samples, padded vocabulary); `forms`: of `forms_of`."""
-        self._rows, self._forms = rows, forms
+        self._rows, self._forms, self._workspace = rows, forms, workspace
         self.logits = logits
         self.routes = NativeRoutes(rows)
         self.buffers: dict[Buffer, F32] = {}
@@ -31,7 +31,7 @@ class Room:
         if buffer not in self.buffers:
             width = padded(buffer.width)
             rows = self._rows * buffer.copies
-            self.buffers[buffer] = reserve(rows * width * 4).view(np.float32).reshape(-1, width)
+            self.buffers[buffer] = self._workspace.take(buffer, rows * width * 4).view(np.float32).reshape(-1, width)
         array = self.buffers[buffer]
         return array.ctypes.data, array.shape[1]
 

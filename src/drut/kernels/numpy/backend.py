@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drut.formats.encoding import Encoding
 from drut.kernels.backend import Backend, Executable, Limits
 from drut.kernels.fusion.rules import EVERY
-from drut.kernels.kv import KvLayout
+from drut.kernels.kv import Layout
 from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.numpy.matmul import NumpyMatrix, NumpyStack, make_matrix
 from drut.kernels.numpy.operations.table import OPERATIONS, Table
@@ -59,11 +59,13 @@ class NumpyBackend(Backend):
     def vector(self, values: F32) -> NumpyVector:
         return NumpyVector(values.copy())
 
-    def pool(self, layout: KvLayout, pages: int) -> Pool:
+    def pool(self, layout: Layout, pages: int) -> Pool:
         return HostPool(np.zeros((pages, layout.page_bytes), np.uint8))
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits) -> Executable:
-        return NumpyExecutable(plan, on_host(pools), limits, self._table)
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits, beside: Executable | None = None) -> Executable:
+        assert beside is None or isinstance(beside, NumpyExecutable)
+        relay = np.zeros(limits.relay_slots, np.int32) if beside is None else beside.state.relay
+        return NumpyExecutable(plan, on_host(pools), relay, self._table)
 
     def close(self) -> None:
         """Nothing to end."""

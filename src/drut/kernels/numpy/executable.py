@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.errors import UnsupportedError
-from drut.kernels.backend import Executable, Host, Limits
+from drut.kernels.backend import Executable, Host
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy.operations.ends import draw
 from drut.kernels.numpy.operations.table import Table
@@ -22,12 +22,13 @@ from drut.kernels.plan import Plan
 class NumpyExecutable(Executable):
     """A plan whose operations are all in `table`. UnsupportedError where one is not."""
 
-    def __init__(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits, table: Table) -> None:
+    def __init__(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], relay: NDArray[np.int32],
+                 table: Table) -> None:
         for op in plan.ops:
             if type(op) not in table:
                 raise UnsupportedError(f"the NumPy kernels have no operation {type(op).__name__}")
         self._plan, self._table = plan, table
-        self.state = State(pools, limits.relay_slots)
+        self.state = State(pools, relay)
 
     def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
         for segment in self._plan.segments:

@@ -21,11 +21,11 @@ from drut.kernels.output import StepOutput
 class State:
     """Buffers live for one step; pages, the relay and the counts of experts live on."""
 
-    def __init__(self, pools: Sequence[NDArray[np.uint8]], relay_slots: int) -> None:
-        self._pools = pools
+    def __init__(self, pools: Sequence[NDArray[np.uint8]], relay: NDArray[np.int32]) -> None:
+        self.pools = pools  # by KV group, (units, bytes)
         self._pages: dict[KvLayout, Pages] = {}
         self.values: dict[Buffer, F32] = {}
-        self.relay = np.zeros(relay_slots, np.int32)
+        self.relay = relay
         self.logits: F32 = np.zeros((0, 0), np.float32)
         self.out = StepOutput.zeros(0)
         self.routes: dict[ops.Routes, Routed] = {}
@@ -40,7 +40,7 @@ class State:
 
     def pages(self, kv: KvLayout) -> Pages:
         if kv not in self._pages:
-            self._pages[kv] = Pages(self._pools[kv.group], kv)
+            self._pages[kv] = Pages(self.pools[kv.group], kv)
         return self._pages[kv]
 
 

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+from drut.kernels.kv import KvLayout
 from drut.kernels.ops import Attention, Buffer, Norm, StoreQkv
 from drut.model.part import CacheUse, Mixer, Outline, Scope, Shapes, rope_buffer
 from drut.model.rules import LIMITS, Rules
 from drut.model.spec import Rope
+
+
+@dataclass(frozen=True)
+class AttentionUse(CacheUse):
+    """Keys and values of each position that a row sees."""
+
+    kv_heads: int
+    head_dim: int
+    window: int = 0  # positions a row sees, its own the last; 0: all
+
+    @property
+    def reach(self) -> float:
+        return self.window or math.inf
+
+    def within(self, context: int) -> Self:
+        return self if self.window < context else replace(self, window=0)
+
+    def layout(self, dtype: str, group: int, members: tuple[int, ...]) -> KvLayout:
+        return KvLayout(dtype=dtype, layers=len(members), kv_heads=self.kv_heads, head_dim=self.head_dim, group=group,
+                        window=self.window, members=members)
 
 
 @dataclass(frozen=True)
@@ -45,8 +67,8 @@ class AttentionMixer(Mixer):
     def within(self, context: int) -> Self:
         return replace(self, rope=self.rope.within(context)) if self.rope else self
 
-    def cache_use(self) -> CacheUse:
-        return CacheUse(self.kv_heads, self.head_dim, self.window)
+    def cache_use(self) -> AttentionUse:
+        return AttentionUse(self.kv_heads, self.head_dim, self.window)
 
     def paired_rows(self) -> dict[str, tuple[int, int]]:
         turned = self.rope.width if self.rope else self.head_dim
@@ -89,7 +111,7 @@ class AttentionMixer(Mixer):
     def record(self, scope: Scope) -> Buffer:
         """attention(q, k, v of norm(x))."""
         kv, w, eps = scope.kv, scope.weights, scope.spec.norm_eps
-        assert kv is not None, "attention keeps keys and values"
+        assert isinstance(kv, KvLayout), "attention keeps keys and values"
         y = scope.normed(scope.x, "attn_norm") if scope.layer.pre_norm else scope.x
         q, k, v = (scope.projected(y, role, role) for role in ("q", "k", "v"))
         q_norm, k_norm = (Norm(w.vector(role), eps) if self.qk_norm else None for role in ("q_norm", "k_norm"))
