@@ -12,6 +12,7 @@ import pytest
 from drut import LLM, AsyncEngine, SamplingParams
 from drut.engine.engine import Engine
 from drut.engine.messages import Roof
+from drut.engine.meter import FIRST, SAMPLED
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.floor import StepFloor
@@ -85,3 +86,15 @@ def test_stats_tell_them_across_the_boundary(llm: LLM, tmp_path: Path, process: 
 
     floor = StepFloor(llm.engine.runner.plan.ops, PEAKS)
     assert asyncio.run(main()) == pytest.approx(sum(floor.seconds(StepShape(1, 1, n, n)) for n in (1, 2)))
+
+
+def test_without_a_roof_decoding_steps_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, seen = make_engine(), []
+    predictor = engine.scheduler.pacer.predictor
+    monkeypatch.setattr(predictor, "observe", lambda shape, seconds: seen.append(shape) or 0.0)
+    submit(engine, text(0, 70), max_tokens=FIRST + 4 * SAMPLED, ignore_eos=True)
+    finish_all(engine)
+    assert len(seen) == FIRST + 4
+    submit(engine, text(1, 150), max_tokens=1)
+    finish_all(engine)
+    assert sum(shape.rows for shape in seen[FIRST + 4 :]) == 150, "all steps with prompts count"

@@ -39,7 +39,7 @@ def test_a_dry_run_says_what_would_be_used(model_path: Path, capsys: pytest.Capt
                              "--max-stop", "7")
     assert (code, err) == (0, "")
     for line in ("listen on   127.0.0.1:0", "keys        1", "names       bytes", "context     100 tokens",
-                 "in a process", "template    good", "max_stop           7"):
+                 "in a process", "weights     0.000 GB", "template    good", "max_stop           7"):
         assert line in out
     assert secret not in out
 

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 ROW_BOUNDS = [float(1 << i) for i in range(15)]  # tokens of a step
 STEP_BOUNDS = spread(1e-4, 10.0)  # seconds: from a tiny model on a GPU to a long prompt on a CPU
+FIRST, SAMPLED = 32, 8  # after the first, one in so many decoding steps corrects the predictor: they are alike
 
 
 class StepMeter:
-    """Steps that ended well, their rows and how long they took; and those that failed. The predictor hears of each."""
+    """Steps that ended well, their rows and how long they took; and those that failed. They correct the predictor."""
 
     def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
+        self._predictor, self._adds = predictor, 0
         self.seconds, self.rows_of_steps = Histogram(STEP_BOUNDS), Histogram(ROW_BOUNDS)
         self.steps = self.rows = self.failed = 0
         self.last_at = time.monotonic()
@@ -45,11 +46,12 @@ class StepMeter:
         if steps > 1:
             self.rows_of_steps.add(len(work), steps - 1)
         self.seconds.add(seconds, steps)
-        # In a burst the context grows by as much each step: the one in the middle stands for all.
-        shape = StepShape.of(work, (steps - 1) // 2)
-        floor_s = self._predictor.observe(shape, seconds)
-        if self.floor_seconds is not None:
-            self.floor_seconds += steps * floor_s
+        self._adds += 1
+        if self.floor_seconds is not None or first > len(work) or self._adds <= FIRST or self._adds % SAMPLED == 0:
+            # In a burst the context grows by as much each step: the one in the middle stands for all.
+            floor_s = self._predictor.observe(StepShape.of(work, (steps - 1) // 2), seconds)
+            if self.floor_seconds is not None:
+                self.floor_seconds += steps * floor_s
         self.last_at = time.monotonic()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from drut.kernels.cost import NOTHING, Rate, StepShape, seen
 from drut.kernels.ops import Op
@@ -23,6 +24,9 @@ class StepFloor:
         fixed, reading = ([self._terms(rate, count, peaks) for rate, count in counts.items() if rate.reads is reads]
                           for reads in (False, True))
         self._groups, self._fixed = fixed + reading, len(fixed)
+        self._bytes = [0] * (3 + 2 * len(self._windows) + len(self._experts))  # of each amount, in all
+        for i, nbytes, _ in chain(*self._groups):
+            self._bytes[i] += nbytes
 
     def _terms(self, rate: Rate, count: int, peaks: Peaks) -> list[tuple[int, int, float]]:
         """What `count` operations cost for each of an amount: its index, bytes, and seconds of multiplying."""
@@ -54,14 +58,14 @@ class StepFloor:
 
     def parts(self, amounts: Amounts) -> tuple[float, float]:
         """Seconds of all but attention over the context, and of that."""
-        both, working_set = [], 0
+        working_set = sum([count * nbytes for count, nbytes in zip(amounts, self._bytes, strict=True)])
+        byte_s = 1 / self._bandwidth(working_set)
+        floors = []
         for terms in self._groups:
             nbytes, busy_s = 0, 0.0
             for i, each_bytes, each_s in terms:
                 nbytes += amounts[i] * each_bytes
                 busy_s += amounts[i] * each_s
-            both.append((nbytes, busy_s))
-            working_set += nbytes
-        byte_s = 1 / self._bandwidth(working_set)
-        floors = [max(nbytes * byte_s, busy_s) for nbytes, busy_s in both]
+            moving_s = nbytes * byte_s
+            floors.append(moving_s if moving_s > busy_s else busy_s)
         return sum(floors[: self._fixed]), sum(floors[self._fixed :])

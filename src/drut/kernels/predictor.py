@@ -8,8 +8,8 @@ load change. All are kept as logarithms: no correction makes a prediction negati
 as 2 times too short.
 
 Each step corrects them a little against its error (a stochastic gradient: a multiple changes by its share in the
-prediction). A least-squares fit would have nothing to tell apart while only decoding runs. The error of one step counts
-as a factor of 2 at most, so a step that was held up is soon forgotten.
+prediction, and faster the less was seen of it). A least-squares fit would have nothing to tell apart while only
+decoding runs. The error of one step counts as a factor of 2 at most, so a step that was held up is soon forgotten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ USUAL = Peaks(lambda working_set: 25e9, int8_macs=400e9, float_macs=80e9)
 OVERHEAD_S = 3e-4  # of a step whatever it holds: the host, and where threads meet
 MULTIPLE = 2.0  # of the floor before any step ran: kernels reach 30 to 75 % of the roof (docs/benchmarks.md)
 OCTAVES, KNOTS = 3, 4  # knots at 1, 8, 64 and 512 rows
-RATE, RATE_ALL = 0.1, 0.05  # of an error that is corrected at once, at the step's rows and for all steps
+RATE, RATE_ALL = 0.1, 0.05  # least part of an error that is corrected at once, at the step's rows and for all steps
 FIRST = 8  # steps whose errors count in full, as the first scale may be far off
 MOST = math.log(2)  # of the error of one step from then on
 SIZES = sorted({part << octave >> 2 for octave in range(2, 22) for part in (4, 5, 6, 7)} | {1, 2, 3})  # of chunks
@@ -46,7 +46,8 @@ class Predictor:
         """From now on these are the machine's peaks; what was learned with others is dropped."""
         self._floor = StepFloor(self._ops, peaks)
         self._all, self._seen = math.log(MULTIPLE), 0
-        self._reading, self._fixed = [0.0] * KNOTS, [0.0] * KNOTS  # of attention, of all else
+        self._fixed, self._reading = [0.0] * KNOTS, [0.0] * KNOTS  # of all but attention, and of that
+        self._steps = [0.0] * (2 * KNOTS)  # by knot of each, how many steps' worth was seen
 
     def floor(self, shape: StepShape) -> float:
         """The least seconds by the peaks."""
@@ -67,10 +68,11 @@ class Predictor:
             error = max(-MOST, min(MOST, error))
         rate = max(RATE_ALL, 1 / self._seen)
         self._all += rate * error
-        left = RATE * (1 - rate) * error / (fixed_s + reading_s)
         for knot, weight in _knots(amounts[1]):
-            self._fixed[knot] += left * weight * fixed_s
-            self._reading[knot] += left * weight * reading_s
+            for first, knots, part_s in ((0, self._fixed, fixed_s), (KNOTS, self._reading, reading_s)):
+                share = weight * part_s / (fixed_s + reading_s)
+                knots[knot] += max(RATE, 1 / (1 + self._steps[first + knot])) * share * (1 - rate) * error
+                self._steps[first + knot] += share
         return sum(floors)
 
     def rows_within(self, shape: StepShape, start: int, seconds: float, most: int) -> int:

@@ -62,13 +62,14 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         held = ", ".join(f"{n * PAGE_TOKENS} tokens{f' of windows of {kv.window}' * (kv.window > 0)}"
                          for kv, n in zip(needs.layouts, needs.pages, strict=True))
         yield f"KV cache    {held}, {needs.kv_bytes / 1e9:.3f} GB, format {engine.kv_dtype}"
+        backend = choose_backend(engine)
+        try:
+            yield f"weights     {files.outline(backend).nbytes / 1e9:.3f} GB in memory"
+            yield f"compute     {backend.describe()}, in a {config.engine}"
+        finally:
+            backend.close()
     finally:
         files.close()
-    backend = choose_backend(engine)
-    try:
-        yield f"compute     {backend.describe()}, in a {config.engine}"
-    finally:
-        backend.close()
     for name in config.names():
         if name not in ("host", "port", "api_key", "api_key_file", "served_model_name", "engine"):
             yield f"{name:18} {getattr(config, name)}"
