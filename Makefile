@@ -47,13 +47,13 @@ arm: .venv/.test ## build the kernels for AArch64 and compare them, emulated, wi
 	$(BIN)/python -m pytest tests/kernels/test_aarch64.py $(ARGS)
 
 peers: .venv/.created ## build other engines to compare with, each optional (ARGS="llamacpp openvino" chooses)
-	$(BIN)/python -m benchmarks.compare.peers $(ARGS)
+	$(BIN)/python -m benchmarks.peers.build $(ARGS)
 
 compare: .venv/.test ## measure beside them, write docs/benchmarks.md (ARGS="--models smollm2-q4_0" chooses)
-	$(BIN)/python -m benchmarks.compare $(ARGS)
+	$(BIN)/python -m benchmarks.peers.offline $(ARGS)
 
 comparison: .venv/.test ## serve beside them over HTTP, write docs/comparison.md (ARGS="smollm2" chooses)
-	$(BIN)/python -m benchmarks.comparison $(ARGS)
+	$(BIN)/python -m benchmarks.peers.serving $(ARGS)
 
 ablation: .venv/.test ## what each technique buys, one off and on after the other; write docs/ablation.md
 	$(BIN)/drut bench ablate --out build/ablation --document docs/ablation.md $(ARGS)

@@ -1,7 +1,7 @@
 """A process that a driver asks by JSON lines on standard input, and that answers on standard output.
 
 A question is {"do": NAME, ...}: the action, and its arguments. A worker that is not asked anything blocks on standard
-input, so that it takes no time from others. `benchmarks.compare.process.EngineProcess` is the driver's end.
+input, so that it takes no time from others. `benchmarks.peers.process.EngineProcess` is the driver's end.
 """
 
 from __future__ import annotations

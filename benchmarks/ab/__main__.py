@@ -22,8 +22,8 @@ from typing import Any
 
 from benchmarks.ab.pairs import BASE, NEW, Ask, Launch, run_launch, summary
 from benchmarks.ab.works import parse
-from benchmarks.compare.environment import ROOT
-from benchmarks.compare.process import EngineError, EngineProcess
+from benchmarks.peers.environment import ROOT
+from benchmarks.peers.process import EngineError, EngineProcess
 
 from drut.config import EngineConfig, parse_value
 from drut.machine import usable_cpus

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.ab.__main__ import arguments, main, setting
 from benchmarks.ab.pairs import BASE, NEW, WARM_UP, Ask, Launch, run_launch, summary
 from benchmarks.ab.works import flag, parse, prompt
-from benchmarks.compare.process import EngineError
+from benchmarks.peers.process import EngineError
 
 from tests.cli import tiny
 

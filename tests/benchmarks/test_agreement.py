@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.agreement import Pair, of_request
+from benchmarks.serving.agreement import Pair, of_request
 
 from drut.bench.result.schema import Request
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from benchmarks.clients import Trial, capacity, judge
+from benchmarks.serving.clients import Trial, capacity, judge
 
 from drut.bench.mock import Served
 

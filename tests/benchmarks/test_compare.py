@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.compare import document, models, results, summary
-from benchmarks.compare.columns import COLUMNS, FIRST_PLAIN
-from benchmarks.compare.machine_roof import floor_s
-from benchmarks.compare.peers import ROOT
-from benchmarks.compare.window import full_batch
+from benchmarks.peers import models
+from benchmarks.peers.build import ROOT
+from benchmarks.peers.offline import document, results, summary
+from benchmarks.peers.offline.columns import COLUMNS, FIRST_PLAIN
+from benchmarks.peers.offline.machine_roof import floor_s
+from benchmarks.peers.offline.window import full_batch
 from benchmarks.report import Spread
 
 from drut.observe.ledger import Peaks
@@ -79,7 +80,7 @@ def fake_result(column: str = "decode1") -> dict:
     engines = {name: {"engine": f"{name} 1", "file": "f.gguf", "same_file": True, "load_s": 0.2, "ready_s": 0.5,
                       "pinned_by": "itself", "memory_mb": 100.0} for name in ("drut", "llamacpp")}
     return {"model": "smollm2-q4_0", "column": column, "title": COLUMNS[column].title, "when": "2026-01-01 00:00",
-            "command": "python -m benchmarks.compare", "rounds": fake_rounds(), "engines": engines,
+            "command": "python -m benchmarks.peers.offline", "rounds": fake_rounds(), "engines": engines,
             "missing": {"vllm": "not built (make peers)"}, "roof_tokens_per_s": {"best": 40.0, "avx2": 30.0},
             "roof": {"isa": "avx2", "threads": 2, "read_gb_per_s": {"262144": 90.0, "1048576": 30.0},
                      "int8_gmac_per_s": 400.0, "bf16_gmac_per_s": 100.0, "avx2_int8_gmac_per_s": 200.0,
@@ -95,7 +96,7 @@ def test_the_page_has_speeds_ratios_shares_and_who_is_missing() -> None:
     assert "- Left out: vLLM: not built (make peers)." in page
     assert "roof 30.0 GB/s from memory, int8 400 GMAC/s (200 with AVX2), bf16 100; others used 0.02" in page
     assert "First tokens equal to Drut's: llama.cpp 50 %" in page
-    assert page.count("`python -m benchmarks.compare`") == 1, "one run is told once"
+    assert page.count("`python -m benchmarks.peers.offline`") == 1, "one run is told once"
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from benchmarks.compare import contestants as who
-from benchmarks.compare.columns import COLUMNS
-from benchmarks.compare.contestants import Contestant
-from benchmarks.compare.measure import Match, run
-from benchmarks.compare.models import MODELS
-from benchmarks.compare.peers import PEERS, ROOT, Peer
-from benchmarks.compare.process import EngineError, EngineProcess
+from benchmarks.peers.build import PEERS, ROOT, Peer
+from benchmarks.peers.models import MODELS
+from benchmarks.peers.offline import contestants as who
+from benchmarks.peers.offline.columns import COLUMNS
+from benchmarks.peers.offline.contestants import Contestant
+from benchmarks.peers.offline.measure import Match, run
+from benchmarks.peers.process import EngineError, EngineProcess
 
 from drut.observe.ledger import Peaks
 

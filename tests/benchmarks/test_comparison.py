@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.comparison import __main__ as comparison
+from benchmarks.peers.serving import __main__ as comparison
 
 
 @pytest.mark.parametrize(("said", "told"), [

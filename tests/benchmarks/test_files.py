@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.compare import files, random_checkpoint
-from benchmarks.compare.environment import Peer, build, fetch_libraries
-from benchmarks.compare.models import CannotMakeError
-from benchmarks.compare.recipes import PEERS
+from benchmarks.peers import files, random_checkpoint
+from benchmarks.peers.environment import Peer, build, fetch_libraries
+from benchmarks.peers.models import CannotMakeError
+from benchmarks.peers.recipes import PEERS
 
 from drut.bench.engines.files import load_model_files, save_model_files
 
@@ -66,8 +66,8 @@ def test_what_cannot_be_made_is_told_and_the_rest_is_made(tmp_path: Path, monkey
 
 
 def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.compare.environment.PEERS_DIR", tmp_path / "peers")
-    monkeypatch.setattr("benchmarks.compare.environment.ROOT", tmp_path)
+    monkeypatch.setattr("benchmarks.peers.environment.PEERS_DIR", tmp_path / "peers")
+    monkeypatch.setattr("benchmarks.peers.environment.ROOT", tmp_path)
     create = venv.create
     monkeypatch.setattr(venv, "create", lambda folder, with_pip, clear: create(folder, clear=clear))  # pip takes long
     peer = Peer("tiny", "Tiny", (), "shim; assert shim.here", files={"shim.py": "here = True\n"},
@@ -83,7 +83,7 @@ def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_libraries_that_cannot_be_had_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.compare.environment.PEERS_DIR", tmp_path)
+    monkeypatch.setattr("benchmarks.peers.environment.PEERS_DIR", tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     peer = Peer("tiny", "Tiny", (), "x", libraries=(("blas", ("libblas-of-nowhere",), "libblas.so"),))
     assert (fetch_libraries(peer) or "").startswith("blas: ")

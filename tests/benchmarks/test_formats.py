@@ -12,7 +12,7 @@ needs_native = pytest.mark.skipif(library.load() is None, reason="the native lib
 
 @needs_native
 def test_every_encoding_has_a_row() -> None:
-    from benchmarks.formats import ROWS
+    from benchmarks.engine.formats import ROWS
 
     named = {row.encoding for row in ROWS}
     assert named >= ENCODINGS.keys() | {NVFP4.name}
@@ -23,14 +23,14 @@ def test_every_encoding_has_a_row() -> None:
 def test_the_page_is_what_the_script_writes() -> None:
     import json
 
-    from benchmarks.formats import FIGURES, PAGE, page
+    from benchmarks.engine.formats import FIGURES, PAGE, page
 
     assert PAGE.read_text(encoding="utf-8") == page(json.loads(FIGURES.read_text()))
 
 
 @needs_native
 def test_a_figure_that_was_not_measured_is_a_dash() -> None:
-    from benchmarks.formats import page
+    from benchmarks.engine.formats import page
 
     lines = [line for line in page({}).splitlines() if line.startswith("| Q4_0 |")]
     assert lines == ["| Q4_0 | GGUF | `Q4_0` | 0.5625 | 1.000 | – | – | – | `gguf`, bit for bit |"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.micro import HERE, THERE, Measured, cases, compare, fallen
+from benchmarks.kernels.micro import HERE, THERE, Measured, cases, compare, fallen
 
 from drut.formats.encoding import ENCODINGS, encoding
 from drut.kernels.native import library
@@ -42,7 +42,7 @@ def test_ratios_within_rounds_or_of_a_files_shares() -> None:
 @pytest.mark.parametrize("kind", ENCODINGS)
 def test_random_blocks_have_values(kind: str) -> None:
     import numpy as np
-    from benchmarks.micro_kernels import random_blocks
+    from benchmarks.kernels.micro_kernels import random_blocks
 
     from drut.formats.decode import decode
 
@@ -54,7 +54,7 @@ def test_random_blocks_have_values(kind: str) -> None:
 
 @needs_native
 def test_a_kernel_is_timed() -> None:
-    from benchmarks.micro_kernels import Kernels
+    from benchmarks.kernels.micro_kernels import Kernels
 
     kernels = Kernels()
     kernels.load(threads=1, isa="auto")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.search_truth import CASES, Record, cells, kept, record
+from benchmarks.serving import search_truth
+from benchmarks.serving.search_truth import CASES, Record, cells, kept, record
 
-from benchmarks import search_truth
 from drut.bench.mock import Served, parse_script
 from drut.bench.search.schema import SCHEMA, Answer, Point, Search
 

@@ -284,7 +284,7 @@ def test_a_step_that_fails_takes_guides_back(llm: LLM, monkeypatch: pytest.Monke
 @pytest.mark.model
 @pytest.mark.slow
 def test_a_real_model_says_what_fits_and_the_same_among_others() -> None:
-    """At temperature 1; benchmarks/structured.py asks 200 times."""
+    """At temperature 1; benchmarks/engine/structured.py asks 200 times."""
     schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20},
                                                "age": {"type": "integer", "minimum": 0, "maximum": 120}},
               "required": ["name", "age"], "additionalProperties": False}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.agreement import compare
+from benchmarks.serving.agreement import compare
 
 from drut.bench.report.files import read
 from drut.engine.runner import Runner

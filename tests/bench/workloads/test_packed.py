@@ -89,7 +89,7 @@ def test_all_is_small_and_named_in_the_sources():
 
 
 def _packer():
-    spec = importlib.util.spec_from_file_location("pack_data", ROOT / "benchmarks/pack_data.py")
+    spec = importlib.util.spec_from_file_location("pack_data", ROOT / "benchmarks/data/pack_data.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

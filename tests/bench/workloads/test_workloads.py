@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.document_workloads import PAGE, section
+from benchmarks.serving.document_workloads import PAGE, section
 
 from drut.bench.workloads import WORKLOADS, help_text, load
 from drut.bench.workloads.azure import read_azure
@@ -171,7 +171,7 @@ def test_help_and_docs_are_made_from_the_declarations():
         assert f"\n{kind.name}: {kind.help}" in "\n" + help_text()
         for field in dataclasses.fields(kind):
             assert f"    {field.name}=" in help_text()
-    assert section() in PAGE.read_text(encoding="utf-8"), "run benchmarks/document_workloads.py"
+    assert section() in PAGE.read_text(encoding="utf-8"), "run benchmarks/serving/document_workloads.py"
 
 
 def test_synthetic_draws_its_lengths():

@@ -1,0 +1,128 @@
+"""The model files that are compared, made on first use under build/compare/models/."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.build import PEERS, ROOT
+from benchmarks.peers.process import EngineProcess
+
+FOLDER = ROOT / "build" / "compare" / "models"
+SHIPPED = "smollm2-135m-instruct"
+SMOLLM2_VOCAB, LLAMA_1B_VOCAB = 49152, 128256
+QUANTIZE_S = 1800.0
+
+
+class CannotMakeError(Exception):
+    """A model file that cannot be made here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A GGUF file for Drut and llama.cpp, and what others run in its place."""
+
+    name: str
+    title: str
+    vocab: int
+    base: str  # what the file is quantized from
+    type: str  # what llama.cpp's quantizer makes; "" for the base itself
+    openvino: str = ""  # the weight format of the conversion that stands beside it
+    vllm: bool = False
+
+
+MODELS = {model.name: model for model in (
+    Model("smollm2-q4_0", "SmolLM2-135M, Q4_0", SMOLLM2_VOCAB, "smollm2", "Q4_0", openvino="int4"),
+    Model("smollm2-q4_1", "SmolLM2-135M, Q4_1 as shipped", SMOLLM2_VOCAB, "smollm2", ""),
+    Model("smollm2-q8_0", "SmolLM2-135M, Q8_0", SMOLLM2_VOCAB, "smollm2", "Q8_0", openvino="int8", vllm=True),
+    Model("llama1b-q4_0", "Llama shape of 1.2 G weights, Q4_0", LLAMA_1B_VOCAB, "llama1b", "Q4_0"),
+    Model("llama1b-q8_0", "Llama shape of 1.2 G weights, Q8_0", LLAMA_1B_VOCAB, "llama1b", "Q8_0"),
+    Model("llama1b-q4_k_m", "Llama shape of 1.2 G weights, Q4_K_M", LLAMA_1B_VOCAB, "llama1b", "Q4_K_M"),
+)}
+
+
+def gguf_file(model: Model) -> Path:
+    """The file Drut and llama.cpp read. CannotMakeError where it is missing and cannot be made."""
+    base = _base(model.base)
+    if not model.type:
+        return base
+    target = FOLDER / f"{model.base}-{model.type}.gguf"
+    if not target.exists():
+        quantize(base, target, model.type)
+    return target
+
+
+def openvino_folder(model: Model) -> Path:
+    """The conversion with `model.openvino` weights, of the shipped file's dequantized ones."""
+    target = FOLDER / f"{model.base}-ov-{model.openvino}"
+    if not target.exists():
+        partial = target.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        weights = ["--weight-format", model.openvino]
+        if model.openvino == "int4":  # 576 inputs are no multiple of the default group, 128
+            weights += ["--sym", "--group-size", "64", "--ratio", "1.0"]
+        run_step([PEERS["openvino"].folder / "bin" / "optimum-cli", "export", "openvino", "--model", checkpoint(model),
+              "--task", "text-generation-with-past", *weights, partial], f"{target.name}.log")
+        partial.rename(target)
+    return target
+
+
+def checkpoint(model: Model) -> Path:
+    """The shipped file's weights, dequantized, as a checkpoint in the Hugging Face layout."""
+    target = FOLDER / f"{model.base}-hf"
+    if not (target / "tokenizer_config.json").exists():
+        code = ("import sys; from pathlib import Path; from tests.golden.dequantize import dequantize;"
+                "dequantize(Path(sys.argv[1]), Path(sys.argv[2]))")
+        run_step([sys.executable, "-c", code, _base(model.base), target], f"{target.name}.log")
+        (target / "tokenizer_config.json").write_text(json.dumps({
+            "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "model_max_length": 8192}))
+    return target
+
+
+def _base(name: str) -> Path:
+    if name == "smollm2":
+        from drut.model.store import resolve
+
+        return resolve(SHIPPED)
+    path = FOLDER / "llama1b-F16.gguf"
+    if not path.exists():
+        run_step([sys.executable, "-m", "benchmarks.data.random_gguf", "llama-1b", path], "llama1b.log")
+    return path
+
+
+def quantize(source: Path, target: Path, type: str) -> None:
+    """A GGUF file of another by llama.cpp's quantizer. CannotMakeError where that is not built."""
+    peer = next((PEERS[name] for name in ("llamacpp", "llamacpp-avx2") if PEERS[name].ready()), None)
+    if peer is None:
+        raise CannotMakeError(f"{target.name}: llama.cpp's quantizer is not built")
+    print(f"making {target.name}", file=sys.stderr, flush=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    process = EngineProcess(python=peer.python, module="benchmarks.peers.offline.workers.llamacpp_worker",
+                            log=FOLDER / "quantize.log", cwd=ROOT, env={}, cpus=sorted(os.sched_getaffinity(0)),
+                            niceness=19)
+    try:
+        process.ask("quantize", QUANTIZE_S, source=str(source), target=str(target), type=type)
+    finally:
+        process.close()
+
+
+def run_step(command: list[str | Path], log_name: str) -> None:
+    """One step at the lowest priority. CannotMakeError with the end of its log."""
+    print(f"making {Path(command[-1]).name}", file=sys.stderr, flush=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    log = FOLDER / log_name
+    with log.open("w") as out:
+        done = subprocess.run(["nice", "-n", "19", *command], stdout=out, stderr=out, cwd=ROOT,
+                              env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": _python_path()})
+    if done.returncode:
+        lines = log.read_text(errors="replace").strip().splitlines()[-1:]
+        raise CannotMakeError(f"{Path(command[-1]).name}: {' '.join(lines) or done.returncode} ({log})")
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

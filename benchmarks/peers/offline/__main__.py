@@ -1,0 +1,89 @@
+"""Drut beside the engines that `make peers` built: prefill, decode at batch 1, 8 and 32, and time to load.
+
+    python -m benchmarks.peers.offline [--models NAME ...] [--peers NAME ...] [--columns NAME ...] [--rounds N]
+                                       [--quick]
+
+Each engine lives in a process of its own, loaded once and stopped while others have their turn. A model and column
+measured again replaces what was measured before; docs/benchmarks.md is written from all there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+
+from benchmarks.peers.models import MODELS, Model
+from benchmarks.peers.offline import document
+from benchmarks.peers.offline.columns import COLUMNS
+from benchmarks.peers.offline.contestants import NAMES, TITLES, contestants
+from benchmarks.peers.offline.machine_roof import MachineRoof
+from benchmarks.peers.offline.measure import Match, run, say
+from benchmarks.peers.offline.results import machine, save
+
+from drut.machine import usable_cpus
+
+ROUNDS, THREADS = 5, 2
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.offline", description=__doc__.splitlines()[0])
+
+    def several(flag: str, known: list[str], what: str) -> None:
+        parser.add_argument(flag, nargs="+", choices=known, default=known, metavar="NAME",
+                            help=f"{what} (default: all of {', '.join(known)})")
+
+    several("--models", list(MODELS), "which models")
+    several("--peers", list(NAMES), "which engines, Drut among them")
+    several("--columns", list(COLUMNS), "what to measure")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds (default: {ROUNDS})")
+    parser.add_argument("--threads", type=int, default=THREADS, help=f"threads, a CPU each (default: {THREADS})")
+    parser.add_argument("--quick", action="store_true", help="one short round to see that all works; nothing is kept")
+    return parser
+
+
+def compare(model: Model, args: argparse.Namespace, cpus: list[int]) -> dict[str, str]:
+    """Measure `model` and keep the results. Who was left out, and why."""
+    began = time.monotonic()
+    say(f"{model.title}")
+    columns = [COLUMNS[name].quick() if args.quick else COLUMNS[name] for name in args.columns]
+    found, missing = contestants(model, args.peers, cpus)
+    for name, why in missing.items():
+        say(f"  {name}: LEFT OUT: {why}")
+    match, roof = Match(found, model.vocab, cpus), MachineRoof(len(cpus))
+    try:
+        match.start(columns)
+        results = run(match, columns, 1 if args.quick else args.rounds, roof)
+    finally:
+        match.close()
+    missing |= match.missing
+    shared = {"model": model.name, "when": time.strftime("%Y-%m-%d %H:%M"),
+              "engines": match.engines, "missing": missing, "roof": roof.to_json(), "machine": machine(cpus),
+              "command": shlex.join(["python", "-m", "benchmarks.peers.offline", *sys.argv[1:]])}
+    for result in results:
+        result |= shared
+        if not args.quick:
+            save(result)
+    if args.quick:
+        print(document.document({model.name: results}))
+    say(f"{model.title}: {time.monotonic() - began:.0f} s")
+    return missing
+
+
+def main() -> int:
+    args = arguments().parse_args()
+    cpus = usable_cpus()[: args.threads]
+    if len(cpus) < args.threads:
+        raise SystemExit(f"{args.threads} threads need as many CPUs; this process may use {len(cpus)}")
+    out = {name: compare(MODELS[name], args, cpus) for name in args.models}
+    if not args.quick:
+        say(document.write())
+    for name, missing in out.items():
+        for engine, why in missing.items():
+            say(f"{name}: without {TITLES[engine]}: {why}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Who is compared on a model: an interpreter, a worker and a file each, and whom Drut's speed is divided by."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.peers.build import PEERS, PEERS_DIR, ROOT
+from benchmarks.peers.models import CannotMakeError, Model, checkpoint, gguf_file, openvino_folder
+from benchmarks.peers.process import EngineError, EngineProcess
+
+WORKERS = "benchmarks.peers.offline.workers"
+LOGS = ROOT / "build" / "compare" / "logs"
+NAMES = ("drut", "llamacpp", "openvino", "vllm", "drut-avx2", "llamacpp-avx2")
+TITLES = {"drut": "Drut", "llamacpp": "llama.cpp", "openvino": "OpenVINO GenAI", "vllm": "vLLM",
+          "drut-avx2": "Drut, `DRUT_ISA=avx2`", "llamacpp-avx2": "llama.cpp without AVX-512"}
+AGAINST = {"llamacpp": "drut", "openvino": "drut", "vllm": "drut", "llamacpp-avx2": "drut-avx2"}
+"""Engine -> the Drut it is compared with."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An engine with a file. `same_file`: it reads the very file that Drut does."""
+
+    name: str
+    python: Path
+    module: str
+    path: Path
+    same_file: bool
+    env: dict[str, str] = field(default_factory=dict)
+
+    def start(self, cpus: list[int]) -> EngineProcess:
+        """Its process, running, with nothing loaded."""
+        LOGS.mkdir(parents=True, exist_ok=True)
+        own = os.environ.get("PYTHONPATH", "") if self.python == Path(sys.executable) else ""
+        env = {**self.env, "PYTHONPATH": own}  # Drut's may be a source tree in use, which is no concern of the others
+        return EngineProcess(python=self.python, module=self.module, log=LOGS / f"{self.name}.log", cwd=ROOT, env=env,
+                             cpus=cpus)
+
+
+def contestants(model: Model, names: list[str], cpus: list[int]) -> tuple[list[Contestant], dict[str, str]]:
+    """Those of `names` that can run `model`, and why the others cannot, by name."""
+    found: list[Contestant] = []
+    missing: dict[str, str] = {}
+    for name in names:
+        peer = PEERS.get(name)
+        if peer is not None and not peer.ready():
+            missing[name] = "not built (make peers)"
+            continue
+        make = _MAKERS[name]
+        try:
+            contestant = make(model, cpus)
+        except (CannotMakeError, EngineError) as error:
+            missing[name] = str(error)
+            continue
+        if contestant is not None:
+            found.append(contestant)
+    return found, missing
+
+
+def _drut(model: Model, _cpus: list[int], name: str = "drut") -> Contestant:
+    isa = {"DRUT_ISA": "avx2"} if name == "drut-avx2" else {}
+    return Contestant(name=name, python=Path(sys.executable), module=f"{WORKERS}.drut_worker", path=gguf_file(model),
+                      same_file=True, env=isa)
+
+
+def _llamacpp(model: Model, _cpus: list[int], name: str = "llamacpp") -> Contestant:
+    return Contestant(name, PEERS[name].python, f"{WORKERS}.llamacpp_worker", gguf_file(model), True)
+
+
+def _openvino(model: Model, _cpus: list[int]) -> Contestant | None:
+    if not model.openvino:
+        return None
+    return Contestant("openvino", PEERS["openvino"].python, f"{WORKERS}.openvino_worker", openvino_folder(model), False)
+
+
+def _vllm(model: Model, cpus: list[int]) -> Contestant | None:
+    """With all CPUs for its threads, of which it leaves one out by default, and the libraries it wants preloaded."""
+    if not model.vllm:
+        return None
+    peer = PEERS["vllm"]
+    tcmalloc = [*PEERS_DIR.glob("tcmalloc/**/libtcmalloc_minimal.so.4"),
+                *Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4")]
+    preloaded = [*tcmalloc[:1], *peer.folder.glob("lib/libiomp5.so")]
+    env = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+           "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cpus)), "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+           "OMP_NUM_THREADS": str(len(cpus)), "VLLM_NO_USAGE_STATS": "1",
+           "HF_HUB_OFFLINE": "1", "LD_PRELOAD": ":".join(map(str, preloaded))}
+    return Contestant(name="vllm", python=peer.python, module=f"{WORKERS}.vllm_worker", path=checkpoint(model),
+                      same_file=False, env=env)
+
+
+_MAKERS: dict[str, Callable[[Model, list[int]], Contestant | None]] = {
+    "drut": _drut,
+    "drut-avx2": lambda model, cpus: _drut(model, cpus, "drut-avx2"),
+    "llamacpp": _llamacpp,
+    "llamacpp-avx2": lambda model, cpus: _llamacpp(model, cpus, "llamacpp-avx2"),
+    "openvino": _openvino,
+    "vllm": _vllm,
+}
