@@ -118,9 +118,10 @@ class Runner:
         for w, each in zip(work, edits, strict=True):
             request = w.request
             tokens = [*request.next_tokens(w.start, w.rows - len(w.drafts)), *w.drafts]
-            row = step.add_sequence(tokens, w.start, request.table.pages, request.slot, w.ahead,
-                                    request.table.maps[1:])
-            self._score_prompt(step, w, row)
+            pages, *others = request.table.maps
+            row = step.add_sequence(tokens, w.start, pages, request.slot, w.ahead, others)
+            if w.scores:
+                self._score_prompt(step, w, row)
             for i, edit in enumerate(each):
                 self._draw(step, w, row + w.rows - w.draws, i, edit, guided)
             if self._canaries:
@@ -146,8 +147,6 @@ class Runner:
     @staticmethod
     def _score_prompt(step: StepDescriptor, w: Work, row: int) -> None:
         """Samples that score the prompt tokens behind the leading rows of `w`."""
-        if not w.scores:
-            return
         settings = SamplingParams(max_tokens=1, logprobs=w.request.params.prompt_logprobs)
         first = w.request.progress.prompt_scored - w.scores  # the launch has counted them
         for position in range(first, first + w.scores):

@@ -79,6 +79,7 @@ class StepDescriptor:
         lengths = {name: room * (groups if name in BY_GROUP else 1) for names, room in capacity for name in names}
         words = HEADER + sum(lengths.values())
         self.buffer: NDArray[np.int32] = np.zeros(words, np.int32)
+        self.address = self.buffer.ctypes.data  # for native code; NumPy takes a microsecond to give it
         self.buffer[0] = VERSION
         self.buffer[4:EDITS_USED] = rows, seqs, samples, blocks, edits, masks, groups
         self._view: dict[str, NDArray[np.int32]] = {}
@@ -167,10 +168,12 @@ class StepDescriptor:
         v["seq"][rows] = seq
         v["token"][rows] = tokens if count > 1 else tokens[0]
         v["position"][rows] = position = np.arange(start, end, dtype=np.int32) if count > 1 else start
-        for mapped, slot_of in zip(maps[paged:], self._slot_of, strict=True):
-            slot_of[seq] = mapped[0]
-        for mapped, tables, slots in zip(maps, self._tables, self._slots, strict=False):
-            table = tables[seq] = self._blocks_used
+        for group, mapped in enumerate(maps):
+            if group >= paged:
+                self._slot_of[group - paged][seq] = mapped[0]
+                continue
+            slots = self._slots[group]
+            table = self._tables[group][seq] = self._blocks_used
             self._blocks_used += used
             blocks[table : table + used] = np.asarray(mapped, np.int32)[:used]  # one copy of an int32 array
             page = blocks[table + position // PAGE_TOKENS] if count > 1 else mapped[start // PAGE_TOKENS]
@@ -209,7 +212,7 @@ class StepDescriptor:
 
     def _relay_of(self, row: int) -> int:
         """The relay slot of a row's sequence, which no other sample of the step writes."""
-        slot = int(self._view["relay_slot"][self._view["seq"][row]])
+        slot: int = self._view["relay_slot"].item(self._view["seq"].item(row))
         if slot in self._relayed:
             raise ValueError(f"two samples of a step write relay slot {slot}")
         self._relayed.add(slot)

@@ -99,7 +99,7 @@ class NativeExecutable(Executable):
         self._context.op_ns = self.op_ns.ctypes.data if on else None
 
     def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
-        self._context.step = step.buffer.ctypes.data
+        self._context.step = step.address
         outputs = self._outputs.take(step.samples)
         if outputs is not self._last:
             outputs.point(self._context)
@@ -116,7 +116,7 @@ class NativeExecutable(Executable):
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         chosen = np.array(samples, np.int32)
         context = abi.Context.from_buffer_copy(self._context)  # of which another thread may make a burst meanwhile
-        context.step, context.op_ns = step.buffer.ctypes.data, None
+        context.step, context.op_ns = step.address, None
         context.chosen, context.chosen_count = chosen.ctypes.data, len(chosen)
         self._call(self._sampling, context)
 
@@ -128,14 +128,14 @@ class NativeExecutable(Executable):
     def run_burst(self, step: StepDescriptor, burst: Burst) -> None:
         if not isinstance(burst, NativeBurst):
             return super().run_burst(step, burst)
-        burst.context.step = step.buffer.ctypes.data
+        burst.context.step = step.address
         backend, ((address, count),) = self._backend, self._whole
         backend.library.drut_run_burst(backend.workers, backend.isa_handle, address, count,
                                        ctypes.byref(burst.context), burst.address)
 
     def run_empty(self, step: StepDescriptor) -> None:
         """Walks the plan as `run` does, but no operation computes anything: what replay itself costs."""
-        self._context.step = step.buffer.ctypes.data
+        self._context.step = step.address
         self._context.empty = 1
         self._call(self._whole)
         self._context.empty = 0
