@@ -1,24 +1,24 @@
-// Attention over one chunk of keys and values kept as bf16 or fp32.
+// Attention over one chunk of keys and values stored as bf16 or fp32.
 #pragma once
 #include "attention/kv_pages.h"
 
 namespace {
 
-// A format: how a page is read (pairs of adjacent elements) and written, and how the other operand is kept.
+// A KV format: how pages are read (pairs of adjacent elements) and written, and the format of the other operand.
 struct KvBf16 {
   using Element = uint16_t;
-  using Pair = Brain2;
+  using Pair = Bf16Pair;
   static int64_t head_bytes(int head_dim) { return int64_t(2) * kPage * head_dim * int64_t(sizeof(Element)); }
   static void store_query(float* x, int head_dim) {
     for (int d = 0; d < head_dim; d += 16) store(x, d, round(vload(x + d)));
   }
   static V round(V x) { return vround_bf16(x); }
-  static void store(float* row, int i, V rounded) { brain_store(row, i, rounded); }
-  static V dot(V acc, Pair p, const float* row, int pair) { return brain2_dot(acc, p, row, pair); }
-  static Pair even(Pair p) { return brain2_even(p); }
-  static Pair odd(Pair p) { return brain2_odd(p); }
-  static Pair keys(const Element* k, int pair) { return brain2_load(k + pair * 32); }
-  static Pair values(const Element* v, int head_dim, int pair, int d) { return brain2_load(v + (pair * head_dim + d) * 2); }
+  static void store(float* row, int i, V rounded) { store_bf16(row, i, rounded); }
+  static V dot(V acc, Pair p, const float* row, int pair) { return bf16_pair_dot(acc, p, row, pair); }
+  static Pair even(Pair p) { return bf16_pair_even(p); }
+  static Pair odd(Pair p) { return bf16_pair_odd(p); }
+  static Pair keys(const Element* k, int pair) { return bf16_pair_load(k + pair * 32); }
+  static Pair values(const Element* v, int head_dim, int pair, int d) { return bf16_pair_load(v + (pair * head_dim + d) * 2); }
   static void rounded(const float* x, int head_dim, uint32_t* bits) {  // bf16 in the high halves
     for (int d = 0; d < head_dim; d += 16) vstore(reinterpret_cast<float*>(bits + d), vround_bf16(vload(x + d)));
   }
@@ -63,18 +63,18 @@ struct KvFp32 {
   }
 };
 
-// scores[r][t] = scale * (q_r . k_t), capped, for P pages of the chunk; -inf where the row does not see.
+// scores[r][t] = softcap(scale * (q_r . k_t)) for P pages of the chunk; -inf for positions that row r does not see.
 template <class Kv, int R, int P>
-void page_scores(const Heads<Kv>& h, const Seen<R>& seen, int page, Scoring o, const float (*q)[kMaxHeadDim],
-                 float (*scores)[kChunk], Ahead ahead) {
-  constexpr int line = 2 * kPage;  // elements of one pair of the head's
+void page_scores(const KvHead<Kv>& h, const VisibleRange<R>& visible, int page, Scoring o, const float (*q)[kMaxHeadDim],
+                 float (*scores)[kChunk], PagePrefetch prefetch) {
+  constexpr int line = 2 * kPage;  // elements of one pair of the head, for 16 tokens
   const typename Kv::Element *k[P], *next[P];
   V acc[P][R];
 DRUT_UNROLL
   for (int p = 0; p < P; ++p) {
-    const int at = seen.first_page + page + p, later = at + kChunk / kPage;
+    const int at = visible.first_page + page + p, later = at + kChunk / kPage;
     k[p] = h.keys(at);
-    next[p] = ahead.wants(at) && later < h.pages ? h.keys(later) : nullptr;
+    next[p] = prefetch.wants(at) && later < h.pages ? h.keys(later) : nullptr;
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) acc[p][r] = vset(0.0f);
   }
@@ -83,7 +83,7 @@ DRUT_UNROLL
 DRUT_UNROLL
     for (int p = 0; p < P; ++p) {
       key[p] = Kv::keys(k[p], i);
-      if (next[p]) fetch_bytes(next[p] + i * line, line * int(sizeof(typename Kv::Element)));
+      if (next[p]) prefetch_bytes(next[p] + i * line, line * int(sizeof(typename Kv::Element)));
     }
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -96,23 +96,22 @@ DRUT_UNROLL
     const int start = (page + p) * kPage;
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
-      const V score = capped(vmul(acc[p][r], vset(o.scale)), o.cap);
-      vstore(&scores[r][start], visible(score, seen.begin[r] - start, seen.end[r] - start));
+      const V score = softcap(vmul(acc[p][r], vset(o.scale)), o.softcap);
+      vstore(&scores[r][start], mask_scores(score, visible.begin[r] - start, visible.end[r] - start));
     }
   }
 }
 
 template <class Kv, int R>
-void chunk_scores(const Heads<Kv>& h, const Seen<R>& seen, Scoring o, const Combo* c, float (*scores)[kChunk], Ahead ahead) {
-  alignas(64) float q[R][kMaxHeadDim];  // side by side, so that one register leads to all
+void chunk_scores(const KvHead<Kv>& h, const VisibleRange<R>& visible, Scoring o, const QueryHead* c, float (*scores)[kChunk], PagePrefetch prefetch) {
+  alignas(64) float q[R][kMaxHeadDim];  // contiguous, so that one base register addresses all rows
   for (int r = 0; r < R; ++r) memcpy(q[r], c[r].q, size_t(h.head_dim) * 4);
-  int page = seen.skip;
-  for (; page + abreast(R) <= seen.page_count; page += abreast(R)) page_scores<Kv, R, abreast(R)>(h, seen, page, o, q, scores, ahead);
-  for (; page < seen.page_count; ++page) page_scores<Kv, R, 1>(h, seen, page, o, q, scores, ahead);
+  int page = visible.skip;
+  for (; page + vectors_at_once(R) <= visible.page_count; page += vectors_at_once(R)) page_scores<Kv, R, vectors_at_once(R)>(h, visible, page, o, q, scores, prefetch);
+  for (; page < visible.page_count; ++page) page_scores<Kv, R, 1>(h, visible, page, o, q, scores, prefetch);
 }
 
-// scores of pages first to end become weights exp(s - maximum), rounded as the KV format takes them; returns maximum
-// and sum.
+// Replaces the scores of pages [first, end) by exp(s - maximum), rounded to the KV format. Returns maximum and sum.
 template <class Kv> void chunk_softmax(float* s, int first, int end, float* maximum, float* sum) {
   V m = vload(s + first * kPage);
   for (int p = first + 1; p < end; ++p) m = vmax(vload(s + p * kPage), m);
@@ -126,8 +125,8 @@ template <class Kv> void chunk_softmax(float* s, int first, int end, float* maxi
   *sum = vsum(total);
 }
 
-// Tokens begin to end of the chunk for one row, on top of what `to` holds. Slots outside are not touched.
-template <class Kv, int N> void row_values(const Heads<Kv>& h, int first_page, int begin, int end, const float* w, int d, float* to) {
+// Adds weight * value of tokens [begin, end) of the chunk to `to`, for one row. Other slots are not read.
+template <class Kv, int N> void row_values(const KvHead<Kv>& h, int first_page, int begin, int end, const float* w, int d, float* to) {
   for (int n = 0; n < N && begin < end; ++n) {
     V sum = vload(to + 16 * n);
     for (int t = begin / 2; 2 * t < end; ++t) {
@@ -140,15 +139,16 @@ template <class Kv, int N> void row_values(const Heads<Kv>& h, int first_page, i
   }
 }
 
-// partial[r][n] = sum over tokens of weight * value for elements d + 16n..: pairs of tokens ascending, in a pair the odd
-// one first. Pairs that all rows see are read once for all; what a row sees before and after them it reads alone.
+// partial[r][n] = sum over tokens of weight * value for elements d + 16n..: pairs of tokens ascending, the odd token of
+// a pair first. Pairs that all rows see are loaded once for all rows; each row loads its pairs before and after them
+// alone. The order of additions of a row is the same either way.
 template <class Kv, int R, int N>
-void chunk_values(const Heads<Kv>& h, const Seen<R>& seen, const float (*w)[kChunk], int d, float* const* partial, Ahead ahead) {
-  const int first = (seen.latest + 1) / 2, end = seen.shortest / 2 > first ? seen.shortest / 2 : first;
+void chunk_values(const KvHead<Kv>& h, const VisibleRange<R>& visible, const float (*w)[kChunk], int d, float* const* partial, PagePrefetch prefetch) {
+  const int first = (visible.latest + 1) / 2, end = visible.shortest / 2 > first ? visible.shortest / 2 : first;
   for (int r = 0; r < R; ++r) {
     float* to = partial[r] + kPartialHead + d;
     for (int n = 0; n < N; ++n) vstore(to + 16 * n, vset(0.0f));
-    row_values<Kv, N>(h, seen.first_page, seen.begin[r], 2 * first < seen.end[r] ? 2 * first : seen.end[r], w[r], d, to);
+    row_values<Kv, N>(h, visible.first_page, visible.begin[r], 2 * first < visible.end[r] ? 2 * first : visible.end[r], w[r], d, to);
   }
   V acc[R][N];
 DRUT_UNROLL
@@ -157,10 +157,10 @@ DRUT_UNROLL
     for (int n = 0; n < N; ++n) acc[r][n] = vload(partial[r] + kPartialHead + d + 16 * n);
   }
   for (int t = first; t < end; ++t) {
-    const int page = seen.first_page + t / 8, later = page + kChunk / kPage;
+    const int page = visible.first_page + t / 8, later = page + kChunk / kPage;
     const typename Kv::Element* v = h.values(page);
-    if (d == 0 && ahead.wants(page) && later < h.pages)
-      fetch_bytes(h.values(later) + t % 8 * 2 * h.head_dim, 2 * h.head_dim * int(sizeof(typename Kv::Element)));
+    if (d == 0 && prefetch.wants(page) && later < h.pages)
+      prefetch_bytes(h.values(later) + t % 8 * 2 * h.head_dim, 2 * h.head_dim * int(sizeof(typename Kv::Element)));
     typename Kv::Pair value[N];
 DRUT_UNROLL
     for (int n = 0; n < N; ++n) value[n] = Kv::values(v, h.head_dim, t % 8, d + 16 * n);
@@ -176,21 +176,21 @@ DRUT_UNROLL
     for (int n = 0; n < N; ++n) vstore(partial[r] + kPartialHead + d + 16 * n, acc[r][n]);
   }
   for (int r = 0; r < R; ++r)
-    row_values<Kv, N>(h, seen.first_page, 2 * end, seen.end[r], w[r], d, partial[r] + kPartialHead + d);
+    row_values<Kv, N>(h, visible.first_page, 2 * end, visible.end[r], w[r], d, partial[r] + kPartialHead + d);
 }
 
-// One chunk for R rows that all see some of it; partial[r] takes row r's share.
+// Computes one chunk for R rows that each see some of it, into partial[r].
 template <class Kv, int R>
-void attend_chunk(const Heads<Kv>& h, int chunk, Scoring o, const Combo* c, float* const* partial, Ahead ahead) {
+void attend_chunk(const KvHead<Kv>& h, int chunk, Scoring o, const QueryHead* c, float* const* partial, PagePrefetch prefetch) {
   alignas(64) float s[R][kChunk];
-  const Seen<R> seen(c, chunk);
-  chunk_scores<Kv, R>(h, seen, o, c, s, ahead);
+  const VisibleRange<R> visible(c, chunk);
+  chunk_scores<Kv, R>(h, visible, o, c, s, prefetch);
   for (int r = 0; r < R; ++r)
-    chunk_softmax<Kv>(s[r], seen.begin[r] / kPage, (seen.end[r] + kPage - 1) / kPage, partial[r], partial[r] + 1);
-  constexpr int N = abreast(R);
+    chunk_softmax<Kv>(s[r], visible.begin[r] / kPage, (visible.end[r] + kPage - 1) / kPage, partial[r], partial[r] + 1);
+  constexpr int N = vectors_at_once(R);
   int d = 0;
-  for (; d + 16 * N <= h.head_dim; d += 16 * N) chunk_values<Kv, R, N>(h, seen, s, d, partial, ahead);
-  for (; d < h.head_dim; d += 16) chunk_values<Kv, R, 1>(h, seen, s, d, partial, ahead);
+  for (; d + 16 * N <= h.head_dim; d += 16 * N) chunk_values<Kv, R, N>(h, visible, s, d, partial, prefetch);
+  for (; d < h.head_dim; d += 16) chunk_values<Kv, R, 1>(h, visible, s, d, partial, prefetch);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Attention over one chunk of keys and values kept as int8, with one scale a token and head. Dots are exact sums of
-// integers: of the query as int8 with the keys, and of the weights, 14 bits relative to the chunk's largest, with the
-// values. A weight carries its value's scale.
+// Attention over one chunk of keys and values stored as int8, with one scale per token and head. Dot products are exact
+// integer sums: of the query quantized to int8 with the keys, and of the softmax weights with the values. A weight
+// includes the scale of its value and is quantized to 14 bits relative to the largest weight of the chunk.
 #pragma once
 #include "matmul/activations.h"
 #include "attention/kv_pages.h"
@@ -14,7 +14,7 @@ struct KvInt8 {
   static int64_t head_bytes(int head_dim) { return int64_t(2) * kPage * (head_dim + 4); }
   static const float* scales(const Element* keys, int head_dim) { return reinterpret_cast<const float*>(keys + 2 * kPage * head_dim); }
 
-  // x as int8 in q, head_dim a multiple of 16; returns the scale.
+  // Quantizes x to int8 in q; head_dim is a multiple of 16. Returns the scale.
   static float quantize(const float* x, int head_dim, int8_t* q) {
     I top = as_int(vabs(vload(x)));
     for (int d = 16; d < head_dim; d += 16) top = imax(top, as_int(vabs(vload(x + d))));
@@ -23,7 +23,8 @@ struct KvInt8 {
     for (int d = 0; d < head_dim; d += 16) store_int8(q + d, vmul(vload(x + d), inverse));
     return amax * (1.0f / 127.0f);
   }
-  // In the query's own memory: its codes, from element head_dim / 4 on the scale and what the dots start from.
+  // Quantizes a query in place: codes, then from element head_dim / 4 on the scale and the initial value of the dot
+  // products.
   static void store_query(float* x, int head_dim) {
     alignas(64) int8_t q[kMaxHeadDim];
     float scale = quantize(x, head_dim, q);
@@ -52,12 +53,12 @@ struct KvInt8 {
   }
 };
 
-template <int R> struct Queries {  // side by side, so that one register leads to all
+template <int R> struct Queries {  // contiguous, so that one base register addresses all rows
   alignas(64) int8_t q[R][kMaxHeadDim];
   float scale[R];
   int32_t zero[R];
-  float cap;
-  Queries(const Combo* c, int head_dim, Scoring o) : cap(o.cap) {
+  float softcap;
+  Queries(const QueryHead* c, int head_dim, Scoring o) : softcap(o.softcap) {
     for (int r = 0; r < R; ++r) {
       memcpy(q[r], c[r].q, size_t(head_dim));
       scale[r] = c[r].q[head_dim / 4] * o.scale;
@@ -66,17 +67,17 @@ template <int R> struct Queries {  // side by side, so that one register leads t
   }
 };
 
-// scores[r][t] = float(q_r . k_t) * (query scale * scale) * key scale, capped, for P pages; -inf where the row does not
-// see.
+// scores[r][t] = softcap(float(q_r . k_t) * (query scale * scale) * key scale) for P pages; -inf for positions that row
+// r does not see.
 template <int R, int P>
-void int8_scores(const Heads<KvInt8>& h, const Seen<R>& seen, int page, const Queries<R>& q, float (*scores)[kChunk], Ahead ahead) {
+void int8_scores(const KvHead<KvInt8>& h, const VisibleRange<R>& visible, int page, const Queries<R>& q, float (*scores)[kChunk], PagePrefetch prefetch) {
   const uint8_t *k[P], *next[P];
   I acc[P][R];
 DRUT_UNROLL
   for (int p = 0; p < P; ++p) {
-    const int at = seen.first_page + page + p, later = at + kChunk / kPage;
+    const int at = visible.first_page + page + p, later = at + kChunk / kPage;
     k[p] = h.keys(at);
-    next[p] = ahead.wants(at) && later < h.pages ? h.keys(later) : nullptr;
+    next[p] = prefetch.wants(at) && later < h.pages ? h.keys(later) : nullptr;
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) acc[p][r] = iset(q.zero[r]);
   }
@@ -85,7 +86,7 @@ DRUT_UNROLL
 DRUT_UNROLL
     for (int p = 0; p < P; ++p) {
       key[p] = iload(k[p] + i * 64);
-      if (next[p]) fetch_bytes(next[p] + i * 64, 64);
+      if (next[p]) prefetch_bytes(next[p] + i * 64, 64);
     }
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -98,25 +99,25 @@ DRUT_UNROLL
 DRUT_UNROLL
   for (int p = 0; p < P; ++p) {
     const V scale = vload(KvInt8::scales(k[p], h.head_dim));
-    if (next[p]) fetch_bytes(KvInt8::scales(next[p], h.head_dim), 128);
+    if (next[p]) prefetch_bytes(KvInt8::scales(next[p], h.head_dim), 128);
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
-      const V s = capped(vmul(vmul(to_float(acc[p][r]), vset(q.scale[r])), scale), q.cap);
+      const V s = softcap(vmul(vmul(to_float(acc[p][r]), vset(q.scale[r])), scale), q.softcap);
       const int start = (page + p) * kPage;
-      vstore(&scores[r][start], visible(s, seen.begin[r] - start, seen.end[r] - start));
+      vstore(&scores[r][start], mask_scores(s, visible.begin[r] - start, visible.end[r] - start));
     }
   }
 }
 
-template <int R> struct Weights {  // 7 high and 7 low bits of each; 0 where a row does not see
+template <int R> struct Weights {  // 7 high and 7 low bits of each weight; 0 for positions that the row does not see
   alignas(64) uint8_t high[R][kChunk], low[R][kChunk];
   float unit[R];
 };
 
-// scores become exp(s - maximum); weights those times the values' scales. Returns maximum and sum.
+// Computes exp(s - maximum) and the weights of row r: that times the scales of the values. Returns maximum and sum.
 template <int R>
-void int8_softmax(const Heads<KvInt8>& h, const Seen<R>& seen, int r, float* s, Weights<R>* w, float* maximum, float* sum) {
-  const int first = seen.begin[r] / kPage, end = (seen.end[r] + kPage - 1) / kPage;
+void int8_softmax(const KvHead<KvInt8>& h, const VisibleRange<R>& visible, int r, float* s, Weights<R>* w, float* maximum, float* sum) {
+  const int first = visible.begin[r] / kPage, end = (visible.end[r] + kPage - 1) / kPage;
   V m = vload(s + first * kPage);
   for (int p = first + 1; p < end; ++p) m = vmax(vload(s + p * kPage), m);
   *maximum = vmaximum(m);
@@ -125,17 +126,17 @@ void int8_softmax(const Heads<KvInt8>& h, const Seen<R>& seen, int r, float* s, 
   for (int p = first; p < end; ++p) {
     V e = vexp(vsub(vload(s + p * kPage), shift));
     total = vadd(total, e);
-    V scaled = vmul(e, vload(KvInt8::scales(h.keys(seen.first_page + p), h.head_dim) + kPage));
-    scaled = vselect_first(seen.end[r] - p * kPage, scaled, vset(0.0f));
-    scaled = vselect_first(seen.begin[r] - p * kPage, vset(0.0f), scaled);
+    V scaled = vmul(e, vload(KvInt8::scales(h.keys(visible.first_page + p), h.head_dim) + kPage));
+    scaled = vselect_first(visible.end[r] - p * kPage, scaled, vset(0.0f));
+    scaled = vselect_first(visible.begin[r] - p * kPage, vset(0.0f), scaled);
     top = imax(top, as_int(vabs(scaled)));  // a NaN may have either sign
     vstore(s + p * kPage, scaled);
   }
   *sum = vsum(total);
-  const float most = num::from_bits(uint32_t(imaximum(top)));  // a NaN is the largest
-  const V inverse = vset(most > 0 ? kWeightMax / most : 0.0f);
-  w->unit[r] = most * (1.0f / kWeightMax);
-  for (int p = seen.skip; p < seen.page_count; ++p) {
+  const float largest = num::from_bits(uint32_t(imaximum(top)));  // a NaN is the largest
+  const V inverse = vset(largest > 0 ? kWeightMax / largest : 0.0f);
+  w->unit[r] = largest * (1.0f / kWeightMax);
+  for (int p = visible.skip; p < visible.page_count; ++p) {
     I code = p >= first && p < end ? as_int(vadd(vmul(vload(s + p * kPage), inverse), vset(num::kRound))) : iset(0);
     store_bytes(w->high[r] + p * kPage, iand(ishr(code, 7), iset(127)));
     store_bytes(w->low[r] + p * kPage, iand(code, iset(127)));
@@ -144,17 +145,17 @@ void int8_softmax(const Heads<KvInt8>& h, const Seen<R>& seen, int r, float* s, 
 
 // partial[r][n] = unit * float(sum over tokens of weight * value) for elements d + 16n..
 template <int R, int N>
-void int8_values(const Heads<KvInt8>& h, const Seen<R>& seen, const Weights<R>& w, int d, float* const* partial, Ahead ahead) {
+void int8_values(const KvHead<KvInt8>& h, const VisibleRange<R>& visible, const Weights<R>& w, int d, float* const* partial, PagePrefetch prefetch) {
   I high[R][N], low[R][N];
 DRUT_UNROLL
   for (int r = 0; r < R; ++r) {
 DRUT_UNROLL
     for (int n = 0; n < N; ++n) high[r][n] = low[r][n] = iset(0);
   }
-  for (int quad = seen.skip * kPage / 4; quad < (seen.longest + 3) / 4; ++quad) {
-    const int page = seen.first_page + quad / 4, later = page + kChunk / kPage;
+  for (int quad = visible.skip * kPage / 4; quad < (visible.longest + 3) / 4; ++quad) {
+    const int page = visible.first_page + quad / 4, later = page + kChunk / kPage;
     const uint8_t* v = h.values(page) + quad % 4 * 4 * h.head_dim;
-    if (d == 0 && ahead.wants(page) && later < h.pages) fetch_bytes(h.values(later) + quad % 4 * 4 * h.head_dim, 4 * h.head_dim);
+    if (d == 0 && prefetch.wants(page) && later < h.pages) prefetch_bytes(h.values(later) + quad % 4 * 4 * h.head_dim, 4 * h.head_dim);
     I value[N];
 DRUT_UNROLL
     for (int n = 0; n < N; ++n) value[n] = iload(v + (d + 16 * n) * 4);
@@ -181,19 +182,19 @@ DRUT_UNROLL
 }
 
 template <class Kv, int R>
-void attend_chunk(const Heads<KvInt8>& h, int chunk, Scoring o, const Combo* c, float* const* partial, Ahead ahead) {
+void attend_chunk(const KvHead<KvInt8>& h, int chunk, Scoring o, const QueryHead* c, float* const* partial, PagePrefetch prefetch) {
   alignas(64) float s[R][kChunk];
-  const Seen<R> seen(c, chunk);
+  const VisibleRange<R> visible(c, chunk);
   const Queries<R> q(c, h.head_dim, o);
   Weights<R> w;
-  int page = seen.skip;
-  for (; page + 2 <= seen.page_count; page += 2) int8_scores<R, 2>(h, seen, page, q, s, ahead);
-  for (; page < seen.page_count; ++page) int8_scores<R, 1>(h, seen, page, q, s, ahead);
-  for (int r = 0; r < R; ++r) int8_softmax<R>(h, seen, r, s[r], &w, partial[r], partial[r] + 1);
+  int page = visible.skip;
+  for (; page + 2 <= visible.page_count; page += 2) int8_scores<R, 2>(h, visible, page, q, s, prefetch);
+  for (; page < visible.page_count; ++page) int8_scores<R, 1>(h, visible, page, q, s, prefetch);
+  for (int r = 0; r < R; ++r) int8_softmax<R>(h, visible, r, s[r], &w, partial[r], partial[r] + 1);
   constexpr int N = R <= 3 ? 4 : R <= 6 ? 2 : 1;
   int d = 0;
-  for (; d + 16 * N <= h.head_dim; d += 16 * N) int8_values<R, N>(h, seen, w, d, partial, ahead);
-  for (; d < h.head_dim; d += 16) int8_values<R, 1>(h, seen, w, d, partial, ahead);
+  for (; d + 16 * N <= h.head_dim; d += 16 * N) int8_values<R, N>(h, visible, w, d, partial, prefetch);
+  for (; d < h.head_dim; d += 16) int8_values<R, 1>(h, visible, w, d, partial, prefetch);
 }
 
 }  // namespace

@@ -1,26 +1,27 @@
-// What the instruction-set units share with the rest of the library: one table of functions each, and helpers that
-// need the C++ library, which those units must not instantiate (a weak symbol built for AVX-512 could win at link time).
+// What the instruction-set units share with the rest of the library: one table of functions per unit, and helpers that
+// need the C++ library. The units must not instantiate templates of it: a weak symbol compiled for AVX-512 could
+// replace the portable one at link time.
 #pragma once
 #include "base/abi.h"
 #include "base/pool.h"
 
-// An operation: its name, its function, and where a worker begins to read its weights, or null where it has none.
+// An operation: name, function, and a function that returns what a worker prefetches of its weights (null: no weights).
 struct OpRow {
   const char* name;
   void (*run)(const DrutOp* op, const DrutContext& context, Worker& worker);
-  ReadAhead (*weights)(const DrutOp* op, const Worker& worker);
+  Prefetch (*prefetch)(const DrutOp* op, const Worker& worker);
   DrutLayout layout;
 };
 
 struct DrutIsa {
   const char* name;
-  const OpRow* ops;  // the same names and layouts in the same order for every instruction set
+  const OpRow* ops;  // all instruction sets have the same names and layouts in the same order
   int32_t op_count;
-  // Runs one operation on this worker; every worker calls it and each ends it with a sync. `later`: the next one that
-  // has weights, or null.
-  void (*run_op)(const DrutOp* op, const DrutOp* later, const DrutContext& context, Worker& worker);
-  // Bytes of scratch a worker needs for matrices of at most k columns and a vocabulary of `vocab`; with experts, for
-  // steps of at most `rows` rows, `pairs` with their experts.
+  // Runs one operation on this worker. Every worker must call it with the same arguments, because each operation ends
+  // with a barrier. `next`: the next operation with weights, to prefetch them, or null.
+  void (*run_op)(const DrutOp* op, const DrutOp* next, const DrutContext& context, Worker& worker);
+  // Bytes of scratch per worker for matrices of at most k columns and a vocabulary of `vocab`; for models with experts
+  // also for steps of at most `rows` rows and `pairs` (row, expert) pairs.
   int64_t (*scratch_bytes)(int k, int vocab, int rows, int pairs);
   int64_t (*act_row_bytes)(int k);
 };
@@ -42,7 +43,7 @@ struct DrutCandidate {
   float value, weight;
   int32_t id;
 };
-// By value descending, then id ascending.
+// Sorts by value descending, then id ascending.
 void drut_sort_candidates(DrutCandidate* c, int n);
-// The k-th largest of z (1 <= k <= n); copy has room for n floats.
+// Returns the k-th largest of z (1 <= k <= n). `copy`: scratch of n floats.
 float drut_kth_largest(const float* z, int n, int k, float* copy);

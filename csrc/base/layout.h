@@ -1,4 +1,4 @@
-// Describes the structs of the C ABI to the Python side, which mirrors them: the name, offset and size of each field.
+// Describes the structs of the C ABI to Python, which mirrors them: the name, offset and size of each field.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ struct DrutLayout {
 
 namespace {
 
-// Fields in order, and no byte without one: a field that is left out does not compile, nor does hidden padding.
+// True if the fields are in order and cover every byte: a missing field or hidden padding does not compile.
 template <int N> constexpr bool covers(const DrutField (&fields)[N], int32_t size) {
   int32_t end = 0;
   for (int i = 0; i < N; ++i) {
@@ -35,7 +35,7 @@ template <class Struct> constexpr DrutLayout layout_of() {
 
 }  // namespace
 
-// DRUT_LAYOUT(Struct, FIELD(first), FIELD(second), ...);
+// Usage: DRUT_LAYOUT(Struct, FIELD(first), FIELD(second), ...);
 #define FIELD(name) {#name, int32_t(offsetof(Self, name)), int32_t(sizeof(Self::name))}
 #define DRUT_LAYOUT(Struct, ...)                       \
   namespace {                                          \

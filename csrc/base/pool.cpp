@@ -18,7 +18,7 @@
 
 namespace {
 
-inline void relax() {
+inline void cpu_relax() {
 #if defined(__x86_64__)
   _mm_pause();
 #elif defined(__aarch64__)
@@ -36,7 +36,7 @@ void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
 
-// Subnormal operands and results are zero while a plan runs; the caller gets its own mode back.
+// Treats subnormal operands and results as zero in its scope, and restores the mode of the thread at the end.
 struct FlushSubnormals {
 #if defined(__x86_64__)
   unsigned saved = _mm_getcsr();
@@ -45,7 +45,7 @@ struct FlushSubnormals {
 #elif defined(__aarch64__)
   uint64_t saved;
   FlushSubnormals() {
-    // FZ; and with AFP: AH, by which FZ asks after rounding as FTZ does, and FIZ, which then stands for DAZ.
+    // FZ. With AFP also AH, which makes FZ test after rounding as FTZ does, and FIZ, which then does what DAZ does.
     static const uint64_t flush = uint64_t(1) << 24 | (arm::has_afp() ? 3 : 0);
     asm volatile("mrs %0, fpcr" : "=r"(saved));
     asm volatile("msr fpcr, %0" ::"r"(flush));
@@ -54,17 +54,18 @@ struct FlushSubnormals {
 #endif
 };
 
-// A wait that is mostly short. It spins, then offers its CPU to others again and again, and only then is it time to
-// sleep: a virtual CPU that sleeps may wait long until its host lets it run again, and every meeting waits for it.
-class Patience {
+// Decides how long a wait polls before it sleeps. It first pauses, then yields the CPU, and gives up after `yield_ns`
+// of yielding. Sleeping early is costly: the host may leave a virtual CPU that slept unscheduled for long, and every
+// barrier waits for the last worker.
+class SpinThenYield {
  public:
-  explicit Patience(int64_t yield_ns) : yield_ns_(yield_ns) {}
-  bool lasts() {
-    if (++turns_ < kSpins) {
-      relax();
+  explicit SpinThenYield(int64_t yield_ns) : yield_ns_(yield_ns) {}
+  bool keep_spinning() {
+    if (++polls_ < kPauses) {
+      cpu_relax();
       return true;
     }
-    if (turns_ % 16 == 0) {
+    if (polls_ % 16 == 0) {
       const int64_t now = now_ns();
       if (!deadline_) deadline_ = now + yield_ns_;
       if (now > deadline_) return false;
@@ -74,22 +75,22 @@ class Patience {
   }
 
  private:
-  static constexpr int kSpins = 2000;  // pauses: some tens of microseconds
+  static constexpr int kPauses = 2000;  // pauses: some tens of microseconds
   const int64_t yield_ns_;
   int64_t deadline_ = 0;
-  int turns_ = 0;
+  int polls_ = 0;
 };
 
-// Asks for the bytes from `at` on of both runs.
-void fetch(const ReadAhead& ahead, int64_t at, int64_t bytes) {
-  for (const uint8_t* run : ahead.runs)
-    for (int64_t end = at + bytes, i = at; run && i < end && i < ahead.bytes; i += 64) __builtin_prefetch(run + i, 0, 2);
+// Prefetches bytes [at, at + bytes) of both ranges.
+void prefetch_part(const Prefetch& prefetch, int64_t at, int64_t bytes) {
+  for (const uint8_t* run : prefetch.ranges)
+    for (int64_t end = at + bytes, i = at; run && i < end && i < prefetch.bytes; i += 64) __builtin_prefetch(run + i, 0, 2);
 }
-constexpr int64_t kFirstFetch = 1024;  // by every worker: the last to arrive will not wait
-constexpr int64_t kNextFetch = 256;    // by those who wait, between two looks
+constexpr int64_t kPrefetchOnArrival = 1024;  // by every worker, also the last to arrive, which does not wait
+constexpr int64_t kPrefetchPerPoll = 256;     // by waiting workers, between two polls
 
-constexpr int64_t kMeetingNs = 3000000;  // about what a host takes a CPU away for
-constexpr int64_t kIdleNs = 400000;      // longer than the host's work between two steps
+constexpr int64_t kBarrierSpinNs = 3000000;  // about the time for which a host deschedules a virtual CPU
+constexpr int64_t kIdleSpinNs = 400000;      // longer than the work of the host between two steps
 
 }  // namespace
 
@@ -133,9 +134,9 @@ struct Pool {
   }
 
   void await(uint32_t seen) {
-    Patience patience(kIdleNs);
+    SpinThenYield spin(kIdleSpinNs);
     while (job.load(std::memory_order_acquire) == seen) {
-      if (patience.lasts()) continue;
+      if (spin.keep_spinning()) continue;
       sleepers.fetch_add(1);
       while (job.load() == seen) futex_wait(&job, seen);
       sleepers.fetch_sub(1);
@@ -148,11 +149,11 @@ struct Pool {
   }
 };
 
-void Worker::sync() {
+void Worker::barrier() {
   if (count == 1) return;
   Shared& s = pool_shared(pool);
   uint32_t mine = phase++;
-  fetch(ahead, 0, kFirstFetch);
+  prefetch_part(prefetch, 0, kPrefetchOnArrival);
   if (s.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
     s.next.store(0, std::memory_order_relaxed);
     s.arrived.store(0, std::memory_order_relaxed);
@@ -160,13 +161,15 @@ void Worker::sync() {
     if (s.sleepers.load()) futex_wake(&s.phase);
     return;
   }
-  for (int64_t at = kFirstFetch; at < ahead.bytes && s.phase.load(std::memory_order_relaxed) == mine; at += kNextFetch)
-    fetch(ahead, at, kNextFetch);
-  ahead.bytes = 0;
-  // A worker whose CPU was taken away holds the others up. To go on spinning might take the CPU from it.
-  Patience patience(kMeetingNs);
+  for (int64_t at = kPrefetchOnArrival; at < prefetch.bytes && s.phase.load(std::memory_order_relaxed) == mine; at += kPrefetchPerPoll)
+    prefetch_part(prefetch, at, kPrefetchPerPoll);
+  prefetch.bytes = 0;
+  // The missing worker may have lost its CPU to this one: yield, then sleep, instead of spinning on. The sleeper count
+  // is raised before the phase is read again, and the last worker stores the phase before it reads the count (both
+  // sequentially consistent), so either it wakes this worker or the futex wait returns at once.
+  SpinThenYield spin(kBarrierSpinNs);
   while (s.phase.load(std::memory_order_acquire) == mine) {
-    if (patience.lasts()) continue;
+    if (spin.keep_spinning()) continue;
     s.sleepers.fetch_add(1);
     while (s.phase.load() == mine) futex_wait(&s.phase, mine);
     s.sleepers.fetch_sub(1);
@@ -191,8 +194,9 @@ void* serve(void* argument) {
   return nullptr;
 }
 
-// A worker has its CPU to itself only if the caller is not there: move it away, then let it be free again.
-void leave_worker_cpus(const Pool* p) {
+// Moves the calling thread off the CPUs of the workers, then restores its affinity: a worker that shares its CPU with
+// the caller would delay every barrier.
+void move_caller_off_worker_cpus(const Pool* p) {
   int here = sched_getcpu();
   for (int id = 1; id < p->count; ++id) {
     if (p->cpus.empty() || p->cpus[id % p->cpus.size()] != here) continue;
@@ -221,7 +225,7 @@ Pool* pool_create(int threads, const int32_t* cpus, int cpu_count) {
       return nullptr;
     }
     p->threads.push_back(thread);
-    // A new thread stays on its creator's CPU for long, where the two would only take turns.
+    // A new thread may stay on the CPU of its creator for long, and the two would alternate.
     if (cpu_count > 1) bind(thread, cpus[id % cpu_count]);
   }
   return p;
@@ -244,12 +248,12 @@ void pool_run(Pool* p, Task task, void* data, uint8_t* scratch, int64_t scratch_
   p->scratch_bytes = scratch_bytes;
   p->shared.next.store(0, std::memory_order_relaxed);
   p->finished.store(0, std::memory_order_relaxed);
-  leave_worker_cpus(p);
+  move_caller_off_worker_cpus(p);
   p->publish();
   p->work(0);
   const uint32_t others = uint32_t(p->count - 1);
-  Patience patience(kMeetingNs);
-  while (p->finished.load(std::memory_order_acquire) != others && patience.lasts()) {}
+  SpinThenYield spin(kBarrierSpinNs);
+  while (p->finished.load(std::memory_order_acquire) != others && spin.keep_spinning()) {}
   p->caller_sleeps.store(true);
   for (uint32_t done; (done = p->finished.load()) != others;) futex_wait(&p->finished, done);
   p->caller_sleeps.store(false);

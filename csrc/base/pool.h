@@ -1,31 +1,36 @@
-// Threads of one engine: the caller is worker 0, the others spin briefly for work and then sleep.
+// The worker threads of one engine. The caller is worker 0; the others spin briefly for work and then sleep.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
 struct Pool;
 
-// Where a worker will read once all have met again: up to two runs of so many bytes. Memory would idle meanwhile.
-struct ReadAhead {
-  const uint8_t* runs[2];
+// Up to two ranges of `bytes` bytes that a worker reads right after the next barrier. It prefetches them while it
+// waits, because memory would idle meanwhile. Only a hint: any value is correct.
+struct Prefetch {
+  const uint8_t* ranges[2];
   int64_t bytes;
 };
 
-// A worker's view while a plan runs. Every worker walks the same operations and meets the others at each sync().
+// A worker's view of a run. Every worker runs the same operations in the same order and waits for the others at each
+// barrier(). A worker that skips a barrier blocks the others forever.
 struct Worker {
   Pool* pool;
   int id, count;
   uint32_t phase;
   uint8_t* scratch;
-  ReadAhead ahead;  // fetched at a meeting
-  void sync();
-  // Of `units` to share, this worker takes those from id * first_run(units) on without asking.
-  int first_run(int units) const { return units / (2 * count); }
-  // Calls body(begin, end) for runs of 0..units-1 until all are taken: first its own, then what is left, in runs that
-  // shrink as the work runs out. One worker's runs ascend. Ends without a sync.
-  template <class Body> void share_runs(int units, Body body);
-  // The same, unit by unit: body(i).
-  template <class Body> void share(int units, Body body);
+  Prefetch prefetch;  // issued at the next barrier
+  void barrier();
+  // Of `units` units, this worker owns the static_units(units) from id * static_units(units) on; the rest is taken
+  // dynamically.
+  int static_units(int units) const { return units / (2 * count); }
+  // Calls body(begin, end) for ranges that cover 0..units-1: first this worker's static range, then ranges of the rest,
+  // which shrink as it runs out. The ranges of one worker ascend. Does not end with a barrier: the results of other
+  // workers are visible only after barrier(), which also resets the counter, so at most one loop may run between
+  // barriers.
+  template <class Body> void parallel_ranges(int units, Body body);
+  // The same for single units: body(i).
+  template <class Body> void parallel_for(int units, Body body);
 };
 
 struct alignas(64) Shared {
@@ -37,24 +42,25 @@ struct alignas(64) Shared {
 
 using Task = void (*)(void* data, Worker& worker);
 
-// Worker i runs on cpus[i % cpu_count] (none given: anywhere). Null where a thread cannot start.
+// Starts a pool. Worker i runs on cpus[i % cpu_count] (cpu_count 0: on any CPU). Returns null if a thread cannot start.
 Pool* pool_create(int threads, const int32_t* cpus, int cpu_count);
 void pool_destroy(Pool*);
 int pool_threads(const Pool*);
 Shared& pool_shared(Pool*);
-// Runs task on every worker; scratch + id * scratch_bytes is the worker's own memory. Returns when all are done.
+// Runs `task` on every worker and returns when all are done. scratch + id * scratch_bytes is private to worker id. One
+// run at a time per pool: callers must not overlap.
 void pool_run(Pool*, Task task, void* data, uint8_t* scratch, int64_t scratch_bytes);
 
-// Sleeps while *word is `expected`, up to so long; wakes all who sleep so.
+// Sleeps while *word equals `expected`, at most timeout_ns; may wake early. futex_wake wakes all sleepers of the word.
 void futex_wait(std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns);
 void futex_wake(std::atomic<uint32_t>* word);
 
-template <class Body> void Worker::share_runs(int units, Body body) {
+template <class Body> void Worker::parallel_ranges(int units, Body body) {
   if (count == 1) {
     if (units > 0) body(0, units);
     return;
   }
-  const int own = first_run(units), rest = units - own * count;
+  const int own = static_units(units), rest = units - own * count;
   if (own) body(id * own, (id + 1) * own);
   std::atomic<int>& next = pool_shared(pool).next;
   for (;;) {
@@ -68,8 +74,8 @@ template <class Body> void Worker::share_runs(int units, Body body) {
   }
 }
 
-template <class Body> void Worker::share(int units, Body body) {
-  share_runs(units, [&](int begin, int end) {
+template <class Body> void Worker::parallel_for(int units, Body body) {
+  parallel_ranges(units, [&](int begin, int end) {
     for (int i = begin; i < end; ++i) body(i);
   });
 }

@@ -1,4 +1,4 @@
-// Rows on their way into a matrix: normalised, and in the forms the weights' kinds take.
+// Prepares rows for a matrix: normalizes them, and converts them to the activation formats of the weight kinds.
 #pragma once
 #include "base/abi.h"
 #include "base/pool.h"
@@ -6,32 +6,32 @@
 
 namespace {
 
-// 32 activations as int8 with what the kernels fold in: the scale, scale * sum, and minus the sum for zero points;
-// also of each half, for weights with a scale for 16 elements.
+// 32 activations quantized to int8, with the values that the kernels need: the scale, scale * sum, and minus the sum
+// for zero points; the same for each half, for weights with one scale per 16 elements.
 struct alignas(64) ActGroup {
   int8_t q[32];
   float scale, scaled_sum;
-  int32_t zero8, zero128;  // -8 * sum, -128 * sum unless idot8 takes that off
+  int32_t zero8, zero128;  // -8 * sum; -128 * sum, or 0 if idot8 subtracts 128 itself
   int32_t minus_half[2];   // minus the sum of each half
   float scaled_half[2];
 };
 
-// What idot8 takes each code of 8 bits to have too much.
+// Zero point that remains in 8-bit codes after idot8.
 #if defined(DRUT_CENTRED_CODES)
 constexpr int kCodeZero = 0;
 #else
 constexpr int kCodeZero = 128;
 #endif
 
-inline int form_of(const DrutMatrix* m) {
-  return m->kind == kF32 || m->kind == kF16 || m->kind == kFP8 ? kFloat : m->kind == kBF16 ? kBrain : kInt8;
+inline int activation_format(const DrutMatrix* m) {
+  return m->kind == kF32 || m->kind == kF16 || m->kind == kFP8 ? kActFloat : m->kind == kBF16 ? kActBf16 : kActInt8;
 }
 
-// Rows of k (a multiple of 32) activations. A form not asked for is null.
+// Rows of k activations, k a multiple of 32, in one or more formats. Formats that are not needed are null.
 struct Acts {
   const ActGroup* groups;  // (rows, k/32)
   const float* floats;     // (rows, float_stride)
-  const float* brains;     // (rows, k): rounded to bf16
+  const float* bf16;       // (rows, k): rounded to bf16
   int k, float_stride;
 };
 
@@ -54,7 +54,7 @@ inline void quantize_group(const float* x, ActGroup* out) {
   out->zero128 = -kCodeZero * sum;
 }
 
-// out = x / rms(x) * weight over `width` elements; the padding to k stays zero because weight is zero there.
+// out = x / rms(x) * weight over `width` elements. The padding up to k stays zero because weight is zero there.
 inline void rms_norm(const float* x, const DrutNorm& n, int width, int k, float* out) {
   V sum = vset(0.0f);
   for (int i = 0; i < k; i += 16) sum = vfma(vload(x + i), vload(x + i), sum);
@@ -79,62 +79,63 @@ inline void layer_norm(const float* x, const DrutNorm& n, int width, int k, floa
   }
 }
 
-// x may be out.
+// x and out may be the same.
 inline void normalize(const float* x, const DrutNorm& n, int width, int k, float* out) {
-  if (n.centred) layer_norm(x, n, width, k, out);
+  if (n.subtract_mean) layer_norm(x, n, width, k, out);
   else rms_norm(x, n, width, k, out);
 }
 
 constexpr DrutNorm kNoNorm{};
 
-// One prepared row, written to `row` of the buffers behind a.
-inline void prepare_row(const Acts& a, int forms, const float* x, const DrutNorm& norm, int width, const int32_t* order, int row) {
+// Prepares one row into `row` of the buffers of a. The buffers are written although Acts has const pointers.
+inline void prepare_row(const Acts& a, int formats, const float* x, const DrutNorm& norm, int width, const int32_t* order, int row) {
   const float* y = x;
   if (norm.weight) {
     float* out = const_cast<float*>(a.floats) + int64_t(row) * a.float_stride;
     normalize(x, norm, width, a.k, out);
     y = out;
   }
-  if (order) {  // such matrices take nothing but int8, so the room for bf16 is free
-    float* ordered = const_cast<float*>(a.brains) + int64_t(row) * a.k;
+  if (order) {  // such matrices read only int8, so the memory for bf16 is free
+    float* ordered = const_cast<float*>(a.bf16) + int64_t(row) * a.k;
     for (int i = 0; i < a.k; ++i) ordered[i] = y[order[i]];
     y = ordered;
   }
-  if (forms & kInt8) {
+  if (formats & kActInt8) {
     ActGroup* g = const_cast<ActGroup*>(a.groups) + int64_t(row) * (a.k / kGroup);
     for (int i = 0; i < a.k; i += kGroup) quantize_group(y + i, g + i / kGroup);
   }
-  if (forms & kBrain) {
-    float* b = const_cast<float*>(a.brains) + int64_t(row) * a.k;
-    for (int i = 0; i < a.k; i += 16) brain_store(b, i, vround_bf16(vload(y + i)));
+  if (formats & kActBf16) {
+    float* b = const_cast<float*>(a.bf16) + int64_t(row) * a.k;
+    for (int i = 0; i < a.k; i += 16) store_bf16(b, i, vround_bf16(vload(y + i)));
   }
 }
 
-// Rows that one operation hands to the next as the next one's matrix takes them: `form` is kFloat, or kInt8 for groups
-// in the same memory, or kBrain. Group g of a row is its elements from 32 g on.
-inline void hand_over(float* out, int stride, int form, int row, int g, const float* x) {
+// Writes group g (elements 32g to 32g+31) of a row in the format in which the next operation reads it: kActFloat,
+// kActBf16, or kActInt8, which stores quantized groups in the same memory.
+inline void store_activations(float* out, int stride, int format, int row, int g, const float* x) {
   float* to = out + int64_t(row) * stride;
-  if (form == kInt8) {
+  if (format == kActInt8) {
     quantize_group(x, reinterpret_cast<ActGroup*>(out) + int64_t(row) * (stride / kGroup) + g);
-  } else if (form == kBrain) {
-    for (int i = 0; i < kGroup; i += 16) brain_store(to, g * kGroup + i, vround_bf16(vload(x + i)));
+  } else if (format == kActBf16) {
+    for (int i = 0; i < kGroup; i += 16) store_bf16(to, g * kGroup + i, vround_bf16(vload(x + i)));
   } else {
     memcpy(to + g * kGroup, x, kGroup * 4);
   }
 }
-// Rows of k, as they were handed over.
-inline Acts handed_over(const float* in, int k, int form) {
-  return {form == kInt8 ? reinterpret_cast<const ActGroup*>(in) : nullptr, form == kFloat ? in : nullptr, form == kBrain ? in : nullptr, k, k};
+// Rows of k that store_activations wrote in this format.
+inline Acts stored_activations(const float* in, int k, int format) {
+  return {format == kActInt8 ? reinterpret_cast<const ActGroup*>(in) : nullptr, format == kActFloat ? in : nullptr, format == kActBf16 ? in : nullptr, k, k};
 }
 
-// Few rows: each worker prepares them for itself, which is cheaper than meeting the others.
+// Up to so many rows, each worker prepares all rows for itself: that costs less than a barrier.
 constexpr int kPrivateRows = 4;
 inline int64_t private_bytes(int k) { return kPrivateRows * (act_row_bytes(k) + int64_t(k) * 4); }
 
-// Rows of x (row_of(i) says which) as activations in `forms`, in the order that all matrices reading them take. Ends in
-// sync() where rows are shared.
+// Prepares `rows` rows of x (row i is row row_of(i) of x) in `formats`, with the column order that all matrices which
+// read them share. With more than kPrivateRows rows the result is in c.acts and the call ends with a barrier; else it
+// is in w.scratch. It is valid until the operation ends.
 template <class RowOf>
-Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int stride, int k, const DrutNorm& norm, int width,
+Acts prepare(Worker& w, const DrutContext& c, int formats, const float* x, int stride, int k, const DrutNorm& norm, int width,
              const int32_t* order, int rows, RowOf row_of) {
   bool own = rows <= kPrivateRows;
   uint8_t* base = own ? w.scratch : c.acts;
@@ -142,16 +143,16 @@ Acts prepare(Worker& w, const DrutContext& c, int forms, const float* x, int str
   a.k = k;
   a.groups = reinterpret_cast<const ActGroup*>(base);
   base += int64_t(rows) * (k / kGroup) * sizeof(ActGroup);
-  a.brains = reinterpret_cast<const float*>(base);
+  a.bf16 = reinterpret_cast<const float*>(base);
   base += int64_t(rows) * k * 4;
   a.floats = norm.weight ? reinterpret_cast<const float*>(base) : x;
   a.float_stride = norm.weight ? k : stride;
-  auto one = [&](int i) { prepare_row(a, forms, x + int64_t(row_of(i)) * stride, norm, width, order, i); };
+  auto one = [&](int i) { prepare_row(a, formats, x + int64_t(row_of(i)) * stride, norm, width, order, i); };
   if (own) {
     for (int i = 0; i < rows; ++i) one(i);
   } else {
-    w.share(rows, one);
-    w.sync();
+    w.parallel_for(rows, one);
+    w.barrier();
   }
   return a;
 }

@@ -1,4 +1,4 @@
-// Exact dots of codes and activations: of one part of a group, for R rows and the 32 outputs of a panel.
+// Exact integer dot products of one part of a group: R rows of activations with the 32 outputs of a panel.
 #pragma once
 #include "matmul/activations.h"
 #include "weights/kinds.h"
@@ -7,7 +7,7 @@ namespace {
 
 inline int32_t quad(const ActGroup& g, int i) { int32_t v; memcpy(&v, g.q + 4 * i, 4); return v; }
 
-// The codes of quad q (elements 4q..4q+3 of a group) for one half of the outputs, as unsigned bytes.
+// Codes of quad q (elements 4q..4q+3 of a group) for one half of the outputs, as unsigned bytes.
 template <int K> inline I codes_of(const uint8_t* g, int q, int half) {
   constexpr Kind t = kind_of(K);
   if (t.bits == 8) return iload(g + q * 128 + half * 64);
@@ -25,17 +25,17 @@ template <int K> inline I codes_of(const uint8_t* g, int q, int half) {
   return t.table ? ilookup(kTables[t.table - 1], code) : code;
 }
 
-// What the zero point adds to the dot of a part: minus zero times the sum of its activations.
-template <int K> inline int32_t zero_share(const ActGroup& x, int part) {
+// Correction of the dot product of a part for the zero point: minus zero times the sum of its activations.
+template <int K> inline int32_t zero_point_term(const ActGroup& x, int part) {
   constexpr Kind t = kind_of(K);
   if (t.parts == 2) return x.minus_half[part] * (t.zero == 128 ? kCodeZero : t.zero);
   return t.zero == 8 ? x.zero8 : t.zero == 128 ? x.zero128 : t.zero == 16 ? 2 * x.zero8 : 0;
 }
 
-// sum[r][n] = the dots of row r of a part with the outputs of halves from, from + 1, .. (H of them).
+// sum[r][h] = dot products of row r of a part with the outputs of half from + h, for h < H.
 #if defined(DRUT_NARROW_DOTS)
-// Without an instruction for four products: pairs of products are added in 16 bits for as many quads as fit, then widened.
-// Codes of 8 bits go as two of 4.
+// For instruction sets without a four-product instruction: pairs of products are summed in 16 bits for as many quads as
+// cannot overflow, then widened. 8-bit codes are split into two 4-bit halves.
 template <int K, int R, int H>
 inline void part_dots(const uint8_t* b, const ActGroup* act, int groups, int part, int from, I (*sum)[H]) {
   constexpr Kind t = kind_of(K);
@@ -45,7 +45,7 @@ inline void part_dots(const uint8_t* b, const ActGroup* act, int groups, int par
   constexpr int run = fit < quads ? fit : quads;
   static_assert(H == 1, "registers are for one half");
 DRUT_UNROLL
-  for (int r = 0; r < R; ++r) sum[r][0] = iset(zero_share<K>(act[r * groups], part));
+  for (int r = 0; r < R; ++r) sum[r][0] = iset(zero_point_term<K>(act[r * groups], part));
 DRUT_UNROLL
   for (int high = 0; high <= split; ++high) {
 DRUT_UNROLL
@@ -73,7 +73,7 @@ inline void part_dots(const uint8_t* b, const ActGroup* act, int groups, int par
 DRUT_UNROLL
   for (int r = 0; r < R; ++r) {
 DRUT_UNROLL
-    for (int h = 0; h < H; ++h) sum[r][h] = iset(zero_share<K>(act[r * groups], part));
+    for (int h = 0; h < H; ++h) sum[r][h] = iset(zero_point_term<K>(act[r * groups], part));
   }
 DRUT_UNROLL
   for (int i = 0; i < quads; ++i) {

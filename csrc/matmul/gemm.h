@@ -1,14 +1,14 @@
-// The matrix kernels: up to kMaxRows rows of activations against one panel of 32 outputs. A lane is an output, so every
-// output adds its partial results along K in ascending order and nothing depends on the number of rows.
+// The matrix kernels: up to kMaxRows rows of activations times one panel of 32 outputs. A lane is an output, so every
+// output accumulates along K in ascending order, and its bits do not depend on the number of rows.
 #pragma once
 #include "matmul/dots.h"
 #include "weights/packing.h"
 
 namespace {
 
-// What a kernel asks of memory while it computes: `lines` cache lines of each group from `offset` on, counted from where
-// the group would lie in the panel that comes next. Passes over a panel divide the lines of the next among them.
-struct Fetch {
+// Prefetches the next panel while a kernel computes: for each group, `lines` cache lines that start `offset` bytes
+// after it. The passes over a panel divide the lines of the next panel among them.
+struct PanelPrefetch {
   int64_t offset;
   int lines;
   void operator()(const uint8_t* group) const {
@@ -16,20 +16,21 @@ struct Fetch {
   }
 };
 
-// Groups begin..end of K.
-struct Groups { int begin, end; };
+// Groups [begin, end) along K.
+struct GroupRange { int begin, end; };
 
-// tile: (rows, 32), of the rows from `row` on. b: the panel, at the first of `groups`; what those before them came to lies
-// in the tile. Of kinds other than opened ones all groups are taken at once.
-using PanelKernel = void (*)(const DrutMatrix& m, const uint8_t* b, Groups groups, const Acts& a, int row, float* tile, Fetch fetch);
+// Multiplies rows `row`.. of a by the groups of a panel. b: the first of `groups` in memory. tile: (rows, 32) results;
+// if groups.begin > 0 it holds the sum of the earlier groups, which only unpacked kinds support: others take all
+// groups.
+using PanelKernel = void (*)(const DrutMatrix& m, const uint8_t* b, GroupRange groups, const Acts& a, int row, float* tile, PanelPrefetch prefetch);
 
 inline V load_scales(int scale, const uint8_t* p, int half) {
   if (scale == kScaleF32) return vload(reinterpret_cast<const float*>(p) + 16 * half);
   const uint16_t* h = reinterpret_cast<const uint16_t*>(p) + 16 * half;
-  return scale == kScaleF16 ? vload_half(h) : vload_brain(h);
+  return scale == kScaleF16 ? vload_half(h) : vload_bf16(h);
 }
 
-// Scale of one half of the outputs for a part of a group; s: the group's scales, head: the unit's.
+// Scales of one half of the outputs for a part of a group. s: the scales of the group, head: the head of the unit.
 template <int K> inline V scale_of(const DrutMatrix& m, const uint8_t* head, const uint8_t* s, int part, int half) {
   constexpr Kind t = kind_of(K);
   if (t.scale == Scale::kFloat) return vload(reinterpret_cast<const float*>(s) + kPanel * part + 16 * half);
@@ -57,12 +58,12 @@ template <int K> inline V minimum_of(const DrutMatrix& m, const uint8_t* head, c
   return vsub(vset(0.0f), vmul(d, to_float(iload_u8(s + 32 * (t.parts + part) + 16 * half))));
 }
 
-// Where the results of a kernel grow, H halves of the outputs from `tile` on: in registers, or in the tile where the
-// rows' integer sums leave none free.
-template <int R, int H, bool kInRegisters> struct Results {
+// Accumulators of R rows and H halves: in registers, or in the tile if the integer sums of so many rows leave no
+// registers free. The order of operations is the same.
+template <int R, int H, bool kInRegisters> struct Accumulators {
   float* tile;
   V acc[kInRegisters ? R : 1][H];
-  Results(float* tile, bool fresh) : tile(tile) {
+  Accumulators(float* tile, bool fresh) : tile(tile) {
     if (!kInRegisters && !fresh) return;
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -84,37 +85,37 @@ DRUT_UNROLL
   }
 };
 
-// Integer kinds. For each part of each group, ascending: s = the exact dot of codes and activations;
-// acc = fma(float(s) * act_scale, weight_scale, acc), then for minima acc = fma(scaled_sum, minimum, acc).
+// Integer kinds. For each part of each group, ascending: s = exact dot product of codes and activations;
+// acc = fma(float(s) * act_scale, weight_scale, acc); for kinds with minima then acc = fma(scaled_sum, minimum, acc).
 template <int K, int R, int H>
-void int_halves(const DrutMatrix& m, const uint8_t* b, Groups range, const Acts& a, int row, float* tile, Fetch fetch, int from) {
+void int_halves(const DrutMatrix& m, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch, int from) {
   constexpr Kind t = kind_of(K);
   const int groups = a.k / kGroup;
   const Layout l(m);
-  const int span = t.open() ? l.span : t.groups(), head_bytes = t.open() ? l.head : t.head_bytes();
-  constexpr bool once = t.scale == Scale::kGroup;  // a unit has one scale
-  const bool minima = t.minimum || (once && m.zeros);
+  const int span = t.variable_units() ? l.span : t.groups(), head_bytes = t.variable_units() ? l.head : t.head_bytes();
+  constexpr bool one_scale = t.scale == Scale::kGroup;  // one scale for the whole unit: loaded once
+  const bool minima = t.minimum || (one_scale && m.zeros);
   const ActGroup* act = a.groups + int64_t(row) * groups + range.begin;
-  Results<R, H, (R <= kRegisterRows)> acc(tile + from * 16, K < kOpened || !range.begin);
+  Accumulators<R, H, (R <= kRegisterRows)> acc(tile + from * 16, K < kUnpacked || !range.begin);
   for (int unit = range.begin; unit < range.end; unit += span) {
     const uint8_t* head = b;
     b += head_bytes;
-    const int here = t.open() && range.end - unit < span ? range.end - unit : span;
-    V d[H], least[H];
+    const int here = t.variable_units() && range.end - unit < span ? range.end - unit : span;
+    V d[H], minimum[H];
 DRUT_UNROLL
-    for (int h = 0; once && h < H; ++h) {
+    for (int h = 0; one_scale && h < H; ++h) {
       d[h] = scale_of<K>(m, head, head, 0, from + h);
-      if (minima) least[h] = minimum_of<K>(m, head, head, 0, from + h);
+      if (minima) minimum[h] = minimum_of<K>(m, head, head, 0, from + h);
     }
     for (int g = 0; g < here; ++g, ++act, b += t.group_bytes()) {
       const uint8_t* s = b + t.code_bytes() + t.plane_bytes();
-      fetch(b);
+      prefetch(b);
 DRUT_UNROLL
       for (int part = 0; part < t.parts; ++part) {
         I sum[R][H];
         part_dots<K, R, H>(b, act, groups, part, from, sum);
 DRUT_UNROLL
-        for (int h = 0; !once && h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
+        for (int h = 0; !one_scale && h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           V x = vset(act[r * groups].scale);
@@ -123,13 +124,13 @@ DRUT_UNROLL
         }
         if (!minima) continue;
 DRUT_UNROLL
-        for (int h = 0; !once && h < H; ++h) least[h] = minimum_of<K>(m, head, s, part, from + h);
+        for (int h = 0; !one_scale && h < H; ++h) minimum[h] = minimum_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
         for (int r = 0; r < R; ++r) {
           const ActGroup& x = act[r * groups];
           V scaled = vset(t.parts == 2 ? x.scaled_half[part] : x.scaled_sum);
 DRUT_UNROLL
-          for (int h = 0; h < H; ++h) acc.put(r, h, vfma(scaled, least[h], acc.get(r, h)));
+          for (int h = 0; h < H; ++h) acc.put(r, h, vfma(scaled, minimum[h], acc.get(r, h)));
         }
       }
     }
@@ -138,15 +139,16 @@ DRUT_UNROLL
 }
 
 template <int K, int R>
-void int_panel(const DrutMatrix& m, const uint8_t* b, Groups groups, const Acts& a, int row, float* tile, Fetch fetch) {
-  int_halves<K, R, kHalves>(m, b, groups, a, row, tile, fetch, 0);
+void int_panel(const DrutMatrix& m, const uint8_t* b, GroupRange groups, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
+  int_halves<K, R, kHalves>(m, b, groups, a, row, tile, prefetch, 0);
   if (kHalves == 1) int_halves<K, R, kHalves>(m, b, groups, a, row, tile, {0, 0}, 1);
 }
 
-// Float kinds: acc = fma(weight, activation, acc), k ascending; bf16 takes the odd element of a pair, then the even.
+// Float kinds: acc = fma(weight, activation, acc), k ascending. bf16 takes the odd element of a pair before the even
+// one.
 template <int Kind, int R>
-void float_panel(const DrutMatrix&, const uint8_t* b, Groups, const Acts& a, int row, float* tile, Fetch fetch) {
-  const float* x = Kind == kBF16 ? a.brains + int64_t(row) * a.k : a.floats + int64_t(row) * a.float_stride;
+void float_panel(const DrutMatrix&, const uint8_t* b, GroupRange, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
+  const float* x = Kind == kBF16 ? a.bf16 + int64_t(row) * a.k : a.floats + int64_t(row) * a.float_stride;
   const int64_t stride = Kind == kBF16 ? a.k : a.float_stride;
   V acc[R][2];
 DRUT_UNROLL
@@ -160,13 +162,13 @@ DRUT_UNROLL
     }
   };
   for (int k = 0; k < a.k; k += 2, b += Kind == kF32 ? 256 : 128) {
-    if (k % kGroup == 0) fetch(b);
+    if (k % kGroup == 0) prefetch(b);
     if (Kind == kBF16) {
-      Brain2 w0 = brain2_load(b), w1 = brain2_load(b + 64);
+      Bf16Pair w0 = bf16_pair_load(b), w1 = bf16_pair_load(b + 64);
 DRUT_UNROLL
       for (int r = 0; r < R; ++r) {
-        acc[r][0] = brain2_dot(acc[r][0], w0, x + r * stride, k / 2);
-        acc[r][1] = brain2_dot(acc[r][1], w1, x + r * stride, k / 2);
+        acc[r][0] = bf16_pair_dot(acc[r][0], w0, x + r * stride, k / 2);
+        acc[r][1] = bf16_pair_dot(acc[r][1], w1, x + r * stride, k / 2);
       }
     } else if (Kind == kF16) {
       const uint16_t* h = reinterpret_cast<const uint16_t*>(b);
@@ -185,9 +187,9 @@ DRUT_UNROLL
   }
 }
 
-// FP8: of each unit p = fma(2^-8 weight, activation, p), k ascending from +0; acc = fma(p, 2^8 scale, acc).
+// FP8: for each unit p = fma(2^-8 weight, activation, p), k ascending from +0; then acc = fma(p, 2^8 scale, acc).
 template <int R>
-void fp8_panel(const DrutMatrix& m, const uint8_t* b, Groups, const Acts& a, int row, float* tile, Fetch fetch) {
+void fp8_panel(const DrutMatrix& m, const uint8_t* b, GroupRange, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
   const float* x = a.floats + int64_t(row) * a.float_stride;
   const Layout l(m);
   for (int i = 0; i < R * kPanel; i += 16) vstore(tile + i, vset(0.0f));
@@ -198,7 +200,7 @@ void fp8_panel(const DrutMatrix& m, const uint8_t* b, Groups, const Acts& a, int
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) p[r][0] = p[r][1] = vset(0.0f);
     for (const int end = a.k - k < l.span * kGroup ? a.k : k + l.span * kGroup; k < end; k += 2, b += 2 * kPanel) {
-      if (k % kGroup == 0) fetch(b);
+      if (k % kGroup == 0) prefetch(b);
       V even[2], odd[2];
       vload_e4m3_pairs(b, even, odd);
 DRUT_UNROLL
@@ -220,10 +222,10 @@ DRUT_UNROLL
 
 template <int R> PanelKernel kernel_for(int kind) {
   switch (kind) {
-    case kOpened: return int_panel<kOpened, R>;
-    case kOpenedMinimum: return int_panel<kOpenedMinimum, R>;
-    case kOpenedHalves: return int_panel<kOpenedHalves, R>;
-    case kOpenedHalvesMinimum: return int_panel<kOpenedHalvesMinimum, R>;
+    case kUnpacked: return int_panel<kUnpacked, R>;
+    case kUnpackedMinimum: return int_panel<kUnpackedMinimum, R>;
+    case kUnpackedHalves: return int_panel<kUnpackedHalves, R>;
+    case kUnpackedHalvesMinimum: return int_panel<kUnpackedHalvesMinimum, R>;
     case kFP8: return fp8_panel<R>;
     case kF32: return float_panel<kF32, R>;
     case kF16: return float_panel<kF16, R>;

@@ -1,4 +1,4 @@
-// What a step's layers begin with: the rows of its tokens, and the tables of rope.
+// The inputs of the first layer: embedding rows of the tokens, and the rope tables of their positions.
 #pragma once
 #include "base/common.h"
 #include "matmul/matrix_ops.h"
@@ -25,18 +25,18 @@ namespace {
 
 void embed(const DrutEmbed& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  w.share(s.rows, [&](int r) {
+  w.parallel_for(s.rows, [&](int r) {
     int token = s.token[r] >= 0 ? s.token[r] : c.relay[s.relay_slot[s.seq[r]]];
     float* x = o.x + int64_t(r) * o.stride;
     unpack_row(*o.table, token, x);
     for (int n = 0; o.scale != 1.0f && n < o.stride; n += 16) vstore(x + n, vmul(vload(x + n), vset(o.scale)));
   });
-  w.sync();
+  w.barrier();
 }
 
 void rope_table(const DrutRopeTable& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  w.share(s.rows, [&](int r) {
+  w.parallel_for(s.rows, [&](int r) {
     float* t = o.table + int64_t(r) * 2 * o.half;
     for (int i = 0; i < o.half; ++i) {
       double sine, cosine;
@@ -45,7 +45,7 @@ void rope_table(const DrutRopeTable& o, const DrutContext& c, Worker& w) {
       t[o.half + i] = float(sine) * o.scale;
     }
   });
-  w.sync();
+  w.barrier();
 }
 
 }  // namespace

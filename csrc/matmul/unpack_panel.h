@@ -1,16 +1,18 @@
-// Weights of fewer bits opened for many rows: codes as bytes around 128, scales and minima as floats, so that a kernel
-// does once for all rows what it would do for each few. Only as much of a panel as the first-level cache keeps.
+// Unpacks sub-8-bit panels to bytes once for a block of rows: codes as bytes with zero point 128, scales and minima as
+// floats. A kernel then does this work once for all rows. As many groups are unpacked at a time as fit in the
+// first-level cache.
 //
-//   group   1024 B codes as of 8 bits; per part 32 float scales; per part 32 float minima where there are any
+//   group   1024 B codes as 8-bit codes; per part 32 float scales; per part 32 float minima if the kind has minima
 #pragma once
 #include "matmul/gemm.h"
 
 namespace {
 
-constexpr int kOpenedBytes = 18 << 10;
+constexpr int kUnpackedBytes = 18 << 10;
 
-// What m's groups are opened to; -1 where they are used as they lie. Pairs of products in 16 bits want few bits.
-inline int opened_kind(const DrutMatrix& m) {
+// The format to which groups of m are unpacked, or -1 if they are used as stored. The narrow dots need codes of few
+// bits.
+inline int unpacked_kind(const DrutMatrix& m) {
 #if defined(DRUT_NARROW_DOTS)
   (void)m;
   return -1;
@@ -18,11 +20,11 @@ inline int opened_kind(const DrutMatrix& m) {
   const Kind t = kind_of(m.kind);
   if (!is_integer(m.kind) || t.bits == 8) return -1;
   const bool minimum = t.minimum || (t.scale == Scale::kGroup && m.zeros);
-  return (t.parts == 2 ? kOpenedHalves : kOpened) + minimum;
+  return (t.parts == 2 ? kUnpackedHalves : kUnpacked) + minimum;
 #endif
 }
 
-template <int K> void open_group(const DrutMatrix& m, const uint8_t* head, const uint8_t* b, bool minimum, uint8_t* to) {
+template <int K> void unpack_panel_group(const DrutMatrix& m, const uint8_t* head, const uint8_t* b, bool minimum, uint8_t* to) {
   constexpr Kind t = kind_of(K);
   const I middle = iset(int32_t((128u - unsigned(t.zero)) * 0x01010101u));
   const uint8_t* s = t.scale == Scale::kGroup ? head : b + t.code_bytes() + t.plane_bytes();
@@ -39,25 +41,25 @@ DRUT_UNROLL
   }
 }
 
-// Groups of a panel to `to`, one after the other.
-template <int K> void open_groups(const DrutMatrix& m, const uint8_t* panel, Groups groups, Kind opened, uint8_t* to) {
+// Unpacks groups of a panel to `to`, one after another.
+template <int K> void unpack_panel_groups(const DrutMatrix& m, const uint8_t* panel, GroupRange groups, Kind unpacked, uint8_t* to) {
   constexpr Kind t = kind_of(K);
   const Layout l(m);
-  const int span = t.open() ? l.span : t.groups(), head_bytes = t.open() ? l.head : t.head_bytes();
+  const int span = t.variable_units() ? l.span : t.groups(), head_bytes = t.variable_units() ? l.head : t.head_bytes();
   const int unit_bytes = head_bytes + span * t.group_bytes();
-  int unit = groups.begin / span, done = groups.begin - unit * span;  // groups of a unit that are not wanted
+  int unit = groups.begin / span, done = groups.begin - unit * span;  // done: groups of the unit to skip
   const uint8_t* head = panel + int64_t(unit) * unit_bytes;
   for (int g = groups.begin; g < groups.end; head += unit_bytes, done = 0) {
     const uint8_t* b = head + head_bytes + done * t.group_bytes();
-    for (; done < span && g < groups.end; ++done, ++g, b += t.group_bytes(), to += opened.group_bytes())
-      open_group<K>(m, head, b, opened.minimum, to);
+    for (; done < span && g < groups.end; ++done, ++g, b += t.group_bytes(), to += unpacked.group_bytes())
+      unpack_panel_group<K>(m, head, b, unpacked.minimum, to);
   }
 }
 
-inline void open_groups(const DrutMatrix& m, const uint8_t* panel, Groups groups, uint8_t* to) {
-  const Kind opened = kind_of(opened_kind(m));
+inline void unpack_panel_groups(const DrutMatrix& m, const uint8_t* panel, GroupRange groups, uint8_t* to) {
+  const Kind unpacked = kind_of(unpacked_kind(m));
   with_integer_kind(m.kind, [&](auto kind) {
-    if constexpr (kind_of(kind.value).bits < 8) open_groups<kind.value>(m, panel, groups, opened, to);
+    if constexpr (kind_of(kind.value).bits < 8) unpack_panel_groups<kind.value>(m, panel, groups, unpacked, to);
   });
 }
 

@@ -1,4 +1,4 @@
-// A router: which experts each row goes to and with what weights, and which rows each expert gets.
+// The router: chooses the experts of each row and their weights, and sorts the rows by expert.
 #pragma once
 #include "matmul/matrix_ops.h"
 
@@ -7,28 +7,29 @@ struct DrutRoute {
   const float* x;
   DrutNorm norm;
   const DrutMatrix* weight;
-  const float* correction;   // (experts), added to what experts are chosen by, or null
+  const float* score_bias;   // (experts): added to scores for the choice only (e_score_correction_bias), or null
   const float* shared_gate;  // (width) or null
   float* logits;             // (rows, logits_stride)
   DrutRoutes* routes;
   int64_t* loads;       // (experts): rows since the start
-  int32_t* used_count;  // experts with rows in this step
+  int32_t* used_count;  // number of experts with rows in this step
   int32_t width, stride, logits_stride, sigmoid, normalize, groups, kept_groups;
   float scale;
 };
-DRUT_LAYOUT(DrutRoute, FIELD(op), FIELD(x), FIELD(norm), FIELD(weight), FIELD(correction), FIELD(shared_gate),
+DRUT_LAYOUT(DrutRoute, FIELD(op), FIELD(x), FIELD(norm), FIELD(weight), FIELD(score_bias), FIELD(shared_gate),
             FIELD(logits), FIELD(routes), FIELD(loads), FIELD(used_count), FIELD(width), FIELD(stride),
             FIELD(logits_stride), FIELD(sigmoid), FIELD(normalize), FIELD(groups), FIELD(kept_groups), FIELD(scale));
 
 namespace {
 
-// Keeps the best of what is offered, best first. Ids are offered ascending: of equals the lower one stays. NaN is least.
-struct Best {
+// Keeps the `room` largest values offered, in descending order. Ids must be offered ascending, so that ties keep the
+// lower id. NaN counts as -inf.
+struct TopK {
   int32_t* ids;
   const int room;
   int count = 0;
   float values[kMaxExperts];
-  Best(int32_t* ids, int room) : ids(ids), room(room) {}
+  TopK(int32_t* ids, int room) : ids(ids), room(room) {}
   void offer(int id, float value) {
     if (!(value == value)) value = -__builtin_inff();
     if (count == room && !(value > values[count - 1])) return;
@@ -42,13 +43,13 @@ struct Best {
   }
 };
 
-// Offers the experts of the kept groups: those with the largest sums of their two largest values.
-void offer_by_group(const float* values, int experts, int groups, int kept, Best& best) {
+// Offers the experts of the `kept` groups that have the largest sums of their two largest values.
+void offer_by_group(const float* values, int experts, int groups, int kept, TopK& best) {
   const int each = experts / groups;
   int32_t chosen[kMaxExperts], pair[2];
-  Best of_groups(chosen, kept);
+  TopK of_groups(chosen, kept);
   for (int g = 0; g < groups; ++g) {
-    Best two(pair, 2);
+    TopK two(pair, 2);
     for (int i = 0; i < each; ++i) two.offer(i, values[g * each + i]);
     of_groups.offer(g, two.count == 2 ? two.values[0] + two.values[1] : two.values[0]);
   }
@@ -58,7 +59,7 @@ void offer_by_group(const float* values, int experts, int groups, int kept, Best
     if (in[i / each]) best.offer(i, values[i]);
 }
 
-// The experts of one row by rank, and their weights. `logits` has room for whole panels and is overwritten.
+// The expert ids of one row in rank order, and their weights. `logits` has space for whole panels and is overwritten.
 void choose_experts(const DrutRoute& o, float* logits, int32_t* ids, float* weights) {
   const int experts = o.routes->experts, top_k = o.routes->top_k;
   alignas(64) float scores[kMaxExperts];
@@ -66,9 +67,9 @@ void choose_experts(const DrutRoute& o, float* logits, int32_t* ids, float* weig
   if (o.sigmoid) {
     const V one = vset(1.0f);
     for (int i = 0; i < experts; i += 16) vstore(scores + i, vdiv(one, vadd(one, vexp(vsub(vset(0.0f), vload(logits + i))))));
-    for (int i = 0; i < experts; ++i) logits[i] = o.correction ? scores[i] + o.correction[i] : scores[i];
+    for (int i = 0; i < experts; ++i) logits[i] = o.score_bias ? scores[i] + o.score_bias[i] : scores[i];
   }
-  Best best(ids, top_k);
+  TopK best(ids, top_k);
   if (o.groups > 1) offer_by_group(values, experts, o.groups, o.kept_groups, best);
   else for (int i = 0; i < experts; ++i) best.offer(i, values[i]);
   if (!o.sigmoid) {
@@ -90,14 +91,14 @@ void choose_experts(const DrutRoute& o, float* logits, int32_t* ids, float* weig
   for (int j = 0; j < top_k; ++j) weights[j] = scores[ids[j]] / total * o.scale;
 }
 
-// sigmoid of the row's dot with the shared expert's gate, summed in 16 lanes.
+// Sigmoid of the dot product of a row with the shared expert's gate, summed in 16 lanes.
 inline float shared_weight(const float* row, const float* gate, int k) {
   V sum = vset(0.0f);
   for (int i = 0; i < k; i += 16) sum = vfma(vload(row + i), vload(gate + i), sum);
   return 1.0f / (1.0f + sexp(0.0f - vsum(sum)));
 }
 
-// Pairs by expert, then by row.
+// Sorts the pairs by expert, then by row.
 void sort_pairs(const DrutRoute& o, int rows) {
   DrutRoutes& t = *o.routes;
   const int pairs = rows * t.top_k;
@@ -113,29 +114,29 @@ void sort_pairs(const DrutRoute& o, int rows) {
   int32_t next[kMaxExperts];
   for (int e = 0; e < t.experts; ++e) next[e] = t.first[e];
   for (int i = 0; i < pairs; ++i) {
-    t.place[i] = next[t.expert[i]]++;
-    t.row[t.place[i]] = i / t.top_k;
+    t.pair_index[i] = next[t.expert[i]]++;
+    t.row[t.pair_index[i]] = i / t.top_k;
   }
 }
 
 void route(const DrutRoute& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   DrutRoutes& t = *o.routes;
-  Acts a = prepare(w, c, form_of(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, nullptr, s.rows, identity);
-  share_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
+  Acts a = prepare(w, c, activation_format(o.weight), o.x, o.stride, o.weight->k, o.norm, o.width, nullptr, s.rows, identity);
+  parallel_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
     Tile tile;
-    multiply(*o.weight, p, a, begin, end - begin, panel_after(*o.weight, p, next), tile.of);
+    multiply(*o.weight, p, a, begin, end - begin, next_panel(*o.weight, p, next), tile.of);
     const float* from = tile.of;
     for (int row = begin; row < end; ++row, from += kPanel) memcpy(o.logits + int64_t(row) * o.logits_stride + p * kPanel, from, kPanel * 4);
   });
-  w.sync();
-  w.share(s.rows, [&](int r) {
+  w.barrier();
+  w.parallel_for(s.rows, [&](int r) {
     choose_experts(o, o.logits + int64_t(r) * o.logits_stride, t.expert + r * t.top_k, t.weight + r * t.top_k);
     if (o.shared_gate) t.shared[r] = shared_weight(a.floats + int64_t(r) * a.float_stride, o.shared_gate, a.k);
   });
-  w.sync();
+  w.barrier();
   if (w.id == 0) sort_pairs(o, s.rows);
-  w.sync();
+  w.barrier();
 }
 
 }  // namespace

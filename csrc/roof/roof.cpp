@@ -1,5 +1,5 @@
-// What this machine can do at most: memory read bandwidth and multiply-accumulate peaks, by number of threads.
-// Instruction sets are chosen here at run time, so this file is compiled for the baseline.
+// Measures the limits of this machine: memory read bandwidth and multiply-accumulate peaks, by number of threads. This
+// file is compiled for the baseline, because instruction sets are chosen at run time.
 #include "roof/roof_kernels.h"
 
 #include <sched.h>
@@ -18,7 +18,7 @@ enum Isa : int { kAvx2 = 1, kAvxVnni = 2, kAvx512 = 4, kAvx512Vnni = 8, kAvx512B
                  kI8mm = 128 };
 
 struct Job {
-  const int* cpus;  // one a worker
+  const int* cpus;  // one per worker
   roof::Read read;
   roof::Multiply multiply;
   uint8_t* buffer;
@@ -26,7 +26,7 @@ struct Job {
   long reps;
 };
 
-// A new thread may share its creator's CPU for longer than a measurement lasts: each gets its own.
+// Pins each worker to its CPU. A new thread may stay on its creator's CPU for longer than a measurement.
 void pin_task(void* data, Worker& w) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -34,7 +34,7 @@ void pin_task(void* data, Worker& w) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// A pool whose workers are pinned, the calling thread being worker 0 and free again at the end.
+// A pool whose workers are pinned. The calling thread is worker 0; its affinity is restored at the end.
 struct PinnedPool {
   cpu_set_t before;
   Pool* pool;
@@ -49,7 +49,7 @@ struct PinnedPool {
   }
 };
 
-// Worker i's slice: whole blocks, and every block in one slice.
+// Worker i's slice of the buffer. Slices are whole blocks and cover all blocks.
 struct Slice {
   uint8_t* data;
   size_t bytes;
@@ -60,7 +60,7 @@ struct Slice {
   }
 };
 
-// The empty asm makes the compiler believe that the value is used.
+// The empty asm counts as a use of the value, so that the compiler keeps the loop.
 void read_task(void* data, Worker& w) {
   const Job& job = *static_cast<Job*>(data);
   Slice slice(job, w);
@@ -87,8 +87,8 @@ double now() {
   return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
 }
 
-// The best repetitions per second over trials that together take `seconds`, a trial being an eighth of that or one
-// repetition. The first trials, which also warm caches and clocks, find out how many repetitions that is.
+// The maximum of repetitions per second over trials that together take `seconds`. A trial takes an eighth of that, or
+// one repetition. The first trials find the number of repetitions per trial, and warm up caches and clocks.
 double best_rate(Task task, Job job, int threads, double seconds) {
   PinnedPool pinned(job, threads);
   if (!pinned.pool) return 0;
@@ -101,14 +101,14 @@ double best_rate(Task task, Job job, int threads, double seconds) {
     double took = now() - start;
     if (took > 0 && double(job.reps) / took > best) best = double(job.reps) / took;
     if (took < seconds / 16) job.reps *= 2;
-    // On a crowded machine the first trial alone may take all the time there is.
+    // On a loaded machine the first trial alone may take all the time.
   } while (++trials < 8 || now() < end);
   return best;
 }
 
 struct Peak {
   roof::Multiply multiply;
-  double macs;  // of one repetition
+  double macs;  // per repetition
 };
 
 constexpr double kChainSteps = double(roof::kChains) * roof::kUnroll;
@@ -126,7 +126,7 @@ Peak int8_peak(int isa) {
   return {roof::int8_portable, roof::kPortableMacs};
 }
 
-// Without a bf16 instruction the product of a bf16 pair is two fused multiply-adds in binary32.
+// Without a bf16 instruction, the product of a bf16 pair is two fused multiply-adds in binary32.
 Peak bf16_peak(int isa) {
 #if defined(__x86_64__)
   if (isa & kAvx512Bf16) return {roof::bf16_avx512, 32 * kChainSteps};
@@ -157,7 +157,7 @@ roof::Read reader(int isa) {
 
 }  // namespace
 
-// The instruction sets this CPU and its operating system offer, as a sum of Isa bits.
+// Instruction sets of this CPU and its operating system, as a sum of Isa bits.
 DRUT_API int drut_roof_isa() {
   int isa = 0;
 #if defined(__x86_64__)
@@ -175,27 +175,28 @@ DRUT_API int drut_roof_isa() {
   return isa;
 }
 
-// Writes to all of the buffer, each part from the thread that will read it, so that the memory is there and near.
+// Writes the whole buffer, each slice from the thread that will read it: pages are allocated near their reader.
 DRUT_API void drut_roof_touch(void* buffer, size_t bytes, const int* cpus, int threads) {
   Job job{cpus, nullptr, nullptr, static_cast<uint8_t*>(buffer), bytes, 1};
   PinnedPool pinned(job, threads);
   if (pinned.pool) pool_run(pinned.pool, touch_task, &job, nullptr, 0);
 }
 
-// In the following `isa` masks drut_roof_isa(), and thread i runs on CPU cpus[i]. 0 where threads cannot be had.
+// In the following, `isa` is masked by drut_roof_isa(), and thread i runs on CPU cpus[i]. Returns 0 if threads cannot
+// start.
 
-// GB/s at which the threads together read `bytes` (whole blocks of 256, aligned to 64), each its own slice.
+// GB/s at which all threads together read `bytes` (a multiple of 256, aligned to 64), each its own slice.
 DRUT_API double drut_roof_read(void* buffer, size_t bytes, int isa, const int* cpus, int threads, double seconds) {
   Job job{cpus, reader(isa & drut_roof_isa()), nullptr, static_cast<uint8_t*>(buffer), bytes, 1};
   return best_rate(read_task, job, threads, seconds) * double(bytes) * 1e-9;
 }
 
-// 10^9 multiply-accumulates a second of int8 into int32, over all threads.
+// 10^9 multiply-accumulates per second of int8 into int32, over all threads.
 DRUT_API double drut_roof_int8(int isa, const int* cpus, int threads, double seconds) {
   return gmacs(int8_peak(isa & drut_roof_isa()), cpus, threads, seconds);
 }
 
-// 10^9 multiply-accumulates a second of bf16 into binary32, over all threads.
+// 10^9 multiply-accumulates per second of bf16 into binary32, over all threads.
 DRUT_API double drut_roof_bf16(int isa, const int* cpus, int threads, double seconds) {
   return gmacs(bf16_peak(isa & drut_roof_isa()), cpus, threads, seconds);
 }

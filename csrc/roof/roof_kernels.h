@@ -1,5 +1,5 @@
-// The inner loops `drut roof` times: reading memory, and the densest multiply-accumulate of each instruction set.
-// Every kernel runs `reps` rounds and returns a value that depends on its work, so that none is optimized away.
+// The inner loops that `drut roof` times: reading memory, and the densest multiply-accumulate of each instruction set.
+// Every kernel runs `reps` rounds and returns a value that depends on its work, so that the compiler removes nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define DRUT_TARGET(features) __attribute__((target(features)))
-// Hides from the compiler that a register did not change, so the loop around it must run.
+// Makes the compiler assume that the register changed, so that the loop around it must run.
 #define DRUT_KEEP(reg) asm volatile("" : "+v"(reg))
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -17,14 +17,14 @@
 
 namespace roof {
 
-// Independent accumulators: above latency times ports, within 16 registers or the 32 of AArch64.
+// Independent accumulators: more than latency times ports, and at most 16 registers, or 32 on AArch64.
 #if defined(__aarch64__)
 constexpr int kChains = 24;
 #else
 constexpr int kChains = 12;
 #endif
-constexpr int kUnroll = 64;     // rounds of the chains in one repetition
-constexpr size_t kBlock = 256;  // bytes one round of a reader takes; what is read is a multiple of it
+constexpr int kUnroll = 64;     // rounds of the chains per repetition
+constexpr size_t kBlock = 256;  // bytes per round of a reader; buffers are a multiple of it
 
 using Read = uint64_t (*)(const uint8_t* from, size_t bytes);
 using Multiply = uint64_t (*)(long reps);
@@ -39,7 +39,8 @@ inline uint64_t read_portable(const uint8_t* from, size_t bytes) {
   return sum[0];
 }
 
-// One repetition of the portable kernels: 64 products of each of 64 elements, as the compiler makes of the plain loop.
+// Multiply-accumulates per repetition of the portable kernels: 64 products for each of 64 elements. The compiler
+// vectorizes the loop.
 constexpr double kPortableMacs = 64 * 64;
 
 inline uint64_t int8_portable(long reps) {
@@ -109,8 +110,8 @@ inline uint64_t read_neon(const uint8_t* from, size_t bytes) {
 
 #endif
 
-// A kernel whose repetition is kUnroll rounds of one instruction over kChains accumulators. Each loop over them is
-// unrolled, else they would live in memory.
+// Defines a kernel whose repetition is kUnroll rounds of one instruction over kChains accumulators. The loops over the
+// accumulators are unrolled; otherwise the accumulators would be in memory.
 #define DRUT_EACH_CHAIN _Pragma("GCC unroll 24") for (int c = 0; c < kChains; ++c)
 #define DRUT_CHAINS(name, features, Vector, zero, operand, step, result) \
   DRUT_TARGET(features) inline uint64_t name(long reps) {                \
@@ -146,7 +147,7 @@ DRUT_CHAINS(int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), 
 DRUT_CHAINS(int8_avxvnni, "avx2,avxvnni", __m256i, _mm256_setzero_si256(), _mm256_set1_epi8(1),
             _mm256_dpbusd_avx_epi32, DRUT_FIRST256)
 
-// Without VNNI: 8 products of pairs are summed in int16 (4-bit weights leave room for that), then widened once.
+// Without VNNI: 8 products of pairs are summed in int16, which 4-bit weights cannot overflow, then widened once.
 DRUT_TARGET("avx2") inline uint64_t int8_avx2(long reps) {
   constexpr int kPartial = 8, kSums = 6;
   __m256i acc[kSums], x = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);

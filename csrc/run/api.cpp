@@ -1,4 +1,4 @@
-// The C ABI: instruction-set choice, an engine's pool, running a list of operations.
+// The C functions of the library: choice of instruction set, pools, running a list of operations.
 #include "run/burst.h"
 #include "base/common.h"
 #include "base/pool.h"
@@ -26,12 +26,12 @@ bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf1
 #endif
 bool always() { return true; }
 
-struct Choice {
+struct IsaChoice {
   const DrutIsa* isa;
   bool (*supported)();
 };
 // Best first.
-const Choice kChoices[] = {
+const IsaChoice kIsaChoices[] = {
 #if defined(__x86_64__)
     {&kIsaAvx512Bf16, has_avx512bf16},
     {&kIsaAvx512, has_avx512},
@@ -53,16 +53,16 @@ struct Run {
   DrutBurst* burst;
 };
 
-// The next operation after i that has weights, or null.
-const DrutOp* later(const Run& run, int i) {
+// The next operation after i that has weights to prefetch, or null.
+const DrutOp* next_prefetchable(const Run& run, int i) {
   for (++i; i < run.count; ++i)
-    if (run.isa->ops[run.ops[i]->code].weights) return run.ops[i];
+    if (run.isa->ops[run.ops[i]->code].prefetch) return run.ops[i];
   return nullptr;
 }
 
-void meet(Worker& w) {
-  w.ahead = ReadAhead{};
-  w.sync();
+void barrier_only(Worker& w) {
+  w.prefetch = Prefetch{};
+  w.barrier();
 }
 
 int64_t now_ns() {
@@ -71,12 +71,12 @@ int64_t now_ns() {
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-void walk(const Run& run, const DrutContext& c, Worker& w) {
+void run_ops(const Run& run, const DrutContext& c, Worker& w) {
   bool timed = c.op_ns && w.id == 0;
   int64_t before = timed ? now_ns() : 0;
   for (int i = 0; i < run.count; ++i) {
-    if (c.empty) meet(w);
-    else run.isa->run_op(run.ops[i], later(run, i), c, w);
+    if (c.barriers_only) barrier_only(w);
+    else run.isa->run_op(run.ops[i], next_prefetchable(run, i), c, w);
     if (timed) {
       int64_t now = now_ns();
       c.op_ns[i] = now - before;
@@ -85,18 +85,18 @@ void walk(const Run& run, const DrutContext& c, Worker& w) {
   }
 }
 
-void one_step(void* data, Worker& w) {
+void run_step(void* data, Worker& w) {
   const Run& run = *static_cast<const Run*>(data);
-  walk(run, *run.context, w);
+  run_ops(run, *run.context, w);
 }
 
-void many_steps(void* data, Worker& w) {
+void run_steps(void* data, Worker& w) {
   const Run& run = *static_cast<const Run*>(data);
   DrutContext c = *run.context;
   for (;;) {
-    walk(run, c, w);  // its last operation ends with a meeting: all outputs are there
+    run_ops(run, c, w);  // ends with a barrier: the outputs of the step are complete
     if (w.id == 0) end_step(*run.burst, c);
-    w.sync();
+    w.barrier();
     if (burst_over(*run.burst)) return;
     next_outputs(c);
   }
@@ -107,7 +107,7 @@ void many_steps(void* data, Worker& w) {
 DRUT_API int32_t drut_abi_version() { return kAbiVersion; }
 DRUT_API int32_t drut_step_version() { return kStepVersion; }
 
-// The i-th struct that crosses the boundary, or null past the end: those that operations share, then each operation's own.
+// The i-th struct of the ABI, or null past the end: first the shared structs, then the struct of each operation.
 DRUT_API const DrutLayout* drut_layout(int32_t i) {
   static constexpr DrutLayout kShared[] = {layout_of<DrutMatrix>(), layout_of<DrutOp>(), layout_of<DrutNorm>(),
                                            layout_of<DrutRoutes>(), layout_of<DrutPages>(), layout_of<DrutContext>(),
@@ -117,20 +117,20 @@ DRUT_API const DrutLayout* drut_layout(int32_t i) {
   return i < shared ? &kShared[i] : &kIsaPortable.ops[i - shared].layout;
 }
 
-// The name of the operation with this code, or null past the last.
+// Name of the operation with this code, or null past the last one.
 DRUT_API const char* drut_op_name(int32_t code) {
   return code < 0 || code >= kIsaPortable.op_count ? nullptr : kIsaPortable.ops[code].name;
 }
 
-// The i-th instruction set this build holds, best first, or null past the end; *supported: whether this CPU has it.
+// The i-th instruction set of this build, best first, or null past the end. *supported: whether this CPU has it.
 DRUT_API const char* drut_isa_name(int32_t i, int32_t* supported) {
-  if (i < 0 || i >= int32_t(sizeof(kChoices) / sizeof(kChoices[0]))) return nullptr;
-  *supported = kChoices[i].supported();
-  return kChoices[i].isa->name;
+  if (i < 0 || i >= int32_t(sizeof(kIsaChoices) / sizeof(kIsaChoices[0]))) return nullptr;
+  *supported = kIsaChoices[i].supported();
+  return kIsaChoices[i].isa->name;
 }
 
 DRUT_API const DrutIsa* drut_isa(const char* name) {
-  for (const Choice& c : kChoices)
+  for (const IsaChoice& c : kIsaChoices)
     if (!strcmp(c.isa->name, name) && c.supported()) return c.isa;
   return nullptr;
 }
@@ -145,18 +145,19 @@ DRUT_API int64_t drut_act_row_bytes(const DrutIsa* isa, int32_t k) { return isa-
 
 DRUT_API void drut_run(Pool* pool, const DrutIsa* isa, const DrutOp* const* ops, int32_t count, const DrutContext* c) {
   Run run{isa, ops, count, c, nullptr};
-  pool_run(pool, one_step, &run, c->scratch, c->scratch_bytes);
+  pool_run(pool, run_step, &run, c->scratch, c->scratch_bytes);
 }
 
-// Runs the operations again and again: burst->steps times, or until a sequence ends or the host says stop.
+// Runs the operations repeatedly: burst->steps times, or until a sequence ends or the host sets burst->stop.
 DRUT_API void drut_run_burst(Pool* pool, const DrutIsa* isa, const DrutOp* const* ops, int32_t count, const DrutContext* c,
                              DrutBurst* burst) {
   Run run{isa, ops, count, c, burst};
-  pool_run(pool, many_steps, &run, c->scratch, c->scratch_bytes);
+  pool_run(pool, run_steps, &run, c->scratch, c->scratch_bytes);
 }
-// Waits until more than `seen` steps are done, or the burst is over, or the time has passed.
+// Waits until more than `seen` steps are complete, the burst is over, or timeout_ns has passed. May be called from any
+// thread.
 DRUT_API void drut_burst_wait(DrutBurst* burst, int32_t seen, int64_t timeout_ns) { burst_wait(*burst, seen, timeout_ns); }
-// Ends a burst that no step runs of any more, for a host that waits.
+// Ends a burst that no thread runs any more, and wakes a host that waits for it.
 DRUT_API void drut_burst_abandon(DrutBurst* burst) { burst_abandon(*burst); }
 
 DRUT_API float drut_gumbel(uint64_t seed, uint32_t position, uint32_t choice, uint32_t token, uint32_t purpose) {

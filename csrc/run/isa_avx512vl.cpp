@@ -1,4 +1,4 @@
-// The same 256-bit kernels as avxvnni, in the encoding of AVX-512: they run, and are tested, where only that is had.
+// The 256-bit kernels of avxvnni in the encoding of AVX-512, to run and test them on CPUs without AVX-VNNI.
 #if defined(__x86_64__)
 #include "simd/simd_avx2.h"
 #include "run/ops.h"

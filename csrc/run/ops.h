@@ -1,5 +1,6 @@
-// The operations of a plan: one table, which is all the rest of the library knows of them. Each is walked by every worker
-// and ends with a sync. A new one is a header with its struct, the struct's layout and its function, and a row here.
+// The table of operations of a plan; the rest of the library knows operations only through it. Every worker runs each
+// operation, which ends with a barrier. A new operation is a header with its struct, layout and function, and a row
+// here.
 #pragma once
 #include "attention/attention_op.h"
 #include "base/common.h"
@@ -17,50 +18,50 @@ void run_as(const DrutOp* op, const DrutContext& c, Worker& w) {
   body(*reinterpret_cast<const Struct*>(op), c, w);
 }
 
-template <class Struct, ReadAhead (*body)(const Worker&, const Struct&)>
-ReadAhead weights_of(const DrutOp* op, const Worker& w) {
+template <class Struct, Prefetch (*body)(const Worker&, const Struct&)>
+Prefetch prefetch_as(const DrutOp* op, const Worker& w) {
   return body(w, *reinterpret_cast<const Struct*>(op));
 }
 
 template <class Struct, void (*body)(const Struct&, const DrutContext&, Worker&)>
-constexpr OpRow row(const char* name, ReadAhead (*weights)(const DrutOp*, const Worker&) = nullptr) {
-  return {name, run_as<Struct, body>, weights, layout_of<Struct>()};
+constexpr OpRow row(const char* name, Prefetch (*prefetch)(const DrutOp*, const Worker&) = nullptr) {
+  return {name, run_as<Struct, body>, prefetch, layout_of<Struct>()};
 }
 
-// By DrutOp's code. Python finds a code by the operation's name: the order is free.
+// Indexed by DrutOp's code. Python looks codes up by name, so the order is free.
 constexpr OpRow kOps[] = {
     row<DrutEmbed, embed>("embed"),
     row<DrutRopeTable, rope_table>("rope_table"),
-    row<DrutQkv, qkv>("qkv", weights_of<DrutQkv, first_of_qkv>),
+    row<DrutQkv, qkv>("qkv", prefetch_as<DrutQkv, prefetch_of_qkv>),
     row<DrutQkv, store_qkv>("store_qkv"),
     row<DrutAttention, attention>("attention"),
-    row<DrutProject, project>("project", weights_of<DrutProject, first_of_one>),
+    row<DrutProject, project>("project", prefetch_as<DrutProject, prefetch_of_matrix>),
     row<DrutNormalize, normalize_rows>("normalize"),
     row<DrutActivate, activate_rows>("activate"),
     row<DrutAdd, add>("add"),
-    row<DrutGateUp, gate_up>("gate_up", weights_of<DrutGateUp, first_of_gate_up>),
-    row<DrutRoute, route>("route", weights_of<DrutRoute, first_of_one>),
-    row<DrutExpertsGateUp, experts_gate_up>("experts_gate_up", weights_of<DrutExpertsGateUp, first_of_experts>),
-    row<DrutExpertsDown, experts_down>("experts_down", weights_of<DrutExpertsDown, first_of_experts>),
-    row<DrutHead, head>("head", weights_of<DrutHead, first_of_one>),
+    row<DrutGateUp, gate_up>("gate_up", prefetch_as<DrutGateUp, prefetch_of_gate_up>),
+    row<DrutRoute, route>("route", prefetch_as<DrutRoute, prefetch_of_matrix>),
+    row<DrutExpertsGateUp, experts_gate_up>("experts_gate_up", prefetch_as<DrutExpertsGateUp, prefetch_of_experts>),
+    row<DrutExpertsDown, experts_down>("experts_down", prefetch_as<DrutExpertsDown, prefetch_of_experts>),
+    row<DrutHead, head>("head", prefetch_as<DrutHead, prefetch_of_matrix>),
     row<DrutSample, sample>("sample"),
 };
 
-// The weights of `later` are read ahead where the step's rows are one block.
-void run_op(const DrutOp* op, const DrutOp* later, const DrutContext& c, Worker& w) {
-  const bool ahead = later && w.count > 1 && Step(c.step).rows <= kRowBlock;
-  w.ahead = ahead ? kOps[later->code].weights(later, w) : ReadAhead{};
+// Runs op. Prefetches the weights of `next` at the barriers of op, if the rows of the step are a single block.
+void run_op(const DrutOp* op, const DrutOp* next, const DrutContext& c, Worker& w) {
+  const bool prefetch = next && w.count > 1 && Step(c.step).rows <= kRowBlock;
+  w.prefetch = prefetch ? kOps[next->code].prefetch(next, w) : Prefetch{};
   kOps[op->code].run(op, c, w);
 }
 
-// `rows`, `pairs`: of a step of experts, else 0.
+// `rows`, `pairs`: limits of a step for models with experts, else 0.
 int64_t worker_scratch_bytes(int k, int vocab, int rows, int pairs) {
   int64_t acts = private_bytes(k) + rows * act_row_bytes(k), tiles = int64_t(kDownSpan) * pairs * kPanel * 4;
-  int64_t combos = kMaxCombos * int64_t(sizeof(Combo)), picks = sample_scratch_bytes(vocab), most = acts;
-  if (combos > most) most = combos;
-  if (tiles > most) most = tiles;
-  if (picks > most) most = picks;
-  return (most + 4095) & ~int64_t(4095);
+  int64_t queries = kMaxQueryHeads * int64_t(sizeof(QueryHead)), picks = sample_scratch_bytes(vocab), bytes = acts;
+  if (queries > bytes) bytes = queries;
+  if (tiles > bytes) bytes = tiles;
+  if (picks > bytes) bytes = picks;
+  return (bytes + 4095) & ~int64_t(4095);
 }
 
 int64_t shared_act_row_bytes(int k) { return act_row_bytes(k) + int64_t(k) * 4; }

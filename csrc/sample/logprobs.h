@@ -1,5 +1,4 @@
-// What a row of raw logits says of its token (docs/numerics.md, "Sampling"): its log probability and rank, and the
-// likeliest ids.
+// Logprob and rank of a token in a row of raw logits, and the most likely ids (docs/numerics.md, "Sampling").
 #pragma once
 #include "sample/vocab.h"
 
@@ -12,7 +11,7 @@ struct Report {
   float* top_logprobs;
 };
 
-// 1 + the ids ahead of `id`: those of a larger logit, and lower ids of the same.
+// 1 + the number of ids ahead of `id`: with a larger logit, or with an equal logit and a lower id.
 inline int rank_of(const float* l, int n, int id) {
   float x = l[id];
   V limit = vset(x), one = vset(1.0f), zero = vset(0.0f), ahead = zero;
@@ -24,9 +23,9 @@ inline int rank_of(const float* l, int n, int id) {
   return rank + int(vsum(ahead));
 }
 
-// Fills `out`: with wanted < 0 by nothing (0, 0, -1s, 0s), else by the token and the `wanted` likeliest ids. top and
-// room.maxima are a scan's; room.w, copy and candidates are overwritten.
-inline void report(const float* l, int vocab, float top, int token, int wanted, const SampleRoom& room, const Report& out) {
+// Fills `out` with logprob and rank of the token and the `wanted` most likely ids; if wanted < 0 with zeros and ids of
+// -1. top and scratch.maxima must be results of scan() on l. Overwrites scratch.w, copy and candidates.
+inline void report(const float* l, int vocab, float top, int token, int wanted, const SampleScratch& scratch, const Report& out) {
   *out.logprob = 0.0f;
   *out.rank = 0;
   for (int i = 0; i < kMaxTop; ++i) {
@@ -34,13 +33,13 @@ inline void report(const float* l, int vocab, float top, int token, int wanted, 
     out.top_logprobs[i] = 0.0f;
   }
   if (wanted < 0) return;
-  float log_sum = num::log(exp_weights(l, vocab, top, room.w));
+  float log_sum = num::log(exp_weights(l, vocab, top, scratch.w));
   *out.logprob = (l[token] - top) - log_sum;
   *out.rank = rank_of(l, vocab, token);
-  int n = wanted ? largest(l, vocab, wanted, room.maxima, room.copy, room.candidates) : 0;
+  int n = wanted ? largest(l, vocab, wanted, scratch.maxima, scratch.copy, scratch.candidates) : 0;
   for (int i = 0; i < n; ++i) {
-    out.top_ids[i] = room.candidates[i].id;
-    out.top_logprobs[i] = (room.candidates[i].value - top) - log_sum;
+    out.top_ids[i] = scratch.candidates[i].id;
+    out.top_logprobs[i] = (scratch.candidates[i].value - top) - log_sum;
   }
 }
 

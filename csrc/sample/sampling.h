@@ -1,5 +1,5 @@
-// One token from one row of logits (docs/numerics.md, "Sampling"): argmax over the kept ids of logit/T + Gumbel noise.
-// Order: bias, penalties, grammar, temperature, top-k, top-p, min-p. Ties take the lowest id.
+// Draws one token from one row of logits (docs/numerics.md, "Sampling"): argmax of logit/T + Gumbel noise over the ids
+// that pass the filters. Order: bias, penalties, grammar, temperature, top-k, top-p, min-p. Ties take the lowest id.
 #pragma once
 #include "simd/philox.h"
 #include "sample/vocab.h"
@@ -17,8 +17,8 @@ struct SampleParams {
         position(uint32_t(s.position[s.sample_row[i]] + 1)), choice(uint32_t(s.choice[i])) {}
 };
 
-// Adjusts the ids that sample i lists.
-inline void edit(const Step& s, int i, float* z) {
+// Applies bias and penalties to the ids that sample i lists.
+inline void apply_edits(const Step& s, int i, float* z) {
   float repetition = s.repetition[i], presence = s.presence[i], frequency = s.frequency[i];
   for (int e = s.edit_first[i], end = e + s.edit_count[i]; e < end; ++e) {
     float x = z[s.edit_id[e]] + s.edit_bias[e];
@@ -29,9 +29,9 @@ inline void edit(const Step& s, int i, float* z) {
   }
 }
 
-// Takes out the ids that a grammar does not allow: those whose bit is 0, 32 ids a word. Where a text is free, most words
-// allow all.
-inline void take_out(const int32_t* mask, int vocab, float* z) {
+// Applies a grammar mask: sets the logits of ids whose bit is 0 to -inf. 32 ids per word; where text is unconstrained
+// most words allow all ids and are skipped.
+inline void apply_mask(const int32_t* mask, int vocab, float* z) {
   const float out = -__builtin_inff();
   int begin = 0;
   for (; begin + 32 <= vocab; begin += 32) {
@@ -44,7 +44,7 @@ inline void take_out(const int32_t* mask, int vocab, float* z) {
     if (!(uint32_t(mask[begin / 32]) >> (id - begin) & 1)) z[id] = out;
 }
 
-// The nucleus: of candidates in rank order the shortest prefix whose weight reaches p of the total.
+// Length of the nucleus: the shortest prefix of candidates, in rank order, whose weight reaches p of the total.
 inline int nucleus(const DrutCandidate* c, int n, float p, float total) {
   float need = p * total, sum = 0.0f;
   for (int i = 0; i < n; ++i) {
@@ -59,8 +59,8 @@ inline float block_top(const float* x) {
   return vmaximum(vmax(vmax(vload(x), vload(x + 16)), vmax(vload(x + 32), vload(x + 48))));
 }
 
-// Fills r.candidates with the ids of r.z that survive the filters and returns how many.
-inline int filter(const SampleParams& s, int vocab, float top, const SampleRoom& r) {
+// Fills r.candidates with the ids of r.z that pass the filters. Returns their number.
+inline int filter(const SampleParams& s, int vocab, float top, const SampleScratch& r) {
   DrutCandidate* c = r.candidates;
   float total = exp_weights(r.z, vocab, top, r.w);
   int n = 0;
@@ -74,7 +74,7 @@ inline int filter(const SampleParams& s, int vocab, float top, const SampleRoom&
       total = total + c[i].weight;
     }
   } else {
-    // Ids lighter than this weigh together less than what the nucleus may leave out.
+    // All ids lighter than this together weigh less than what the nucleus may leave out.
     float floor = s.top_p < 1.0f ? (1.0f - s.top_p) * total / float(vocab) : 0.0f;
     floor = floor > s.min_p ? floor : s.min_p;
     for (int begin = 0; begin < vocab; begin += 64) {
@@ -92,17 +92,17 @@ inline int filter(const SampleParams& s, int vocab, float top, const SampleRoom&
   return kept;
 }
 
-// Argmax of z + noise over n values and their ids, both padded to 64 (z with -inf). Most noise is never computed: an
-// id can reach `best` only if exp(z - best) >= -log(u) >= 1 - u, and u comes straight from its Philox word.
+// Argmax of z + noise over n values and their ids, both padded to 64 (z with -inf). Most noise is never computed: an id
+// can reach `best` only if exp(z - best) >= -log(u) >= 1 - u, and u is computed directly from its Philox word.
 inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, const SampleParams& s) {
-  // The noise lies in [-2.82, 16.64]. The slack covers the rounding of z + noise, exp and log, many times over.
+  // The noise is in [-2.82, 16.64]. The slack is many times the rounding errors of z + noise, exp and log.
   float slack = (__builtin_fabsf(top) + 32.0f) * 0x1p-20f + 0.001f, bound = top - 3.0f;
   float best = -__builtin_inff(), lead[64];
   int winner = 0;
   for (int begin = 0; begin < n; begin += 64) {
     const float* x = z + begin;
     if (block_top(x) < bound - slack - 17.0f) continue;
-    V lead_most = vset(-1.0f);
+    V max_lead = vset(-1.0f);
     uint32_t word[64];
     float short_of_one[64];  // 1 - u
     philox_words(s.seed, s.position, s.choice, ids + begin, word);
@@ -110,9 +110,9 @@ inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, co
     for (int i = 0; i < 64; i += 16) {
       V lead_by = vsub(vexp(vadd(vsub(vload(x + i), vset(bound)), vset(slack))), vload(short_of_one + i));
       vstore(lead + i, lead_by);
-      lead_most = vmax(lead_by, lead_most);
+      max_lead = vmax(lead_by, max_lead);
     }
-    if (vmaximum(lead_most) < 0.0f) continue;
+    if (vmaximum(max_lead) < 0.0f) continue;
     for (int i = 0; i < 64; ++i) {
       if (lead[i] < 0.0f) continue;
       int id = ids[begin + i];
@@ -124,15 +124,15 @@ inline int argmax_noisy(const float* z, const int32_t* ids, int n, float top, co
   return winner;
 }
 
-// Sets *token and returns true; false where edits and grammar leave no finite maximum. The logits are finite; top and r.maxima
-// are a scan's.
-inline bool choose(const float* logits, int vocab, float top, const Step& step, int i, const SampleRoom& r, int* token) {
+// Draws into *token and returns true; returns false if edits and grammar leave no finite maximum. The logits must be
+// finite. top and r.maxima must be results of scan() on them.
+inline bool draw(const float* logits, int vocab, float top, const Step& step, int i, const SampleScratch& r, int* token) {
   const float *l = logits, *maxima = r.maxima;
   if (step.edit_count[i] || step.mask[i] >= 0) {
     bool finite;
     memcpy(r.z, logits, size_t(vocab) * 4);
-    edit(step, i, r.z);
-    if (step.mask[i] >= 0) take_out(step.masks + step.mask[i], vocab, r.z);
+    apply_edits(step, i, r.z);
+    if (step.mask[i] >= 0) apply_mask(step.masks + step.mask[i], vocab, r.z);
     top = scan(r.z, vocab, r.z_maxima, &finite);
     if (top - top != 0.0f) return false;
     l = r.z;
@@ -140,8 +140,8 @@ inline bool choose(const float* logits, int vocab, float top, const Step& step, 
   }
   SampleParams p(step, i);
   float hot = top / p.temperature;
-  if (p.temperature == 0.0f || hot - hot != 0.0f) {  // past the largest float all differences dwarf the noise
-    *token = first_of(l, vocab, maxima, top);
+  if (p.temperature == 0.0f || hot - hot != 0.0f) {  // beyond the largest float all differences exceed the noise
+    *token = lowest_id_of(l, vocab, maxima, top);
     return true;
   }
   for (int j = 0; j < vocab; ++j) r.z[j] = l[j] / p.temperature;

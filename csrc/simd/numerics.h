@@ -1,5 +1,5 @@
-// Float numerics of Drut, scalar form. Everything here is defined by IEEE binary32/binary64 operations in a written
-// order (docs/numerics.md), so each instruction set gives the same bits. No libm, no estimates.
+// Float numerics of Drut, scalar form. Everything is defined by IEEE binary32 and binary64 operations in a written
+// order (docs/numerics.md), so every instruction set gives the same bits. No libm, no estimates.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -10,14 +10,14 @@ namespace num {
 inline uint32_t bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 inline float from_bits(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
 
-// Fused multiply-add with one rounding, from binary64 operations alone: the product of two binary32 is exact in
-// binary64; the sum is rounded to odd there, so that the final rounding to binary32 sees which side it lies on.
+// Fused multiply-add with one rounding, from binary64 operations alone. The product of two binary32 is exact in
+// binary64. The sum is rounded to odd, so that the final rounding to binary32 is not a second rounding.
 inline float soft_fma(float a, float b, float c) {
   double p = double(a) * double(b), s = p + double(c);
   double bb = s - p, err = (p - (s - bb)) + (double(c) - bb);
   uint64_t u;
   memcpy(&u, &s, 8);
-  // err is NaN where s is not finite: the comparison is then false and s stands.
+  // err is NaN if s is not finite: both comparisons are then false and s is kept.
   if ((err > 0 || err < 0) && !(u & 1)) {
     u += ((err > 0) == (s > 0)) ? 1 : uint64_t(-1);
     memcpy(&s, &u, 8);
@@ -41,10 +41,10 @@ inline float half_to_float(uint16_t h) {
   return sign ? -magnitude : magnitude;
 }
 
-// 2^-8 of what E4M3 says, exact; its NaNs (all bits but the sign set) are refused where weights are packed.
+// Returns 2^-8 times the E4M3 value, exactly. NaNs (all bits but the sign set) are rejected when weights are packed.
 inline float e4m3_to_float(uint8_t b) { return half_to_float(uint16_t((b & 0x80) << 8 | (b & 0x7f) << 7)); }
 
-// Round to nearest even; a NaN keeps its sign and becomes quiet.
+// Rounds to nearest even. A NaN keeps its sign and becomes quiet.
 inline uint16_t float_to_bf16(float x) {
   uint32_t u = bits(x);
   if ((u & 0x7fffffff) > 0x7f800000) return uint16_t((u >> 16) | 0x40);
@@ -52,7 +52,7 @@ inline uint16_t float_to_bf16(float x) {
 }
 inline float bf16_to_float(uint16_t b) { return from_bits(uint32_t(b) << 16); }
 
-// Constants of exp and log; the vector forms in simd.h take the same ones in the same order.
+// Constants of exp and log. The vector functions in simd.h use the same ones in the same order.
 constexpr float kLog2e = 1.44269504088896341f, kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;
 constexpr float kExpMin = -87.0f, kExpMax = 88.0f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to integer
 constexpr float kExp[6] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
@@ -114,7 +114,7 @@ inline void philox(uint32_t k0, uint32_t k1, uint32_t c[4]) {
   }
 }
 
-// Standard Gumbel noise of one token id at one place: u has 23 bits and is never 0 or 1.
+// Standard Gumbel noise of one token id at one (position, choice, purpose). u has 23 bits and is never 0 or 1.
 inline float gumbel(uint64_t seed, uint32_t position, uint32_t choice, uint32_t token, uint32_t purpose) {
   uint32_t c[4] = {position, choice, token, purpose};
   philox(uint32_t(seed), uint32_t(seed >> 32), c);

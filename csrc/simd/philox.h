@@ -1,5 +1,5 @@
-// The first word of num::philox for many token ids at once. A 32-bit word of the counter rides in a 64-bit lane whose
-// high half is never looked at, so that a product's two halves need no shuffling.
+// The first word of num::philox for many token ids at once. A 32-bit counter word is the low half of a 64-bit lane; the
+// high half is never read, so that the two halves of a product need no shuffle.
 #pragma once
 #include "simd/simd.h"
 
@@ -32,7 +32,7 @@ inline Wide wxor(Wide x, Wide y, Wide z) {
   return {_mm256_xor_si256(_mm256_xor_si256(x.a, y.a), z.a), _mm256_xor_si256(_mm256_xor_si256(x.b, y.b), z.b)};
 }
 #elif defined(DRUT_NEON)
-// Low words and high words apart; the high ones are looked at right after a product, else they are anything.
+// Low words and high words in separate registers. The high words are valid only right after a product.
 struct Wide { uint32x4_t a, b, high_a, high_b; };
 constexpr int kAtOnce = 2;
 inline Wide wset(uint32_t x) {
@@ -62,7 +62,7 @@ inline Wide wxor(Wide x, Wide y, Wide z) {
 }
 #endif
 
-// word[i] for ids[i], 64 of them; the counter is (position, choice, id, 0).
+// Computes word[i] for ids[0..63]. The counter is (position, choice, id, 0).
 #if defined(__AVX2__) || defined(DRUT_NEON)
 inline void philox_words(uint64_t seed, uint32_t position, uint32_t choice, const int32_t* ids, uint32_t* word) {
   const Wide m0 = wset(0xD2511F53u), m1 = wset(0xCD9E8D57u);

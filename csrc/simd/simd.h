@@ -1,9 +1,10 @@
-// What every instruction set derives from its lanes: reductions in one written order, exp, silu, bf16 rounding.
+// What every instruction set derives from its lanes: exp, tanh, erf, activations, bf16 rounding. Include one simd_*.h
+// first: it defines V, I and their operations.
 #pragma once
 
 namespace {
 
-// exp; 0 below -87, saturated above 88, NaN stays NaN.
+// exp: 0 below -87, saturates above 88; NaN stays NaN.
 inline V vexp(V x0) {
   V lo = vset(num::kExpMin), x = vmin(vset(num::kExpMax), vmax(lo, x0));
   V t = vfma(x, vset(num::kLog2e), vset(num::kRound)), n = vsub(t, vset(num::kRound));
@@ -23,7 +24,7 @@ inline float sexp(float x) {
   return f[0];
 }
 
-// tanh: an odd polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) with the sign of x above; NaN stays NaN.
+// tanh: an odd polynomial below 0.625; above, 1 - 2 / (exp(2|x|) + 1) with the sign of x. NaN stays NaN.
 inline V vtanh(V x) {
   const V a = vabs(x), z = vmul(x, x);
   V p = vset(num::kTanh[0]);
@@ -34,10 +35,10 @@ inline V vtanh(V x) {
   return vselect_lt(a, vset(0.625f), small, y);
 }
 
-// cap * tanh(x / cap); x where cap is 0.
-inline V capped(V x, float cap) { return cap > 0 ? vmul(vset(cap), vtanh(vdiv(x, vset(cap)))) : x; }
+// cap * tanh(x / cap), or x if cap is 0 (logit softcapping).
+inline V softcap(V x, float cap) { return cap > 0 ? vmul(vset(cap), vtanh(vdiv(x, vset(cap)))) : x; }
 
-// erf by Abramowitz and Stegun 7.1.26, within 1.5e-7.
+// erf by Abramowitz and Stegun 7.1.26, error below 1.5e-7.
 inline V verf(V x) {
   const V a = vabs(x), one = vset(1.0f), t = vdiv(one, vfma(vset(num::kErfScale), a, one));
   V p = vset(num::kErf[0]);
@@ -46,7 +47,7 @@ inline V verf(V x) {
   return vselect_lt(x, vset(0.0f), vsub(vset(0.0f), y), y);
 }
 
-// x * Phi(x), with the tanh form's cube, x / (1 + exp(-2y)), y = sqrt(2/pi) * (x + 0.044715 x^3); or with erf.
+// GELU: x / (1 + exp(-2y)) with y = sqrt(2/pi) * (x + 0.044715 x^3), the tanh approximation; or x * Phi(x) with erf.
 inline V vgelu_tanh(V x) {
   const V cube = vmul(vmul(x, x), x), y2 = vmul(vset(num::kGeluTwice), vfma(vset(0.044715f), cube, x));
   return vdiv(x, vadd(vset(1.0f), vexp(vsub(vset(0.0f), y2))));
@@ -57,35 +58,36 @@ inline V vgelu_erf(V x) {
 
 inline V vsilu(V x) { return vdiv(x, vadd(vset(1.0f), vexp(vsub(vset(0.0f), x)))); }
 
-// Nearest bf16, ties to even, as a float whose low 16 bits are zero; NaN stays a NaN.
+// Nearest bf16, ties to even, as a float whose low 16 bits are zero. NaN stays NaN.
 inline V vround_bf16(V x) {
   I u = as_int(x), odd = iand(ishr(u, 16), iset(1));
   I r = iand(iadd(iadd(u, iset(0x7fff)), odd), iset(int32_t(0xffff0000)));
   return vselect_nan(x, as_float(iset(0x7fc00000)), as_float(r));
 }
 
-// A 32-bit lane holds the bf16 of an even element (low half) and of the odd one after it (high half). The dot of such
-// pairs is fma(odd), then fma(even): what VDPBF16PS computes with FTZ and DAZ. A row of the other operand is kept as
-// the instruction set takes it: floats rounded to bf16, or packed pairs, in the same room.
+// A 32-bit lane holds the bf16 of an even element (low half) and of the odd element after it (high half). The dot
+// product of such pairs is fma(odd), then fma(even), which is what VDPBF16PS computes with FTZ and DAZ. The other
+// operand is a row in the format of the instruction set, in the same memory: floats rounded to bf16, or packed bf16
+// pairs.
 #if defined(DRUT_NATIVE_BF16)
-struct Brain2 { I pair; };
-inline Brain2 brain2_load(const void* p) { return {iload(p)}; }
-inline Brain2 brain2_even(Brain2 b) { return {iand(b.pair, iset(0xffff))}; }
-inline Brain2 brain2_odd(Brain2 b) { return {iand(b.pair, iset(int32_t(0xffff0000)))}; }
-inline V brain2_dot(V acc, Brain2 b, const float* row, int pair) { return vdot_bf16(acc, b.pair, row + pair); }
-inline void brain_store(float* row, int i, V rounded) { vstore_bf16(reinterpret_cast<uint16_t*>(row) + i, rounded); }
+struct Bf16Pair { I pair; };
+inline Bf16Pair bf16_pair_load(const void* p) { return {iload(p)}; }
+inline Bf16Pair bf16_pair_even(Bf16Pair b) { return {iand(b.pair, iset(0xffff))}; }
+inline Bf16Pair bf16_pair_odd(Bf16Pair b) { return {iand(b.pair, iset(int32_t(0xffff0000)))}; }
+inline V bf16_pair_dot(V acc, Bf16Pair b, const float* row, int pair) { return vdot_bf16(acc, b.pair, row + pair); }
+inline void store_bf16(float* row, int i, V rounded) { vstore_bf16(reinterpret_cast<uint16_t*>(row) + i, rounded); }
 #else
-struct Brain2 { V odd, even; };
-inline Brain2 brain2_load(const void* p) {
+struct Bf16Pair { V odd, even; };
+inline Bf16Pair bf16_pair_load(const void* p) {
   I pair = iload(p);
   return {as_float(iand(pair, iset(int32_t(0xffff0000)))), as_float(ishl(pair, 16))};
 }
-inline Brain2 brain2_even(Brain2 b) { return {vset(0.0f), b.even}; }
-inline Brain2 brain2_odd(Brain2 b) { return {b.odd, vset(0.0f)}; }
-inline V brain2_dot(V acc, Brain2 b, const float* row, int pair) {
+inline Bf16Pair bf16_pair_even(Bf16Pair b) { return {vset(0.0f), b.even}; }
+inline Bf16Pair bf16_pair_odd(Bf16Pair b) { return {b.odd, vset(0.0f)}; }
+inline V bf16_pair_dot(V acc, Bf16Pair b, const float* row, int pair) {
   return vfma(vset(row[2 * pair]), b.even, vfma(vset(row[2 * pair + 1]), b.odd, acc));
 }
-inline void brain_store(float* row, int i, V rounded) { vstore(row + i, rounded); }
+inline void store_bf16(float* row, int i, V rounded) { vstore(row + i, rounded); }
 #endif
 
 }  // namespace

@@ -7,11 +7,11 @@
 
 namespace {
 
-constexpr int kTile = 8;          // (row, head) pairs of attention that share a load of K or V: 8, or 12
-constexpr int kHalves = 1;        // halves of a panel's outputs computed side by side
-constexpr int kMaxRows = 4;       // rows of a matrix kernel
-constexpr int kRegisterRows = 4;  // of those, how many keep their results in registers
-constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
+constexpr int kTile = 8;          // (row, head) pairs of attention per load of K or V: 8 or 12
+constexpr int kHalves = 1;        // halves of a panel's outputs per kernel call
+constexpr int kMaxRows = 4;       // maximum of activation rows per kernel call
+constexpr int kRegisterRows = 4;  // maximum of rows whose accumulators stay in registers
+constexpr int vectors_at_once(int) { return 1; }  // vectors of keys or values per row tile, limited by registers
 
 struct V { __m256 a, b; };
 struct I { __m256i a, b; };
@@ -48,20 +48,20 @@ inline V vselect_first(int count, V yes, V no) {
 inline V vload_half(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
 }
-inline V vload_brain(const uint16_t* p) {
+inline V vload_bf16(const uint16_t* p) {
   auto part = [p](int i) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(p + i))), 16));
   };
   return {part(0), part(8)};
 }
-// 16 bytes of E4M3, 2^-8 of each: as halves, whose exponent is one bit wider.
+// 16 E4M3 values times 2^-8, by way of halves, whose exponent is one bit wider.
 inline V vload_e4m3(const uint8_t* p) {
   __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)), 7);
   h = _mm256_and_si256(h, _mm256_set1_epi16(int16_t(0xbfff)));
   return {_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
 }
 
-// E4M3 of 32 outputs, two elements each, 2^-8 of each.
+// E4M3 values of 32 outputs times 2^-8: even[h] and odd[h] are the two elements of each output of half h.
 inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
   auto widen = [](__m256i h) {
     h = _mm256_and_si256(_mm256_srai_epi16(h, 1), _mm256_set1_epi16(int16_t(0xbf80)));
@@ -74,7 +74,7 @@ inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
   }
 }
 
-// Lane n + lane n+8, then +4, +2, +1.
+// Sum of the lanes: lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {
   __m256 h = _mm256_add_ps(x.a, x.b);
   __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
@@ -139,7 +139,7 @@ inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) { return _mm256_dp
 inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u8, s8), _mm256_set1_epi16(1)));
 }
-// Sums of pairs of products, in 16 bits.
+// 16-bit sums of pairs of products.
 struct Narrow { __m256i a, b; };
 inline Narrow narrow_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline Narrow add_pairs(Narrow acc, I u8, int32_t four) {
@@ -151,24 +151,24 @@ inline I widened(Narrow n) {
   return {_mm256_madd_epi16(n.a, one), _mm256_madd_epi16(n.b, one)};
 }
 #endif
-// Codes of at most 7 bits: a pair of products stays within 16 bits (2 * 127 * 127).
+// For codes of at most 7 bits: a pair of products fits in 16 bits (2 * 127 * 127).
 inline I idot7(I acc, I u8, int32_t four) {
   __m256i s = _mm256_set1_epi32(four);
   return {dot_bytes(acc.a, u8.a, s), dot_bytes(acc.b, u8.b, s)};
 }
-// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+// acc + the dot product of the four 7-bit bytes of `four` with the four signed bytes of each lane.
 inline I idot_signed(I acc, int32_t four, I s8) {
   __m256i u = _mm256_set1_epi32(four);
   return {dot_bytes(acc.a, u, s8.a), dot_bytes(acc.b, u, s8.b)};
 }
-inline void store_bytes(uint8_t* p, I x) {  // lanes of at most 7 bits
+inline void store_bytes(uint8_t* p, I x) {  // lanes hold at most 7 bits
   __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
   _mm_storeu_si128((__m128i*)p, _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 #if !defined(DRUT_NARROW_DOTS)
 inline I idot8(I acc, I u8, int32_t four) { return idot7(acc, u8, four); }
 #else
-// Codes of 8 bits, the top bit apart: a pair of 255 * 127 would saturate.
+// For codes of 8 bits, with the top bit apart: a pair of products with 255 * 127 would saturate.
 inline I idot8(I acc, I u8, int32_t four) {
   const I low = iset(0x7f7f7f7f), top = iset(int32_t(0x80808080));
   return idot7(idot7(acc, iand(u8, low), four), iand(u8, top), four);

@@ -7,12 +7,12 @@
 
 namespace {
 
-constexpr int kTile = 12;        // (row, head) pairs of attention that share a load of K or V: 8, or 12
-constexpr int kHalves = 2;        // halves of a panel's outputs computed side by side
-constexpr int kMaxRows = 8;       // rows of a matrix kernel
-constexpr int kRegisterRows = 6;  // of those, how many keep their results in registers
-// Vectors of keys or values that registers allow side by side for so many rows.
-constexpr int abreast(int rows) { return rows <= 3 ? 4 : 2; }
+constexpr int kTile = 12;        // (row, head) pairs of attention per load of K or V: 8 or 12
+constexpr int kHalves = 2;        // halves of a panel's outputs per kernel call
+constexpr int kMaxRows = 8;       // maximum of activation rows per kernel call
+constexpr int kRegisterRows = 6;  // maximum of rows whose accumulators stay in registers
+// Vectors of keys or values per tile of `rows` rows, limited by registers.
+constexpr int vectors_at_once(int rows) { return rows <= 3 ? 4 : 2; }
 
 struct V { __m512 v; };
 struct I { __m512i v; };
@@ -35,17 +35,17 @@ inline V vselect_first(int count, V yes, V no) {
   return {_mm512_mask_blend_ps(m, no.v, yes.v)};
 }
 inline V vload_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
-inline V vload_brain(const uint16_t* p) {
+inline V vload_bf16(const uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
 }
-// 16 bytes of E4M3, 2^-8 of each: as halves, whose exponent is one bit wider.
+// 16 E4M3 values times 2^-8, by way of halves, whose exponent is one bit wider.
 inline V vload_e4m3(const uint8_t* p) {
   __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)), 7);
   return {_mm512_cvtph_ps(_mm256_and_si256(h, _mm256_set1_epi16(int16_t(0xbfff))))};
 }
 
-// E4M3 of 32 outputs, two elements each, 2^-8 of each. The halves go through memory, since a load spreads them over the
-// lanes while a shuffle would need the port that converts.
+// E4M3 values of 32 outputs times 2^-8: even[h] and odd[h] are the two elements of each output of half h. The halves go
+// through memory, because a load spreads them over the lanes for free, and a shuffle would need the port that converts.
 inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
   const __m512i two = _mm512_loadu_si512(p), bits = _mm512_set1_epi16(int16_t(0xbf80));
   alignas(64) uint16_t h[2][32];
@@ -58,7 +58,7 @@ inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
   }
 }
 
-// Lane n + lane n+8, then +4, +2, +1.
+// Sum of the lanes: lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {
   __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
   __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
@@ -104,15 +104,16 @@ inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
   return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 inline I idot8(I acc, I u8, int32_t four) { return {_mm512_dpbusd_epi32(acc.v, u8.v, _mm512_set1_epi32(four))}; }
-// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+// acc + the dot product of the four 7-bit bytes of `four` with the four signed bytes of each lane.
 inline I idot_signed(I acc, int32_t four, I s8) { return {_mm512_dpbusd_epi32(acc.v, _mm512_set1_epi32(four), s8.v)}; }
-inline void store_bytes(uint8_t* p, I a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a.v)); }  // lanes of at most 7 bits
+// Lanes hold at most 7 bits.
+inline void store_bytes(uint8_t* p, I a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a.v)); }
 inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }
 #if defined(DRUT_NATIVE_BF16)
 inline void vstore_bf16(uint16_t* p, V rounded) {
   _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(rounded.v), 16)));
 }
-// The pair at `two` against every lane of b.
+// Multiplies the bf16 pair at `two` with every lane of b.
 inline V vdot_bf16(V acc, I b, const float* two) {
   int32_t pair;
   memcpy(&pair, two, 4);

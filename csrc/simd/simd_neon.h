@@ -1,4 +1,4 @@
-// The 16 logical lanes as four NEON registers of 4, with SDOT or, where the unit is built for it, USDOT.
+// The 16 logical lanes as four NEON registers of 4, with SDOT, or with USDOT if the unit is compiled for it.
 #pragma once
 #include <arm_neon.h>
 #include "simd/numerics.h"
@@ -6,16 +6,16 @@
 #define DRUT_NEON
 #define DRUT_UNROLL _Pragma("GCC unroll 8")
 #if !defined(__ARM_FEATURE_MATMUL_INT8)
-#define DRUT_CENTRED_CODES  // idot8 takes 128 off each code
+#define DRUT_CENTRED_CODES  // idot8 subtracts 128 from each code
 #endif
 
 namespace {
 
-constexpr int kTile = 8;          // (row, head) pairs of attention that share a load of K or V: 8, or 12
-constexpr int kHalves = 1;        // halves of a panel's outputs computed side by side
-constexpr int kMaxRows = 3;       // rows of a matrix kernel
-constexpr int kRegisterRows = 3;  // of those, how many keep their results in registers
-constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
+constexpr int kTile = 8;          // (row, head) pairs of attention per load of K or V: 8 or 12
+constexpr int kHalves = 1;        // halves of a panel's outputs per kernel call
+constexpr int kMaxRows = 3;       // maximum of activation rows per kernel call
+constexpr int kRegisterRows = 3;  // maximum of rows whose accumulators stay in registers
+constexpr int vectors_at_once(int) { return 1; }  // vectors of keys or values per row tile, limited by registers
 
 struct V { float32x4_t a, b, c, d; };
 struct I { int32x4_t a, b, c, d; };
@@ -25,7 +25,7 @@ struct I { int32x4_t a, b, c, d; };
 #define EACH3(f, x, y, z) \
   {f((x).a, (y).a, (z).a), f((x).b, (y).b, (z).b), f((x).c, (y).c, (z).c), f((x).d, (y).d, (z).d)}
 
-// Not FMAX and FMIN, which give NaN where either operand is NaN: the second stands.
+// Not FMAX and FMIN, which return NaN if either operand is NaN: here the second operand is returned then.
 inline float32x4_t max4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcgtq_f32(x, y), x, y); }
 inline float32x4_t min4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcltq_f32(x, y), x, y); }
 inline float32x4_t if_nan4(float32x4_t x, float32x4_t yes, float32x4_t no) { return vbslq_f32(vceqq_f32(x, x), no, yes); }
@@ -66,12 +66,12 @@ inline V vload_half(const uint16_t* p) {
   return {vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)),
           vcvt_high_f32_f16(high)};
 }
-inline V vload_brain(const uint16_t* p) {
+inline V vload_bf16(const uint16_t* p) {
   uint16x8_t low = vld1q_u16(p), high = vld1q_u16(p + 8);
   auto wide = [](uint16x4_t h) { return vreinterpretq_f32_u32(vshll_n_u16(h, 16)); };
   return {wide(vget_low_u16(low)), wide(vget_high_u16(low)), wide(vget_low_u16(high)), wide(vget_high_u16(high))};
 }
-// 16 bytes of E4M3, 2^-8 of each: as halves, whose exponent is one bit wider.
+// 16 E4M3 values times 2^-8, by way of halves, whose exponent is one bit wider.
 inline V vload_e4m3(const uint8_t* p) {
   int8x16_t b = vreinterpretq_s8_u8(vld1q_u8(p));
   auto half = [](int8x8_t s) { return vandq_u16(vreinterpretq_u16_s16(vshll_n_s8(s, 7)), vdupq_n_u16(0xbfff)); };
@@ -80,7 +80,7 @@ inline V vload_e4m3(const uint8_t* p) {
           vcvt_high_f32_f16(high)};
 }
 
-// E4M3 of 32 outputs, two elements each, 2^-8 of each.
+// E4M3 values of 32 outputs times 2^-8: even[h] and odd[h] are the two elements of each output of half h.
 inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
   auto half = [](uint8x16_t b) {
     const int16x8_t wide = vshrq_n_s16(vreinterpretq_s16_u8(b), 1);
@@ -98,7 +98,7 @@ inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
   }
 }
 
-// Lane n + lane n+8, then +4, +2, +1.
+// Sum of the lanes: lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V x) {
   float32x4_t q = vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d));
   float32x2_t p = vadd_f32(vget_low_f32(q), vget_high_f32(q));
@@ -129,7 +129,8 @@ inline I iadd(I x, I y) {  // wraps around
 inline I imax(I x, I y) { return EACH2(vmaxq_s32, x, y); }
 inline int32_t imaximum(I x) { return vmaxvq_s32(vmaxq_s32(vmaxq_s32(x.a, x.b), vmaxq_s32(x.c, x.d))); }
 inline I ior(I x, I y) { return EACH2(vorrq_s32, x, y); }
-// The vector extension's shifts: the intrinsics take constants alone, and these become the same instructions.
+// Shifts of the compiler's vector extension: the intrinsics accept only constants, and these compile to the same
+// instructions.
 inline I ishl(I x, int s) { return {x.a << s, x.b << s, x.c << s, x.d << s}; }
 inline I ishr(I x, int s) {
   auto shifted = [s](int32x4_t v) { return vreinterpretq_s32_u32(vreinterpretq_u32_s32(v) >> s); };
@@ -162,13 +163,13 @@ inline void store_int8(int8_t* p, V x) {
 }
 
 inline int32_t byte_sum(const int8_t* p) { return vaddlvq_s8(vld1q_s8(p)); }  // of 16 bytes
-// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+// acc + the dot product of the four 7-bit bytes of `four` with the four signed bytes of each lane.
 inline I idot_signed(I acc, int32_t four, I s8) {
   const int8x16_t u = vreinterpretq_s8_s32(vdupq_n_s32(four));
   auto dot = [u](int32x4_t sum, int32x4_t s) { return vdotq_s32(sum, u, vreinterpretq_s8_s32(s)); };
   return EACH2(dot, acc, s8);
 }
-inline void store_bytes(uint8_t* p, I x) {  // lanes of at most 7 bits
+inline void store_bytes(uint8_t* p, I x) {  // lanes hold at most 7 bits
   int16x8_t low = vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b)), high = vcombine_s16(vmovn_s32(x.c), vmovn_s32(x.d));
   vst1q_u8(p, vreinterpretq_u8_s8(vcombine_s8(vmovn_s16(low), vmovn_s16(high))));
 }
@@ -179,12 +180,12 @@ inline I idot7(I acc, I u8, int32_t four) {
   auto dot = [s](int32x4_t sum, int32x4_t codes) { return vdotq_s32(sum, vreinterpretq_s8_s32(codes), s); };
   return EACH2(dot, acc, u8);
 }
-// Both operands of SDOT are signed. Kinds of 8-bit codes have the zero point 128, so that what is taken off here is
-// not taken off by the sum of the activations.
+// Both operands of SDOT are signed, so 128 is subtracted from each code here. All kinds with 8-bit codes have the zero
+// point 128: kCodeZero (matmul/activations.h) is 0 then, and the sum of the activations must not subtract it again.
 inline I idot8(I acc, I u8, int32_t four) {
   const int32x4_t top = vdupq_n_s32(int32_t(0x80808080));
-  auto centred = [top](int32x4_t codes) { return veorq_s32(codes, top); };
-  I s8 = EACH1(centred, u8);
+  auto subtract_mean = [top](int32x4_t codes) { return veorq_s32(codes, top); };
+  I s8 = EACH1(subtract_mean, u8);
   return idot7(acc, s8, four);
 }
 #else

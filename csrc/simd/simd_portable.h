@@ -1,4 +1,4 @@
-// The 16 logical lanes in plain C++: the definition the other instruction sets must match bit for bit.
+// The 16 logical lanes in plain C++: the reference that the other instruction sets must match bit for bit.
 #pragma once
 #include "simd/numerics.h"
 
@@ -6,11 +6,11 @@
 
 namespace {
 
-constexpr int kTile = 8;          // (row, head) pairs of attention that share a load of K or V: 8, or 12
-constexpr int kHalves = 2;        // halves of a panel's outputs computed side by side
-constexpr int kMaxRows = 4;       // rows of a matrix kernel
-constexpr int kRegisterRows = 4;  // of those, how many keep their results in registers
-constexpr int abreast(int) { return 1; }  // vectors of keys or values that registers allow side by side
+constexpr int kTile = 8;          // (row, head) pairs of attention per load of K or V: 8 or 12
+constexpr int kHalves = 2;        // halves of a panel's outputs per kernel call
+constexpr int kMaxRows = 4;       // maximum of activation rows per kernel call
+constexpr int kRegisterRows = 4;  // maximum of rows whose accumulators stay in registers
+constexpr int vectors_at_once(int) { return 1; }  // vectors of keys or values per row tile, limited by registers
 
 struct V { float f[16]; };
 struct I { int32_t i[16]; };
@@ -27,23 +27,24 @@ inline V vsub(V a, V b) { V_MAP(a.f[n] - b.f[n]); }
 inline V vmul(V a, V b) { V_MAP(a.f[n] * b.f[n]); }
 inline V vdiv(V a, V b) { V_MAP(a.f[n] / b.f[n]); }
 inline V vfma(V a, V b, V c) { V_MAP(num::fma(a.f[n], b.f[n], c.f[n])); }
-// The second operand where either is NaN, as x86 does.
+// Return the second operand if either is NaN, as x86 does.
 inline V vmax(V a, V b) { V_MAP(a.f[n] > b.f[n] ? a.f[n] : b.f[n]); }
 inline V vmin(V a, V b) { V_MAP(a.f[n] < b.f[n] ? a.f[n] : b.f[n]); }
 inline V vabs(V a) { V_MAP(num::from_bits(num::bits(a.f[n]) & 0x7fffffff)); }
-// yes where a < b, else no; vselect_nan: yes where a is NaN.
+// Returns `yes` where a < b, else `no`; vselect_nan: `yes` where a is NaN; vselect_first: `yes` in the first `count`
+// lanes.
 inline V vselect_lt(V a, V b, V yes, V no) { V_MAP(a.f[n] < b.f[n] ? yes.f[n] : no.f[n]); }
 inline V vselect_nan(V a, V yes, V no) { V_MAP(a.f[n] != a.f[n] ? yes.f[n] : no.f[n]); }
 inline V vselect_first(int count, V yes, V no) { V_MAP(n < count ? yes.f[n] : no.f[n]); }
 inline V vload_half(const uint16_t* p) { V_MAP(num::half_to_float(p[n])); }
-inline V vload_brain(const uint16_t* p) { V_MAP(num::bf16_to_float(p[n])); }
+inline V vload_bf16(const uint16_t* p) { V_MAP(num::bf16_to_float(p[n])); }
 inline V vload_e4m3(const uint8_t* p) { V_MAP(num::e4m3_to_float(p[n])); }
-inline V vload_e4m3_other(const uint8_t* p) { V_MAP(num::e4m3_to_float(p[2 * n])); }
-// E4M3 of 32 outputs, two elements each, 2^-8 of each.
+inline V vload_e4m3_strided(const uint8_t* p) { V_MAP(num::e4m3_to_float(p[2 * n])); }
+// E4M3 values of 32 outputs times 2^-8: even[h] and odd[h] are the two elements of each output of half h.
 inline void vload_e4m3_pairs(const uint8_t* p, V (&even)[2], V (&odd)[2]) {
   for (int i = 0; i < 2; ++i, p += 32) {
-    even[i] = vload_e4m3_other(p);
-    odd[i] = vload_e4m3_other(p + 1);
+    even[i] = vload_e4m3_strided(p);
+    odd[i] = vload_e4m3_strided(p + 1);
   }
 }
 
@@ -60,7 +61,7 @@ inline int32_t imaximum(I a) {
 inline I ior(I a, I b) { I_MAP(a.i[n] | b.i[n]); }
 inline I ishl(I a, int s) { I_MAP(uint32_t(a.i[n]) << s); }
 inline I ishr(I a, int s) { I_MAP(uint32_t(a.i[n]) >> s); }
-// table[byte] for bytes of 0..15.
+// table[b] for every byte b of `index`, 0..15.
 inline I ilookup(const uint8_t* table, I index) {
   uint8_t b[64];
   memcpy(b, &index, 64);
@@ -72,7 +73,7 @@ inline I iload_i8(const uint8_t* p) { I_MAP(int8_t(p[n])); }
 inline V as_float(I a) { V r; memcpy(&r, &a, 64); return r; }
 inline I as_int(V a) { I r; memcpy(&r, &a, 64); return r; }
 inline V to_float(I a) { V_MAP(float(a.i[n])); }
-// Round to nearest even, then the nearest of -127..127.
+// Rounds to nearest even and clamps to -127..127.
 inline void store_int8(int8_t* p, V a) {
   LANES {
     float x = a.f[n] > -127.0f ? a.f[n] : -127.0f;  // NaN becomes -127
@@ -85,7 +86,7 @@ inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
   LANES s += p[n];
   return s;
 }
-// acc + the dot of four unsigned bytes of each lane with the four signed bytes of `four`.
+// acc + the dot product of the four unsigned bytes of each lane with the four signed bytes of `four`.
 inline I idot8(I acc, I u8, int32_t four) {
   int8_t s[4];
   memcpy(s, &four, 4);
@@ -96,7 +97,7 @@ inline I idot8(I acc, I u8, int32_t four) {
   }
   return acc;
 }
-// acc + the dot of the four bytes of `four`, of 7 bits, with the four signed bytes of each lane.
+// acc + the dot product of the four 7-bit bytes of `four` with the four signed bytes of each lane.
 inline I idot_signed(I acc, int32_t four, I s8) {
   uint8_t u[4];
   memcpy(u, &four, 4);
@@ -110,7 +111,7 @@ inline I idot_signed(I acc, int32_t four, I s8) {
 inline void store_bytes(uint8_t* p, I a) { LANES p[n] = uint8_t(a.i[n]); }
 inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }  // codes of at most 7 bits
 
-// Lane n + lane n+8, then +4, +2, +1.
+// Sum of the lanes: lane n + lane n+8, then +4, +2, +1.
 inline float vsum(V a) {
   for (int w = 8; w; w /= 2)
     for (int n = 0; n < w; ++n) a.f[n] = a.f[n] + a.f[n + w];

@@ -1,4 +1,5 @@
-// The file's blocks (GGUF) taken apart: codes of 32 elements, and the scale bytes of their group as packing keeps them.
+// Decodes blocks of GGUF files: the codes of 32 elements, and the scale bytes of their group in the order of the packed
+// format.
 #pragma once
 #include "weights/kinds.h"
 
@@ -6,14 +7,14 @@
 
 namespace {
 
-// One group of one row: unsigned codes, and what stands for it in the panel's scale bytes.
+// One group of one row: unsigned codes, and the bytes for the panel's scales.
 struct FileGroup {
   uint8_t code[32];
-  uint8_t scale[4];    // kHalf: f16 scale, f16 minimum; kSuper: a byte a part; kExponent: one byte
-  uint8_t minimum[2];  // kSuper: a byte a part
+  uint8_t scale[4];    // kHalf: f16 scale, f16 minimum; kSuper: one byte per part; kExponent: one byte
+  uint8_t minimum[2];  // kSuper: one byte per part
 };
 
-inline void read_nibbles(const uint8_t* p, uint8_t* code) {  // elements 0..15 low, 16..31 high
+inline void read_nibbles(const uint8_t* p, uint8_t* code) {  // elements 0..15 are low nibbles, 16..31 high nibbles
   for (int i = 0; i < 16; ++i) {
     code[i] = p[i] & 15;
     code[16 + i] = p[i] >> 4;
@@ -24,7 +25,7 @@ inline void add_fifth_bits(const uint8_t* p, uint8_t* code) {
   for (int i = 0; i < 32; ++i) code[i] |= (p[i / 8] >> (i % 8) & 1) << 4;
 }
 
-// The 6-bit scale and minimum of group g in the 12 bytes of Q4_K and Q5_K.
+// The 6-bit scale and minimum of group g from the 12 scale bytes of Q4_K and Q5_K.
 inline void k_scale(const uint8_t* p, int g, uint8_t* scale, uint8_t* minimum) {
   if (g < 4) {
     *scale = p[g] & 63;
@@ -35,16 +36,16 @@ inline void k_scale(const uint8_t* p, int g, uint8_t* scale, uint8_t* minimum) {
   }
 }
 
-// Scale p (0..15) of Q3_K: 6 bits, less 32.
+// Scale p (0..15) of Q3_K: 6 bits, minus 32.
 inline uint8_t q3_scale(const uint8_t* s, int p) {
   int low = p < 8 ? s[p] & 15 : s[p - 8] >> 4, high = s[8 + p % 4] >> (p / 4 * 2) & 3;
   return uint8_t(int8_t((low | high << 4) - 32));
 }
 
-// Group g of the block at b.
+// Reads group g of the block at b.
 inline void read_group(int kind, const uint8_t* b, int g, FileGroup* out) {
   uint8_t* code = out->code;
-  int chunk = g / 4, shift = g % 4 * 2;  // Q2_K, Q3_K, Q6_K: halves of 128 elements, four groups each
+  int chunk = g / 4, shift = g % 4 * 2;  // Q2_K, Q3_K, Q6_K: two halves of 128 elements with four groups each
   switch (kind) {
     case kQ4_0: case kQ4_1: case kQ5_0: case kQ5_1: {
       int scales = kind == kQ4_1 || kind == kQ5_1 ? 4 : 2;
@@ -100,11 +101,11 @@ inline void read_group(int kind, const uint8_t* b, int g, FileGroup* out) {
   }
 }
 
-// Where a super-block keeps its f16 scale and minimum.
+// Byte offset of the f16 scale, and of the f16 minimum, in a super-block of the file.
 inline int super_scale_at(int kind) { return kind == kQ2_K ? 80 : kind == kQ3_K ? 108 : kind == kQ6_K ? 208 : 0; }
 inline int super_minimum_at(int kind) { return kind == kQ2_K ? 82 : 2; }
 
-// A row's group into lane `lane` of a packed one (zeroed before).
+// Writes a row's group to `lane` of a packed group. The packed group must be zero before: nibbles are ORed in.
 inline void write_group(const Kind& t, const FileGroup& f, int lane, uint8_t* g) {
   int half = lane / 16, at = half * 64 + lane % 16 * 4;
   for (int k = 0; k < 32; ++k) {

@@ -1,20 +1,20 @@
-// The kinds of weights: how a panel of 32 outputs lies in memory, unit by unit along K.
+// The packed formats of weights: the memory layout of a panel of 32 outputs, unit by unit along K.
 //
-// A unit of an integer kind is one group of 32 elements of K, or a super-block of 8 groups behind a head:
-//   head    per output f16 d (and f16 dmin), super-blocks only
+// A unit of an integer kind is one group of 32 elements of K, or a super-block: a head and 8 groups.
+//   head    per output f16 d (and f16 dmin); super-blocks only
 //   group   512 B nibbles [4 octets of k][2 halves of 16 outputs][16][4 k]: low nibble k, high nibble k + 4
 //           5 bits: 128 B [2 halves][16][4 k], bit q of a byte: fifth bit of quad q
 //           6 bits: 256 B [2 halves][2][16][4 k], bits 2f and 2f+1 of byte [v]: bits 4 and 5 of quad 4v + f
-//           8 bits: instead 1024 B [8 quads][2 halves][16][4 k], code + 128
-//           then what scales it: per output f16 scale (and f16 minimum), or u8 / i8 scales (and u8 minima), one of
-//           each kind for every 32 or 16 elements; or the exponent byte of E8M0
+//           8 bits: 1024 B [8 quads][2 halves][16][4 k] instead of nibbles, code + 128
+//           then the scales: per output f16 scale (and f16 minimum), or u8 / i8 scales (and u8 minima), one of each
+//           for every 32 or 16 elements; or the exponent byte of E8M0
 //   F32     [32 k][32 outputs]   F16 the same   BF16 [16 pairs of k][32 outputs][2]
 //
-// Where one scale serves as many elements as a file says, or a row, those are a unit:
-//   head    per output a scale, f16, bf16 or f32; where there are zero points, per output an int8, less the codes' middle
+// Kinds with variable units: a unit is the group that shares a scale, of a size that the file defines, or a whole row.
+//   head    per output a scale (f16, bf16 or f32); with zero points, per output an int8 relative to the middle code
 //   W4      groups of 512 B nibbles as above     W8 groups of 1024 B     FP8 (E4M3) groups [16 pairs of k][32 outputs][2]
-// and of NVFP4 a row: head f32, groups of 512 B nibbles and 64 B E4M3, one for every 16 elements.
-// E4M3 is taken as 2^-8 of itself and E2M1 doubled (see numerics.md); the f32 of NVFP4 is stored 2^7 times larger.
+//   NVFP4   the unit is a row: head f32, then groups of 512 B nibbles and 64 B E4M3, one for every 16 elements
+// E4M3 values are used times 2^-8 and E2M1 values times 2 (docs/numerics.md); the f32 of NVFP4 is stored times 2^7.
 #pragma once
 #include "base/abi.h"
 
@@ -23,17 +23,17 @@ namespace {
 enum class Scale { kHalf, kSuper, kExponent, kGroup, kE4M3, kFloat };
 
 struct Kind {
-  int bits;         // of a code: 4, 5, 6 or 8
-  int zero;         // taken off the code
-  int parts;        // scales of a group of 32: 1, or 2 of 16 elements each
+  int bits;         // bits per code: 4, 5, 6 or 8
+  int zero;         // zero point, subtracted from the code
+  int parts;        // scales per group of 32: 1, or 2 for 16 elements each
   Scale scale;
   bool minimum;
-  int table;        // 0 none, 1 IQ4_NL, 2 E2M1; entries are stored + 128, so that zero is 128
-  int file_block;   // elements and bytes of the file's blocks
+  int table;        // 0 none, 1 IQ4_NL, 2 E2M1; entries are stored + 128, so zero is 128
+  int file_block;   // elements and bytes per block of the file
   int file_bytes;
 
   constexpr int groups() const { return scale == Scale::kSuper ? 8 : 1; }
-  constexpr bool open() const { return scale == Scale::kGroup || scale == Scale::kE4M3; }  // units: see Layout
+  constexpr bool variable_units() const { return scale == Scale::kGroup || scale == Scale::kE4M3; }  // see Layout
   constexpr int code_bytes() const { return bits == 8 ? 1024 : 512; }
   constexpr int plane_bytes() const { return bits == 5 ? 128 : bits == 6 ? 256 : 0; }
   constexpr int head_bytes() const { return scale == Scale::kSuper ? (minimum ? 128 : 64) : 0; }
@@ -46,15 +46,15 @@ struct Kind {
   constexpr int unit_bytes() const { return head_bytes() + groups() * group_bytes(); }
 };
 
-// What the groups of other kinds are opened to (opened.h).
-enum : int { kOpened = 100, kOpenedMinimum, kOpenedHalves, kOpenedHalvesMinimum };
+// Formats to which groups of other kinds are unpacked for many rows (matmul/unpack_panel.h). Never stored.
+enum : int { kUnpacked = 100, kUnpackedMinimum, kUnpackedHalves, kUnpackedHalvesMinimum };
 
 constexpr Kind kind_of(int kind) {
   switch (kind) {
-    case kOpened: return {8, 128, 1, Scale::kFloat, false, 0, 0, 0};
-    case kOpenedMinimum: return {8, 128, 1, Scale::kFloat, true, 0, 0, 0};
-    case kOpenedHalves: return {8, 128, 2, Scale::kFloat, false, 0, 0, 0};
-    case kOpenedHalvesMinimum: return {8, 128, 2, Scale::kFloat, true, 0, 0, 0};
+    case kUnpacked: return {8, 128, 1, Scale::kFloat, false, 0, 0, 0};
+    case kUnpackedMinimum: return {8, 128, 1, Scale::kFloat, true, 0, 0, 0};
+    case kUnpackedHalves: return {8, 128, 2, Scale::kFloat, false, 0, 0, 0};
+    case kUnpackedHalvesMinimum: return {8, 128, 2, Scale::kFloat, true, 0, 0, 0};
     case kQ4_0: return {4, 8, 1, Scale::kHalf, false, 0, 32, 18};
     case kQ4_1: return {4, 0, 1, Scale::kHalf, true, 0, 32, 20};
     case kQ5_0: return {5, 16, 1, Scale::kHalf, false, 0, 32, 22};
@@ -80,7 +80,7 @@ inline bool is_integer(int kind) { return kind >= kQ4_0 && kind != kFP8; }
 
 template <int K> struct Constant { static constexpr int value = K; };
 
-// `f` of an integer kind that a file may have, as a `Constant`.
+// Calls f with an integer kind of a file as a Constant, so that the kind is a template argument.
 template <class F> auto with_integer_kind(int kind, F f) {
   switch (kind) {
     case kQ4_0: return f(Constant<kQ4_0>());
@@ -104,7 +104,8 @@ template <class F> auto with_integer_kind(int kind, F f) {
 
 constexpr int scale_size(int scale) { return scale == kScaleF32 ? 4 : 2; }
 
-// How a panel of one matrix is cut: units of a head and `span` groups of 32 elements, the last of a row maybe of fewer.
+// Layout of a panel of one matrix: units of a head and `span` groups of 32 elements; the last unit may have fewer
+// groups.
 struct Layout {
   int head, span, group;  // bytes, groups, bytes of a group
 
@@ -127,7 +128,7 @@ inline int panels(const DrutMatrix& m) { return (m.n + kPanel - 1) / kPanel; }
 inline int64_t panel_bytes(const DrutMatrix& m) { return Layout(m).bytes(m.k / kGroup); }
 inline const uint8_t* panel(const DrutMatrix& m, int p) { return m.data + p * panel_bytes(m); }
 
-// Table entries + 128, as the integer kernels take them.
+// Table entries + 128: the integer kernels take codes as unsigned bytes with zero point 128.
 alignas(16) constexpr uint8_t kTables[2][16] = {
     {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241},
     {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116}};

@@ -1,4 +1,4 @@
-// Packs a tensor of the file into panels (kinds.h). src_row[i] says which row of the file becomes row i.
+// Packs a tensor of the file into panels (kinds.h). Row i of the matrix is row src_row[i] of the file.
 #include "weights/codecs.h"
 #include "weights/packing.h"
 #include "base/pool.h"
@@ -8,12 +8,12 @@ namespace {
 uint32_t load32(const uint8_t* p) { uint32_t v; memcpy(&v, p, 4); return v; }
 bool half_is_finite(const uint8_t* p) { return (load16(p) & 0x7c00) != 0x7c00; }
 
-// The three most common kinds by whole words; the rest goes code by code.
+// Packs the three most common kinds by whole words. Returns false for the others, which are packed code by code.
 bool pack_quickly(int kind, const uint8_t* src, int lane, uint8_t* g) {
   int at = lane / 16 * 64 + lane % 16 * 4;
   if (kind == kQ4_0 || kind == kQ4_1) {
     const uint8_t* codes = src + (kind == kQ4_0 ? 2 : 4);
-    for (int j = 0; j < 4; ++j) {  // octet j of k: elements 8j..8j+7, in the low nibbles for j < 2
+    for (int j = 0; j < 4; ++j) {  // octet j of k: elements 8j..8j+7, low nibbles for j < 2
       uint32_t a = load32(codes + 8 * (j & 1)), b = load32(codes + 8 * (j & 1) + 4);
       uint32_t low = 0x0f0f0f0f, word = j < 2 ? (a & low) | (b & low) << 4 : (a >> 4 & low) | (b & ~low);
       memcpy(g + j * 128 + at, &word, 4);
@@ -31,7 +31,7 @@ bool pack_quickly(int kind, const uint8_t* src, int lane, uint8_t* g) {
   return true;
 }
 
-// One file block of a row into a unit; whether its scales are finite.
+// Packs one file block of a row into a unit. Returns whether its scales are finite.
 bool pack_block(int kind, const Kind& t, const uint8_t* src, int lane, uint8_t* unit) {
   bool good = true;
   if (t.head_bytes()) {
@@ -54,13 +54,13 @@ bool pack_block(int kind, const Kind& t, const uint8_t* src, int lane, uint8_t* 
   return good;
 }
 
-// The low four nibbles of x, one in each byte.
+// Spreads the low four nibbles of x to one byte each.
 uint32_t spread(uint32_t x) {
   x = (x | x << 8) & 0x00ff00ff;
   return (x | x << 4) & 0x0f0f0f0f;
 }
 
-// 32 codes of 4 bits, two in a byte, the lower first, into a group.
+// Packs 32 codes of 4 bits, two per byte with the lower one first, into a group.
 void pack_nibbles(const uint8_t* codes, int lane, uint8_t* g) {
   for (int j = 0; j < 4; ++j) {
     uint32_t x = load32(codes + 4 * j), word = spread(x & 0xffff) | spread(x >> 16) << 4;
@@ -82,7 +82,7 @@ bool pack_e4m3(const uint8_t* codes, int lane, uint8_t* g) {
   return good;
 }
 
-// The scale of a unit into its head, times `factor` where it is f32; whether it is finite.
+// Packs the scale of a unit into its head, times `factor` if it is f32. Returns whether it is finite.
 bool pack_scale(int scale, const uint8_t* src, int lane, float factor, uint8_t* head) {
   if (scale != kScaleF32) {
     memcpy(head + 2 * lane, src, 2);
@@ -93,7 +93,7 @@ bool pack_scale(int scale, const uint8_t* src, int lane, float factor, uint8_t* 
   return x - x == 0;
 }
 
-// A row whose scales, zero points and codes lie one after another (formats/encoding.py: planes).
+// Packs a row whose scales, zero points and codes are stored one after another (formats/encoding.py: planes).
 bool pack_planes(const DrutMatrix& m, const Layout& l, const uint8_t* src, int lane, uint8_t* out) {
   const int groups = m.k / kGroup, units = (groups + l.span - 1) / l.span, size = scale_size(m.scale);
   const uint8_t *scales = src, *zeros = scales + units * size, *codes = zeros + (m.zeros ? units : 0);
@@ -110,7 +110,7 @@ bool pack_planes(const DrutMatrix& m, const Layout& l, const uint8_t* src, int l
   return good;
 }
 
-// A row of NVFP4: the row's scale, then a scale for every 16 elements, then codes.
+// Packs a row of NVFP4: the scale of the row, then a scale for every 16 elements, then codes.
 bool pack_nvfp4(const DrutMatrix& m, const Layout& l, const uint8_t* src, int lane, uint8_t* out) {
   const uint8_t *scales = src + 4, *codes = scales + m.k / 16;
   bool good = pack_scale(kScaleF32, src, lane, 128.0f, out);
@@ -125,7 +125,7 @@ bool pack_nvfp4(const DrutMatrix& m, const Layout& l, const uint8_t* src, int la
   return good;
 }
 
-// 32 elements of a row, `count` of them stored and the rest zero.
+// Packs 32 elements of a row: the first `count` are stored, the rest stays zero.
 void pack_floats(int kind, const uint8_t* src, int count, int lane, uint8_t* unit) {
   int width = kind == kF32 ? 4 : 2;
   for (int k = 0; k < count; ++k) {
@@ -136,16 +136,16 @@ void pack_floats(int kind, const uint8_t* src, int count, int lane, uint8_t* uni
 
 struct PackTask {
   const DrutMatrix* matrix;
-  int32_t stored;      // columns of the file
-  int64_t row_bytes;   // of the file
+  int32_t stored;      // columns in the file
+  int64_t row_bytes;   // in the file
   const uint8_t* src;
   const int32_t* src_row;
   uint8_t* dst;
-  int64_t bad;         // rows, or blocks of them, with a scale that is not finite
+  int64_t bad;         // rows, or blocks of rows, with a scale that is not finite; atomic
 };
 
-// The lanes of one panel, unit by unit where a file has blocks, so that a unit is written while it is near. Returns how
-// many rows, or blocks of them, have a scale that is not finite.
+// Packs the lanes of one panel; for kinds with file blocks unit by unit, so that a unit is written while it is in the
+// cache. Returns the number of rows, or blocks of rows, with a scale that is not finite.
 int pack_panel(const PackTask& p, const Kind& t, const Layout& l, int panel, uint8_t* out) {
   const DrutMatrix& m = *p.matrix;
   const int lanes = m.n - panel * kPanel < kPanel ? m.n - panel * kPanel : kPanel, elements = l.span * kGroup;
@@ -155,9 +155,9 @@ int pack_panel(const PackTask& p, const Kind& t, const Layout& l, int panel, uin
     src[lane] = p.src + int64_t(p.src_row ? p.src_row[row] : row) * p.row_bytes;
   }
   int bad = 0;
-  for (int lane = 0; t.open() && lane < lanes; ++lane)
+  for (int lane = 0; t.variable_units() && lane < lanes; ++lane)
     bad += !(m.kind == kNVFP4 ? pack_nvfp4 : pack_planes)(m, l, src[lane], lane, out);
-  if (t.open()) return bad;
+  if (t.variable_units()) return bad;
   for (int k = 0; k < m.k; k += elements, out += l.head + l.span * l.group) {
     for (int lane = 0; lane < lanes; ++lane) {
       if (is_integer(m.kind)) {
@@ -177,11 +177,11 @@ void pack_panels(void* data, Worker& w) {
   const Kind t = kind_of(p.matrix->kind);
   const Layout l(*p.matrix);
   const int64_t bytes = panel_bytes(*p.matrix);
-  w.share(panels(*p.matrix), [&](int panel) {
+  w.parallel_for(panels(*p.matrix), [&](int panel) {
     int bad = pack_panel(p, t, l, panel, p.dst + panel * bytes);
     if (bad) __atomic_fetch_add(&p.bad, bad, __ATOMIC_RELAXED);
   });
-  w.sync();
+  w.barrier();
 }
 
 }  // namespace
@@ -190,8 +190,8 @@ void pack_panels(void* data, Worker& w) {
 
 DRUT_API int64_t drut_packed_bytes(const DrutMatrix* m) { return int64_t(panels(*m)) * panel_bytes(*m); }
 
-// dst: drut_packed_bytes of zeros; `stored`: columns of the file, of which m->k is the padded count. Returns 0 where
-// all scales are finite.
+// Packs `src` to dst, which must be drut_packed_bytes(m) zero bytes. `stored`: columns in the file; m->k is that padded
+// to a multiple of 32. Returns 0 if all scales are finite.
 DRUT_API int64_t drut_pack(Pool* pool, const DrutMatrix* m, int32_t stored, int64_t row_bytes, const uint8_t* src,
                            const int32_t* src_row, uint8_t* dst) {
   PackTask t{m, stored, row_bytes, src, src_row, dst, 0};

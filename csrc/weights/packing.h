@@ -1,4 +1,4 @@
-// Reading one row back out of a packed matrix, as formats/decode.py defines its numbers.
+// Unpacks one row of a packed matrix to floats, as formats/decode.py defines them.
 #pragma once
 #include "weights/kinds.h"
 #include "simd/numerics.h"
@@ -15,7 +15,7 @@ inline float load_scale(int scale, const uint8_t* p, int lane) {
   return f;
 }
 
-// 2^(e - 128): half of what E8M0 says, since tables hold doubled values. Subnormal results are zero.
+// 2^(e - 128): half of the E8M0 value, because the table holds doubled values. Subnormal results are zero.
 inline float exponent_scale(uint8_t e) { return e < 2 ? 0.0f : num::from_bits(uint32_t(e - 1) << 23); }
 
 // Code k (0..31) of output `lane` in a group.
@@ -57,7 +57,7 @@ template <int K> void unpack_group(const DrutMatrix& m, const uint8_t* head, con
 }
 
 // Calls body(head, group, k) for every group of a panel.
-template <class Body> void each_group(const DrutMatrix& m, const uint8_t* b, Body body) {
+template <class Body> void for_each_group(const DrutMatrix& m, const uint8_t* b, Body body) {
   const Layout l(m);
   const int groups = m.k / kGroup;
   for (int unit = 0; unit < groups; unit += l.span) {
@@ -68,11 +68,11 @@ template <class Body> void each_group(const DrutMatrix& m, const uint8_t* b, Bod
 }
 
 template <int K> void unpack_lane(const DrutMatrix& m, const uint8_t* b, int lane, float* out) {
-  each_group(m, b, [&](const uint8_t* head, const uint8_t* g, int k) { unpack_group<K>(m, head, g, lane, out + k); });
+  for_each_group(m, b, [&](const uint8_t* head, const uint8_t* g, int k) { unpack_group<K>(m, head, g, lane, out + k); });
 }
 
 inline void unpack_fp8(const DrutMatrix& m, const uint8_t* b, int lane, float* out) {
-  each_group(m, b, [&](const uint8_t* head, const uint8_t* g, int k) {
+  for_each_group(m, b, [&](const uint8_t* head, const uint8_t* g, int k) {
     const float scale = load_scale(m.scale, head, lane) * 256.0f;
     for (int i = 0; i < kGroup; ++i) out[k + i] = num::e4m3_to_float(g[i / 2 * 2 * kPanel + 2 * lane + i % 2]) * scale;
   });

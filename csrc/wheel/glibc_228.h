@@ -1,5 +1,6 @@
-// Included before every source of a wheel (CMakeLists.txt, DRUT_MANYLINUX): threads by the versions of their symbols that
-// every glibc from 2.28 on has, whatever glibc this is built with. glibc 2.34 moved them from libpthread into libc.
+// Included before every source of a wheel (CMakeLists.txt, DRUT_MANYLINUX). Binds the thread functions to symbol
+// versions that every glibc from 2.28 on has, whatever glibc the build uses: glibc 2.34 moved them from libpthread into
+// libc.
 #pragma once
 #if defined(__GLIBC__) || defined(__linux__)
 #include <features.h>

@@ -1,5 +1,5 @@
-// For wheels alone: what the kernels use of a C++ runtime, so that the library needs none. A static libstdc++ would not
-// do: it asks for whatever symbols the glibc it was built with has.
+// The parts of a C++ runtime that the kernels use, for wheels only, so that the library needs no libstdc++. Linking it
+// statically is no alternative: it requires the symbols of the glibc with which it was built.
 #include <stdlib.h>
 
 #include <new>

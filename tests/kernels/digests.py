@@ -51,7 +51,7 @@ def float_matrix(name: str) -> Stored:
 
 
 def prompts(backend: NativeBackend, shape: Shape) -> list[F32]:
-    """Steps of many rows over chunk boundaries, alone and beside another sequence."""
+    """Steps of many rows over chunk boundaries, alone and together with another sequence."""
     rng = np.random.default_rng(7)
     long, short = sequences(rng, (TOKENS, 40))
     run = Attending(backend, shape, pages=len(long.pages) + len(short.pages))

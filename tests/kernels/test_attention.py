@@ -294,7 +294,7 @@ def test_any_schedule_gives_the_same_rows(native: Native, data: st.DataObject) -
 @pytest.mark.parametrize("dtype", KV_DTYPES)
 @pytest.mark.parametrize("window", [5, 16, 40, 257])
 def test_slots_before_the_window_do_not_matter(native: Native, isa: str, dtype: str, window: int) -> None:
-    """Nor where a row beside it sees them, and not even if they hold no numbers."""
+    """Even if another row sees them, and even if they are NaN."""
     shape, rows = Shape(32, 3, dtype, window=window), 3
     s = sequences(np.random.default_rng(8), (300,))[0]
     start = len(s.tokens) - rows

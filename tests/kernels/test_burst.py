@@ -78,13 +78,13 @@ def test_it_is_its_steps_one_by_one(llm: LLM) -> None:
 @pytest.mark.parametrize("sequence", [0, 1, 2])
 def test_a_sequence_that_ends_ends_it(llm: LLM, sequence: int) -> None:
     whole, _ = run(llm, [[], [], []], native=False)
-    said = [int(out.tokens[sequence]) for out in whole]
-    at = next(i for i in range(3, STEPS) if said[i] not in said[:i])
+    drawn = [int(out.tokens[sequence]) for out in whole]
+    at = next(i for i in range(3, STEPS) if drawn[i] not in drawn[:i])
     ends: list[list[int]] = [[], [], []]
-    ends[sequence] = [300, said[at]]
+    ends[sequence] = [300, drawn[at]]
     others = {int(out.tokens[i]) for out in whole[:at] for i in range(3) if i != sequence}
-    for i in {0, 1, 2} - {sequence}:  # what another said ends nothing here
-        ends[i] = [t for t in said[: at + 1] if t not in others | {int(whole[at].tokens[i])}]
+    for i in {0, 1, 2} - {sequence}:  # tokens of another sequence end nothing here
+        ends[i] = [t for t in drawn[: at + 1] if t not in others | {int(whole[at].tokens[i])}]
     for native in (False, True):
         assert same(run(llm, ends, native=native)[0], whole[: at + 1])
 

@@ -140,7 +140,7 @@ def turned(backend: Backend, x: F32, inv_freq: list[float], start: int, scale: f
     ran = Ran(backend, plan, rows=rows, kv=kv, pages=-(-(start + rows) // 16), pool=backend.pool(kv, 1))
     ran.run(range(rows), start)
     table = ran.read(rope)
-    if isinstance(backend, NativeBackend):  # rows lie side by side there, not padded
+    if isinstance(backend, NativeBackend):  # its rows are contiguous, not padded
         table = ran.executable.room.buffers[rope].ravel()[: table.size].reshape(table.shape).copy()
     return ran.read(q), table
 

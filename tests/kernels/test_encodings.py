@@ -20,9 +20,9 @@ PLANES = ["int4-g32-bf16", "int4-g128-f16", "int4z-g128-f16", "int4z-row-f32", "
           "int8-g32-f16", "int8z-row-bf16", "nvfp4"]
 QUANTS = [*BLOCKS, *PLANES]
 FP8 = ["fp8-row-f32", "fp8-row-bf16", "fp8-g128-f32"]
+# Offsets of f16 scale and minimum in a block; 0 for encodings not listed.
 HALVES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
           "Q5_1": (0, 2), "MXFP4": (), "TQ1_0": (52,), "TQ2_0": (64,)}
-# Where a block keeps its f16 scale and minimum; at its start if not said.
 
 
 def random_file(name: str, n: int, k: int, *, unit: bool = False) -> Stored:
@@ -73,7 +73,7 @@ def test_the_same_bits_everywhere_and_close_to_the_oracle(native: Native, name: 
     reference = project(native(usable_isas()[0]), weight, source)
     for isa in usable_isas()[1:]:
         assert_same_bits(project(native(isa), weight, source), reference, isa)
-    for rows in (1, 5, 7, 63):  # of 64 and more the weights are opened first
+    for rows in (1, 5, 7, 63):  # 64 and more rows unpack weights first
         assert_same_bits(project(native(usable_isas()[-1]), weight, source[:rows]), reference[:rows], f"{rows} rows")
     # Both round some three times a group; terms may cancel, so the bound is of their absolute sum.
     codes, scales, minima = split(weight.encoding, weight.raw, k)

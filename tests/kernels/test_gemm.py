@@ -30,7 +30,7 @@ from tests.kernels.rig import (
     usable_isas,
 )
 
-ROWS = (*range(1, 14), 100)  # around the kernels' tile of 6 rows, past the block of 96, whose weights are opened
+ROWS = (*range(1, 14), 100)  # around the kernels' tile of 6 rows, past the block of 96, which unpacks weights
 N = (1, 31, 32, 33, 70)
 SHAPES = [(name, n, k) for name in (*FLOATS, *QUANTS) for n in N
           for k in ((32, 64, 96, 576) if name in QUANTS else (32, 34, 50, 576))]
@@ -189,7 +189,7 @@ def test_activations_around_the_smallest_float(native: Native, isa: str) -> None
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats_of_any_size_have_the_same_bits(native: Native, isa: str, name: str) -> None:
-    """Subnormal operands, products and sums that vanish or overflow on the way, whichever worker meets them."""
+    """Subnormal operands, products and sums that vanish or overflow on the way, on every worker."""
     rng = np.random.default_rng(8)
     for least, most in ((-149, -100), (-70, -56), (-20, 20), (55, 127)):
         with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""An operation that the package does not know: what it costs, how NumPy runs it, and what other backends say."""
+"""An operation that the package does not know: its cost, how NumPy runs it, and the error of other backends."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def exact_fma(a: float, b: float, c: float) -> float:
 
 
 any_float = st.integers(0, 2**32 - 1).map(float_of)
-# Few significant bits, so that products are short and their sums with c fall on and beside ties.
+# Few significant bits, so that products are short and their sums with c are ties or close to ties.
 MANTISSAS = [1, 3, 2**11 + 1, 2**12 - 1, 2**23 + 1, 2**24 - 1]
 short_float = st.builds(lambda m, e, s: s * m * 2.0**e, st.sampled_from(MANTISSAS), st.integers(-60, 40),
                         st.sampled_from([-1.0, 1.0]))
@@ -72,7 +72,7 @@ short_float = st.builds(lambda m, e, s: s * m * 2.0**e, st.sampled_from(MANTISSA
 @needs_library
 @settings(max_examples=500, deadline=None)
 @given(st.one_of(st.tuples(any_float, any_float, any_float), st.tuples(short_float, short_float, short_float)))
-@example((1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60))  # just above a tie of binary32 that binary64 cannot tell from it
+@example((1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60))  # just above a tie of binary32; binary64 rounds it to the tie
 @example((1 + 2.0**-12, 1 + 2.0**-12, -(2.0**-60)))
 @example((-1 - 2.0**-12, 1 + 2.0**-12, 2.0**-60))
 @example((-1 - 2.0**-12, 1 + 2.0**-12, 0.0))  # the tie itself
@@ -95,7 +95,7 @@ def test_soft_fma_rounds_once(abc: tuple[float, float, float]) -> None:
 
 @needs_library
 def test_soft_fma_just_beside_ties() -> None:
-    """Sums half way between two floats, and off it by less than binary64 holds beside them."""
+    """Sums half way between two floats, and sums that differ from that by less than binary64 resolves."""
     rng = np.random.default_rng(0)
     halves = [(0.5, 1.0), (0.5 + 2.0**-24, 1 - 2.0**-23), (641.0, 6700417 * 2.0**-33)]  # 1/2; - 2^-47; + 2^-33
     for _ in range(500):
@@ -140,7 +140,7 @@ def test_sincos() -> None:
 
 @needs_library
 def test_log() -> None:
-    """Within one unit in the last place, from the least normal float to the largest, and beside 1."""
+    """Within one unit in the last place, from the smallest normal float to the largest, and near 1."""
     rng = np.random.default_rng(0)
     bits = np.concatenate([rng.integers(0x00800000, 0x7F800000, 20000), np.arange(0x3F800000 - 500, 0x3F800000 + 500),
                            [0x00800000, 0x7F7FFFFF, 0x3F3504F3, 0x3F3504F4]])  # and both sides of sqrt(1/2)

@@ -32,7 +32,7 @@ def threads() -> int:
 
 
 def threads_become(count: int) -> bool:
-    """No more than so many; a thread that was joined may be listed for a moment more. Those of other tests may end."""
+    """At most so many: a joined thread may be listed for a moment longer, and threads of other tests may end."""
     for _ in range(200):
         if threads() <= count:
             return True
@@ -71,7 +71,7 @@ def test_pools_come_and_go_without_a_trace() -> None:
     churn(150)
     assert threads_become(alive)
     assert open_files() == files
-    assert memory()[0] - mapped < 300 << 20  # a stack is 8 MiB, and a thread nobody joined keeps it
+    assert memory()[0] - mapped < 300 << 20  # a stack is 8 MiB, and a thread that is not joined keeps it
     assert memory()[1] - resident < 4 << 20
 
 

@@ -169,7 +169,7 @@ def test_logits_of_any_size(backend: Backend, size: float) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_not_finite_are_told(backend: Backend, bad: float) -> None:
-    """Wherever one stands: no token is drawn, and the output says so."""
+    """At any position: no token is drawn, and the status of the output reports it."""
     for vocab, at in [(1, 0), (15, 14), (16, 0), (17, 16), (33, 5), (33, 31)]:
         logits = np.zeros((1, vocab), np.float32)
         sampler = Sampler(backend, logits, 2)

@@ -9,14 +9,14 @@ from typing import Any
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14, "IQ4_XS": 15, "int4": 16, "int8": 17,
          "nvfp4": 18, "fp8": 19}
 SCALES = {"f16": 0, "bf16": 1, "f32": 2}
 ACTIVATIONS = {"silu": 0, "gelu_tanh": 1, "gelu_erf": 2, "clamped_swiglu": 3}
-INT8_FORM, FLOAT_FORM, BRAIN_FORM = 1, 2, 4  # of rows that one operation hands to the next
+INT8_FORMAT, FLOAT_FORMAT, BF16_FORMAT = 1, 2, 4  # activation formats between operations
 KV_DTYPES = {"bf16": 0, "fp32": 1, "int8": 2}
 RESERVED = "reserved"  # a field that only fills a struct to its alignment
 
@@ -40,7 +40,7 @@ def int64s(*names: str) -> Fields:
 
 
 class Struct(Structure):
-    """A struct that is made of all its fields, by name. TypeError names those missing or unknown."""
+    """A struct whose constructor takes all fields by name. TypeError names missing or unknown fields."""
 
     def __init__(self, **fields: Any) -> None:
         names = {field[0] for field in self._fields_}
@@ -59,11 +59,11 @@ class Op(Struct):
 
 
 class Norm(Struct):
-    _fields_ = (*pointers("weight", "bias"), *floats("eps"), *int32s("centred"))
+    _fields_ = (*pointers("weight", "bias"), *floats("eps"), *int32s("subtract_mean"))
 
 
 class Routes(Struct):
-    _fields_ = (*pointers("expert", "weight", "shared", "first", "used", "row", "place"),
+    _fields_ = (*pointers("expert", "weight", "shared", "first", "used", "row", "pair_index"),
                 *int32s("used_count", "experts", "top_k", RESERVED))
 
 
@@ -76,7 +76,7 @@ class Context(Struct):
                 *int64s("scratch_bytes"),
                 *pointers("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs", "relay", "op_ns",
                           "chosen"),
-                *int32s("chosen_count", "empty"))
+                *int32s("chosen_count", "barriers_only"))
 
 
 class Burst(Struct):

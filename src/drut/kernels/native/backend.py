@@ -26,13 +26,13 @@ from drut.kernels.pool import HostPool, Pool, on_host
 from drut.kernels.weight import PAD, Matrix, Stack, padded
 from drut.machine import usable_cpus
 
-TERNARY = dict.fromkeys(("TQ1_0", "TQ2_0"), planes("int4", 256, "f16"))  # packed with codes so wide
+TERNARY = dict.fromkeys(("TQ1_0", "TQ2_0"), planes("int4", 256, "f16"))  # packed as 4-bit codes
 PROBE_N, PROBE_K = 33, 512  # a whole panel and one of a single row, two super-blocks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NativeMatrix:
-    """`data` in panels of 32 outputs (csrc/weights/kinds.h); `struct` is what operations point to."""
+    """A matrix packed in panels of 32 outputs (csrc/weights/kinds.h). Operations point to `struct`."""
 
     n: int
     k: int
@@ -53,7 +53,7 @@ class NativeMatrix:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NativeStack:
-    """As many matrices one after another; `structs` lie one after another too."""
+    """`count` matrices one after another in `data`, and their `structs` one after another."""
 
     count: int
     n: int
@@ -115,7 +115,7 @@ class NativeBackend(PackingBackend):
 
     def _pack(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
               data: NDArray[np.uint8]) -> int:
-        """0 where all scales are finite."""
+        """Packs into `data`, which must be zero. Returns 0 if all scales are finite."""
         raw = np.ascontiguousarray(raw)
         if enc.name in TERNARY:
             codes, scales, _ = split(enc, raw, k)
@@ -172,10 +172,10 @@ class NativeBackend(PackingBackend):
         return NativeStack(count=count, n=n, k=k, encoding=enc, data=data, bias=kept, structs=structs)
 
     def packing(self, encodings: Iterable[Encoding]) -> str:
-        """Of what the loaded library makes of a small matrix: no number has to be raised when a layout changes."""
+        """Returns a digest of a small packed matrix of each encoding: a new layout needs no new version."""
         found = hashlib.sha256()
         for enc in sorted(set(encodings), key=lambda e: e.name):
-            raw = np.arange(PROBE_N * enc.row_bytes(PROBE_K)) * 167 // 59 % 251  # unlike under any shift of a block
+            raw = np.arange(PROBE_N * enc.row_bytes(PROBE_K)) * 167 // 59 % 251  # no shift gives the same block
             data = np.zeros(self.packed_bytes(enc, PROBE_N, PROBE_K), np.uint8)
             self._pack(enc, raw.astype(np.uint8), PROBE_N, PROBE_K, None, data)
             found.update(f"{enc.name} {data.nbytes} ".encode())
@@ -213,15 +213,15 @@ class NativeBackend(PackingBackend):
 
 
 def _struct(enc: Encoding, n: int, k: int) -> abi.Matrix:
-    """A matrix of this form, without its parts."""
+    """Returns a matrix struct without its pointers."""
     enc = TERNARY.get(enc.name, enc)
-    form: dict[str, Any]
+    format_fields: dict[str, Any]
     if enc.block_bytes or enc.row_scale:
-        form = {"kind": abi.KINDS[enc.name], "group": 0, "scale": 0, "zeros": 0}
+        format_fields = {"kind": abi.KINDS[enc.name], "group": 0, "scale": 0, "zeros": 0}
     else:
-        form = {"kind": abi.KINDS["fp8" if enc.is_float else f"int{enc.bits}"], "group": enc.group,
-                "scale": abi.SCALES[enc.scale], "zeros": enc.offset == "zero_points"}
-    return abi.Matrix(data=None, bias=None, order=None, n=n, k=padded(k), **form)
+        format_fields = {"kind": abi.KINDS["fp8" if enc.is_float else f"int{enc.bits}"], "group": enc.group,
+                         "scale": abi.SCALES[enc.scale], "zeros": enc.offset == "zero_points"}
+    return abi.Matrix(data=None, bias=None, order=None, n=n, k=padded(k), **format_fields)
 
 
 def _padded(values: F32, size: int) -> F32:

@@ -14,10 +14,13 @@ from drut.kernels.output import StepOutput
 
 
 class NativeBurst(Burst):
-    """The native side writes the outputs side by side and wakes who waits; no lock is taken."""
+    """The native call writes the outputs of all steps one after another and wakes the waiting thread. No locks.
+
+    The struct's words are shared with the running call: `progress` is only read here, `stop` only written.
+    """
 
     def __init__(self, library: ctypes.CDLL, context: abi.Context, steps: int, ends: Sequence[Sequence[int]]) -> None:
-        """`context`: what the executable's runs read and write; only the outputs are the burst's own."""
+        """Copies the executable's `context` and replaces only its outputs: the executable must outlive the burst."""
         super().__init__(steps, ends)
         self._library = library
         self._first = np.array([0, *accumulate(len(e) for e in ends)], np.int32)

@@ -1,7 +1,7 @@
 """A plan compiled to native operations.
 
-Replay hands the whole plan to one call, or each segment where the host acts between them; eager makes one call an
-operation.
+Replay runs the whole plan in one call, or one call per segment if the host acts between segments; eager runs one call
+per operation.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from drut.kernels.backend import Executable, Host, Limits
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.native import abi
+from drut.kernels.native.activation_formats import activation_formats
 from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.compile.table import codes as operation_codes
 from drut.kernels.native.compile.table import compiled
-from drut.kernels.native.forms import forms_of
 from drut.kernels.native.outputs import OutputSet, OutputSets
 from drut.kernels.native.room import Room
 from drut.kernels.native.workspace import Workspace
@@ -39,7 +39,7 @@ Call = tuple[int, int]  # address of the first operation's pointer, and how many
 
 
 class NativeExecutable(Executable):
-    """Holds the activations, the compiled operations and the context the native side reads."""
+    """Holds activations, compiled operations and the context that the native side reads. One step at a time."""
 
     def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits,
                  beside: NativeExecutable | None = None) -> None:
@@ -57,7 +57,7 @@ class NativeExecutable(Executable):
         assert len(self._relay) >= limits.relay_slots, "the relay is that of the same sequences"
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
-        self.room = Room(limits.rows, self._logits, forms_of(plan), self._workspace)
+        self.room = Room(limits.rows, self._logits, activation_formats(plan), self._workspace)
         codes = operation_codes(backend.library)
         structs = [compiled(op, self.room, codes) for op in plan.ops]
         addresses = [ctypes.addressof(struct) for struct in structs]
@@ -80,8 +80,8 @@ class NativeExecutable(Executable):
     def _make_context(self, widest: int) -> abi.Context:
         backend, limits = self._backend, self._limits
         lib = backend.library
-        most = max(limits.rows, limits.samples)  # a row may be sampled more than once
-        acts = self._workspace.take("acts", most * lib.drut_act_row_bytes(backend.isa_handle, widest))
+        max_rows = max(limits.rows, limits.samples)  # a row may be sampled more than once
+        acts = self._workspace.take("acts", max_rows * lib.drut_act_row_bytes(backend.isa_handle, widest))
         pairs = limits.rows * max((op.routes.top_k for op in self.plan.ops if isinstance(op, ops.Route)), default=0)
         scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab, min(pairs, limits.rows), pairs)
         scratch = self._workspace.take("scratch", backend.threads * scratch_bytes)
@@ -92,10 +92,10 @@ class NativeExecutable(Executable):
         return abi.Context(step=None, pages=ctypes.addressof(pages), acts=acts.ctypes.data, acts_bytes=acts.nbytes,
                            scratch=scratch.ctypes.data, scratch_bytes=scratch_bytes,
                            **dict.fromkeys(StepOutput._fields),
-                           relay=self._relay.ctypes.data, op_ns=None, chosen=None, chosen_count=0, empty=0)
+                           relay=self._relay.ctypes.data, op_ns=None, chosen=None, chosen_count=0, barriers_only=0)
 
     def time_operations(self, on: bool) -> None:
-        """Fills `op_ns` with each operation's nanoseconds on every run. Replay without a host only."""
+        """Makes every run write the nanoseconds of each operation to `op_ns`. Replay without a host only."""
         self._context.op_ns = self.op_ns.ctypes.data if on else None
 
     def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
@@ -115,7 +115,7 @@ class NativeExecutable(Executable):
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         chosen = np.array(samples, np.int32)
-        context = abi.Context.from_buffer_copy(self._context)  # of which another thread may make a burst meanwhile
+        context = abi.Context.from_buffer_copy(self._context)  # another thread may copy the original for a burst
         context.step, context.op_ns = step.address, None
         context.chosen, context.chosen_count = chosen.ctypes.data, len(chosen)
         self._call(self._sampling, context)
@@ -134,11 +134,11 @@ class NativeExecutable(Executable):
                                        ctypes.byref(burst.context), burst.address)
 
     def run_empty(self, step: StepDescriptor) -> None:
-        """Walks the plan as `run` does, but no operation computes anything: what replay itself costs."""
+        """Runs only the barriers of the plan: measures the cost of replay itself."""
         self._context.step = step.address
-        self._context.empty = 1
+        self._context.barriers_only = 1
         self._call(self._whole)
-        self._context.empty = 0
+        self._context.barriers_only = 0
 
     def _call(self, calls: list[Call], context: abi.Context | None = None) -> None:
         reads, backend = ctypes.byref(context or self._context), self._backend
@@ -156,7 +156,7 @@ class NativeExecutable(Executable):
 
 
 def _measure(plan: Plan) -> tuple[ops.Head, int]:
-    """The plan's head, and the widest input any of its matrices takes."""
+    """Returns the plan's head, and the widest input of its matrices."""
     head: ops.Head | None = None
     widest = 0
     for op in plan.ops:

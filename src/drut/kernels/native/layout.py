@@ -1,4 +1,4 @@
-"""Compares the structs that Python writes with those the native library reads, field by field."""
+"""Compares the structs that Python writes with the structs that the native library reads, field by field."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Described = dict[str, dict[str, tuple[int, int]]]  # offset and size of each fie
 
 
 def check(library: ctypes.CDLL, structs: Iterable[type[abi.Struct]]) -> None:
-    """OSError where the library is of another version or has another struct than one of `structs`; it names the first
-    field that differs."""
+    """Raises OSError if the library has another version, or a struct that differs from `structs`. The error names the
+    first field that differs."""
     if (library.drut_abi_version(), library.drut_step_version()) != (abi.ABI_VERSION, descriptor.VERSION):
         raise OSError(STALE)
     abi.declare(library)
@@ -36,13 +36,13 @@ def check(library: ctypes.CDLL, structs: Iterable[type[abi.Struct]]) -> None:
 
 
 def described(structs: Iterable[type[abi.Struct]]) -> Described:
-    """As ctypes lays them out, by the name in C."""
+    """Returns the layouts of `structs` in ctypes, by their names in C."""
     return {PREFIX + s.__name__: {name: (getattr(s, name).offset, getattr(s, name).size)
                                   for name in (field[0] for field in s._fields_)} for s in structs}
 
 
 def exported(library: ctypes.CDLL) -> Described:
-    """As the library was compiled."""
+    """Returns the layouts with which the library was compiled."""
     found: Described = {}
     i = 0
     while address := library.drut_layout(i):
@@ -53,7 +53,7 @@ def exported(library: ctypes.CDLL) -> Described:
 
 
 def differences(expected: Described, found: Described) -> Iterator[str]:
-    """What differs, a phrase each; fields in the order of their offsets."""
+    """Yields a phrase for each difference, fields in the order of their offsets."""
     for name in sorted(expected.keys() | found.keys()):
         ours, theirs = expected.get(name), found.get(name)
         if ours is None or theirs is None:

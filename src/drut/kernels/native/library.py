@@ -1,4 +1,4 @@
-"""Finds and loads the native library, and says which instruction sets it holds."""
+"""Finds and loads the native library, and lists its instruction sets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Isa(NamedTuple):
 
 @cache
 def load() -> ctypes.CDLL | None:
-    """The library beside this file, or None where the package was built without a compiler.
+    """Returns the library in this folder, or None if the package was built without a compiler.
 
-    OSError where it was built from other sources.
+    Raises OSError if it was built from other sources.
     """
     path = Path(__file__).with_name("libdrut_native.so")
     if not path.exists():
@@ -32,7 +32,7 @@ def load() -> ctypes.CDLL | None:
 
 
 def isas(library: ctypes.CDLL) -> list[Isa]:
-    """The instruction sets this build holds, best first."""
+    """Returns the instruction sets of this build, best first."""
     found: list[Isa] = []
     supported = ctypes.c_int32()
     while (name := library.drut_isa_name(len(found), ctypes.byref(supported))) is not None:
@@ -41,7 +41,7 @@ def isas(library: ctypes.CDLL) -> list[Isa]:
 
 
 def choose_isa(library: ctypes.CDLL, wanted: str) -> str:
-    """The best instruction set of this CPU, or `wanted` if the CPU has it."""
+    """Returns the best instruction set of this CPU, or `wanted` if the CPU has it. Raises UnsupportedError."""
     known = isas(library)
     usable = [isa.name for isa in known if isa.supported]
     if wanted == "auto":

@@ -1,4 +1,4 @@
-"""Memory for weights, pages and activations: zero, touched on first use, in huge pages where the kernel has them."""
+"""Memory for weights, pages and activations: zeroed, allocated on first use, in huge pages if the kernel has them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ HUGE = 2 << 20
 
 
 def reserve(nbytes: int, *, huge: bool = False) -> NDArray[np.uint8]:
-    """`nbytes` zero bytes on page boundaries. Physical memory is taken where it is first written.
+    """Returns `nbytes` zero bytes on page boundaries. The kernel allocates physical memory at the first write.
 
-    MemoryError where the system grants no such range.
+    Raises MemoryError if the system grants no such range.
     """
     try:
         region = mmap.mmap(-1, max(nbytes, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -26,7 +26,7 @@ def reserve(nbytes: int, *, huge: bool = False) -> NDArray[np.uint8]:
 
 
 class Arena:
-    """Packed weights side by side in large mappings, so that huge pages serve them."""
+    """Allocates packed weights one after another in large mappings, so that huge pages serve them."""
 
     def __init__(self, chunk: int = 64 << 20) -> None:
         self._chunk = chunk
@@ -34,7 +34,7 @@ class Arena:
         self._used = 0
 
     def take(self, nbytes: int) -> NDArray[np.uint8]:
-        """`nbytes` zero bytes, aligned to a cache line."""
+        """Returns `nbytes` zero bytes, aligned to a cache line."""
         if self._used + nbytes > self._region.nbytes:
             self._region = reserve(max(self._chunk, nbytes), huge=True)
             self._used = 0

@@ -1,4 +1,4 @@
-"""Room for the outputs of steps, each in one piece and used again: a step on the host should cost microseconds."""
+"""Outputs of steps, each one block of memory that is reused: the host work of a step should cost microseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OutputSet(Pending):
     done = True
 
     def __init__(self, n: int, spare: list[OutputSet]) -> None:
-        """`spare`: where it goes on release."""
+        """`spare`: the list that takes it on release."""
         tops = n * MAX_TOP_LOGPROBS
         words = np.zeros(4 * n + 2 * tops, np.int32)
         floats, shape, at = words.view(np.float32), (n, MAX_TOP_LOGPROBS), words.ctypes.data
@@ -30,7 +30,7 @@ class OutputSet(Pending):
                                  top_logprobs=floats[4 * n + tops :].reshape(shape))
 
     def point(self, context: abi.Context) -> None:
-        """Lets the runs of `context` write here."""
+        """Points the outputs of `context` here."""
         (context.tokens, context.status, context.logprobs, context.ranks, context.top_ids,
          context.top_logprobs) = self._addresses
 

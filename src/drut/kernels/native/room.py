@@ -1,4 +1,4 @@
-"""Where the operations of one executable read and write: buffers, logits, experts' rows, hand-over forms."""
+"""The memory that the operations of one executable read and write: buffers, logits, routes, activation formats."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from drut.kernels.weight import padded
 
 
 class Room:
-    """Memory that compiled operations point to; it must outlive them."""
+    """Owns the memory that compiled operations point to. It must outlive them: the structs hold raw addresses."""
 
-    def __init__(self, rows: int, logits: F32, forms: Mapping[ops.Op, int], workspace: Workspace) -> None:
-        """`rows`: of the largest step; `logits` (samples, padded vocabulary); `forms`: of `forms_of`."""
-        self._rows, self._forms, self._workspace = rows, forms, workspace
+    def __init__(self, rows: int, logits: F32, formats: Mapping[ops.Op, int], workspace: Workspace) -> None:
+        """`rows`: of the largest step; `logits` (samples, padded vocabulary); `formats`: of `activation_formats`."""
+        self._rows, self._formats, self._workspace = rows, formats, workspace
         self.logits = logits
         self.routes = NativeRoutes(rows)
         self.buffers: dict[Buffer, F32] = {}
         self._kept: list[Any] = []
 
     def buffer(self, buffer: Buffer) -> tuple[int, int]:
-        """Address of a buffer's first row, and floats from one row to the next."""
+        """Returns the address of a buffer's first row, and the stride of its rows in floats."""
         if buffer not in self.buffers:
             width = padded(buffer.width)
             rows = self._rows * buffer.copies
@@ -36,25 +36,25 @@ class Room:
         return array.ctypes.data, array.shape[1]
 
     def rope(self, buffer: Buffer | None) -> tuple[int | None, int]:
-        """Address of the rows' table, unpadded, and half its width."""
+        """Returns the address of the rope table of the rows, unpadded, and half its width."""
         return (None, 0) if buffer is None else (self.buffer(buffer)[0], buffer.width // 2)
 
-    def form(self, op: ops.Op) -> int:
-        """In which form `op` hands over its rows, or takes those handed to it."""
-        return self._forms[op]
+    def activation_format(self, op: ops.Op) -> int:
+        """Returns the format in which `op` writes its rows for the next operation, or reads them."""
+        return self._formats[op]
 
     def keep(self, item: Any) -> Any:
-        """`item`, which a compiled operation points to."""
+        """Keeps `item` alive as long as this object, for a compiled operation that points to it. Returns it."""
         self._kept.append(item)
         return item
 
 
 def address(item: Any) -> int | None:
-    """Of a packed weight; none where there is none."""
+    """Returns the address of a packed weight, or None for None."""
     return None if item is None else item.address
 
 
 def norm(of: ops.Norm | None) -> abi.Norm:
     if of is None:
-        return abi.Norm(weight=None, bias=None, eps=0.0, centred=0)
-    return abi.Norm(weight=address(of.weight), bias=address(of.bias), eps=of.eps, centred=of.centred)
+        return abi.Norm(weight=None, bias=None, eps=0.0, subtract_mean=0)
+    return abi.Norm(weight=address(of.weight), bias=address(of.bias), eps=of.eps, subtract_mean=of.centred)

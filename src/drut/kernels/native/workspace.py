@@ -1,4 +1,4 @@
-"""Memory that lives for one step, which executables whose steps run in turns share."""
+"""Memory for one step, shared by executables whose steps never run at the same time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from drut.kernels.native.memory import reserve
 
 
 class Workspace:
-    """Memory by key. What has a key has one layout but for the number of rows, so that padding stays zero."""
+    """Holds memory by key. All users of a key must have the same layout except for the number of rows: padding that is
+    never written stays zero.
+    """
 
     def __init__(self) -> None:
         self._held: dict[Hashable, NDArray[np.uint8]] = {}
 
     def take(self, key: Hashable, nbytes: int) -> NDArray[np.uint8]:
-        """What is held for `key` if that is large enough; otherwise new memory, which later calls get."""
+        """Returns the memory of `key` if it is large enough; else allocates new memory, zeroed, for this and later calls."""
         held = self._held.get(key)
         if held is None or held.nbytes < nbytes:
             held = self._held[key] = reserve(nbytes)

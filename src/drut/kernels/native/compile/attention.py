@@ -15,14 +15,14 @@ class Qkv(abi.Struct):
                 *[(name, abi.Norm) for name in ("norm", "q_norm", "k_norm")],
                 *abi.pointers("q_proj", "k_proj", "v_proj", "rope", "q", "k", "v"),
                 *abi.int32s("width", "stride", "q_stride", "kv_stride", "heads", "kv_heads", "head_dim", "rope_half",
-                            "kv_dtype", "wide_norm", "growth_span"),
-                *abi.floats("growth"), *abi.int32s("group", abi.RESERVED), *abi.int64s("layer_offset"))
+                            "kv_dtype", "wide_norm", "position_span"),
+                *abi.floats("position_scale"), *abi.int32s("group", abi.RESERVED), *abi.int64s("layer_offset"))
 
 
 class Attention(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("q", "out", "sinks"),
                 *abi.int32s("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype"),
-                *abi.floats("scale"), *abi.int32s("out_form", "window"), *abi.floats("cap"),
+                *abi.floats("scale"), *abi.int32s("out_format", "window"), *abi.floats("softcap"),
                 *abi.int32s("group", abi.RESERVED), *abi.int64s("layer_offset"))
 
 
@@ -40,20 +40,20 @@ def store_qkv(op: ops.StoreQkv, room: Room) -> dict[str, Any]:
 
 
 def _stored(op: ops.Qkv | ops.StoreQkv, room: Room) -> dict[str, Any]:
-    """What both do once q, k and v are projected."""
+    """Returns the fields for the work after the projections, common to both operations."""
     q, q_stride = room.buffer(op.q)
     k, kv_stride = room.buffer(op.k)
     rope, half = room.rope(op.rope)
-    growth, span = op.growth or (0.0, 0)
+    amount, span = op.growth or (0.0, 0)
     return {
         "q": q, "k": k, "v": room.buffer(op.v)[0], "q_stride": q_stride, "kv_stride": kv_stride,
         "q_norm": norm(op.q_norm), "k_norm": norm(op.k_norm), "wide_norm": op.wide_norm,
-        "rope": rope, "rope_half": half, "growth": growth, "growth_span": span, **_pages(op, op.heads),
+        "rope": rope, "rope_half": half, "position_scale": amount, "position_span": span, **_pages(op, op.heads),
     }
 
 
 def _pages(op: ops.Qkv | ops.StoreQkv | ops.Attention, heads: int) -> dict[str, Any]:
-    """Heads, and where the layer's keys and values lie in the pages."""
+    """Returns the numbers of heads, and the place of the layer's keys and values in the pages."""
     kv = op.kv
     return {"heads": heads, "kv_heads": kv.kv_heads, "head_dim": kv.head_dim, "kv_dtype": abi.KV_DTYPES[kv.dtype],
             "group": kv.group, "layer_offset": kv.offset(op.layer)}
@@ -62,8 +62,9 @@ def _pages(op: ops.Qkv | ops.StoreQkv | ops.Attention, heads: int) -> dict[str, 
 def attention(op: ops.Attention, room: Room) -> dict[str, Any]:
     q, q_stride = room.buffer(op.q)
     out, out_stride = room.buffer(op.out)
-    return {"q": q, "q_stride": q_stride, "out": out, "out_stride": out_stride, "out_form": room.form(op),
-            "sinks": address(op.sinks), "scale": op.scale, "window": op.window, "cap": op.cap, **_pages(op, op.heads)}
+    return {"q": q, "q_stride": q_stride, "out": out, "out_stride": out_stride,
+            "out_format": room.activation_format(op), "sinks": address(op.sinks), "scale": op.scale,
+            "window": op.window, "softcap": op.cap, **_pages(op, op.heads)}
 
 
 ROWS: dict[type[ops.Op], Row] = {

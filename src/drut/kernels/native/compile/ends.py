@@ -1,4 +1,4 @@
-"""What a step begins and ends with: embedding and rope tables, head and sampling."""
+"""The first and last operations of a step: embedding and rope tables, head and sampling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RopeTable(abi.Struct):
 
 class Head(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("weight", "logits"),
-                *abi.int32s("width", "stride", "logits_stride"), *abi.floats("scale", "cap"),
+                *abi.int32s("width", "stride", "logits_stride"), *abi.floats("scale", "softcap"),
                 *abi.int32s(abi.RESERVED))
 
 
@@ -45,7 +45,7 @@ def head(op: ops.Head, room: Room) -> dict[str, Any]:
     x, stride = room.buffer(op.x)
     return {"x": x, "norm": norm(op.norm), "weight": address(op.weight), "logits": room.logits.ctypes.data,
             "width": op.x.width, "stride": stride, "logits_stride": room.logits.shape[1], "scale": op.scale,
-            "cap": op.cap}
+            "softcap": op.cap}
 
 
 def sample(op: ops.Sample, room: Room) -> dict[str, Any]:

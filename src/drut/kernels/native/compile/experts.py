@@ -12,19 +12,19 @@ from drut.kernels.native.room import Room, address, norm
 
 class Route(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm),
-                *abi.pointers("weight", "correction", "shared_gate", "logits", "routes", "loads", "used_count"),
+                *abi.pointers("weight", "score_bias", "shared_gate", "logits", "routes", "loads", "used_count"),
                 *abi.int32s("width", "stride", "logits_stride", "sigmoid", "normalize", "groups", "kept_groups"),
                 *abi.floats("scale"))
 
 
 class ExpertsGateUp(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("gate", "up", "routes", "out"),
-                *abi.int32s("width", "stride", "out_stride", "out_form", "activation", abi.RESERVED))
+                *abi.int32s("width", "stride", "out_stride", "out_format", "activation", abi.RESERVED))
 
 
 class ExpertsDown(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("source", "down", "routes", "x"),
-                *abi.int32s("in_stride", "stride", "in_form", abi.RESERVED))
+                *abi.int32s("in_stride", "stride", "in_format", abi.RESERVED))
 
 
 def route(op: ops.Route, room: Room) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def route(op: ops.Route, room: Room) -> dict[str, Any]:
     loads, used = room.routes.counters(op.layer, op.routing.experts)
     how = op.routing
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "weight": address(op.weight),
-            "correction": address(op.correction), "shared_gate": address(op.shared_gate), "logits": logits,
+            "score_bias": address(op.correction), "shared_gate": address(op.shared_gate), "logits": logits,
             "logits_stride": logits_stride, "routes": room.routes.address(op.routes), "loads": loads,
             "used_count": used, "sigmoid": how.sigmoid, "normalize": how.normalize, "groups": how.groups,
             "kept_groups": how.kept_groups, "scale": how.scale}
@@ -44,13 +44,13 @@ def gate_up(op: ops.ExpertsGateUp, room: Room) -> dict[str, Any]:
     out, out_stride = room.buffer(op.out)
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "gate": address(op.gate),
             "up": address(op.up), "routes": room.routes.address(op.routes), "out": out, "out_stride": out_stride,
-            "out_form": room.form(op), "activation": abi.ACTIVATIONS[op.activation]}
+            "out_format": room.activation_format(op), "activation": abi.ACTIVATIONS[op.activation]}
 
 
 def down(op: ops.ExpertsDown, room: Room) -> dict[str, Any]:
     source, in_stride = room.buffer(op.source)
     x, stride = room.buffer(op.x)
-    return {"source": source, "in_stride": in_stride, "in_form": room.form(op), "down": address(op.down),
+    return {"source": source, "in_stride": in_stride, "in_format": room.activation_format(op), "down": address(op.down),
             "routes": room.routes.address(op.routes), "x": x, "stride": stride}
 
 

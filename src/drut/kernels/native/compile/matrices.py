@@ -12,7 +12,7 @@ from drut.kernels.native.room import Room, address, norm
 
 class Project(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("source", "weight", "x", "row_scale"),
-                *abi.int32s("in_stride", "stride", "in_form", "add"), *abi.floats("scale"), *abi.int32s(abi.RESERVED))
+                *abi.int32s("in_stride", "stride", "in_format", "add"), *abi.floats("scale"), *abi.int32s(abi.RESERVED))
 
 
 class Normalize(abi.Struct):
@@ -31,15 +31,16 @@ class Add(abi.Struct):
 
 class GateUp(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("gate", "up", "out"),
-                *abi.int32s("width", "stride", "out_stride", "out_form", "activation", abi.RESERVED))
+                *abi.int32s("width", "stride", "out_stride", "out_format", "activation", abi.RESERVED))
 
 
 def project(op: ops.Project, room: Room) -> dict[str, Any]:
     source, in_stride = room.buffer(op.source)
     x, stride = room.buffer(op.x)
     row_scale = None if op.shared is None else room.routes.shared(op.shared)
-    return {"source": source, "in_stride": in_stride, "in_form": room.form(op), "weight": address(op.weight), "x": x,
-            "stride": stride, "row_scale": row_scale, "add": op.add, "scale": op.scale}
+    return {"source": source, "in_stride": in_stride, "in_format": room.activation_format(op),
+            "weight": address(op.weight), "x": x, "stride": stride, "row_scale": row_scale, "add": op.add,
+            "scale": op.scale}
 
 
 def normalize(op: ops.Normalize, room: Room) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def gate_up(op: ops.GateUp, room: Room) -> dict[str, Any]:
     x, stride = room.buffer(op.x)
     out, out_stride = room.buffer(op.out)
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "gate": address(op.gate),
-            "up": address(op.up), "out": out, "out_stride": out_stride, "out_form": room.form(op),
+            "up": address(op.up), "out": out, "out_stride": out_stride, "out_format": room.activation_format(op),
             "activation": abi.ACTIVATIONS[op.activation]}
 
 

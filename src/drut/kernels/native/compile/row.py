@@ -1,4 +1,4 @@
-"""One row of the table of operations: its name in the library, its struct, and what the struct is filled with."""
+"""One row of the table of operations: name in the library, struct, and the function that computes its fields."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ Fill = Callable[[Any, Room], dict[str, Any]]
 class Row(NamedTuple):
     name: str  # in csrc/run/ops.h
     struct: type[abi.Struct]
-    fill: Fill  # all fields but `op`
+    fill: Fill  # returns all fields but `op`

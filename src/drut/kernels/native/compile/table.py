@@ -17,7 +17,7 @@ STRUCTS = (*abi.SHARED, *dict.fromkeys(row.struct for row in ROWS.values()))
 
 
 def codes(library: ctypes.CDLL) -> dict[str, int]:
-    """The library's operations by name."""
+    """Returns the codes of the library's operations by name."""
     found: dict[str, int] = {}
     while (name := library.drut_op_name(len(found))) is not None:
         found[name.decode()] = len(found)
@@ -25,8 +25,8 @@ def codes(library: ctypes.CDLL) -> dict[str, int]:
 
 
 def compiled(op: ops.Op, room: Room, codes: Mapping[str, int]) -> abi.Struct:
-    """The struct of `op`, which points into `room` and to its weights. UnsupportedError where there is no such
-    operation."""
+    """Returns the struct of `op`, with pointers into `room` and to weights. Raises UnsupportedError if the library
+    lacks the operation."""
     row = ROWS.get(type(op))
     if row is None or row.name not in codes:
         raise UnsupportedError(f"the native kernels have no operation {type(op).__name__}")
