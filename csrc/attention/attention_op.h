@@ -114,7 +114,7 @@ inline void finish(const DrutAttention& o, const QueryHead& c) {
 template <class Kv> void attend_units(const DrutAttention& o, const DrutContext& c, const SplitKvSchedule& schedule, Worker& w) {
   const Step& s = schedule.s;
   QueryHead* queries = reinterpret_cast<QueryHead*>(w.scratch);
-  float* partials = reinterpret_cast<float*>(c.acts);
+  float* partials = reinterpret_cast<float*>(c.acts);  // unused otherwise: attention prepares no activations
   const int stride = partial_floats(o.head_dim);
   const Scoring scoring{o.scale, o.softcap};
   UnitCursor cursor{schedule, false};

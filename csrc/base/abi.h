@@ -133,7 +133,7 @@ struct Step {
   const int32_t* edit_id;                                                        // by edit
   const float* edit_bias;
   const int32_t *edit_count_out, *edit_seen;
-  const int32_t* masks;                                                          // rows of bits, one per id: 1 if allowed
+  const int32_t* masks;                                                          // rows of bits, one per id: 1: allowed
   explicit Step(const int32_t* p) {
     const DrutStepHeader* h = reinterpret_cast<const DrutStepHeader*>(p);
     rows = h->rows; seqs = h->seqs; samples = h->samples;

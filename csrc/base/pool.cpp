@@ -128,6 +128,7 @@ struct Pool {
       seen = job.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_relaxed)) return;
       work(id);
+      // No access to the task's data after this: pool_run returns once all workers are counted.
       finished.fetch_add(1);
       if (caller_sleeps.load()) futex_wake(&finished);
     }
@@ -155,6 +156,7 @@ void Worker::barrier() {
   uint32_t mine = phase++;
   prefetch_part(prefetch, 0, kPrefetchOnArrival);
   if (s.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
+    // Both counters must be reset before the new phase is stored: a worker that sees it uses them at once.
     s.next.store(0, std::memory_order_relaxed);
     s.arrived.store(0, std::memory_order_relaxed);
     s.phase.store(mine + 1);

@@ -12,7 +12,9 @@
 //
 // Kinds with variable units: a unit is the group that shares a scale, of a size that the file defines, or a whole row.
 //   head    per output a scale (f16, bf16 or f32); with zero points, per output an int8 relative to the middle code
-//   W4      groups of 512 B nibbles as above     W8 groups of 1024 B     FP8 (E4M3) groups [16 pairs of k][32 outputs][2]
+//   W4      groups of 512 B nibbles as above
+//   W8      groups of 1024 B
+//   FP8     (E4M3) groups [16 pairs of k][32 outputs][2]
 //   NVFP4   the unit is a row: head f32, then groups of 512 B nibbles and 64 B E4M3, one for every 16 elements
 // E4M3 values are used times 2^-8 and E2M1 values times 2 (docs/numerics.md); the f32 of NVFP4 is stored times 2^7.
 #pragma once
