@@ -19,7 +19,7 @@ class Workspace:
         self._held: dict[Hashable, NDArray[np.uint8]] = {}
 
     def take(self, key: Hashable, nbytes: int) -> NDArray[np.uint8]:
-        """Returns the memory of `key` if it is large enough; else allocates new memory, zeroed, for this and later calls."""
+        """Returns the memory of `key` if it is large enough; else zeroed new memory, which later calls get too."""
         held = self._held.get(key)
         if held is None or held.nbytes < nbytes:
             held = self._held[key] = reserve(nbytes)
