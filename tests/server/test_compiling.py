@@ -16,7 +16,7 @@ import pytest
 from drut.constrain import Constraint
 from drut.constrain.compiler import Grammars
 from drut.engine.async_engine import EngineDeadError
-from drut.server.compiling import FINE, Compilers
+from drut.server.compiling import NO_FAULT, Compilers
 from drut.server.protocol.structured import Asked
 from tests.server.rig import Reply, Running, serving, until
 
@@ -159,7 +159,7 @@ def test_what_the_engine_has_dropped_is_compiled_for_its_request(server: Running
     assert server.server.service.loaded is not None
     compilers = server.server.service.loaded.compilers
     for regex, status in ((f"dropped{stream:d}", 200), (f"dropped{stream:d}[^\\s\\S]", 400)):
-        compilers._faults.put(Constraint.regex(regex), FINE)
+        compilers._faults.put(Constraint.regex(regex), NO_FAULT)
         assert server.complete(structured_outputs={"regex": regex}, stream=stream).status == status
         assert built.pop() == regex
     assert not built

@@ -23,7 +23,7 @@ from drut.server.render.chat import ChatDialect
 from drut.server.render.completions import CompletionsDialect
 from drut.server.render.dialect import Dialect
 from drut.server.render.parts import BUNDLE_BYTES, bundles, lazily, parts
-from drut.server.room import ReplyRoom
+from drut.server.room import ReplyMemory
 from drut.server.scored import Row
 from drut.server.service import SMALL_REPLY
 from drut.server.sizes import REPLY, ReplySize
@@ -208,7 +208,7 @@ def test_a_text_of_ids_has_a_largest_size(model_path: Path) -> None:
 
 def test_large_replies_wait_for_room_and_small_ones_pass_them() -> None:
     async def main() -> None:
-        room, order = ReplyRoom(100, small=10), list[str]()
+        room, order = ReplyMemory(100, small=10), list[str]()
 
         async def reply(name: str, size: int, ends: asyncio.Event) -> None:
             async with room.hold(size, 30):
@@ -248,7 +248,7 @@ def test_large_replies_wait_for_room_and_small_ones_pass_them() -> None:
 def test_a_place_whose_task_is_cancelled_is_passed_over_by_one_that_leaves() -> None:
     """In the same turn of the loop: the task that waits has not run since."""
     async def main() -> None:
-        room, leave = ReplyRoom(100, small=10), asyncio.Event()
+        room, leave = ReplyMemory(100, small=10), asyncio.Event()
 
         async def reply(size: int) -> None:
             async with room.hold(size, 30):
@@ -272,7 +272,7 @@ def test_a_place_whose_task_is_cancelled_is_passed_over_by_one_that_leaves() -> 
 def test_a_large_reply_that_finds_no_room_in_time_is_refused(model_path: Path) -> None:
     ask: dict[str, Any] = {"n": 20, "logprobs": 20, "echo": True, "max_tokens": 1}
     with serving(model_path, max_wait_s=0.1) as running:
-        room = running.server.service.reply_room = ReplyRoom(1, small=SMALL_REPLY)
+        room = running.server.service.reply_memory = ReplyMemory(1, small=SMALL_REPLY)
         assert running.complete("x" * 140, **ask).status == 200
         until(lambda: room._held == 0)
         room._held = 1  # as by a reply that is being sent

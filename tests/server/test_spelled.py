@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from drut.model.model import open_model
-from drut.server.spelled import FIRST, SIGN, SpelledTokens, longest_of
+from drut.server.spelled import FIRST, SIGN, SpecialTokenEscaper, longest_of
 from tests.cli import tiny
 from tests.cli.tiny import BOS, EOS
 from tests.server.rig import Running, serving
@@ -74,7 +74,7 @@ def test_a_sign_in_a_template_hides_nothing(path: Path) -> None:
     tokenizer = files.tokenizer()
     files.close()
     assert tokenizer is not None
-    spelled = SpelledTokens(tokenizer)
+    spelled = SpecialTokenEscaper(tokenizer)
     for text in (f"{SIGN}a<eos>", f"<eos>{SIGN}", f"{SIGN}{chr(FIRST + 9)}<eos>b"):
         assert spelled.encode_chat(text) == tokenizer.encode_chat(text)
 

@@ -1,4 +1,4 @@
-"""Has the constraints of requests compiled, by the engine, before these are admitted."""
+"""Lets the engine compile the constraints of requests before their admission."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from drut.server.protocol.errors import ApiError
 from drut.server.protocol.structured import Asked
 
 OffLoop = Callable[[Callable[[], Constraint]], Awaitable[Constraint]]
-FINE = ""  # no fault
+NO_FAULT = ""
 
 
 class Engine(Protocol):
-    """What is needed of AsyncEngine."""
+    """The part of AsyncEngine that compiles."""
 
     heard_at: float
 
@@ -28,33 +28,34 @@ class Engine(Protocol):
 
 
 class TooSlowError(RequestError):
-    """A constraint is still being compiled when its time is over."""
+    """A constraint takes longer to compile than allowed."""
 
 
 class Compilers:
-    """Takes turns at the engine's thread that compiles. Use in one event loop.
+    """Compiles constraints one at a time, in the engine's compile thread. Use it in one event loop.
 
-    It remembers how compilations ended, about as long as the engine keeps what came of them. One that the engine has
-    dropped all the same is compiled again while its request waits in there.
+    It caches the results of compilations, about as long as the engine caches the grammars. A grammar that the engine
+    has evicted nevertheless is compiled again while its request waits in the engine.
     """
 
     def __init__(self, engine: Engine, *, seconds: float, patience_s: float, room: int) -> None:
-        """`seconds`: how long a grammar may take; `patience_s`: how long a request may wait for its turn; `room`:
-        bytes of the engine's cache."""
+        """`seconds`: maximum time of a compilation; `patience_s`: maximum wait of a request for its turn; `room`: bytes
+        of the engine's cache."""
         self._engine, self._seconds, self._patience_s = engine, seconds, patience_s
-        self._turn = asyncio.Lock()  # released when a compilation has ended
-        self._task: asyncio.Task[str] | None = None  # of whose turn it is; it ends though nothing may wait for it
+        self._turn = asyncio.Lock()  # released when a compilation has ended, not when its request stops waiting
+        self._task: asyncio.Task[str] | None = None  # the reference keeps a task alive that no request waits for
         self._faults: Kept[str] = Kept(room)
 
     async def check(self, asked: Sequence[Asked], off_loop: OffLoop) -> None:
-        """ApiError 400 names the field whose constraint does not compile. QueueFullError if its turn does not come.
+        """Compiles the constraint of a request. ApiError 400 names the field that does not compile; QueueFullError if
+        its turn does not come in time.
 
-        `asked`: the last is what the answer must fit, those before it may be part of it.
+        `asked`: the last is the constraint of the output; those before it may be parts of it.
         """
         *parts, whole = asked
         try:
             await self._compile(whole.constraint)
-        except TooSlowError as error:  # and its parts would have to wait for it
+        except TooSlowError as error:  # its parts are not tested: they would have to wait for it
             raise ApiError(400, f"{whole.path}: {error}", param=whole.path) from None
         except RequestError as error:
             for one in parts:
@@ -64,7 +65,7 @@ class Compilers:
             raise ApiError(400, f"{whole.path}: {error}", param=whole.path) from None
 
     async def _find_fault(self, path: str, constraint: Constraint) -> None:
-        """ApiError 400 where a part alone is at fault."""
+        """Raises ApiError 400 if this part alone does not compile."""
         try:
             await self._compile(constraint)
         except RequestError as error:
@@ -74,11 +75,11 @@ class Compilers:
         fault = self._faults.get(constraint)
         if fault is None:
             fault = await self._ask(constraint)
-        if fault != FINE:
+        if fault != NO_FAULT:
             raise RequestError(fault)
 
     async def _ask(self, constraint: Constraint) -> str:
-        """Returns what is wrong with it. TooSlowError where its time is over before that is known."""
+        """Returns the fault of a constraint, or NO_FAULT. TooSlowError if it takes too long."""
         try:
             async with asyncio.timeout(self._patience_s):
                 await self._turn.acquire()
@@ -88,16 +89,16 @@ class Compilers:
         task.add_done_callback(_look_at)
         begun = time.monotonic()
         await asyncio.wait({task}, timeout=self._seconds)
-        while not task.done() and self._engine.heard_at < begun:  # it is stopped, which is no fault of the grammar
+        while not task.done() and self._engine.heard_at < begun:  # the engine is stopped: no fault of the grammar
             await asyncio.wait({task}, timeout=self._seconds)
         if not task.done():
             raise TooSlowError(f"the grammar takes longer than {self._seconds:g} s to compile")
         return task.result()
 
     async def _find_out(self, constraint: Constraint) -> str:
-        """Passes the turn on at its end."""
+        """Compiles a constraint and releases the turn."""
         try:
-            fault = self._faults.get(constraint)  # it may have become known while others had the turn
+            fault = self._faults.get(constraint)  # it may have been compiled while this request waited for its turn
             if fault is None:
                 fault = await self._fault(constraint)
                 self._faults.put(constraint, fault)
@@ -110,10 +111,10 @@ class Compilers:
             await self._engine.compile(constraint)
         except RequestError as error:
             return str(error)
-        return FINE
+        return NO_FAULT
 
 
 def _look_at(task: asyncio.Task[str]) -> None:
-    """An error that nothing waits for any more is not worth a traceback: the engine has ended."""
+    """Retrieves the exception of a task that no request waits for, else asyncio would log it: the engine has ended."""
     if not task.cancelled():
         task.exception()

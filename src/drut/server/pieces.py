@@ -1,4 +1,4 @@
-"""Chunks of the engine to pieces of a reply. A whole reply is all its pieces merged, so both say the same."""
+"""Assembles chunks of the engine to pieces of a reply. A whole reply is all pieces merged, so it equals the stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drut.server.admission import Record
 from drut.server.job import Job, PreparedPrompt
 from drut.server.scored import Row
 
-CHUNK_BYTES, TOKEN_BYTES, SCORE_BYTES = 64, 8, 64  # rough sizes of what waits for a reader
+CHUNK_BYTES, TOKEN_BYTES, SCORE_BYTES = 64, 8, 64  # estimated sizes of buffered output
 
 
 class Entry(NamedTuple):
@@ -26,14 +26,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoredPrompt:
-    """A prompt's tokens and their logprobs, shared by all its choices. What clients see of it is made when written."""
+    """A prompt's tokens and their logprobs, shared by all its choices. Their JSON is made when it is written."""
 
     prompt: PreparedPrompt
     rows: list[Row | None]
     tokenizer: Tokenizer | None
 
     def offsets(self) -> Iterator[int]:
-        """Of each token, the characters of the prompt's text before it."""
+        """Yields, for each token, the characters of the prompt's text before it."""
         spell = self.tokenizer and Detokenizer(self.tokenizer, skip_special=False, at_start=True)
         offset = 0
         for i, token in enumerate(self.prompt.ids):
@@ -44,8 +44,8 @@ class ScoredPrompt:
 
 @dataclass
 class Piece:
-    """What is new of one choice; `index` counts the choices of all prompts. `entries` are of the answer's tokens,
-    `echoed` of the prompt that it repeats."""
+    """New output of one choice. `index` counts the choices of all prompts. `entries` are the output tokens, `echoed`
+    the prompt that the reply repeats."""
 
     index: int
     prompt: PreparedPrompt
@@ -59,14 +59,14 @@ class Piece:
     tokens_so_far: int = 0
 
     def scores(self) -> Iterator[tuple[int, Row | None]]:
-        """Each token with its logprobs, those of the prompt first."""
+        """Yields each token with its logprobs, the prompt's first."""
         if self.echoed is not None:
             yield from zip(self.echoed.prompt.ids, self.echoed.rows, strict=True)
         for token, _, row in self.entries:
             yield token, row
 
     def offsets(self) -> Iterator[int]:
-        """Characters of the choice's text before each of these tokens."""
+        """Yields the characters of the choice's text before each of these tokens."""
         if self.echoed is not None:
             yield from self.echoed.offsets()
         for entry in self.entries:
@@ -74,17 +74,18 @@ class Piece:
 
     @property
     def scored(self) -> int:
-        """How many tokens come with logprobs."""
+        """The number of tokens with logprobs."""
         return len(self.entries) + len(self.echoed.rows if self.echoed else self.prompt_logprobs or ())
 
 
 class Choice:
-    """One answer as it grows. A token's logprobs come when its text is out, so those of a stop string never do."""
+    """The output of one choice as it grows. A token's logprobs are sent with its text, so those of a stop string are
+    never sent."""
 
     def __init__(self, index: int, prompt: PreparedPrompt, job: Job, tokenizer: Tokenizer | None) -> None:
         self._index, self._prompt, self._job, self._tokenizer = index, prompt, job, tokenizer
-        self._held: deque[Entry] = deque()
-        self._decoded = self._out = 0  # characters: of the tokens so far, of the text that went out
+        self._held: deque[Entry] = deque()  # entries whose text is not sent yet
+        self._decoded = self._out = 0  # characters: of all tokens so far, of the text that was sent
         self._pending: Piece | None = None
         self._begun = False
         self.tokens = 0
@@ -124,7 +125,7 @@ class Choice:
             piece.echoed = ScoredPrompt(self._prompt, prompt_logprobs, self._tokenizer)
 
     def _released(self) -> list[Entry]:
-        """Entries whose text is out; at the end all, but for a stop string's own."""
+        """Removes and returns the entries whose text was sent; at the end all, except those of a stop string."""
         entries, stopped = [], self.end is not None and isinstance(self.end.stop_reason, str)
         while self._held:
             after = self._held[1].offset if len(self._held) > 1 else self._decoded
@@ -138,7 +139,7 @@ class Choice:
 
 
 class Assembler:
-    """All choices of one request. `backlog`: bytes, roughly, that came since the last `take`."""
+    """The output of all choices of one request. `backlog`: estimated bytes since the last `take`."""
 
     def __init__(self, job: Job, tokenizer: Tokenizer | None) -> None:
         self._job, self._n = job, job.params.n
@@ -146,14 +147,17 @@ class Assembler:
                          for p, prompt in enumerate(job.prompts) for i in range(self._n)]
         self._wants_prompt = job.params.prompt_logprobs is not None
         self._scored: dict[int, list[Row | None]] = {}  # by prompt
-        self._early: dict[int, list[Chunk]] = {}  # of other choices, until the prompt's logprobs are there
-        self._news: dict[Choice, None] = {}
+        self._early: dict[int, list[Chunk]] = {}  # by prompt: output that waits for the prompt's logprobs
+        self._news: dict[Choice, None] = {}  # an ordered set
         self.backlog = 0
-        self.records: list[Record] = []  # of the prompts, where the reply has timings
+        self.records: list[Record] = []  # of the prompts, if the reply has timings
 
     def push(self, prompt: int, chunk: Chunk) -> bool:
-        """Takes a chunk; whether there is now something to say. Nothing is, until all of a prompt's logprobs are here,
-        where they are wanted: they come from its first choice, in one chunk or several."""
+        """Adds a chunk; returns whether there is new output.
+
+        If prompt logprobs are wanted, output of a prompt waits until all of them have come. The prompt's first choice
+        has them, in one chunk or several.
+        """
         scores = len(chunk.logprobs[0]) if chunk.logprobs else 0
         self.backlog += CHUNK_BYTES + len(chunk.text) + len(chunk.token_ids) * (TOKEN_BYTES + scores * SCORE_BYTES)
         if self._wants_prompt:
@@ -174,7 +178,7 @@ class Assembler:
         self._news[choice] = None
 
     def take(self) -> list[Piece]:
-        """What is new of each choice, merged, in the order in which the choices had news."""
+        """Removes and returns the new output, one piece for each choice, in the order of their first chunks."""
         pieces = [piece for choice in self._news if (piece := choice.take()) is not None]
         self._news.clear()
         self.backlog = 0
@@ -190,5 +194,5 @@ class Assembler:
 
     @property
     def cached_tokens(self) -> int:
-        """Prompt tokens found in the cache: those of each prompt's first choice, which computes it."""
+        """Prompt tokens found in the prefix cache: those of each prompt's first choice, which computes it."""
         return sum(c.end.cached_tokens for c in self._choices[:: self._n] if c.end is not None)

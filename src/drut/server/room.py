@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class ReplyRoom:
+class ReplyMemory:
     """A budget of `most` bytes for replies that are being made. Use it in one event loop.
 
     A reply larger than the budget takes all of it. Small replies never wait.

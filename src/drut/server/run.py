@@ -1,4 +1,4 @@
-"""The tickets of one request under way."""
+"""A request that is being computed: the handles of its prompts, and its client."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from drut.server.pieces import Assembler
 
 
 class Run:
-    """Chunks go to the assembler as they come, and `news` is set when there is something to write.
+    """The prompts of one request under way, one ticket each. Use it in the event loop.
 
-    Leaving the `with` block, or the client's leaving, ends all tickets at once. A client that lets more than `backlog`
-    bytes wait is cut off. `error` is the first of any ticket's.
+    Chunks go to the assembler as they come, and `news` is set when there is something to write. The end of the `with`
+    block, or a client that disconnects, cancels all tickets at once. A client with more than `backlog` unread bytes is
+    cut off. `error` is the first error of any ticket.
     """
 
     def __init__(self, assembler: Assembler, exchange: Exchange, *, backlog: int) -> None:
@@ -39,7 +40,7 @@ class Run:
         await asyncio.gather(self._watcher, return_exceptions=True)
 
     def submit(self, admission: Admission, ask: Ask) -> Record:
-        """Adds a ticket for the next prompt. What `admission.submit` raises."""
+        """Submits the next prompt and returns its record. Raises what `admission.submit` raises."""
         self._open += 1
         ticket = admission.submit(ask, partial(self._push, len(self._tickets)), self._end)
         self._tickets.append(ticket)
@@ -50,22 +51,22 @@ class Run:
         return self._open == 0 or self.error is not None
 
     async def wait(self) -> None:
-        """Until there is something new. ClientGoneError where nobody is there to be told."""
+        """Waits until there is something to write. ClientGoneError if the client has disconnected."""
         await self.news.wait()
         self.news.clear()
         if self.gone:
             raise ClientGoneError
 
     async def wait_for_end(self) -> None:
-        """Until all tickets have ended. Raises the first error of any of them, or ClientGoneError."""
+        """Waits until all tickets have ended. Raises the first error of any of them, or ClientGoneError."""
         await self._over.wait()
         if self.gone:
             raise ClientGoneError
         if self.error is not None:
             raise self.error
 
-    async def while_there(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """`parts` as they are made. ClientGoneError once nobody is there to take them."""
+    async def while_connected(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yields `parts` as they are made. ClientGoneError once the client has disconnected."""
         async for part in parts:
             if self.gone:
                 raise ClientGoneError
@@ -74,7 +75,7 @@ class Run:
     def _push(self, prompt: int, chunk: Chunk) -> None:
         try:
             news = self._assembler.push(prompt, chunk)
-        except Exception as error:  # it is this request's alone: the engine's messages to others come next
+        except Exception as error:  # it must not leave the callback: messages to other requests are delivered next
             self.error = self.error or error
             return self._cancel()
         if news:
@@ -96,7 +97,7 @@ class Run:
     def _leave(self) -> None:
         self.gone = True
         self._cancel()
-        self._exchange.abort()  # wakes a write that waits for the reader
+        self._exchange.abort()  # wakes a write that waits for the client
         self.news.set()
         self._over.set()
 

@@ -13,7 +13,7 @@ SIGN = "\ufdd0"  # a Unicode noncharacter: it begins an escape
 FIRST = 0xF0000  # a private-use character: it follows SIGN and stands for the first escaped text
 
 
-class SpelledTokens:
+class SpecialTokenEscaper:
     """Hides text that spells a special token from the chat template and the tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:

@@ -1,4 +1,4 @@
-"""Streams: what came since the last write is one write, and silence is filled. The dialect's wire frames it."""
+"""Streams a reply: all output since the last write is one write, and comments keep an idle stream alive."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from drut.server.service import SMALL_REPLY, Service
 
 async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, dialect: Dialect, wire: Wire,
                  service: Service, *, headers: Headers) -> None:
-    """The answer, event by event. An error before the first chunk is raised, so that it still has its own status;
-    a later one is an event, and the stream breaks off."""
+    """Writes the reply event by event. An error before the first chunk is raised, so that it gets its own status; a
+    later one is an error event that ends the stream."""
     keep_alive_s = service.config.keep_alive_s
     with suppress(TimeoutError):
         await asyncio.wait_for(run.wait(), keep_alive_s)
     if run.error is not None:
         raise run.error
     await exchange.begin_stream(wire.media_type, headers)
-    with Silence(run.news, keep_alive_s) as silence:
+    with KeepAlive(run.news, keep_alive_s) as idle:
         while True:
             finished, error = run.finished, run.error
             pieces = assembler.take()
@@ -35,43 +35,43 @@ async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, d
                 data = b"".join(framed(pieces, dialect, wire))
             else:
                 data = b""
-                async for part in run.while_there(service.in_parts(framed(pieces, dialect, wire))):
+                async for part in run.while_connected(service.in_parts(framed(pieces, dialect, wire))):
                     await exchange.write(part)
             if error is not None:
                 data += wire.error_frame(as_api_error(error))
             elif finished:
                 data += (b"".join(wire.frame(dialect.usage_event())) if job.include_usage else b"") + wire.end()
-            if data or silence.broken():
+            if data or idle.due():
                 await exchange.write(data or wire.keep_alive)
-                silence.reset()
+                idle.reset()
             if finished:
                 return await exchange.end()
             await run.wait()
 
 
 def framed(pieces: Sequence[Piece], dialect: Dialect, wire: Wire) -> Iterator[bytes]:
-    """The events of `pieces`, in parts."""
+    """Yields the events of `pieces`, in parts."""
     for piece in pieces:
         for event in dialect.events(piece):
             yield from wire.frame(event)
 
 
 def weight(piece: Piece, job: Job) -> int:
-    """Bytes of its events, roughly."""
+    """Returns the estimated bytes of a piece's events."""
     top = max(job.params.logprobs or 0, job.params.prompt_logprobs or 0)
     return len(piece.text) + piece.scored * (1 + top) * SCORE_BYTES
 
 
-class Silence:
-    """Sets `news` when nothing was said for some seconds. One timer a stream, whatever the number of events."""
+class KeepAlive:
+    """Sets `news` when a stream has been idle for some seconds, with one timer for any number of events."""
 
     def __init__(self, news: asyncio.Event, seconds: float) -> None:
         self._news, self._seconds = news, seconds
         self._loop = asyncio.get_running_loop()
 
-    def __enter__(self) -> Silence:
-        self._last = self._loop.time() - self._seconds  # the head alone was no word yet
-        self._timer = self._loop.call_later(self._seconds, self._look)
+    def __enter__(self) -> KeepAlive:
+        self._last = self._loop.time() - self._seconds  # due at once: only the head was sent yet
+        self._timer = self._loop.call_later(self._seconds, self._check)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -81,12 +81,12 @@ class Silence:
     def reset(self) -> None:
         self._last = self._loop.time()
 
-    def broken(self) -> bool:
-        """Whether it is time to say something."""
+    def due(self) -> bool:
+        """Returns whether it is time to send a comment."""
         return self._loop.time() - self._last >= self._seconds
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         left = self._last + self._seconds - self._loop.time()
         if left <= 0:
             self._news.set()
-        self._timer = self._loop.call_later(left if left > 0 else self._seconds, self._look)
+        self._timer = self._loop.call_later(left if left > 0 else self._seconds, self._check)

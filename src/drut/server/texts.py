@@ -1,4 +1,4 @@
-"""The text side of a model: what turns requests into token ids, without the weights."""
+"""Converts requests to token ids: tokenizer, chat template and parsers of a model, without its weights."""
 
 from __future__ import annotations
 
@@ -16,40 +16,43 @@ from drut.parse.narrowing import FREE, Bounds
 from drut.parse.reading import Reading
 from drut.server.job import PreparedPrompt
 from drut.server.protocol.errors import ApiError, too_long
-from drut.server.spelled import SpelledTokens
+from drut.server.spelled import SpecialTokenEscaper
 
 
 class Texts:
-    """Safe to use from several threads. `room`: tokens of a prompt and its answer together; `most_chars`: of a text."""
+    """The text processing of a model. Safe to use from several threads.
 
-    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, most_chars: int,
+    `room`: the context length, tokens of a prompt and its output together; `max_chars`: characters of a text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, max_chars: int,
                  *, tool_parser: str = choose.AUTO, reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE,
                  plain_messages: bool = False) -> None:
-        self.tokenizer, self.vocab, self.room, self._most_chars = tokenizer, vocab, room, most_chars
+        self.tokenizer, self.vocab, self.room, self._max_chars = tokenizer, vocab, room, max_chars
         self.templates: ChatTemplates | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
         if tokenizer is not None and tokenizer.chat_templates:
             try:
                 self.templates = ChatTemplates.of(tokenizer)
             except DrutError as error:
-                self._no_template = UnsupportedError(f"this model's chat template is no good: {error}")
-        self.marks = choose.marks(reasoning_parser, self.templates)  # of thoughts; None where it does not think
+                self._no_template = UnsupportedError(f"this model's chat template is invalid: {error}")
+        self.marks = choose.marks(reasoning_parser, self.templates)  # of reasoning; None if the model has none
         self._tool_parser, self.tool_bounds = tool_parser, tool_bounds
-        self._spelled = SpelledTokens(tokenizer) if plain_messages and tokenizer is not None else None
-        # No text of more characters can become so few tokens.
-        self._most_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
+        self._escaper = SpecialTokenEscaper(tokenizer) if plain_messages and tokenizer is not None else None
+        # A longer text has more tokens than the context length.
+        self._max_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
     @classmethod
-    def open(cls, path: str | Path, room: int, most_chars: int, **replies: Any) -> Texts:
-        """`replies`: how they are read and bound."""
+    def open(cls, path: str | Path, room: int, max_chars: int, **settings: Any) -> Texts:
+        """Opens the model's files. `settings`: keyword arguments of the constructor."""
         files = open_model(path)
         try:
-            return cls(files.tokenizer(), files.spec.vocab, room, most_chars, **replies)
+            return cls(files.tokenizer(), files.spec.vocab, room, max_chars, **settings)
         finally:
             files.close()
 
     def prompt(self, prompt: str | Sequence[int], *, add_special: bool = True, echo: bool = False) -> PreparedPrompt:
-        """A prompt's ids, checked: in the vocabulary, and with room for an answer."""
+        """Returns a prompt's ids. ApiError if they are outside the vocabulary or leave no room for output."""
         if isinstance(prompt, str):
             self._check_prompt(prompt, "prompt")
             ids = self.encode(prompt, add_special=add_special)
@@ -64,14 +67,14 @@ class Texts:
     def chat_text(self, messages: Sequence[Mapping[str, object]], variables: Mapping[str, object],
                   tools: Sequence[Mapping[str, object]] = (), *, add_generation_prompt: bool = True,
                   continue_final: bool = False) -> str:
-        """The prompt of a conversation, up to where the answer starts. ApiError where that cannot be."""
+        """Renders the prompt of a conversation, up to where the output starts. ApiError if the template refuses it."""
         if self.templates is None:
             raise self._no_template
         if set_here := [name for name in variables if self.templates.plain.sets(name)]:
             raise ApiError(400, f"chat_template_kwargs: {set_here[0][:40]!r} cannot be set",
                            param="chat_template_kwargs")
-        if self._spelled is not None:
-            messages, tools = self._spelled.hide(list(messages)), self._spelled.hide(list(tools))
+        if self._escaper is not None:
+            messages, tools = self._escaper.hide(list(messages)), self._escaper.hide(list(tools))
         try:
             return self.templates.offering(tools).render(
                 messages, add_generation_prompt=add_generation_prompt, tools=tools, continue_final=continue_final,
@@ -80,15 +83,15 @@ class Texts:
             raise ApiError(400, str(error), param=error.field or "messages") from None
 
     def chat_ids(self, text: str, *, fit: bool = True) -> list[int]:
-        """Ids of a rendered conversation."""
+        """Returns the ids of a rendered conversation; with `fit`, ApiError if they leave no room for output."""
         if fit:
             self._check_prompt(text, "messages")
         self._check_text(text, "messages")
-        ids = (self._spelled or self.encoder()).encode_chat(text)
+        ids = (self._escaper or self.encoder()).encode_chat(text)
         return self.checked(ids, "messages") if fit else ids
 
     def tool_format(self) -> Format:
-        """How the model writes calls. ApiError where that is not known."""
+        """Returns the format of the model's tool calls. ApiError if it is not known."""
         if self.templates is None:
             raise self._no_template
         try:
@@ -98,27 +101,27 @@ class Texts:
 
     @property
     def wants_short_ids(self) -> bool:
-        """Whether the template insists on ids of nine letters and digits."""
+        """Whether the template requires ids of nine letters and digits."""
         return self.templates is not None and "[TOOL_CALLS]" in self.templates.source
 
     def variables(self, tools: object) -> frozenset[str]:
-        """What a request that offers `tools`, or none where they are empty, may set of the template."""
+        """Returns the template's variables that a request with `tools`, possibly none, may set."""
         return self.templates.offering(tools).variables if self.templates is not None else frozenset()
 
     def spells(self, word: str) -> bool:
-        """Whether a template has this word as a string of its own."""
+        """Returns whether the template has `word` as a string literal."""
         source = self.templates.source if self.templates is not None else ""
         return f'"{word}"' in source or f"'{word}'" in source
 
     def special_marks(self, reading: Reading) -> tuple[int, ...]:
-        """The special tokens among the marks of an answer, which its text must show."""
+        """Returns the special tokens among the marks of reasoning and tool calls; the output's text must have them."""
         thought, form = reading.thought, reading.form
         marks = [*((thought.opens, thought.closes) if thought else ()), *(form.marks if form else ())]
         ids = (self.tokenizer.id_of(mark) for mark in marks) if self.tokenizer is not None else ()
         return tuple(i for i in ids if i is not None and self.tokenizer and i in self.tokenizer.special_ids)
 
     def encode(self, text: str, *, add_special: bool) -> list[int]:
-        """Ids of a text, however many."""
+        """Returns the ids of a text, without a check against the context length."""
         self._check_text(text, "prompt")
         return self.encoder().encode(text, add_special=add_special)
 
@@ -145,12 +148,12 @@ class Texts:
                 raise ApiError(400, f"{name}: token id {worst} is outside the vocabulary of {self.vocab}", param=name)
 
     def _check_prompt(self, text: str, field: str) -> None:
-        if self.tokenizer is not None and len(text) > self._most_prompt_chars:
+        if self.tokenizer is not None and len(text) > self._max_prompt_chars:
             raise ApiError(400, f"the prompt has {len(text)} characters; no text of more than "
-                                f"{self._most_prompt_chars} fits this server's context length of {self.room} tokens",
+                                f"{self._max_prompt_chars} fits this server's context length of {self.room} tokens",
                            code="context_length_exceeded", param=field)
 
     def _check_text(self, text: str, field: str) -> None:
-        if len(text) > self._most_chars:
-            raise ApiError(400, f"the text has {len(text)} characters; at most {self._most_chars} are tokenized "
+        if len(text) > self._max_chars:
+            raise ApiError(400, f"the text has {len(text)} characters; at most {self._max_chars} are tokenized "
                                 "(--max-text-chars)", param=field)

@@ -61,7 +61,7 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
         made = parts(dialect.reply(sorted(assembler.take(), key=lambda piece: piece.index)))
         if size.bytes <= SMALL_REPLY:
             return await exchange.reply(200, b"".join(made), headers=headers)
-        await exchange.reply_in_parts(200, run.while_there(service.in_parts(made)), headers=headers)
+        await exchange.reply_in_parts(200, run.while_connected(service.in_parts(made)), headers=headers)
 
 
 async def _compile(service: Service, loaded: Loaded, job: Job, arrived: float) -> None:
@@ -82,7 +82,7 @@ async def _room(service: Service, job: Job, size: ReplySize, arrived: float) -> 
     left = math.inf if job.deadline_s is None else arrived + job.deadline_s - time.monotonic()
     patience_s, begun = min(left, service.config.max_wait_s), False
     try:
-        async with service.reply_room.hold(size.bytes, patience_s):
+        async with service.reply_memory.hold(size.bytes, patience_s):
             begun = True
             yield
     except TimeoutError:
