@@ -250,14 +250,14 @@ def test_a_killed_engine_ends_every_stream(endless_path: Path) -> None:
 
 def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(
         path: Path, llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, steps = NativeExecutable.run, iter(range(5))
+    real, steps = NativeExecutable.launch, iter(range(5))
 
-    def run_or_break(self: NativeExecutable, *args: Any) -> Any:
+    def launch_or_break(self: NativeExecutable, *args: Any) -> Any:
         if next(steps, None) == 4:
             raise RuntimeError("a wheel came off")
         return real(self, *args)
 
-    monkeypatch.setattr(NativeExecutable, "run", run_or_break)
+    monkeypatch.setattr(NativeExecutable, "launch", launch_or_break)
 
     async def main() -> None:
         async with AsyncEngine(path, multi_step=1, **SETTINGS) as engine:

@@ -103,14 +103,12 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return built
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("transport", ["thread", "process"])
-def test_one_that_is_no_good_is_refused_alike(model_path: Path, built: list[str], transport: str,
-                                              stream: bool) -> None:
+def test_one_that_is_no_good_is_refused_alike(model_path: Path, built: list[str], transport: str) -> None:
     """However the engine is reached, and before a stream begins. It is no fault of the server, and the server's own
     process compiles nothing."""
     with serving(model_path, transport=transport) as running:
-        for _ in range(2):
+        for stream in (False, True):
             refused = running.complete(structured_outputs={"regex": "a[^\\s\\S]"}, stream=stream)
             assert (refused.status, refused.error["param"]) == (400, "structured_outputs.regex")
             assert "no token of this model can come" in refused.error["message"]

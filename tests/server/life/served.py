@@ -35,14 +35,14 @@ async def follow(ticket: Reading) -> None:
 
 def hang_after(steps: int) -> None:
     """The step after so many never ends."""
-    real, left = NativeExecutable.run, iter(range(steps))
+    real, left = NativeExecutable.launch, iter(range(steps))
 
-    def run(self: NativeExecutable, *args: Any) -> Any:
+    def launch(self: NativeExecutable, *args: Any) -> Any:
         while next(left, None) is None:
             time.sleep(0.1)
         return real(self, *args)
 
-    NativeExecutable.run = run  # type: ignore[method-assign]
+    NativeExecutable.launch = launch  # type: ignore[method-assign]
 
 
 async def main(model: str, options: dict[str, Any]) -> int:

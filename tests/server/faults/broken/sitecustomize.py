@@ -20,5 +20,5 @@ def breakable(real: Callable[..., Any]) -> Callable[..., Any]:
     return run_or_break
 
 
-for name in ("run", "run_burst"):
+for name in ("launch", "run_burst"):
     setattr(NativeExecutable, name, breakable(getattr(NativeExecutable, name)))
