@@ -93,7 +93,7 @@ class Client:
         return self.post("/v1/chat/completions", {"messages": messages, "max_tokens": 5} | fields)
 
     def raw(self, data: bytes, timeout: float = 10) -> bytes:
-        """All that comes back for these bytes, until the server closes the connection or says no more."""
+        """Returns all that the server sends for these bytes, until it closes the connection or stops sending."""
         with socket.create_connection(self.address, timeout=timeout) as sock:
             got = b""
             try:
@@ -105,7 +105,7 @@ class Client:
             return got
 
     def open_stream(self, path: str, body: Any, **kwargs: Any) -> socket.socket:
-        """A request whose reply nobody has read yet."""
+        """Sends a request and returns before its reply is read."""
         sock = socket.socket()
         if "rcvbuf" in kwargs:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kwargs["rcvbuf"])
@@ -154,7 +154,7 @@ def serving(path: Path, *, engine: dict[str, Any] | None = None, transport: str 
 
 @contextmanager
 def run_in_thread(server: Server, lines: list[str]) -> Iterator[Running]:
-    """`server`, from when it said "ready" among its lines to the end of the block."""
+    """Runs `server` from its line "ready" to the end of the block."""
     thread = threading.Thread(target=lambda: asyncio.run(server.run()), daemon=True)
     thread.start()
     try:

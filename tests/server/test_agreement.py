@@ -1,4 +1,4 @@
-"""The server's histograms and the load client say the same of one run, over real sockets."""
+"""The server's histograms and the load client agree on one run, over real sockets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Lateness(threading.Thread):
 
 
 def measured(server: Running, model: Path, folder: Path) -> tuple[dict[str, Any], float]:
-    """What both say of a run, and how late this machine was meanwhile."""
+    """The figures of both for a run, and the delays of this machine meanwhile."""
     lateness = Lateness()
     lateness.start()
     command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", "tiny", "--tokenizer",
@@ -58,8 +58,8 @@ def measured(server: Running, model: Path, folder: Path) -> tuple[dict[str, Any]
 @pytest.mark.serial
 @pytest.mark.slow
 def test_server_and_client_agree_under_load(model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 5 %, of steps that take long beside the ways between processes. Where this machine holds these up, it is
-    tried again."""
+    """They differ by at most 5 %, with steps that take long compared with transfers between processes. If this machine
+    delays the transfers, the run is repeated."""
     real = Runner._run
 
     def slow(*args: Any) -> Any:

@@ -107,5 +107,5 @@ def test_arguments_that_the_template_cannot_show_are_named(items: Running, argum
 
 @pytest.mark.parametrize("more", [{}, {"content": []}, {"content": None}])
 @pytest.mark.parametrize("arguments", ['{"x": 1}', ""])
-def test_an_assistant_that_calls_need_not_say_anything(items: Running, arguments: str, more: dict[str, Any]) -> None:
+def test_an_assistant_with_calls_needs_no_content(items: Running, arguments: str, more: dict[str, Any]) -> None:
     assert items.post("/v1/chat/completions", history(arguments, **more)).status == 200

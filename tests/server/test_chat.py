@@ -31,7 +31,7 @@ def test_a_whole_answer(server: Running) -> None:
     assert body["usage"]["total_tokens"] == body["usage"]["prompt_tokens"] + 6
 
 
-def test_a_stream_says_role_text_end_and_usage(server: Running) -> None:
+def test_a_stream_sends_role_text_end_and_usage(server: Running) -> None:
     """litellm#28735: usage is known by its empty choices, and comes once, before [DONE]."""
     whole = server.chat("hi", max_tokens=6, temperature=0).json
     reply = server.chat("hi", max_tokens=6, temperature=0, stream=True, stream_options={"include_usage": True})
@@ -59,7 +59,7 @@ def test_usage_in_every_chunk(server: Running) -> None:
 
 
 def test_choices_end_once_each(server: Running) -> None:
-    """sglang#8417: the end was told twice, or of the last choice only."""
+    """sglang#8417: the end was sent twice, or for the last choice only."""
     *events, done = server.chat(stream=True, n=3, temperature=1, seed=7, max_tokens=6).events
     assert done == "[DONE]"
     assert len({(e["id"], e["created"], e["model"]) for e in events}) == 1
@@ -138,7 +138,7 @@ def test_parts_are_text_in_the_words_of_several_clients(server: Running) -> None
     assert server.post("/tokenize", {"messages": [{"role": "user", "content": parts}]}).json["tokens"] == plain
 
 
-def test_a_refusal_is_what_the_assistant_said(server: Running) -> None:
+def test_a_refusal_becomes_content_of_the_assistant(server: Running) -> None:
     def ids(message: dict[str, Any]) -> list[int]:
         return server.post("/tokenize", {"messages": [{"role": "assistant"} | message]}).json["tokens"]
 
@@ -182,7 +182,7 @@ def test_max_completion_tokens_wins(server: Running) -> None:
     assert body["usage"]["total_tokens"] == 160
 
 
-def test_what_is_said_in_company_is_what_is_said_alone(server: Running) -> None:
+def test_output_in_a_batch_equals_output_alone(server: Running) -> None:
     """Many times over, since bursts of steps, arrivals and ends meet each other at moments of their own."""
     def say(seed: int) -> str:
         reply = server.chat(temperature=1, max_tokens=100, seed=seed)

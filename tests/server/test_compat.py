@@ -168,7 +168,7 @@ def test_scores_of_a_prompt_are_the_same_from_the_cache(server: Running) -> None
     assert len(echoed[0][1]["tokens"]) == 125
 
 
-def test_a_seed_is_kept_beside_requests_without_one(server: Running) -> None:
+def test_a_seed_holds_in_a_batch_with_requests_without_one(server: Running) -> None:
     asked = {"max_tokens": 24, "temperature": 0.9, "ignore_eos": True}
     alone = server.complete("seeded", seed=42, **asked).json["choices"]
     with ThreadPoolExecutor(5) as pool:

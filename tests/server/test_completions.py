@@ -1,4 +1,4 @@
-"""`/v1/completions`: what it says is what the engine said."""
+"""`/v1/completions`: its replies match the engine's output."""
 
 from __future__ import annotations
 

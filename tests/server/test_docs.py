@@ -1,4 +1,4 @@
-"""docs/serving.md says what the code says."""
+"""The tables of docs/serving.md match the code."""
 
 from __future__ import annotations
 

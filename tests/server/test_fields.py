@@ -181,7 +181,7 @@ def test_model_names(server: Running, model_path: Path) -> None:
         assert [m["id"] for m in running.get("/v1/models").json["data"]] == ["a", "b"]
 
 
-def test_streams_do_not_tell_prompt_logprobs(server: Running) -> None:
+def test_streams_have_no_prompt_logprobs(server: Running) -> None:
     assert server.complete(stream=True, prompt_logprobs=1).error["param"] == "prompt_logprobs"
     assert server.complete(echo=True, logprobs=1, prompt_logprobs=1).error["param"] == "prompt_logprobs"
     ignored = server.complete(stream=True, stream_options={"include": 1}).headers["x-drut-ignored"]
@@ -199,7 +199,7 @@ def test_bodies_that_are_no_object(server: Running) -> None:
             assert server.post(path, raw).error["type"] == "invalid_request_error"
 
 
-def test_what_the_document_says_is_what_is_read(server: Running) -> None:
+def test_the_document_lists_the_fields_that_are_read(server: Running) -> None:
     document = server.get("/openapi.json").json
     for name, form in (("CompletionRequest", CompletionRequest), ("ChatRequest", ChatRequest)):
         properties = document["components"]["schemas"][name]["properties"]

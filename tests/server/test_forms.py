@@ -182,7 +182,7 @@ def test_a_number_out_of_range_is_named() -> None:
         assert caught.value.param == "temperature"
 
 
-def test_a_form_says_nothing_of_plain_values() -> None:
+def test_a_form_of_plain_values_is_empty() -> None:
     class Plain(msgspec.Struct):
         ids: list[int]
 

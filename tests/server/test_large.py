@@ -295,7 +295,7 @@ def test_messages_of_a_step_go_in_frames_of_a_bounded_size() -> None:
     assert [m.id for m in decoded if isinstance(m, Output)] == [str(i) for i in range(40)]
 
 
-def test_of_a_stream_only_what_it_says_of_prompts_counts() -> None:
+def test_of_a_stream_only_its_prompt_fields_count() -> None:
     whole, streamed = job("text_completion"), job("text_completion", stream=True)
     assert ReplySize.of(streamed, 10_000).answer_tokens == 0
     assert ReplySize.of(streamed, 10_000).bytes < ReplySize.of(whole, 10_000).bytes

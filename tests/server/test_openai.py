@@ -106,7 +106,7 @@ def test_leaving_a_stream_early_ends_it(lenient: openai.OpenAI, server: Running)
     server.until_idle()
 
 
-def test_errors_are_told_apart(client: openai.OpenAI, server: Running) -> None:
+def test_errors_are_distinguished(client: openai.OpenAI, server: Running) -> None:
     with pytest.raises(openai.BadRequestError) as bad:
         client.chat.completions.create(model="tiny", messages=HI, temperature=101)
     assert (bad.value.param, bad.value.type) == ("temperature", "invalid_request_error")

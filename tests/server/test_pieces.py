@@ -33,7 +33,7 @@ def job(prompts: int = 1, n: int = 1, **fields: object) -> Job:
 
 
 def chunks(ids: list[int], stops: list[str], cuts: set[int], index: int = 0) -> list[Chunk]:
-    """What an engine says of an answer: text as it may go out, ids as they are drawn, `cuts` between chunks."""
+    """The chunks of an engine: text as it may be sent, ids as they are sampled, `cuts` between chunks."""
     checker, made, text, held = StopChecker(stops), [], "", []
     for i, token in enumerate(ids):
         new, stopped = checker.push(chr(token))
@@ -94,7 +94,7 @@ def test_any_cut_gives_the_same(ids: list[int], stops: list[str], cuts: set[int]
 
 
 def test_choices_wait_for_the_prompts_scores() -> None:
-    """Only the first choice computes them; the others tell them too."""
+    """Only the first choice computes them; the others report them too."""
     dice = random.Random(3)
     streams = [chunks([97 + i] * 4, [], {0, 1, 2}, i) for i in range(3)]
     first = streams[0][0]

@@ -1,4 +1,4 @@
-"""A stream, a whole answer and the token ids say the same text, whatever is asked."""
+"""A stream, a whole reply and the token ids have the same text, for any request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thoughts over HTTP: told apart from the answer, counted, bounded, and ahead of any grammar."""
+"""Reasoning over HTTP: separated from content, counted, limited, and before any grammar."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def known() -> roofs.Roof:
 
 
 class Told:
-    """What an engine is told."""
+    """An engine that records the roof it gets."""
 
     def __init__(self) -> None:
         self.roofs: list[Roof] = []
@@ -95,7 +95,7 @@ def test_measuring_apart_keeps_what_it_finds(tmp_path: Path, monkeypatch: pytest
 
 @native
 @pytest.mark.parametrize("error", [DrutError("no room"), OSError(24, "no room")])
-def test_where_measuring_fails_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_a_failed_measurement_is_logged_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                   caplog: pytest.LogCaptureFixture, error: Exception) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DRUT_HOME", str(tmp_path / "file" / "home"))

@@ -26,7 +26,7 @@ def locked(model_path: Path) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize(("method", "path"), GUARDED)
-def test_without_a_key_nothing_is_told(locked: Running, method: str, path: str) -> None:
+def test_without_a_key_every_route_is_refused(locked: Running, method: str, path: str) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong-key-000"}, {"Authorization": KEYS[0]},
                     {"Authorization": f"Basic {KEYS[0]}"}, {"Authorization": "Bearer "},
                     {"Authorization": f"Bearer {KEYS[0]},{KEYS[1]}"}):
@@ -235,7 +235,7 @@ def test_a_head_or_body_that_never_ends_is_cut_off(model_path: Path) -> None:
         assert running.get("/health").status == 200
 
 
-def test_what_is_not_http_is_told_so(server: Running) -> None:
+def test_data_that_is_not_http_gets_400(server: Running) -> None:
     for data in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
                  b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"):
         reply = server.raw(data)

@@ -33,7 +33,7 @@ def hang_up(sock: socket.socket) -> None:
     sock.close()
 
 
-def test_a_prompt_longer_than_the_kv_cache_starves_nobody(model_path: Path) -> None:
+def test_a_prompt_longer_than_the_kv_cache_starves_no_other(model_path: Path) -> None:
     """vllm#39102: what could never be scheduled was accepted."""
     page_gb = 16 * tiny.LAYERS * 2 * tiny.HIDDEN // tiny.HEADS * tiny.KV_HEADS * 2 / 1e9
     with serving(model_path, engine={"kv_cache_gb": 4.5 * page_gb}) as running:

@@ -33,7 +33,7 @@ def written(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-def test_a_dry_run_says_what_would_be_used(model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prints_what_would_be_used(model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret = "a-secret-key-123"
     code, out, err = dry_run(capsys, str(model_path), "--port", "0", "--api-key", secret, "--max-model-len", "100",
                              "--max-stop", "7")
@@ -109,7 +109,7 @@ def start(*args: str, **env: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_the_process_says_where_it_listens_answers_and_ends(model_path: Path) -> None:
+def test_the_process_prints_its_address_replies_and_ends(model_path: Path) -> None:
     process = start(str(model_path), "--port", "0", "--threads", "1", DRUT_API_KEY="the-key-12345")
     try:
         assert process.stderr is not None
@@ -145,7 +145,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path, model_pat
 
 
 
-def test_a_dry_run_says_how_the_model_thinks_and_calls(model_path: Path, caller_path: Path,
+def test_a_dry_run_prints_reasoning_marks_and_tool_format(model_path: Path, caller_path: Path,
                                                        capsys: pytest.CaptureFixture[str]) -> None:
     def lines(path: Path, *flags: str) -> list[str]:
         code, out, _ = dry_run(capsys, str(path), "--port", "0", *flags)

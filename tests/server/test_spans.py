@@ -1,4 +1,4 @@
-"""A span a request: where it hangs, what it tells, and that nobody pays for it who did not ask."""
+"""One span per request: its parent, its attributes, and no cost without an endpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARAMS = SamplingParams(max_tokens=9, temperature=0.5, seed=4, n=2, top_k=3, pre
 
 
 def record(**fields: Any) -> Record:
-    """Of a request that waited for 1 s and was computed for 2 s, then said its tokens in 4 s."""
+    """A record of a request that waited for 1 s, was prefilled for 2 s and decoded for 4 s."""
     times = {"admitted": 101.0, "first_token": 103.0, "last_token": 107.0, "finished": 108.0}
     return Record("r1", "somebody", 0, 2, 100.0, **{
         **times, "prompt_tokens": 7, "cached_tokens": 3, "completion_tokens": 5, "finish_reason": "stop",
@@ -49,7 +49,7 @@ def spans(exporter: InMemorySpanExporter) -> RequestSpans:
     return RequestSpans("tiny", SimpleSpanProcessor(exporter))
 
 
-def test_what_a_span_tells(spans: RequestSpans, exporter: InMemorySpanExporter) -> None:
+def test_the_attributes_of_a_span(spans: RequestSpans, exporter: InMemorySpanExporter) -> None:
     spans.observe(record(trace={"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "a=b"}))
     (span,) = exporter.get_finished_spans()
     assert (span.name, span.kind) == ("chat tiny", SpanKind.SERVER)

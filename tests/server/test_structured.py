@@ -78,7 +78,7 @@ def test_text_and_nothing_ask_for_nothing(server: Running) -> None:
         assert server.chat(**fields, **asked).json["choices"] == free
 
 
-def test_a_stream_says_what_a_whole_reply_does(server: Running) -> None:
+def test_a_stream_equals_a_whole_reply(server: Running) -> None:
     fields = {**FREE, "seed": 3, **of_schema(POINT)}
     events = server.chat(stream=True, **fields).events
     said = "".join(e["choices"][0]["delta"].get("content", "") for e in events[:-1])
@@ -154,7 +154,7 @@ def test_a_schema_counts_wherever_a_client_puts_it(server: Running) -> None:
     ({"type": "grammar", "grammar": "x"}, "response_format.type"), ({}, "response_format.type"),
     ({"schema": POINT}, "response_format.type"),
 ])
-def test_what_is_beside_the_type_is_never_dropped(server: Running, asked: dict[str, Any], param: str) -> None:
+def test_fields_that_its_type_does_not_use_are_refused(server: Running, asked: dict[str, Any], param: str) -> None:
     error = server.chat(response_format=asked).error
     assert error["param"] == param
     assert param in error["message"]
@@ -172,7 +172,7 @@ def test_a_stream_is_refused_before_it_begins(server: Running) -> None:
 
 
 def test_free_and_constrained_side_by_side(server: Running) -> None:
-    """Each says what it says alone."""
+    """Each has the output that it has alone."""
     asked: list[dict[str, Any]] = [{"seed": i, **(of_schema(POINT) if i % 2 else {})} for i in range(8)]
     alone = [server.chat(**FREE, **fields).json["choices"] for fields in asked]
     with ThreadPoolExecutor(8) as pool:
@@ -251,7 +251,7 @@ def test_a_grammar_of_sql_is_answered_in_sql(server: Running) -> None:
     ({"structured_outputs": {"grammar": "start: start"}}, ("'start' never ends", "line 1")),
     ({"structured_outputs": {"regex": "a[^\\s\\S]"}}, ("no token of this model can come",)),
 ])
-def test_a_refusal_says_where(server: Running, asked: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_a_refusal_names_its_path(server: Running, asked: dict[str, Any], words: tuple[str, ...]) -> None:
     reply = server.chat(**asked)
     assert reply.status == 400
     assert all(word in reply.error["message"] for word in words), reply.error["message"]

@@ -1,4 +1,4 @@
-"""Tools over HTTP: offered, called, streamed, and what came of them told back."""
+"""Tools over HTTP: offered, called, streamed, and their results sent back."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_strict_tools_keep_to_their_schema_where_the_model_chooses(caller: Runni
     assert "'not'" in caller.chat("hi", tools=[bad], tool_choice="auto").error["message"]
 
 
-def test_a_template_without_tools_is_told_of_them_in_words(model_path: Path) -> None:
+def test_a_template_without_tools_gets_them_as_text(model_path: Path) -> None:
     async def script(ask: Ask) -> AsyncIterator[Chunk]:
         yield said('{"name": "look", "arguments": {"city": "Rome"}}')
         yield ended()
@@ -251,7 +251,7 @@ def test_a_template_without_tools_is_told_of_them_in_words(model_path: Path) -> 
     assert json.dumps(LOOK["function"]) in prompt
 
 
-def test_a_form_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny.model(tokenizer__chat_template="{% if tools %}<function=f>{% endif %}[a]"))
 

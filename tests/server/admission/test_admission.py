@@ -130,7 +130,7 @@ def test_smaller_priorities_of_a_key_go_first() -> None:
 
 
 @pytest.mark.parametrize(("loud", "quiet", "seconds"), [(10, 1, 100), (100, 10, 15)])
-def test_a_quiet_key_gets_its_share_beside_a_loud_one(loud: int, quiet: int, seconds: int) -> None:
+def test_a_quiet_key_gets_its_share_next_to_a_loud_one(loud: int, quiet: int, seconds: int) -> None:
     """Ten times the offered load, also of a key whose requests are larger: the quiet one gets two fifths at least."""
 
     async def main() -> None:
@@ -156,7 +156,7 @@ def test_a_quiet_key_gets_its_share_beside_a_loud_one(loud: int, quiet: int, sec
     run(main())
 
 
-def test_nobody_saves_up_a_share_he_did_not_use() -> None:
+def test_an_idle_key_accumulates_no_credit() -> None:
     async def main() -> None:
         engine = FakeEngine(max_seqs=1)
         admission = make(engine, look_ahead=0)
@@ -258,7 +258,7 @@ def test_a_key_within_its_share_takes_the_place_of_one_beyond_it() -> None:
 
 
 @pytest.mark.parametrize("load", [1.5, 3.0])
-def test_under_any_load_who_is_accepted_waits_no_longer_than_told(load: float) -> None:
+def test_under_any_load_an_accepted_request_waits_at_most_as_long_as_estimated(load: float) -> None:
     """And the engine loses nothing by it. The first seconds, in which its speed is not known yet, are left out."""
 
     async def main() -> None:

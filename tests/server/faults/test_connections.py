@@ -65,7 +65,7 @@ def test_a_head_of_64_mb_is_refused_and_costs_no_memory(process: ServerProcess, 
 
 
 @pytest.mark.slow
-def test_without_files_it_waits_and_then_goes_on(process: ServerProcess) -> None:
+def test_without_files_it_waits_and_then_continues(process: ServerProcess) -> None:
     early = opened(process, 1)[0]
     assert health(early) == b"200"
     process.let_open(process.open_files() + 3)
@@ -83,7 +83,7 @@ def test_without_files_it_waits_and_then_goes_on(process: ServerProcess) -> None
     assert {health(sock) for sock in opened(process, 100)} == {b"200"}
 
 
-def test_above_the_cap_one_is_told_so(path: Path) -> None:
+def test_above_the_limit_a_connection_gets_503(path: Path) -> None:
     with serving(path, max_connections=8, engine={"kv_cache_gb": 0.01}) as server:
         held = opened(server, 8)
         assert {health(sock) for sock in held} == {b"200"}
@@ -154,7 +154,7 @@ HALVES = {
 }
 
 
-def test_halves_of_requests_are_cut_off_and_hold_nobody_up(path: Path) -> None:
+def test_incomplete_requests_are_cut_off_and_delay_no_other(path: Path) -> None:
     settings = {"head_timeout_s": 0.5, "body_timeout_s": 0.5, "idle_timeout_s": 1}
     with serving(path, engine={"kv_cache_gb": 0.01}, **settings) as server:
         socks = {name: opened(server, 10) for name in HALVES}
@@ -174,7 +174,7 @@ def test_halves_of_requests_are_cut_off_and_hold_nobody_up(path: Path) -> None:
         until(lambda: server.server.gate.open == 0)
 
 
-def test_the_system_is_told_to_look_for_the_vanished(path: Path) -> None:
+def test_tcp_keepalive_is_enabled(path: Path) -> None:
     config = ServerConfig.resolve({"port": 0, "tcp_keepalive_s": 8, "write_timeout_s": 3.5, "engine": "thread"}, {})
     server = Server("tiny", path, config, EngineConfig.resolve({}, {}), lambda line: None)
     with server._socket as listener, socket.create_connection(listener.getsockname()):

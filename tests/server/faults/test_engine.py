@@ -45,7 +45,7 @@ class Asking:
         return [self.replies[i] for i in range(len(self._threads))]
 
 
-def assert_told(replies: list[Reply], status: int, code: str) -> None:
+def assert_failed(replies: list[Reply], status: int, code: str) -> None:
     """Streams end with an error event and no [DONE], a whole answer is an error; and with them all else."""
     *streams, whole = replies
     for reply in streams:
@@ -60,13 +60,13 @@ def running(server: ServerProcess, count: int) -> None:
 
 @pytest.mark.slow
 def test_a_killed_engine_ends_all_and_the_server(path: Path) -> None:
-    """vllm#39863: nobody noticed, and requests waited for ever."""
+    """vllm#39863: it was not detected, and requests waited for ever."""
     with ServerProcess(path) as server:
         asking = Asking(server)
         running(server, 4)
         assert server.engine is not None
         os.kill(server.engine, signal.SIGKILL)
-        assert_told(asking.all(), 503, "engine_dead")
+        assert_failed(asking.all(), 503, "engine_dead")
         assert server.wait() == 1
         assert {line["finish_reason"] for line in server.log} == {"error"}
         assert all("ended with code -9" in line["error"] for line in server.log)
@@ -81,7 +81,7 @@ def test_a_stopped_engine_is_given_up(path: Path) -> None:
         assert engine is not None
         os.kill(engine, signal.SIGSTOP)
         replies = asking.all()
-        assert_told(replies, 503, "engine_dead")
+        assert_failed(replies, 503, "engine_dead")
         assert all(reply.raw.count(b": keep-alive") for reply in replies[:3])  # silent, not dead, meanwhile
         assert server.wait() in (1, 70)  # the latter where the machine is too busy to end in time
         assert "a step of the engine has been stuck for 2 s" in server.stderr
@@ -97,7 +97,7 @@ def test_a_step_that_fails_ends_its_requests_alone(path: Path, tmp_path: Path, m
         asking = Asking(server)
         running(server, 4)
         trigger.touch()
-        assert_told(asking.all(), 500, "internal_error")
+        assert_failed(asking.all(), 500, "internal_error")
         after = server.complete("hello", max_tokens=20, temperature=0).json
         assert after["choices"] == before["choices"]
         assert server.get("/ready").status == 200
@@ -110,7 +110,7 @@ def test_a_step_that_fails_ends_its_requests_alone(path: Path, tmp_path: Path, m
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.slow
-def test_a_server_that_is_stopped_and_goes_on_has_lost_nothing(path: Path, mode: str) -> None:
+def test_a_server_that_is_stopped_and_continued_has_lost_nothing(path: Path, mode: str) -> None:
     with ServerProcess(path, "--engine", mode, "--stuck-s", "1") as server:
         asking = Asking(server, [ENDLESS | {"max_tokens": 20_000}] * 2)
         running(server, 2)

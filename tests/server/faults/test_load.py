@@ -52,7 +52,7 @@ async def burst(server: ServerProcess) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.slow
-def test_of_a_burst_nobody_is_lost(process: ServerProcess) -> None:
+def test_a_burst_loses_no_request(process: ServerProcess) -> None:
     """ray#54070: it blocked the health probe as well, and the healthy server was killed."""
     delays, over = [0.0], threading.Event()
 
@@ -85,7 +85,7 @@ def read_one(server: ServerProcess) -> None:
 
 
 @pytest.mark.slow
-def test_readers_who_do_not_read_are_cut_off_and_harm_nobody(process: ServerProcess) -> None:
+def test_clients_that_do_not_read_are_cut_off_and_harm_no_other(process: ServerProcess) -> None:
     """opencti#13908: what waited for them took all memory."""
     def rss_mb() -> float:
         return psutil.Process(process.process.pid).memory_info().rss / 1e6
