@@ -95,7 +95,7 @@ class ScriptedServer(Server):
         self.service.loaded = Loaded(texts, self.admission, compilers, "drut-scripted", 0)  # type: ignore[arg-type]
         over = asyncio.Event()
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
-        self._tell("ready")
+        self._print_line("ready")
         await over.wait()
         return 0
 

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     log = RequestLog(unbuffered_output()) if config.request_log else None
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            server = Server(model=args.model, path=resolve(args.model), config=config, engine=engine, tell=note,
+            server = Server(model=args.model, path=resolve(args.model), config=config, engine=engine, print_line=note,
                             log=log, on_loaded=settle)
             return runner.run(server.run())
     finally:

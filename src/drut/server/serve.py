@@ -82,9 +82,9 @@ class HttpServer(uvicorn.Server):
 
 
 class Server:
-    """Serves the model at `path` under one address. `tell` prints lines for the operator, `log` observes requests."""
+    """Serves the model at `path` under one address. `print_line` prints for the operator, `log` observes requests."""
 
-    def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, tell: Print,
+    def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, print_line: Print,
                  log: Observer | None = None, *, on_loaded: Callable[[], None] | None = None) -> None:
         """Binds the port. RequestError if that fails or the keys are invalid. `on_loaded` is called once requests can
         be computed."""
@@ -92,7 +92,7 @@ class Server:
         config = with_connections(config)
         self.service = Service(config, served_names(config, model))
         check_exposure(config, self.service.keys)
-        self._path, self._config, self._engine, self._tell = path, self.service.config, engine, tell
+        self._path, self._config, self._engine, self._print_line = path, self.service.config, engine, print_line
         self._on_loaded = on_loaded
         metrics = self.service.metrics
         self._spans = open_spans(config.otlp_endpoint, self.service.name) if config.otlp_endpoint else None
@@ -114,7 +114,7 @@ class Server:
     async def run(self) -> int:
         """Serves until a signal, `stop` or the engine's end; returns the exit code. DrutError if the model cannot be
         loaded."""
-        self._tell(f"listening on {self.url}, loading {self.service.name}")
+        self._print_line(f"listening on {self.url}, loading {self.service.name}")
         http = asyncio.create_task(self._http.serve(sockets=[self._socket]))
         try:
             return await self._run_engine()
@@ -154,8 +154,8 @@ class Server:
             self._startup.lap("tokenizer")
             if self._on_loaded is not None:
                 self._on_loaded()
-            self._tell(str(self._startup))
-            self._tell(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
+            self._print_line(str(self._startup))
+            self._print_line(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
             threads = self._engine.threads or len(usable_cpus())
             roof = asyncio.create_task(compare_with_roof(engine, service.health, threads))
             try:

@@ -20,7 +20,7 @@ from drut.server.life import Health, Lifecycle
 from tests.server.reading import Reading
 
 
-def tell(**facts: Any) -> None:
+def emit(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)
 
 
@@ -28,9 +28,9 @@ async def follow(ticket: Reading) -> None:
     try:
         async for _ in ticket:
             pass
-        tell(end=ticket.record.finish_reason)
+        emit(end=ticket.record.finish_reason)
     except Exception as error:
-        tell(end=type(error).__name__, why=str(error))
+        emit(end=type(error).__name__, why=str(error))
 
 
 def hang_after(steps: int) -> None:
@@ -49,7 +49,7 @@ async def main(model: str, options: dict[str, Any]) -> int:
     if "hang_after" in options:
         hang_after(options["hang_after"])
     health = Health()
-    tell(ready=health.ready(), alive=health.alive())
+    emit(ready=health.ready(), alive=health.alive())
     async with AsyncEngine(model, process=options["process"], threads=1, multi_step=1) as engine:
         admission = Admission(engine)
         life = Lifecycle(engine, admission, health, drain_s=options.get("drain_s", 30),
@@ -62,12 +62,12 @@ async def main(model: str, options: dict[str, Any]) -> int:
             readers.append(asyncio.ensure_future(follow(ticket)))
         running = asyncio.ensure_future(life.run())
         await asyncio.sleep(0.1)
-        tell(pid=getattr(engine._transport, "pid", None), ready=health.ready())
+        emit(pid=getattr(engine._transport, "pid", None), ready=health.ready())
         if options.get("block_loop"):
             time.sleep(60)
         while not running.done():
             if health.draining or engine.dead:
-                tell(ready=health.ready(), alive=health.alive())
+                emit(ready=health.ready(), alive=health.alive())
                 break
             await asyncio.sleep(0.05)
         code = await running

@@ -45,7 +45,7 @@ OPERATIONS = (
               reply=CompletionReply, request=CompletionRequest, statuses=ASKED),
     Operation(method="get", path="/v1/models", summary="the names of this server's model", reply=ModelList,
               request=None, statuses=(503,)),
-    Operation(method="get", path="/v1/models/{name}", summary="one of them", reply=ModelCard, request=None,
+    Operation(method="get", path="/v1/models/{name}", summary="one of these models", reply=ModelCard, request=None,
               statuses=(404, 503)),
     Operation(method="post", path="/tokenize", summary="token ids of a text or a conversation", reply=TokenizeReply,
               request=TokenizeRequest, statuses=ASKED),

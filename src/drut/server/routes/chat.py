@@ -89,18 +89,18 @@ def _logprobs(request: ChatRequest) -> int | None:
 
 
 def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice: str | Function,
-             thought: Thought | None, *, formatted: bool) -> Reading:
+             reasoning: Thought | None, *, formatted: bool) -> Reading:
     """Returns how the output is parsed. `formatted`: its text must match a format."""
     if not offered:
-        return Reading(thought)
+        return Reading(reasoning)
     form, named = texts.tool_format(), isinstance(choice, Function)
     most = 1 if named or request.parallel_tool_calls is False else None
     either = formatted and choice == "auto"
     guarded = choice != "auto" or (any(function.strict for function in offered) and not either)
     names = [choice.name] if isinstance(choice, Function) else [function.name for function in offered]
-    thought = thought and replace(thought, calls=form.around)
+    reasoning = reasoning and replace(reasoning, calls=form.around)
     offer = Offer(frozenset(names), whole=not guarded, most=most, new_id=form.new_id)
-    return Reading(thought, form, offer, only_calls=choice != "auto", named=named, either=either)
+    return Reading(reasoning, form, offer, only_calls=choice != "auto", named=named, either=either)
 
 
 def _calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list[Function],
