@@ -46,8 +46,8 @@ class Predictor:
         """From now on these are the machine's peaks; what was learned with others is dropped."""
         self._floor = StepFloor(self._ops, peaks)
         self._all, self._seen = math.log(MULTIPLE), 0
-        self._fixed, self._reading = [0.0] * KNOTS, [0.0] * KNOTS  # of all but attention, and of that
-        self._steps = [0.0] * (2 * KNOTS)  # by knot of each, how many steps' worth was seen
+        # By knot, of all but attention, then of that: the logarithm on top of the one for all, and steps' worth seen.
+        self._logs, self._steps = [0.0] * (2 * KNOTS), [0.0] * (2 * KNOTS)
 
     def floor(self, shape: StepShape) -> float:
         """The least seconds by the peaks."""
@@ -69,10 +69,10 @@ class Predictor:
         rate = max(RATE_ALL, 1 / self._seen)
         self._all += rate * error
         for knot, weight in _knots(amounts[1]):
-            for first, knots, part_s in ((0, self._fixed, fixed_s), (KNOTS, self._reading, reading_s)):
+            for at, part_s in ((knot, fixed_s), (KNOTS + knot, reading_s)):
                 share = weight * part_s / (fixed_s + reading_s)
-                knots[knot] += max(RATE, 1 / (1 + self._steps[first + knot])) * share * (1 - rate) * error
-                self._steps[first + knot] += share
+                self._logs[at] += max(RATE, 1 / (1 + self._steps[at])) * share * (1 - rate) * error
+                self._steps[at] += share
         return sum(floors)
 
     def rows_within(self, shape: StepShape, start: int, seconds: float, most: int) -> int:
@@ -96,8 +96,8 @@ class Predictor:
         fixed_s, reading_s = floors
         fixed = reading = self._all
         for knot, weight in _knots(rows):
-            fixed += weight * self._fixed[knot]
-            reading += weight * self._reading[knot]
+            fixed += weight * self._logs[knot]
+            reading += weight * self._logs[KNOTS + knot]
         return (fixed_s + self._overhead_s) * math.exp(fixed), reading_s * math.exp(reading)
 
 
