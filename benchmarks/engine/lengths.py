@@ -154,9 +154,9 @@ def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[
     prompts = [[rng.randrange(1000, 40_000) for _ in range(a.prompt)] for a in work]
     steps, observe, began = [], pacing.observe, 0.0
 
-    def noted(shape: StepShape, _: float) -> float:
+    def noted(shape: StepShape, _: float) -> None:
         steps.append((shape, now() - began))
-        return observe(*steps[-1])
+        observe(*steps[-1])
 
     pacing.observe = noted
     now.skip_to(0.0)

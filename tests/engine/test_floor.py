@@ -88,10 +88,10 @@ def test_stats_tell_them_across_the_boundary(llm: LLM, tmp_path: Path, process: 
     assert asyncio.run(main()) == pytest.approx(sum(floor.seconds(StepShape(1, 1, n, n)) for n in (1, 2)))
 
 
-def test_without_a_roof_decoding_steps_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_decoding_steps_some_correct_the_predictor(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, seen = make_engine(), []
     predictor = engine.scheduler.pacer.predictor
-    monkeypatch.setattr(predictor, "observe", lambda shape, seconds: seen.append(shape) or 0.0)
+    monkeypatch.setattr(predictor, "observe", lambda shape, seconds: seen.append(shape))
     submit(engine, text(0, 70), max_tokens=FIRST + 4 * SAMPLED, ignore_eos=True)
     finish_all(engine)
     assert len(seen) == FIRST + 4

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drut.engine.pacer import LEAST, STALL, Pacer
+from drut.engine.pacer import LEAST, PLAIN_EVERY, STALL, Pacer
 from drut.kernels.cost import StepShape
 from tests.engine.testbed import predicting
 
@@ -54,3 +54,12 @@ def test_prompts_of_a_step_share_what_may_be_added() -> None:
 
 def test_no_more_than_there_is() -> None:
     assert Pacer(predicting(once=1.0)).tokens(STREAMS, 0, 77) == 77
+
+
+def test_every_so_often_a_step_has_no_prompts() -> None:
+    """Else what decoding takes could not be told from what prompts add."""
+    pacer, found = Pacer(predicting(once=1.0)), []
+    for _ in range(3 * (PLAIN_EVERY + 1)):
+        found.append(pacer.tokens(STREAMS, 0, 10))
+        pacer.scheduled(mixed=found[-1] > 0)
+    assert [i for i, tokens in enumerate(found) if tokens == 0] == [(PLAIN_EVERY + 1) * n - 1 for n in (1, 2, 3)]

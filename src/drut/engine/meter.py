@@ -47,11 +47,14 @@ class StepMeter:
             self.rows_of_steps.add(len(work), steps - 1)
         self.seconds.add(seconds, steps)
         self._adds += 1
-        if self.floor_seconds is not None or first > len(work) or self._adds <= FIRST or self._adds % SAMPLED == 0:
+        sampled = first > len(work) or self._adds <= FIRST or self._adds % SAMPLED == 0
+        if sampled or self.floor_seconds is not None:
             # In a burst the context grows by as much each step: the one in the middle stands for all.
-            floor_s = self._predictor.observe(StepShape.of(work, (steps - 1) // 2), seconds)
+            shape = StepShape.of(work, (steps - 1) // 2)
+            if sampled:
+                self._predictor.observe(shape, seconds)
             if self.floor_seconds is not None:
-                self.floor_seconds += steps * floor_s
+                self.floor_seconds += steps * self._predictor.floor(shape)
         self.last_at = time.monotonic()
 
 

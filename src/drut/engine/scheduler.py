@@ -61,6 +61,7 @@ class Scheduler:
         if not preempted or not budget.work:
             self._admit(budget)
         self._prove_progress(budget)
+        self.pacer.scheduled(mixed=paced and any(not work.decodes for work in budget.work.values()))
         ahead = self._steps_ahead(budget)
         works = list(budget.work.values())
         if ahead:

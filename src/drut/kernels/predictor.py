@@ -1,15 +1,15 @@
 """Seconds of a step, predicted: its floor and what comes on top, corrected by the steps that ran.
 
 A step takes a multiple of its floor, for kernels do not reach the roof, others use the machine too, and the roof may
-not have been measured here. The multiple differs by what the time goes into: attention over the context, or all else.
-And by rows: a few share each weight they read, many are computed in blocks. So there is a multiple of each of the two
-at 1, 8, 64 and 512 rows, in between interpolated, and one of all, which follows the machine as its clock and its other
-load change. All are kept as logarithms: no correction makes a prediction negative, and 2 times too long weighs as much
-as 2 times too short.
+not have been measured here. The multiple differs by what the time goes into, attention over the context or all else,
+and by rows: a few share each weight they read, more are computed in blocks. So there is a multiple of each of the two
+at 1, 2, 4 and so on up to 512 rows, in between interpolated. They are kept as logarithms: no correction makes a
+prediction negative, and 2 times too long weighs as much as 2 times too short.
 
-Each step corrects them a little against its error (a stochastic gradient: a multiple changes by its share in the
-prediction, and faster the less was seen of it). A least-squares fit would have nothing to tell apart while only
-decoding runs. The error of one step counts as a factor of 2 at most, so a step that was held up is soon forgotten.
+Each step corrects them by a part of its error, a running mean: in full at its rows, half as much at twice the rows, and
+at least a quarter at any, as what slows one kind of step down mostly slows all. Of the two, each by its share in the
+step. A least-squares fit would have nothing to tell apart while only decoding runs. The error of one step counts as a
+factor of 2 at most, so a step that was held up is soon forgotten.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from drut.observe.ledger import Peaks
 USUAL = Peaks(lambda working_set: 25e9, int8_macs=400e9, float_macs=80e9)
 OVERHEAD_S = 3e-4  # of a step whatever it holds: the host, and where threads meet
 MULTIPLE = 2.0  # of the floor before any step ran: kernels reach 30 to 75 % of the roof (docs/benchmarks.md)
-OCTAVES, KNOTS = 3, 4  # knots at 1, 8, 64 and 512 rows
-RATE, RATE_ALL = 0.1, 0.05  # least part of an error that is corrected at once, at the step's rows and for all steps
+KNOTS = 10  # at 1, 2, ... 512 rows
+RATE = 0.1  # of an error that is corrected at least
+FAR = 0.25  # of a correction that reaches any number of rows
 FIRST = 8  # steps whose errors count in full, as the first scale may be far off
 MOST = math.log(2)  # of the error of one step from then on
 SIZES = sorted({part << octave >> 2 for octave in range(2, 22) for part in (4, 5, 6, 7)} | {1, 2, 3})  # of chunks
@@ -45,9 +46,10 @@ class Predictor:
     def use(self, peaks: Peaks) -> None:
         """From now on these are the machine's peaks; what was learned with others is dropped."""
         self._floor = StepFloor(self._ops, peaks)
-        self._all, self._seen = math.log(MULTIPLE), 0
-        # By knot, of all but attention, then of that: the logarithm on top of the one for all, and steps' worth seen.
-        self._logs, self._steps = [0.0] * (2 * KNOTS), [0.0] * (2 * KNOTS)
+        self._steps = 0
+        # Of all but attention and of that, by knot: the logarithm of the multiple, and how many steps went into it.
+        self._logs = [math.log(MULTIPLE)] * KNOTS, [math.log(MULTIPLE)] * KNOTS
+        self._seen = [0.0] * KNOTS, [0.0] * KNOTS
 
     def floor(self, shape: StepShape) -> float:
         """The least seconds by the peaks."""
@@ -57,23 +59,23 @@ class Predictor:
         """What a step of this shape takes, host and all."""
         return self._seconds(self._floor.amounts(shape))
 
-    def observe(self, shape: StepShape, seconds: float) -> float:
-        """A step of this shape took `seconds`. Returns its floor."""
+    def observe(self, shape: StepShape, seconds: float) -> None:
+        """A step of this shape took `seconds`."""
         amounts = self._floor.amounts(shape)
-        floors = self._floor.parts(amounts)
-        fixed_s, reading_s = self._corrected(floors, amounts[1])
-        error = math.log(max(seconds, 1e-9) / (fixed_s + reading_s))
-        self._seen += 1
-        if self._seen > FIRST:
+        parts = self._corrected(self._floor.parts(amounts), amounts[1])
+        predicted = sum(parts)
+        error = math.log(max(seconds, 1e-9) / predicted)
+        self._steps += 1
+        if self._steps > FIRST:
             error = max(-MOST, min(MOST, error))
-        rate = max(RATE_ALL, 1 / self._seen)
-        self._all += rate * error
-        for knot, weight in _knots(amounts[1]):
-            for at, part_s in ((knot, fixed_s), (KNOTS + knot, reading_s)):
-                share = weight * part_s / (fixed_s + reading_s)
-                self._logs[at] += max(RATE, 1 / (1 + self._steps[at])) * share * (1 - rate) * error
-                self._steps[at] += share
-        return sum(floors)
+        place = _place(amounts[1])
+        for knot in range(KNOTS):
+            near = max(FAR, 0.5 ** abs(place - knot))
+            for logs, seen, part_s in zip(self._logs, self._seen, parts, strict=True):
+                weight = near * part_s / predicted
+                if weight:
+                    seen[knot] += weight
+                    logs[knot] += max(RATE, 1 / seen[knot]) * weight * error
 
     def rows_within(self, shape: StepShape, start: int, seconds: float, most: int) -> int:
         """How many rows of another sequence from `start` on, up to `most`, a step of `shape` may take along and be over
@@ -93,16 +95,13 @@ class Predictor:
 
     def _corrected(self, floors: tuple[float, float], rows: int) -> tuple[float, float]:
         """Seconds of all but attention over the context, and of that."""
-        fixed_s, reading_s = floors
-        fixed = reading = self._all
-        for knot, weight in _knots(rows):
-            fixed += weight * self._logs[knot]
-            reading += weight * self._logs[KNOTS + knot]
-        return (fixed_s + self._overhead_s) * math.exp(fixed), reading_s * math.exp(reading)
+        place = _place(rows)
+        knot = min(int(place), KNOTS - 2)
+        beyond = place - knot
+        fixed, reading = ((1 - beyond) * logs[knot] + beyond * logs[knot + 1] for logs in self._logs)
+        return (floors[0] + self._overhead_s) * math.exp(fixed), floors[1] * math.exp(reading)
 
 
-def _knots(rows: int) -> tuple[tuple[int, float], tuple[int, float]]:
-    """The two knots about so many rows, and how near each is: 1 in all."""
-    place = min(math.log2(max(rows, 1)) / OCTAVES, KNOTS - 1.001)
-    knot = int(place)
-    return (knot, knot + 1 - place), (knot + 1, place - knot)
+def _place(rows: int) -> float:
+    """Where among the knots so many rows are."""
+    return min(math.log2(max(rows, 1)), KNOTS - 1.0)
