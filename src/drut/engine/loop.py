@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from drut.cache.pool import KvCorruptionError
-from drut.engine import meter
+from drut.engine import stats
 from drut.engine.answer import Answer
 from drut.engine.llm import LLM
 from drut.engine.messages import Abort, Failed, FromEngine, Inspect, Output, Roof, Stop, Submit, ToLoop
@@ -47,7 +47,7 @@ class EngineLoop:
 
     def _take(self, message: Submit | Abort | Inspect | Roof, out: list[FromEngine]) -> None:
         if isinstance(message, Inspect):
-            return out.append(meter.stats(self._llm.engine))
+            return out.append(stats.stats(self._llm.engine))
         if isinstance(message, Roof):
             bandwidth = partial(interpolated, message.read)
             return self._llm.engine.compare_with(Peaks(bandwidth, message.int8_macs, message.float_macs))

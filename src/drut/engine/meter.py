@@ -1,21 +1,15 @@
-"""What the engine counts while it runs, and the message that tells it."""
+"""Counts the steps of an engine, their rows and seconds, and corrects the predictor by them."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from drut.engine.messages import Pages, Stats
 from drut.engine.work import Work
 from drut.kernels.cost import StepShape
 from drut.kernels.predictor import Predictor
 from drut.observe.histogram import Histogram, spread
 from drut.observe.ledger import Peaks
-
-if TYPE_CHECKING:
-    from drut.engine.engine import Engine
 
 ROW_BOUNDS = [float(1 << i) for i in range(15)]  # tokens of a step
 STEP_BOUNDS = spread(1e-4, 10.0)  # seconds: from a tiny model on a GPU to a long prompt on a CPU
@@ -56,24 +50,3 @@ class StepMeter:
             if self.floor_seconds is not None:
                 self.floor_seconds += steps * self._predictor.floor(shape)
         self.last_at = time.monotonic()
-
-
-def stats(engine: Engine) -> Stats:
-    """The counts of this moment. Cheap: the time goes with the number of requests."""
-    scheduler, cache, meter = engine.scheduler, engine.cache, engine.meter
-    waiting = Counter(r.why.waits_on for r in scheduler.waiting)
-    found = cache.stats
-    return Stats(
-        pages=cache.pool.total, free_pages=cache.pool.free, cached_pages=cache.pool.cached,
-        evictable_pages=cache.evictable(0), running=len(scheduler.running), waiting=dict(waiting),
-        preemptions=dict(scheduler.preemptions), expected_tokens=scheduler.expected_tokens,
-        queried_tokens=found.queried, hit_tokens=found.hit, evicted_miss_tokens=found.evicted_miss,
-        evicted_pages=found.evictions, steps=meter.steps, rows=meter.rows, failed_steps=meter.failed,
-        idle_s=time.monotonic() - meter.last_at, step_bounds=meter.seconds.bounds,
-        step_counts=list(meter.seconds.counts), step_seconds=meter.seconds.total, floor_seconds=meter.floor_seconds,
-        window_pages=[Pages(pool.total, pool.free, pool.cached, cache.evictable(i))
-                      for i, pool in enumerate(cache.pools) if i],
-        expert_tokens={layer: (int(loads.sum()), int(loads.max()))
-                       for layer, loads in engine.runner.executable.expert_loads().items()},
-        row_bounds=meter.rows_of_steps.bounds, row_counts=list(meter.rows_of_steps.counts),
-        compiled_grammars=engine.grammars.compiled if engine.grammars is not None else 0)
