@@ -98,7 +98,7 @@ def walk(guide: Guide, vocab: int, dice: random.Random) -> Iterator[float]:
         guide.fill(mask)
         yield 1e3 * (time.thread_time() - started)
         ids = np.flatnonzero(np.unpackbits(mask.view(np.uint8), count=vocab, bitorder="little"))
-        guide.take(int(ids[dice.randrange(len(ids))]))
+        guide.advance(int(ids[dice.randrange(len(ids))]))
         if guide.over:
             return
 

@@ -1,4 +1,4 @@
-"""Settings, declared once. Flags, environment variables and the docs are derived from the fields' metadata."""
+"""Settings. Flags, environment variables and their documentation are derived from the fields' metadata."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ METAVARS = {int: "N", float: "X", str: "NAME"}
 
 def setting(default: Any, help: str, *, type: type = str, env: str | None = None, choices: tuple[str, ...] = (),
             least: float | None = None, most: float | None = None, flag: bool = True) -> Any:
-    """A dataclass field that is also a flag (its name with dashes) and, where `env` is given, a variable.
+    """Returns a dataclass field that is also a flag (its name with dashes) and, if `env` is given, a variable.
 
-    A value that is not None must lie in `least`..`most`, and be one of `choices` if there are any.
+    A value that is not None must be in `least`..`most`, and one of `choices` if there are any.
     """
     meta = {"help": help, "type": type, "env": env, "choices": choices, "least": least, "most": most, "flag": flag}
     return dataclasses.field(default=default, metadata=meta)
@@ -28,9 +28,9 @@ def setting(default: Any, help: str, *, type: type = str, env: str | None = None
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of all groups of settings. A flag wins over the environment, that over a file, the file over the default."""
+    """The base of all groups of settings. Precedence: flag, environment variable, file, default."""
 
-    TITLE: ClassVar[str]  # of the group of flags in a command's help
+    TITLE: ClassVar[str]  # the title of the group of flags in a command's help
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
@@ -43,7 +43,8 @@ class Settings:
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str] | None = None,
                 file: Mapping[str, Any] | None = None) -> Self:
-        """Settings from `given` (None = not given), then the environment, then `file` (typed values), then defaults."""
+        """Returns settings from `given` (None: not given), the environment, `file` (typed values) and the defaults, in
+        this order of precedence."""
         environ, file = os.environ if environ is None else environ, file or {}
         unknown = set(given) - set(cls.names())
         if unknown:
@@ -62,67 +63,70 @@ class Settings:
 
     @classmethod
     def from_args(cls, args: argparse.Namespace, file: Mapping[str, Any] | None = None) -> Self:
-        """The settings an argument parser with `add_flags` read, completed from environment, `file` and defaults."""
+        """Returns the settings that an argument parser with `add_flags` read, completed from environment, `file` and
+        defaults."""
         return cls.resolve({name: getattr(args, name, None) for name in cls.names()}, file=file)
 
 
 
 @dataclass(frozen=True)
 class EngineConfig(Settings):
-    """How an engine runs."""
+    """The settings of an engine."""
 
     TITLE: ClassVar[str] = "engine"
 
     kv_dtype: str = setting("bf16", "format of keys and values in the cache", choices=("bf16", "int8", "fp32"))
-    kv_cache_gb: float | None = setting(None, "cap of the KV cache in GB (default: from free memory)", type=float,
-                                        least=1e-6, most=1 << 20)
-    max_model_len: int | None = setting(None, "most tokens of a prompt and its answer (default: the model's context)",
-                                        type=int, least=2, most=1 << 30)
+    kv_cache_gb: float | None = setting(None, "maximum size of the KV cache in GB (default: from free memory)",
+                                        type=float, least=1e-6, most=1 << 20)
+    max_model_len: int | None = setting(
+        None, "maximum tokens of a prompt and its output (default: the model's context)", type=int, least=2,
+        most=1 << 30)
     prefix_cache: bool = setting(True, "share the KV of common prefixes between requests", type=bool)
-    window_pages: bool = setting(True, "of layers with a window keep only the pages it still reaches", type=bool)
-    max_batch_tokens: int = setting(512, "most tokens of one step", type=int, least=1, most=1 << 20)
-    max_seqs: int = setting(128, "most sequences computed at a time", type=int, least=1, most=1 << 14)
-    continuous_batching: bool = setting(True, "admit requests while others run; off: a batch at a time, the next once "
-                                        "all of it are done", type=bool)
+    window_pages: bool = setting(True, "for layers with a sliding window, keep only the pages inside the window",
+                                 type=bool)
+    max_batch_tokens: int = setting(512, "maximum tokens of one step", type=int, least=1, most=1 << 20)
+    max_seqs: int = setting(128, "maximum sequences computed at a time", type=int, least=1, most=1 << 14)
+    continuous_batching: bool = setting(True, "admit requests while others run; off: static batches, each after the "
+                                        "previous one is complete", type=bool)
     chunk_tokens: int | None = setting(
-        None, "most prompt tokens of a request in a step; 0: whole prompts (default: as many as stall no stream)",
+        None, "maximum prompt tokens of a request in a step; 0: whole prompts (default: as many as stall no stream)",
         type=int, least=0, most=1 << 20)
-    policy: str = setting("fcfs", "who is admitted next, and who gives way",
+    policy: str = setting("fcfs", "scheduling policy: order of admission and of preemption",
                           choices=("fcfs", "priority", "aging", "least-served", "longest-prefix"))
-    aging_s: float = setting(10.0, "seconds of waiting that weigh as much as one step of priority (policies aging and "
+    aging_s: float = setting(10.0, "seconds of waiting that count as much as one level of priority (policies aging and "
                              "least-served)", type=float, least=0.001, most=1e6)
     reserve_quantile: float = setting(
-        0.0, "share of answers that KV pages kept free at admission are to be enough for; 1: up to the limit of each",
+        0.0, "quantile of output lengths for which admission reserves KV pages; 1: each request's maximum",
         type=float, least=0.0, most=1.0)
     overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool)
-    multi_step: int = setting(16, "most decoding steps that follow each other in one native call; with overlap only",
+    multi_step: int = setting(16, "maximum decoding steps in one native call; only with overlap",
                               type=int, least=1, most=1024)
-    forced_tokens: bool = setting(True, "take tokens that a grammar forces all at once, instead of drawing each",
+    forced_tokens: bool = setting(True, "append tokens that a grammar forces at once, instead of sampling each",
                                   type=bool)
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
                                   env="DRUT_THREADS", least=1, most=1024)
-    backend: str = setting("auto", "who computes; auto takes native where it is built", env="DRUT_BACKEND",
+    backend: str = setting("auto", "backend of the computation; auto: native if it is built", env="DRUT_BACKEND",
                            choices=("auto", "native", "numpy"))
-    execution: str = setting("replay", "replay a recorded plan, or call op by op", env="DRUT_EXECUTION",
-                             choices=("replay", "eager"))
-    fusion: bool = setting(True, "compute what belongs together in one operation; off: norms, projections, activations "
-                           "and sums each on their own", type=bool)
-    isa: str = setting("auto", "instruction set of the native kernels (the best the CPU has, unless forced)",
+    execution: str = setting("replay", "replay a recorded plan, or call each operation from Python (eager)",
+                             env="DRUT_EXECUTION", choices=("replay", "eager"))
+    fusion: bool = setting(True, "fuse operations; off: norms, projections, activations and sums are separate",
+                           type=bool)
+    isa: str = setting("auto", "instruction set of the native kernels; auto: the best that the CPU has",
                        env="DRUT_ISA")
-    pack_cache: bool = setting(False, "keep packed weights on disk (models from 256 MB), for quicker loads", type=bool,
+    pack_cache: bool = setting(False, "keep packed weights on disk (models from 256 MB), for faster loads", type=bool,
                                env="DRUT_PACK_CACHE")
-    pack_cache_gb: float = setting(20.0, "most disk space they take, in GB; the least recently used go first",
-                                   type=float, least=0.0, most=1 << 20)
-    grammar_cache_mb: float = setting(64.0, "memory for compiled grammars, in MB; the least recently used go first",
-                                      type=float, least=0.0, most=1 << 20)
-    grammar_timeout_s: float = setting(8.0, "most seconds from asking for a grammar to having it compiled", type=float,
+    pack_cache_gb: float = setting(20.0, "maximum disk space of packed weights in GB; the least recently used are "
+                                   "removed first", type=float, least=0.0, most=1 << 20)
+    grammar_cache_mb: float = setting(64.0, "memory for compiled grammars in MB; the least recently used are removed "
+                                      "first", type=float, least=0.0, most=1 << 20)
+    grammar_timeout_s: float = setting(8.0, "maximum seconds for compiling a grammar, waiting included", type=float,
                                        least=0.01, most=3600.0)
     debug_kv: bool = setting(False, "stamp KV slots, poison freed pages and check both on each step", type=bool,
                              env="DRUT_DEBUG_KV")
 
 
 def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:
-    """RequestError, naming the setting, where `value` is none of its choices or outside its bounds."""
+    """Raises RequestError, which names the setting, if `value` is not one of its choices or outside its bounds."""
     if meta["choices"] and value not in meta["choices"]:
         raise RequestError(f"{name} must be one of {', '.join(meta['choices'])}, not {value!r}")
     if meta["least"] is not None and value is not None and not meta["least"] <= value <= meta["most"]:
@@ -130,7 +134,7 @@ def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:
 
 
 def parse_value(name: str, text: str, kind: type) -> Any:
-    """A setting's value out of text. RequestError, naming it, where `text` is none."""
+    """Returns a setting's value from text. Raises RequestError, which names the setting, if `text` is invalid."""
     if kind is bool:
         if text.lower() not in SWITCH:
             raise RequestError(f"{name}={text!r} is not one of {', '.join(SWITCH)}")
@@ -138,20 +142,20 @@ def parse_value(name: str, text: str, kind: type) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise RequestError(f"{name}={text!r} is not a{' whole' * (kind is int)} number") from None
+        raise RequestError(f"{name}={text!r} is not {'an integer' if kind is int else 'a number'}") from None
 
 
 def typed_value(name: str, value: Any, kind: type) -> Any:
-    """A setting's value as a file gave it. RequestError, naming it, where it is of another type."""
+    """Returns a setting's value from a file. Raises RequestError, which names the setting, if its type is wrong."""
     fits = isinstance(value, int | float if kind is float else kind) and (kind is bool or not isinstance(value, bool))
     if not fits:
-        wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}[kind]
+        wanted = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}[kind]
         raise RequestError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
     return kind(value)
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[Settings] = EngineConfig) -> None:
-    """One flag a setting of `cls`, with help, choices and the variable that also sets it."""
+    """Adds a flag for each setting of `cls`, with help, choices and environment variable."""
     group = parser.add_argument_group(cls.TITLE)
     for f in dataclasses.fields(cls):
         meta, flag = f.metadata, "--" + f.name.replace("_", "-")
@@ -169,5 +173,5 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Settings] = EngineConfi
 
 
 def from_flags(args: argparse.Namespace) -> EngineConfig:
-    """The engine's settings, from an argument parser with `add_flags`."""
+    """Returns the engine's settings, from an argument parser with `add_flags`."""
     return EngineConfig.from_args(args)

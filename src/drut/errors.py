@@ -1,10 +1,10 @@
-"""Errors a user can cause or fix. Each carries one line that names the thing; the CLI prints it and exits 2."""
+"""Errors that a user can cause or fix. Each has a message of one line; the CLI prints it and exits with 2."""
 
 from __future__ import annotations
 
 
 class DrutError(Exception):
-    """Base of all errors whose message alone tells the user what to do."""
+    """The base of all errors whose message is sufficient for the user."""
 
 
 class ModelFileError(DrutError):
@@ -12,13 +12,13 @@ class ModelFileError(DrutError):
 
 
 class UnsupportedError(DrutError):
-    """Something known but not supported: an architecture, a quantization, a tokenizer. The message names it."""
+    """A known item is not supported: an architecture, a quantization, a tokenizer. The message names it."""
 
 
 class RequestError(DrutError, ValueError):
-    """A request is invalid: a bad sampling value, a prompt past the context. The message names the field.
+    """A request is invalid: a bad sampling value, a prompt longer than the context. The message names the field.
 
-    `field` is its path where that is more than the caller knows, as `messages[1].content`.
+    `field` is the field's path if the caller does not know it, such as `messages[1].content`.
     """
 
     def __init__(self, message: str = "", *, field: str | None = None) -> None:

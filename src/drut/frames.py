@@ -1,4 +1,4 @@
-"""Messages between processes of one machine: frames of bytes, each behind its length in four bytes."""
+"""Messages between processes of one machine: frames of bytes, each with its length in four bytes in front."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import socket
 import struct
 
 LENGTH = struct.Struct("<I")
-MOST_BYTES = 1 << 30  # of one frame; a length beyond it is no length
+MOST_BYTES = 1 << 30  # maximum of a frame; a larger length is invalid
 
 
 def frame(data: bytes) -> bytes:
-    """`data` as it is sent."""
+    """Returns the frame of `data`."""
     return LENGTH.pack(len(data)) + data
 
 
 def read_frame(sock: socket.socket) -> bytes | None:
-    """The data of one frame, None at the end of the stream. Raises OSError for one that is too long."""
+    """Returns the data of one frame, None at the end of the stream. Raises OSError for a frame that is too long."""
     header = _read(sock, LENGTH.size)
     return None if header is None else _read(sock, _length(header))
 
 
 async def receive_frame(reader: asyncio.StreamReader) -> bytes | None:
-    """As `read_frame`, of a stream of asyncio."""
+    """Does what `read_frame` does, for a stream of asyncio."""
     try:
         return await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
     except asyncio.IncompleteReadError:

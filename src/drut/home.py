@@ -1,4 +1,4 @@
-"""Where this user's models and measurements live."""
+"""The folder of this user's models and measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def home(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder: DRUT_HOME, else XDG_CACHE_HOME/drut, else ~/.cache/drut. It need not exist."""
+    """Returns the folder: DRUT_HOME, else XDG_CACHE_HOME/drut, else ~/.cache/drut. It need not exist."""
     environ = os.environ if environ is None else environ
     if environ.get("DRUT_HOME"):
         return Path(environ["DRUT_HOME"]).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""How long a process lives: no longer than the one that started it, and as long as its descendants (Linux)."""
+"""Lifetimes of processes (Linux): a child ends with its parent, and a parent adopts orphaned descendants."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import signal
 import sys
 from contextlib import suppress
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # options of prctl(2)
 
 
 def die_with(parent: int) -> None:
     """Lets the kernel kill this process when the thread that started it ends, even while this process is stopped.
     `parent`: the id of that thread's process."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel was told
+    if os.getppid() != parent:  # the parent ended before the call above
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Orphans among this process's descendants become its children, and stay to be found."""
+    """Makes orphans among this process's descendants its children, so that they can be found."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # a C library without prctl
+        with suppress(OSError, AttributeError):  # the C library may have no prctl
             ctypes.CDLL(None).prctl(option, value)

@@ -1,4 +1,4 @@
-"""What this process may use of the machine it runs on."""
+"""The resources of the machine that this process may use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def cpu_model(root: Path = Path("/")) -> str:
-    """The processor's name as the kernel tells it, else the architecture. `root` holds `proc`."""
+    """Returns the processor's name from the kernel, else the architecture. `root` contains `proc`."""
     text = _read(root / "proc/cpuinfo")
     name = re.search(r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", text, re.M)
     if name:
@@ -20,8 +20,8 @@ def cpu_model(root: Path = Path("/")) -> str:
 
 
 def usable_cpus(root: Path = Path("/"), allowed: set[int] | None = None) -> list[int]:
-    """The CPUs worth a busy thread each, at least one: those affinity allows, a hardware thread of every core
-    before a second of any, no more than the control group's quota pays for. `root` holds `proc` and `sys`."""
+    """Returns the CPUs for one busy thread each, at least one: CPUs of the process's affinity, one hardware thread of
+    every core before a second one, at most as many as the control group's quota. `root` contains `proc` and `sys`."""
     allowed = os.sched_getaffinity(0) if allowed is None else allowed
     first: list[int] = []
     second: list[int] = []
@@ -34,7 +34,7 @@ def usable_cpus(root: Path = Path("/"), allowed: set[int] | None = None) -> list
 
 
 def _quota(root: Path) -> int | None:
-    """CPUs the control groups of this process grant, rounded up; None without a limit."""
+    """Returns the number of CPUs that the control groups of this process allow, rounded up; None without a limit."""
     limits = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -43,7 +43,7 @@ def _quota(root: Path) -> int | None:
             continue
         mount = root / "sys/fs/cgroup" / controllers
         group = Path(path.lstrip("/"))
-        # A container sees its own group at the mount's root, the host sees the whole path; parents bind too.
+        # A container has its own group at the mount's root, the host has the whole path; limits of parents apply, too.
         for folder in {mount / parent for parent in (group, *group.parents)}:
             values = " ".join(_read(folder / file) for file in files).split()
             if len(values) == 2 and values[0].isdigit() and values[1].isdigit() and int(values[1]):
@@ -52,7 +52,7 @@ def _quota(root: Path) -> int | None:
 
 
 def _read(path: Path) -> str:
-    """A small text file of the kernel's, or nothing where it is missing."""
+    """Returns the text of a small kernel file; empty if it is missing."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

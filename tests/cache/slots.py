@@ -21,7 +21,7 @@ class SlotGroup:
     def enough(self, seqs: int) -> int:
         return seqs
 
-    def most(self, tokens: int) -> int:
+    def max_pages(self, tokens: int) -> int:
         return 1
 
     def room(self, pages: int) -> float:

@@ -182,7 +182,7 @@ def test_check_notices(fault: str) -> None:
     elif fault == "shared pages swapped":
         first.pages[:2] = first.pages[1::-1]
     elif fault == "a page nobody knows":
-        cache.pool.take()
+        cache.pool.allocate()
     elif fault == "a node taken out":
         assert first.node.parent is not None
         del first.node.parent.children[first.node.key]

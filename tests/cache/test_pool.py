@@ -22,9 +22,9 @@ def counts(pool: PagePool) -> tuple[int, int, int]:
 
 def test_a_page_goes_round() -> None:
     pool = make_pool()
-    page = pool.take()
+    page = pool.allocate()
     assert counts(pool) == (3, 1, 0)
-    pool.keep(page)
+    pool.mark_cached(page)
     assert counts(pool) == (3, 0, 1)
     pool.free_cached(page)
     assert counts(pool) == (4, 0, 0)
@@ -33,23 +33,23 @@ def test_a_page_goes_round() -> None:
 
 def test_all_pages_are_handed_out_once() -> None:
     pool = make_pool(9)
-    assert sorted(pool.take() for _ in range(9)) == list(range(9))
+    assert sorted(pool.allocate() for _ in range(9)) == list(range(9))
     assert pool.free == 0
 
 
-@pytest.mark.parametrize("fault", ["free twice", "keep twice", "keep a free page", "free a cached page as private",
+@pytest.mark.parametrize("fault", ["free twice", "cached twice", "cached while free", "free a cached page as private",
                                    "evict a private page"])
 def test_wrong_moves_are_noticed(fault: str) -> None:
     pool = make_pool()
-    page = pool.take()
+    page = pool.allocate()
     if fault == "free twice":
         pool.free_private([page])
-    if fault in ("keep twice", "free a cached page as private"):
-        pool.keep(page)
+    if fault in ("cached twice", "free a cached page as private"):
+        pool.mark_cached(page)
     move = {
         "free twice": lambda: pool.free_private([page]),
-        "keep twice": lambda: pool.keep(page),
-        "keep a free page": lambda: pool.keep(3),
+        "cached twice": lambda: pool.mark_cached(page),
+        "cached while free": lambda: pool.mark_cached(3),
         "free a cached page as private": lambda: pool.free_private([page]),
         "evict a private page": lambda: pool.free_cached(page),
     }[fault]
@@ -67,8 +67,8 @@ def test_counts_that_drifted_are_noticed() -> None:
 
 def test_a_table_maps_shared_pages_first_and_then_its_own() -> None:
     pool = make_pool()
-    shared, own, freed = pool.take(), pool.take(), pool.take()
-    pool.keep(shared)
+    shared, own, freed = pool.allocate(), pool.allocate(), pool.allocate()
+    pool.mark_cached(shared)
     pool.free_private([freed])
     pool.check_mapped([shared, own], 1)
     for pages, count in (([own, shared], 1), ([shared, own], 2), ([shared, freed], 1)):
@@ -79,7 +79,7 @@ def test_a_table_maps_shared_pages_first_and_then_its_own() -> None:
 def test_freed_pages_are_poisoned_between_steps_not_before() -> None:
     pool = make_pool(canary=True)
     assert pool.canary is not None
-    page = pool.take()
+    page = pool.allocate()
     pool.free_private([page])
     assert not pool.memory.export([page]).any(), "a step in flight may still read it"
     pool.canary.settle(pool.canary.collect())

@@ -161,7 +161,7 @@ def test_what_is_forgotten_leaves_half_the_room_and_is_no_more_than_that_takes(t
         return len(model.encode_chat(Conversation("system", kept).messages(question)))
 
     if size([]) >= room:
-        with pytest.raises(RequestError, match=f"comes to {size([])} tokens; the {room} that fit"):
+        with pytest.raises(RequestError, match=f"has {size([])} tokens; the maximum of {room}"):
             conversation.fit(question, model, answer)
         assert conversation.turns == turns
         return
@@ -198,7 +198,7 @@ def test_a_long_talk_and_a_message_that_never_fits(tiny, capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 4
     assert f"forgotten: the conversation no longer fits {CONTEXT} tokens\n" in err
-    assert err.splitlines()[-1].startswith("drut: error: the message comes to ")
+    assert err.splitlines()[-1].startswith("drut: error: the message has ")
 
 
 def test_a_line_that_is_no_text_is_named(tiny, capsys, monkeypatch):

@@ -89,7 +89,7 @@ def test_people_read_the_same_in_lines(tiny, capsys):
         "2 query and 1 key/value heads of 16",
         "base 5000",
         "160 tokens",
-        "128 bytes a token in bf16",
+        "128 bytes per token in bf16",
         "pre gpt-2",
         "EOS 257 <eos>",
         "2 lines",

@@ -140,7 +140,7 @@ def test_what_does_not_fit_the_servers_room_is_forgotten(server, capsys):
     for letter in "abcd":
         chat.handle(letter * 15)
     assert "forgotten: the conversation no longer fits 60 tokens" in capsys.readouterr().err
-    with pytest.raises(RequestError, match="comes to 70 tokens"):
+    with pytest.raises(RequestError, match="has 70 tokens"):
         chat.handle("e" * 70)
 
 

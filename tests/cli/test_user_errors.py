@@ -136,7 +136,7 @@ def test_a_prompt_that_cannot_be_answered(tiny, capsys, argv, words):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("DRUT_THREADS", "many", "DRUT_THREADS='many' is not a whole number"),
+        ("DRUT_THREADS", "many", "DRUT_THREADS='many' is not an integer"),
         ("DRUT_THREADS", "0", "DRUT_THREADS must be from 1 to 1024, not 0"),
         ("DRUT_BACKEND", "abacus", "DRUT_BACKEND must be one of auto, native, numpy"),
         ("DRUT_DEBUG_KV", "maybe", "DRUT_DEBUG_KV='maybe' is not one of 1, true"),

@@ -42,13 +42,13 @@ SCHEMAS: list[tuple[Any, str]] = [
     ({"maxlength": 3}, "'maxlength'"), ({"anyOf": [{"if": {"minimum": 1}, "then": {"maximum": 5}}]}, "'if'"),
     (False, "false allows no value"),
     ([], "must be an object, not list"), ("{", "is not valid JSON"), ("[1", "is not valid JSON"),
-    ({"const": float("nan")}, "cannot be written as JSON"), ('{"const": NaN}', "NaN is no JSON"),
+    ({"const": float("nan")}, "cannot be written as JSON"), ('{"const": NaN}', "NaN is not JSON"),
     ({"enum": list(range(MOST_ENUM + 1))}, f"an enum of {MOST_ENUM + 1} values"),
     ({"properties": WIDE}, f"properties of {MOST_PROPERTIES + 1} names"),
     ({"description": "x" * MOST_BYTES}, f"at most {MOST_BYTES} are allowed"),
     (nested(MOST_DEPTH + 1), f"nested more than {MOST_DEPTH} deep"), ("[" * 100_000, "nested more than"),
     ({"examples": [[0] * MOST_NODES]}, f"more than {MOST_NODES} values"),
-    ({"pattern": "a\0b"}, "NUL"), ({"patternProperties": {"\0": {}}}, "pattern holds a NUL"),
+    ({"pattern": "a\0b"}, "NUL"), ({"patternProperties": {"\0": {}}}, "pattern has a NUL"),
     ({"const": "\ud800"}, "lone surrogate"),
     ({"$ref": "#"}, "leads back to itself"), ({"$ref": "http://x/y"}, "leads out of the schema"),
     ({"$ref": "#/$defs/no"}, "names nothing"), ({"$ref": "#anchor"}, "names nothing"),
@@ -58,11 +58,11 @@ SCHEMAS: list[tuple[Any, str]] = [
     ({"multipleOf": 100_000}, "multipleOf"), ({"multipleOf": 1e-300}, "multipleOf"),
     ({"multipleOf": 10**200}, "multipleOf"), (f'{{"multipleOf": {10**400}}}', "an integer of 401 digits"),
     ({"minimum": 10**400}, "an integer of 401 digits"), (f'{{"maximum": {"9" * 5000}}}', "an integer of 5000 digits"),
-    ({"const": -(2**63)}, "const: a whole number beyond 2^53"), ({"const": 1e300}, "const: a whole number beyond 2^53"),
-    ({"enum": [0, {"a": [2**53 + 1]}]}, "enum: a whole number beyond 2^53"),
+    ({"const": -(2**63)}, "const: an integer beyond 2^53"), ({"const": 1e300}, "const: an integer beyond 2^53"),
+    ({"enum": [0, {"a": [2**53 + 1]}]}, "enum: an integer beyond 2^53"),
     ({"maximum": -(2**63)}, "maximum: beyond 64 bits"),
     ({"exclusiveMinimum": 1e19}, "exclusiveMinimum: beyond 64 bits"),
-    ({"default": {"const": -(2**63)}, "$ref": "#/default"}, "leads to what is no schema"),
+    ({"default": {"const": -(2**63)}, "$ref": "#/default"}, "does not lead to a schema"),
     ({"required": list(WIDE)}, f"required of {MOST_PROPERTIES + 1} names"),
     (chain(MOST_CHAIN), f"nested more than {MOST_CHAIN} deep in all"),
 ]
@@ -99,7 +99,7 @@ def test_nobody_else_sets_the_librarys_options() -> None:
 
 
 OTHERS: list[tuple[Callable[[], object], str]] = [
-    (lambda: Constraint.regex("a\0"), "regex holds a NUL"), (lambda: Constraint.regex(3), "regex must be a string"),  # type: ignore[arg-type]
+    (lambda: Constraint.regex("a\0"), "regex has a NUL"), (lambda: Constraint.regex(3), "regex must be a string"),  # type: ignore[arg-type]
     (lambda: Constraint.regex("a" * (MOST_REGEX_BYTES + 1)), f"at most {MOST_REGEX_BYTES}"),
     (lambda: Constraint.regex("(" * 1000 + ")" * 1000), "nested more than"),
     (lambda: Constraint.choice([]), "choice"), (lambda: Constraint.choice("ab"), "choice"),
@@ -127,7 +127,7 @@ OTHERS: list[tuple[Callable[[], object], str]] = [
     (lambda: Constraint.lark('start: %json {"a": '), "%json"),
     (lambda: Constraint.lark("x" * (MOST_BYTES + 1)), f"at most {MOST_BYTES}"),
     (lambda: Constraint.structural_tags([], ["<"]), "no tags"),
-    (lambda: Constraint.structural_tags([("<a>", {}, "</a>")], ["<b"]), "no trigger begins '<a>'"),
+    (lambda: Constraint.structural_tags([("<a>", {}, "</a>")], ["<b"]), "no trigger is a beginning of '<a>'"),
     (lambda: Constraint.structural_tags([("<a>", {"not": {"minLength": 1}}, "")], ["<"]), "'not'"),
     (lambda: Constraint("magic"), "'magic'"),  # type: ignore[arg-type]
 ]
@@ -147,5 +147,5 @@ def test_brackets_that_are_text_do_not_count() -> None:
 def test_a_constraint_crosses_to_the_engine() -> None:
     for made in (Constraint.json_object(), Constraint.regex("a"), Constraint.choice(["a"])):
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Constraint) == made
-    thought = Thought("<t>", "</t>", budget=3, closing="</t>")
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(thought), type=Thought) == thought
+    reasoning = Thought("<t>", "</t>", budget=3, closing="</t>")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(reasoning), type=Thought) == reasoning

@@ -46,7 +46,7 @@ def test_what_gbnf_means(walker: Walker, grammar: str, fit: list[str], others: l
 
 
 FAULTS = [
-    ('root ::= "a"\nroot ::= "b"', "the rule 'root' is there already, line 1, column 1 (line 2, column 1)"),
+    ('root ::= "a"\nroot ::= "b"', "the rule 'root' is defined already, line 1, column 1 (line 2, column 1)"),
     ('root ::= "a"\n\n  x ::= "b" y', "there is no rule 'y' (line 3, column 13)"),
     ('x ::= "a"', "there is no rule 'root'"),
     ('root ::= "a', "this is not closed (line 1, column 10)"), ("root ::=\n  [z-a]", "out of order (line 2, column 4)"),
@@ -54,7 +54,8 @@ FAULTS = [
     ('root ::= "a" )', "')' is not expected (line 1, col"),
     (r'root ::= "\q"', r"the escape \q is not known (line 1, column 11)"),
     ("root ::= []", "a set of no characters (line 1"),
-    ('root ::= "a"{2,1}', "numbers of times are in order"), ('root ::= "a"{x}', "a number of times is expected"),
+    ('root ::= "a"{2,1}', "numbers of repetitions must be in order"),
+    ('root ::= "a"{x}', "a number of repetitions is expected"),
     ("root ::= <think>", "tokens in a grammar are not supported (line 1, column 10)"),
     ("root := x\nx ::= y", "'::=' must"),
     ("root ::= root", "the rule 'root' never ends, "),
@@ -63,7 +64,7 @@ FAULTS = [
     ("root ::= x | y\nx ::= y\ny ::= (x | y){2}", "never ends"),
     ("start: start", "the rule 'start' never ends, "), ('start: a | "x"\n\na: "b" a', "does not (line 3)"),
     ("start: (a)?\na: b\nb: a | b", "the rule 'a' never ends"),
-    ('start: "a"\nstart: "b"', "is there already, line 1 (line 2)"),
+    ('start: "a"\nstart: "b"', "is defined already, line 1 (line 2)"),
     ('start: "x" %json {\n"type": "object"} a\na[lazy]: /a/ a', "the rule 'start' never ends"),
 ]  # fmt: skip
 

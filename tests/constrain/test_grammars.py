@@ -155,7 +155,7 @@ def test_bombs_end_soon(walker: Walker, constraint: Constraint) -> None:
         for _ in range(20):
             if guide.over or guide.failure is not None:
                 break
-            guide.take(walker.allowed(guide)[0])
+            guide.advance(walker.allowed(guide)[0])
     except RequestError:
         pass
     assert time.process_time() - started < 5

@@ -35,23 +35,23 @@ ASKED = (Constraint.json_schema(LOOSE), Constraint.regex("[a-f]{2,9}x?"), Constr
 
 def take(guide: Any, text: bytes) -> Any:
     for byte in text:
-        guide.take(byte)
+        guide.advance(byte)
     return guide
 
 
 def test_only_what_the_grammar_says(walker: Walker) -> None:
     guide = walker.guide(Constraint.regex("a[bc]?"))
     assert walker.allowed(guide) == [ord("a")]
-    guide.take(ord("a"))
+    guide.advance(ord("a"))
     assert walker.allowed(guide) == [ord("b"), ord("c"), EOS]
-    guide.take(ord("b"))
+    guide.advance(ord("b"))
     assert (guide.ended, guide.failure) == (2, None)
 
 
 def test_eos_ends_it_and_ignoring_it_goes_on(walker: Walker) -> None:
     constraint = Constraint.regex("ab*")
     ended = take(walker.guide(constraint), b"ab")
-    ended.take(EOS)
+    ended.advance(EOS)
     assert ended.ended == 3
     on = take(walker.guide(constraint, ignore_eos=True), b"ab")
     assert walker.allowed(on) == [ord("b")]
@@ -63,7 +63,7 @@ def test_special_tokens_are_no_text(walker: Walker) -> None:
     spelled = walker.guide(Constraint.choice(["<eos>"]))
     for byte in b"<eos>":
         assert walker.allowed(spelled) == [byte]
-        spelled.take(byte)
+        spelled.advance(byte)
 
 
 @pytest.mark.parametrize("greedy", [b" \t\n\r", b"0123456789", b'",:{}[] '])
@@ -97,7 +97,7 @@ def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, see
     while not guide.over and len(ids) < 60:
         masks.append(walker.allowed(guide))
         ids.append(choose(masks[-1]))
-        guide.take(ids[-1])
+        guide.advance(ids[-1])
     count = data.draw(st.integers(0, len(ids) - 1))
     guide.truncate(count)
     assert (guide.taken, guide.over) == (count, False)
@@ -109,8 +109,8 @@ def test_a_token_asked_about_is_what_the_mask_says_of_it(walker: Walker) -> None
     thoughts = (None, Thought("<t>", "/>", begun=True, budget=4, closing="/>"), Thought("<t>", "/>"))
     seen = 0
     for seed in range(60):
-        dice, thought, ignore_eos = random.Random(seed), thoughts[seed % 3], seed % 4 == 0
-        guide = walker.guide(dice.choice(ASKED), thought, ignore_eos=ignore_eos)
+        dice, reasoning, ignore_eos = random.Random(seed), thoughts[seed % 3], seed % 4 == 0
+        guide = walker.guide(dice.choice(ASKED), reasoning, ignore_eos=ignore_eos)
         choose = at_random(seed, walker.eos)
         while not guide.over and guide.taken < 40:
             allowed = walker.allowed(guide)
@@ -124,11 +124,11 @@ def test_a_token_asked_about_is_what_the_mask_says_of_it(walker: Walker) -> None
             closing = guide._watch.forced(guide.taken) if guide._watch is not None else None
             before = guide.taken
             if outside := [i for i in range(walker.vocab) if i not in allowed]:
-                assert not guide.offer(dice.choice(outside))
+                assert not guide.try_advance(dice.choice(outside))
             assert guide.taken == before
             token = choose(allowed) if closing is None else closing
-            if not guide.offer(token):
-                guide.take(token)
+            if not guide.try_advance(token):
+                guide.advance(token)
             assert guide.taken == before + 1
         assert guide.failure is None
         assert guide.accepts(5) == (5 in walker.allowed(guide))
@@ -154,7 +154,7 @@ class TestForced:
                 assert guide.forced(guide.taken + 1) == run[1:]
             watch = guide._watch
             closing = watch.forced(guide.taken) if watch is not None else None
-            guide.take(choose(forced) if closing is None else closing)
+            guide.advance(choose(forced) if closing is None else closing)
         assert guide.failure is None
         assert runs >= 2
 
@@ -177,7 +177,7 @@ class TestForced:
         constraint = Constraint.regex("[0-9]abc[0-9]def")
         slow, fast = take(walker.guide(constraint), b"1abc2d"), take(walker.guide(constraint), b"1")
         fast.catch_up(4)
-        fast.take(ord("2"))
+        fast.advance(ord("2"))
         fast.catch_up(6)
         assert (fast.taken, fast.forced(6), fast.ended) == (slow.taken, slow.forced(6), slow.ended)
         assert fast.forced(6) == tuple(b"ef")
@@ -254,7 +254,7 @@ class TestThoughts:
         guide = walker.guide(self.DIGITS, Thought("<t>", "/>", begun=True))
         for byte in b"think / > 1":
             assert set(walker.allowed(guide)) == set(range(walker.vocab)) - {EOS}
-            guide.take(byte)
+            guide.advance(byte)
         assert walker.allowed(take(guide, b"/>")) == list(b"0123456789")
         assert take(guide, b"42").ended == 15
 
@@ -263,7 +263,7 @@ class TestThoughts:
         take(guide, b"abc")
         for byte in b".\n/>\n":
             assert len(walker.allowed(guide)) == walker.vocab
-            guide.take(byte)
+            guide.advance(byte)
         assert walker.allowed(guide) == list(b"0123456789")
 
     def test_an_end_that_begins_again(self, walker: Walker) -> None:
@@ -271,20 +271,20 @@ class TestThoughts:
         assert walker.allowed(guide) == list(b"0123456789")
 
     def test_where_it_does_not_begin_there_is_none(self, walker: Walker) -> None:
-        thought = Thought("<t>", "/>")
-        guide = walker.guide(self.DIGITS, thought)
+        reasoning = Thought("<t>", "/>")
+        guide = walker.guide(self.DIGITS, reasoning)
         assert walker.allowed(guide) == sorted(b"0123456789<")
         assert take(guide, b"17").ended == 2
-        thinking = take(walker.guide(self.DIGITS, thought), b"<t")
+        thinking = take(walker.guide(self.DIGITS, reasoning), b"<t")
         assert walker.allowed(thinking) == [ord(">")]
         assert walker.allowed(take(thinking, b"> hm />")) == list(b"0123456789")
 
     def test_a_beginning_that_may_be_the_answer_too(self, walker: Walker) -> None:
-        constraint, thought = Constraint.regex("<[0-9]"), Thought("<t>", "/>")
-        guide = take(walker.guide(constraint, thought), b"<")
+        constraint, reasoning = Constraint.regex("<[0-9]"), Thought("<t>", "/>")
+        guide = take(walker.guide(constraint, reasoning), b"<")
         assert walker.allowed(guide) == sorted(b"0123456789t")
         assert take(guide, b"7").ended == 2
-        assert walker.allowed(take(walker.guide(constraint, thought), b"<t>x/>")) == [ord("<")]
+        assert walker.allowed(take(walker.guide(constraint, reasoning), b"<t>x/>")) == [ord("<")]
 
     def test_white_space_may_come_before_it(self, walker: Walker) -> None:
         guide = take(walker.guide(Constraint.regex(" ?[0-9]{2}"), Thought("<t>", "/>")), b" ")
@@ -301,7 +301,7 @@ def test_a_token_that_does_not_fit_is_a_failure_that_says_where(walker: Walker) 
 def test_where_nothing_can_come_it_says_so(walker: Walker) -> None:
     guide = take(walker.guide(Constraint.lark('start: "a" B\nB: /[^\\s\\S]/')), b"a")
     assert len(walker.allowed(guide)) == walker.vocab
-    assert str(guide.failure) == "the grammar broke off after 1 tokens: no token of this model can come next"
+    assert str(guide.failure) == "the grammar failed after 1 tokens: no token of this model can come next"
 
 
 def test_ids_that_no_token_has_are_never_allowed(walker: Walker) -> None:
@@ -316,8 +316,8 @@ def test_a_vocabulary_without_eos_ends_with_its_grammar(walker: Walker) -> None:
     bytes_only = Walker(walker.tokenizer, 256)
     assert not bytes_only.eos
     guide = bytes_only.guide(Constraint.regex("ab?"))
-    guide.take(ord("a"))
+    guide.advance(ord("a"))
     assert bytes_only.allowed(guide) == [ord("b")]
-    guide.take(ord("b"))
+    guide.advance(ord("b"))
     assert guide.ended == 2
     bytes_only.grammars.close()

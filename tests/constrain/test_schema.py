@@ -128,7 +128,7 @@ def test_what_schemas_mean(walker: Walker, schema: dict[str, Any], fit: list[Any
 REFUSED: list[tuple[Any, str]] = [
     ({"prefixItems": [{"const": 7}], "additionalItems": False}, "additionalItems together with prefixItems"),
     ({"$schema": URIS[2020], "items": [{}]}, "items must be a schema in draft 2020"),
-    ({"$schema": URIS[7], "prefixItems": [{}]}, "'prefixItems' is none of draft 7"),
+    ({"$schema": URIS[7], "prefixItems": [{}]}, "'prefixItems' does not belong to draft 7"),
     ({"$schema": URIS[4], "exclusiveMinimum": 3}, "exclusiveMinimum must be true or false in draft 4"),
     ({"$schema": URIS[6], "exclusiveMinimum": True}, "exclusiveMinimum must be a number in draft 6"),
     ({"$schema": "https://example.com/own"}, "$schema 'https://example.com/own' is not known"),

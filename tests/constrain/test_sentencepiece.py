@@ -41,7 +41,7 @@ def test_an_answer_is_followed_piece_by_piece(spaced: Walker, text: str) -> None
     guide = spaced.guide(SCHEMA)
     for token in spaced.tokenizer.encode_more(text, parse_special=False):
         assert spaced.allows(guide, token)
-        guide.take(token)
+        guide.advance(token)
     assert guide.over or spaced.allows(guide, min(spaced.eos))
 
 

@@ -38,9 +38,9 @@ class Walker:
         self.eos = frozenset(i for i in tokenizer.eos_ids if i < vocab)
         self.grammars = Grammars(tokenizer, vocab, self.eos, cache_bytes=cache_bytes, seconds=seconds)
 
-    def guide(self, constraint: Constraint, thought: Thought | None = None, **settings: bool) -> Guide:
+    def guide(self, constraint: Constraint, reasoning: Thought | None = None, **settings: bool) -> Guide:
         """Open. RequestError where the constraint is no good."""
-        watch = ThoughtWatch.of(thought, self.tokenizer, again=False) if thought is not None else None
+        watch = ThoughtWatch.of(reasoning, self.tokenizer, again=False) if reasoning is not None else None
         guide = self.grammars.guide(constraint, watch, **settings)
         guide.open()
         if guide.failure is not None:
@@ -62,7 +62,7 @@ class Walker:
             allowed = self.allowed(guide)
             assert allowed, "a mask that allows nothing"
             token = choose(allowed)
-            guide.take(token)
+            guide.advance(token)
             assert guide.failure is None, guide.failure
             ids.append(token)
         return Walk(ids, self.tokenizer.decode(i for i in ids if i not in self.eos), guide.over)
@@ -73,7 +73,7 @@ class Walker:
         for token in self.tokenizer.encode(text, add_special=False, parse_special=False):
             if guide.over or not (guide.accepts(token) or self.allows(guide, token)):
                 return False
-            guide.take(token)
+            guide.advance(token)
             if guide.failure is not None:
                 return False
         return guide.over or self.allows(guide, min(self.eos))

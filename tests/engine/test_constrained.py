@@ -26,9 +26,9 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0
 JSON = Constraint.json_schema(SCHEMA)
 DATE = Constraint.regex(r"[0-9]{4}-[01][0-9]-[0-3][0-9]")
 WORDS = Constraint.lark('start: WORD ("," WORD){1,3}\nWORD: /[a-f]{2,5}/\n')
-THOUGHT = Thought("<t>", "/>", begun=True, budget=6, closing="/>")
+REASONING = Thought("<t>", "/>", begun=True, budget=6, closing="/>")
 CONSTRAINTS: tuple[tuple[Constraint, Thought | None], ...] = (
-    (JSON, None), (DATE, None), (WORDS, None), (DATE, THOUGHT), (JSON, Thought("<t>", "/>")))
+    (JSON, None), (DATE, None), (WORDS, None), (DATE, REASONING), (JSON, Thought("<t>", "/>")))
 SETTINGS: dict[str, Any] = {"max_tokens": 60, "temperature": 1.0, "seed": 5}
 EOS = 257
 
@@ -57,10 +57,10 @@ def sixteen() -> list[tuple[str, SamplingParams]]:
     """Constrained answers of all kinds among free ones, with and without whatever else can be asked for."""
     dice, asks = random.Random(0), []
     for i in range(16):
-        constraint, thought = CONSTRAINTS[i % 5] if i % 2 == 0 or i == 15 else (None, None)
+        constraint, reasoning = CONSTRAINTS[i % 5] if i % 2 == 0 or i == 15 else (None, None)
         asks.append(("shared beginning of more than a page, then " + str(i) * (i + 1), SamplingParams(
             max_tokens=dice.choice([20, 40, 60]), temperature=dice.choice([0.0, 1.0, 1.5]), seed=i,
-            constraint=constraint, thought=thought, n=dice.choice([1, 1, 2]), top_k=dice.choice([0, 0, 20]),
+            constraint=constraint, reasoning=reasoning, n=dice.choice([1, 1, 2]), top_k=dice.choice([0, 0, 20]),
             top_p=dice.choice([1.0, 0.9]), repetition_penalty=dice.choice([1.0, 1.0, 1.2]),
             logprobs=dice.choice([None, 2]), min_tokens=dice.choice([0, 0, 5]),
             ignore_eos=dice.choice([False, False, True]),
@@ -68,14 +68,14 @@ def sixteen() -> list[tuple[str, SamplingParams]]:
     return asks
 
 
-@pytest.mark.parametrize("numbers", [(JSON, None), (DATE, THOUGHT), (WORDS, None), (JSON, Thought("<t>", "/>"))])
+@pytest.mark.parametrize("numbers", [(JSON, None), (DATE, REASONING), (WORDS, None), (JSON, Thought("<t>", "/>"))])
 def test_asked_afterwards_is_as_masked_before(path: Path, llm: LLM, numbers: tuple[Constraint, Thought | None]) -> None:
     """A top-k of the whole vocabulary leaves nothing out, but has each sample wait for its mask."""
-    constraint, thought = numbers
+    constraint, reasoning = numbers
     kinds = [{"temperature": t, "seed": seed, "n": n, "ignore_eos": seed % 2 == 0, "min_tokens": 4 * (seed % 3 == 0),
               "logprobs": 2, "repetition_penalty": 1.2 if seed % 3 else 1.0}
              for seed, (t, n) in enumerate([(0.0, 1), (1.0, 3), (1.5, 1), (0.3, 2), (1.0, 1), (2.0, 2)])]
-    params = [SamplingParams(max_tokens=60, constraint=constraint, thought=thought, **kind) for kind in kinds]
+    params = [SamplingParams(max_tokens=60, constraint=constraint, reasoning=reasoning, **kind) for kind in kinds]
     assert not any(replace(p, temperature=1.0, top_k=llm.engine.vocab).draws_from_all for p in params)
     hot = [p for p in params if p.temperature]
     late = llm.generate(["hello"] * len(hot), hot)
@@ -177,7 +177,7 @@ def test_choices_go_their_own_ways(llm: LLM) -> None:
 
 def test_a_thought_comes_first_and_is_cut(llm: LLM) -> None:
     for seed in range(8):
-        answer = ask(llm, constraint=DATE, thought=THOUGHT, seed=seed)
+        answer = ask(llm, constraint=DATE, reasoning=REASONING, seed=seed)
         at = bytes(answer.token_ids).index(b"/>")
         assert at <= 6
         assert len(answer.token_ids) - at - 2 == 10

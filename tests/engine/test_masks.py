@@ -36,7 +36,7 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}, "bcd": {"en
           "required": ["a", "bcd"], "additionalProperties": False}
 CONSTRAINTS = (Constraint.json_schema(OBJECT), Constraint.regex("[a-f]{2,9}x?"), Constraint.regex("(.|\n)*"),
                Constraint.choice(["red", "green", "gray"]), Constraint.regex("a"))
-THOUGHTS = (None, None, Thought("<t>", "/>"), Thought("<t>", "/>", begun=True))
+REASONINGS = (None, None, Thought("<t>", "/>"), Thought("<t>", "/>", begun=True))
 
 
 class Ask(NamedTuple):
@@ -134,12 +134,12 @@ def some_params(dice: random.Random, seed: int) -> SamplingParams:
         temperature=dice.choice([0.0, 0.3, 1.0, 1.0, 2.0, 100.0, 1e-6, 1e-37, 1e-42]), seed=seed,
         repetition_penalty=dice.choice([1.0, 1.3, 0.01, 100.0]), presence_penalty=dice.choice([0.0, 1.0, -2.0]),
         frequency_penalty=dice.choice([0.0, 1.0, -2.0]), logprobs=dice.choice([None, 0, 5]),
-        ignore_eos=dice.random() < 0.2, constraint=dice.choice(CONSTRAINTS), thought=dice.choice(THOUGHTS))
+        ignore_eos=dice.random() < 0.2, constraint=dice.choice(CONSTRAINTS), reasoning=dice.choice(REASONINGS))
 
 
 def guide_of(walker: Walker, params: SamplingParams) -> Guide:
     assert params.constraint is not None
-    return walker.guide(params.constraint, params.thought, ignore_eos=params.ignore_eos)
+    return walker.guide(params.constraint, params.reasoning, ignore_eos=params.ignore_eos)
 
 
 def some_ask(walker: Walker, dice: random.Random, seed: int) -> Ask:
@@ -149,7 +149,7 @@ def some_ask(walker: Walker, dice: random.Random, seed: int) -> Ask:
         if guide.over:
             break
         way.append(choose(walker.allowed(guide)))
-        guide.take(way[-1])
+        guide.advance(way[-1])
     return Ask(params, some_edits(dice, walker.vocab, walker.eos), tuple(way), some_logits(dice, walker.vocab))
 
 
@@ -164,7 +164,7 @@ def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask], lat
                                  relay=True)
         guide = guide_of(walker, ask.params)
         for token in ask.way:
-            guide.take(token)
+            guide.advance(token)
         guided[sample] = Guided(guide, len(ask.way), mask, late)
     given.rows = [ask.logits for ask in asks]
     before = step["mask"][: len(asks)].tolist()

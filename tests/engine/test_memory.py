@@ -91,8 +91,8 @@ def test_groups_know_their_windows() -> None:
     full, window = make_groups([FULL, WINDOW], 64)
     assert isinstance(full, FullGroup)
     assert window == WindowGroup(512, 64)
-    assert window.most(100) == pages_for(100)
-    assert window.most(1 << 20) == pages_for(512 + 128) + 2
+    assert window.max_pages(100) == pages_for(100)
+    assert window.max_pages(1 << 20) == pages_for(512 + 128) + 2
 
 
 def test_a_plan_is_what_the_engine_then_takes(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_pages_that_no_longer_add_up_are_not_passed_over() -> None:
     engine = make_engine()
     request = submit(engine, text(1, 40), max_tokens=20)
     engine.step()
-    engine.cache.pool.take()
+    engine.cache.pool.allocate()
     break_at(engine, engine.runner.executable, "launch", lambda: True)
     with pytest.raises(WheelError):
         engine.step()

@@ -1,4 +1,4 @@
-"""A thought: where it ends, and how its budget closes it whatever else the engine does meanwhile."""
+"""Reasoning: where it ends, and how its budget closes it whatever else the engine does meanwhile."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tests.engine.testbed import (
 MARKS = Thought("<t>", "</t>", budget=6, closing=".</t>\n")
 
 
-def follow(answer: bytes, cuts: list[int], thought: Thought) -> ThoughtWatch:
+def follow(answer: bytes, cuts: list[int], reasoning: Thought) -> ThoughtWatch:
     """A watch that was told `answer` in tokens that end at `cuts`."""
     pieces = [answer[a:b] for a, b in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
-    watch = ThoughtWatch(thought, [], [], lambda i: pieces[i])
+    watch = ThoughtWatch(reasoning, [], [], lambda i: pieces[i])
     for i in range(len(pieces)):
         watch.push(i)
     return watch
@@ -68,8 +68,8 @@ def test_an_answer_may_begin_without_a_thought(answer: bytes) -> None:
     ({"skip_special_tokens": False}, State.OVER)])
 def test_tokens_that_the_text_leaves_out_do_not_begin_the_answer(alone: LLM, settings: dict[str, Any],
                                                                  state: State) -> None:
-    answer = alone.submit("hello", SamplingParams(thought=MARKS, **settings))[0]
-    watch = answer.request.thought
+    answer = alone.submit("hello", SamplingParams(reasoning=MARKS, **settings))[0]
+    watch = answer.request.reasoning
     assert watch is not None
     for token in (256, *b"<t>"):  # <bos>
         watch.push(token)
@@ -79,13 +79,13 @@ def test_tokens_that_the_text_leaves_out_do_not_begin_the_answer(alone: LLM, set
 
 def test_a_thought_must_be_one() -> None:
     for bad in ({"opens": ""}, {"closes": "x" * 300}, {"budget": -1}, {"budget": True}, {"closing": "no mark"}):
-        with pytest.raises(RequestError, match=f"thought.{'closing' if bad.get('closing') else next(iter(bad))}"):
+        with pytest.raises(RequestError, match=f"reasoning.{'closing' if bad.get('closing') else next(iter(bad))}"):
             replace(MARKS, **bad)  # type: ignore[arg-type]
-    with pytest.raises(RequestError, match="thought must be"):
-        SamplingParams(thought="</think>")  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="reasoning must be"):
+        SamplingParams(reasoning="</think>")  # type: ignore[arg-type]
 
 
-def random_thought(dice: random.Random, first: str) -> Thought:
+def random_reasoning(dice: random.Random, first: str) -> Thought:
     """Of letters that the testbed draws now and then; sometimes one that the answer opens itself."""
     closes = dice.choice("DKQ")
     return Thought(first, closes, dice.random() < 0.6, dice.choice([None, 0, 1, 2, 5, 9, 20]),
@@ -103,10 +103,10 @@ def test_a_budget_closes_a_thought_under_any_schedule(seed: int) -> None:
         plain = SamplingParams(max_tokens=1, seed=i, ignore_eos=True)
         opening = chr(65 + expected(prompt, plain, i, 0, engine.room).tokens[0])
         penalty = dice.choice([0.0, 0.0, 0.5])
-        thought = random_thought(dice, opening)
-        if penalty and not thought.begun:
-            thought = replace(thought, opens="~")
-        requests.append(submit(engine, prompt, max_tokens=dice.randrange(1, 40), seed=i, thought=thought,
+        reasoning = random_reasoning(dice, opening)
+        if penalty and not reasoning.begun:
+            reasoning = replace(reasoning, opens="~")
+        requests.append(submit(engine, prompt, max_tokens=dice.randrange(1, 40), seed=i, reasoning=reasoning,
                                presence_penalty=penalty, min_tokens=dice.choice([0, 0, 1]),
                                logprobs=dice.choice([None, 1])))
         for _ in range(dice.randrange(4)):
@@ -120,8 +120,8 @@ def test_a_budget_closes_a_thought_under_any_schedule(seed: int) -> None:
 def test_a_forced_token_must_be_in_the_vocabulary() -> None:
     engine = make_engine()
     watch = ThoughtWatch(MARKS, [], [VOCAB], lambda i: b"x")
-    with pytest.raises(RequestError, match=f"thought.closing: token id {VOCAB}"):
-        engine.submit([1], SamplingParams(thought=MARKS), thought=watch)
+    with pytest.raises(RequestError, match=f"reasoning.closing: token id {VOCAB}"):
+        engine.submit([1], SamplingParams(reasoning=MARKS), reasoning=watch)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def alone(path: Path) -> Iterator[LLM]:
 def asks() -> list[SamplingParams]:
     base = SamplingParams(max_tokens=30, temperature=1.0, seed=3, logprobs=2, ignore_eos=True)
     thoughts = [replace(MARKS, begun=True, budget=b) for b in (0, 3, 6, 40)] + [None, MARKS]
-    return [replace(base, thought=t, n=n) for t in thoughts for n in (1, 3)]
+    return [replace(base, reasoning=t, n=n) for t in thoughts for n in (1, 3)]
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_bits_are_the_same_in_company(path: Path, alone: LLM, how: dict[str, obj
 
 
 def test_forced_tokens_have_the_models_logprobs(alone: LLM) -> None:
-    params = SamplingParams(max_tokens=12, logprobs=0, thought=replace(MARKS, begun=True, budget=3), ignore_eos=True)
+    params = SamplingParams(max_tokens=12, logprobs=0, reasoning=replace(MARKS, begun=True, budget=3), ignore_eos=True)
     answer = alone.generate("hello", params)[0]
     assert answer.text[3:9] == MARKS.closing
     assert answer.logprobs is not None
@@ -167,10 +167,10 @@ def test_forced_tokens_have_the_models_logprobs(alone: LLM) -> None:
 
 def test_stop_strings_do_not_count_in_a_thought(alone: LLM) -> None:
     free = alone.generate("hello", SamplingParams(max_tokens=30, ignore_eos=True,
-                                                  thought=replace(MARKS, begun=True, budget=8)))[0]
+                                                  reasoning=replace(MARKS, begun=True, budget=8)))[0]
     inside, at = free.text[2], free.text.index(MARKS.closing) + len(MARKS.closing)
     later = next(c for c in free.text[at:] if c not in MARKS.closing)
     answer = alone.generate("hello", SamplingParams(max_tokens=30, ignore_eos=True, stop=[inside, later],
-                                                    thought=replace(MARKS, begun=True, budget=8)))[0]
+                                                    reasoning=replace(MARKS, begun=True, budget=8)))[0]
     assert answer.text == free.text[: min(free.text.find(c, at) for c in (inside, later) if c in free.text[at:])]
     assert answer.finish_reason == "stop"

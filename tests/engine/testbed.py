@@ -126,27 +126,27 @@ def unspell(text: str) -> list[int]:
 
 def expected_force(out: list[int], params: SamplingParams) -> int | None:
     """What the next token must be, worked out from all that was said."""
-    thought = params.thought
-    if thought is None or thought.budget is None:
+    reasoning = params.reasoning
+    if reasoning is None or reasoning.budget is None:
         return None
     said = b"".join(map(spell, out)).decode()
-    if not thought.begun and not said.startswith(thought.opens):
+    if not reasoning.begun and not said.startswith(reasoning.opens):
         return None
-    at, left = 0 if thought.begun else len(thought.opens), thought.budget
+    at, left = 0 if reasoning.begun else len(reasoning.opens), reasoning.budget
     while at >= 0:  # in a thought that begins at `at`
         until = at + left
-        closed = said.find(thought.closes, at, until)
+        closed = said.find(reasoning.closes, at, until)
         if closed >= 0:
-            closed += len(thought.closes)
+            closed += len(reasoning.closes)
             left -= closed - at
         elif len(said) < until:
             return None
-        elif len(said) < until + len(thought.closing):
-            return unspell(thought.closing)[len(said) - until]
+        elif len(said) < until + len(reasoning.closing):
+            return unspell(reasoning.closing)[len(said) - until]
         else:
-            closed, left = until + len(thought.closing), 0
-        more = said.find(thought.opens, closed) if params.constraint is None else -1
-        at = more + len(thought.opens) if more >= 0 else -1
+            closed, left = until + len(reasoning.closing), 0
+        more = said.find(reasoning.opens, closed) if params.constraint is None else -1
+        at = more + len(reasoning.opens) if more >= 0 else -1
     return None
 
 
@@ -325,11 +325,11 @@ def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
     """One request; it does not stop before `max_tokens`."""
     rank = {key: params.pop(key) for key in ("priority", "salt") if key in params}
     settings = SamplingParams(**{"max_tokens": 4, "seed": 1, "ignore_eos": True, **params})  # type: ignore[arg-type]
-    return engine.submit(prompt, settings, **rank, thought=watch_of(settings))[0]  # type: ignore[arg-type]
+    return engine.submit(prompt, settings, **rank, reasoning=watch_of(settings))[0]  # type: ignore[arg-type]
 
 
 def watch_of(params: SamplingParams) -> ThoughtWatch | None:
-    return params.thought and ThoughtWatch(params.thought, [], unspell(params.thought.closing), spell,
+    return params.reasoning and ThoughtWatch(params.reasoning, [], unspell(params.reasoning.closing), spell,
                                            again=params.constraint is None)
 
 

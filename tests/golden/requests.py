@@ -36,7 +36,7 @@ GGUF = {"llama_tied": ("Q4_1", "Q8_0"), "llama3_gqa": ("Q4_0", "Q4_0"), "qwen3_g
         "gemma2": ("BF16", "F16"), "olmo3": ("F16", "BF16")}
 LENGTHS = (5, 16, 33, 70, 270, 300)  # of prompts: within a page, whole pages, past a window, past a KV chunk
 OF_EACH, ANSWER = 12, 8
-THOUGHT = Thought("<t>", "/>", begun=True, budget=6, closing="/>")
+REASONING = Thought("<t>", "/>", begun=True, budget=6, closing="/>")
 SCHEMA = {"type": "object", "required": ["a", "b"], "additionalProperties": False, "properties": {
     "a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"enum": ["x", 1]}, "c": {"type": "boolean"}}}
 CONSTRAINTS = (Constraint.json_schema(SCHEMA), Constraint.regex("[0-9]{4}-[01][0-9]"), Constraint.choice(["yes", "no"]),
@@ -78,7 +78,7 @@ def _constrained() -> Iterator[Ask]:
         for j, constraint in enumerate(CONSTRAINTS):
             yield Ask(tuple(prompt.encode()), SamplingParams(
                 max_tokens=40, temperature=float(j % 2), seed=10 * i + j, constraint=constraint, logprobs=2,
-                thought=THOUGHT if i == 1 else None, top_p=0.9 if i == 2 else 1.0))
+                reasoning=REASONING if i == 1 else None, top_p=0.9 if i == 2 else 1.0))
 
 
 def answers(case: Case, folder: Path) -> list[list[Completion]]:

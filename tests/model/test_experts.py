@@ -138,8 +138,8 @@ def write_changed(path: Path, keys: Mapping[str, object] = MappingProxyType({}),
         ({"ffn_up_exps": (11, 40, 80)}, ModelFileError, r"ffn_up_exps.*\[11, 40, 80\], expected \[12, 40, 80\]"),
         ({"ffn_down_exps": (12, 40, 80)}, ModelFileError, r"ffn_down_exps.*shape"),
         ({"ffn_gate_inp": (11, 80)}, ModelFileError, r"ffn_gate_inp.*shape"),
-        ({"keys": {"qwen3moe.expert_used_count": 13}}, UnsupportedError, "13 experts a token are to be chosen of 12"),
-        ({"keys": {"qwen3moe.expert_used_count": 0}}, UnsupportedError, "0 experts a token"),
+        ({"keys": {"qwen3moe.expert_used_count": 13}}, UnsupportedError, "top_k 13 of experts is outside 1..12"),
+        ({"keys": {"qwen3moe.expert_used_count": 0}}, UnsupportedError, "top_k 0 of experts"),
         ({"keys": {"qwen3moe.expert_count": 5000}}, UnsupportedError, "experts 5000 is outside"),
         ({"keys": {"qwen3moe.expert_group_count": 5}}, UnsupportedError, "12 experts do not divide into 5 groups"),
         ({"keys": {"qwen3moe.expert_feed_forward_length": 41}}, ModelFileError, r"shape"),
@@ -154,5 +154,5 @@ def test_a_damaged_file_is_one_clear_error(tmp_path: Path, changed, kind: type[D
 def test_all_experts_of_a_layer_are_stored_alike() -> None:
     source = Arrays(e0=np.zeros((N, K), np.float32), e1=np.zeros((N, K), np.float32))
     source.tensors["e1"] = TensorInfo("e1", (N, K), "F16", 0, 2 * N * K)
-    with pytest.raises(UnsupportedError, match="'e1' is F16, that of the first expert F32"):
+    with pytest.raises(UnsupportedError, match="'e1' is F16, but the first expert's is F32"):
         check_experts(source, StoredExperts("e{}"), (2, N, K), "here")

@@ -174,7 +174,7 @@ REFUSED_HF = [
     ("llama_tied", {"num_local_experts": 8}, "num_local_experts '8'"),
     ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
     ("starcoder2", {"hidden_act": "relu"}, "hidden_act 'relu'"),
-    ("granite", {"attention_multiplier": 0.0}, "scale 0.0 of attention"),
+    ("granite", {"attention_multiplier": 0.0}, "softmax_scale 0.0 of attention"),
     ("phi3", {"num_attention_heads": 4, "num_key_value_heads": 3}, "4 heads do not divide"),
 ]
 REFUSED_GGUF = [
@@ -203,7 +203,7 @@ DAMAGED = [
     ("gemma2", {"num_attention_heads": -4}, "num_attention_heads is -4"),
     ("gemma3", {"num_key_value_heads": 0}, "num_key_value_heads is 0"),
     ("gemma3", {"sliding_window_pattern": 0, "layer_types": None}, "sliding_window_pattern is 0"),
-    ("gemma3", {"layer_types": ["full_attention"]}, "layer_types names 1 layers of 6"),
+    ("gemma3", {"layer_types": ["full_attention"]}, "layer_types has 1 entries for 6 layers"),
     ("gemma2", {"query_pre_attn_scalar": float("nan")}, "query_pre_attn_scalar"),
     ("granite", {"residual_multiplier": float("nan")}, "residual_multiplier"),
     ("granite", {"logits_scaling": 0.0}, "divided by 0"),
@@ -256,7 +256,7 @@ def test_a_norm_of_no_numbers_is_named() -> None:
     arrays = dict(tensors("olmo2"))
     arrays["model.norm.weight"] = np.full(80, np.nan, np.float32)
     spec = hf(config("olmo2"))
-    with pytest.raises(ModelFileError, match=r"tensor 'model\.norm\.weight' holds a value that is not finite"):
+    with pytest.raises(ModelFileError, match=r"tensor 'model\.norm\.weight' has a value that is not finite"):
         load_weights(spec, Source(arrays), family_of_hf(spec.architecture).hf_table(spec), NumpyBackend(), "tiny")
 
 
@@ -268,9 +268,9 @@ def test_a_vocabulary_larger_than_the_embedding_is_damaged() -> None:
 def test_longrope_takes_the_factors_of_the_length_it_serves() -> None:
     spec = hf(config("phi3_within"))
     rope = spec.ropes[0]
-    assert (rope.limit, spec.within(512).ropes[0].inv_freq) == (512, rope.inv_freq)
-    assert rope.beyond is not None
-    assert spec.within(513).ropes == (rope.beyond,)
+    assert (rope.original_context, spec.within(512).ropes[0].inv_freq) == (512, rope.inv_freq)
+    assert rope.long is not None
+    assert spec.within(513).ropes == (rope.long,)
     assert spec.within(513) == spec.within(513).within(513)
 
 

@@ -49,14 +49,14 @@ def test_sizes_that_differ_are_refused(key: str, value: int | None) -> None:
     size = whole("llama3_gqa", key)
     with pytest.raises(UnsupportedError, match=f"{key}: layers differ"):
         gguf("llama3_gqa", {key: [size, 2 * size]})
-    with pytest.raises(ModelFileError, match=f"{key} names 3 layers of 2"):
+    with pytest.raises(ModelFileError, match=f"{key} has 3 entries for 2 layers"):
         gguf("llama3_gqa", {key: [size] * 3})
     with pytest.raises(ModelFileError, match="must be an integer"):
         gguf("llama3_gqa", {key: [size, "x"]})
 
 
 def test_an_array_of_no_layers_is_refused() -> None:
-    with pytest.raises(ModelFileError, match="head_count names 0 layers of 0"):
+    with pytest.raises(ModelFileError, match="head_count has 0 entries for 0 layers"):
         gguf("llama3_gqa", {"llama.attention.head_count": [], "llama.block_count": 0})
 
 
@@ -105,7 +105,7 @@ REFUSED = [
     ("granite", {"granite.rope.scaling.finetuned": False}, "rope.scaling.finetuned False"),
     ("gemma2", {"gemma2.rope.freq_base_swa": 5.0}, "rope.freq_base_swa 5.0"),
     ("gpt_oss", {"gpt-oss.attention.key_length_swa": 32}, "attention.key_length_swa 32"),
-    ("phi3_within", {"phi3.rope.scaling.type": "linear", "phi3.rope.scaling.factor": 2.0}, "beside tensors of factors"),
+    ("phi3_within", {"phi3.rope.scaling.type": "linear", "phi3.rope.scaling.factor": 2.0}, "with tensors of factors"),
     ("qwen3_gqa", {"qwen3.attention.head_count_kv": [1, 2]}, "layers differ"),
 ]
 

@@ -40,7 +40,7 @@ def test_parts_are_one_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("second", "why"), [
-    ({"no": 0}, "does not say that it is part 2 of 2"), ({"count": 3}, "does not say"), (None, "No such file"),
+    ({"no": 0}, "is not that of part 2 of 2"), ({"count": 3}, "is not that of part"), (None, "No such file"),
     ({"names": ["a", "b"]}, "'a' is in another part, too"),
     ({"names": ["b"]}, r"have 2 tensors, split.tensors.count is 3")])
 def test_parts_that_do_not_fit(tmp_path: Path, second: dict[str, Any] | None, why: str) -> None:

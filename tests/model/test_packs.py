@@ -87,16 +87,16 @@ def test_a_write_that_was_cut_off_has_no_head(tmp_path, monkeypatch):
     monkeypatch.setattr(pack_file, "_Table", broken)
     with pytest.raises(KeyboardInterrupt):
         written(tmp_path)
-    with pytest.raises(PackError, match="not of this format"):
+    with pytest.raises(PackError, match="does not have this format"):
         map_pack(tmp_path / f"{KEY}.pack", KEY, FORMS)
 
 
 @pytest.mark.parametrize(
     ("at", "words"),
     [
-        (0, "not of this format"),  # magic
-        (8, "not of this format"),  # version
-        (16, "bytes, not the"),  # where the table is
+        (0, "does not have this format"),  # magic
+        (8, "does not have this format"),  # version
+        (16, "bytes instead of"),  # where the table is
         (13, "checksum of its table"),
         (40, "checksum of its table"),
         (WHOLE + 9, "checksum of its table"),

@@ -67,8 +67,8 @@ TWICE = b'{"t":' + json.dumps(entry()).encode() + b', "t":' + json.dumps(entry()
 HOSTILE = {
     "short": (b"abc", "too short"),
     "no header": (packed(b""), "not a JSON object"),
-    "header length 2^63": (packed({}, length=1 << 63), "bytes is past"),
-    "CVE-2026-7482: header length 2^62": (packed({}, length=1 << 62), "bytes is past"),
+    "header length 2^63": (packed({}, length=1 << 63), "bytes is longer than"),
+    "CVE-2026-7482: header length 2^62": (packed({}, length=1 << 62), "bytes is longer than"),
     "CVE-2026-7482: offsets past the end": (packed({"t": entry(span=[24, 48])}, F32), "'t' starts at byte"),
     "header past the end": (packed({}, length=99), "99 bytes in a file of 10"),
     "a list": (packed(b"[1]"), "not a JSON object"),
@@ -90,8 +90,8 @@ HOSTILE = {
     "nine dimensions": (one(shape=[1] * 8 + [6]), "'t' has no valid shape"),
     "shape that wraps": (one(shape=[2**32, 2**32]), "'t' has more than"),
     "three offsets": (one(span=[0, 24, 24]), "'t' has no valid data_offsets"),
-    "span too short": (one(span=[0, 20]), "24 bytes by shape and dtype, 20"),
-    "span backwards": (one(span=[24, 0]), "24 bytes by shape and dtype, -24"),
+    "span too short": (one(span=[0, 20]), "24 bytes by shape and dtype, but 20"),
+    "span backwards": (one(span=[24, 0]), "24 bytes by shape and dtype, but -24"),
     "half a byte": (packed({"t": entry("F4", [3], [0, 1])}, b"a"), "1.5 bytes"),
     "gap before": (packed({"t": entry(span=[4, 28])}, bytes(4) + F32), "'t' starts at byte"),
     "overlap": (packed({"s": entry(), "t": entry(span=[12, 36])}, bytes(36)), "'t' starts at byte"),
@@ -165,7 +165,7 @@ def test_an_index_names_only_files_beside_it(tmp_path, file):
     (tmp_path / "sub").mkdir()
     for folder in (tmp_path, tmp_path / "sub"):
         save(folder / "m.safetensors", {"a": ("F32", [6], F32)})
-    with pytest.raises(ModelFileError, match=r"index\.json: tensor 'a' is not in a file beside"):
+    with pytest.raises(ModelFileError, match=r"index\.json: tensor 'a' is not in a file next to"):
         open_safetensors(index(tmp_path / "sub", {"a": file}))
 
 

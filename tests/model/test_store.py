@@ -213,13 +213,13 @@ def test_paths_are_recognised(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("gone", "no such file or directory, nor a known name (smollm2-135m-instruct, tiny)"),
+        ("gone", "no such file or directory, and not a known name (smollm2-135m-instruct, tiny)"),
         ("a\0b", "no model"),
         ("x" * 5000, "File name too long"),
         ("text.gguf", "not a GGUF file"),
         ("w.safetensors", "give its directory instead"),
         ("fifo", "neither a file nor a directory"),
-        ("empty", "holds no config.json"),
+        ("empty", "has no config.json"),
         ("bare", "neither model.safetensors nor model.safetensors.index.json"),
         ("pickled", "pickled weights are never read"),
     ],

@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_refused(hub):
     with pytest.raises(ModelFileError, match=r"no config\.json with safetensors weights$"):
         resolve(f"hf:{REPO}", progress=silent)
     hub.files = dict(GGUF)
-    with pytest.raises(ModelFileError, match=r"its GGUF files, to name after a colon: Q4/tiny"):
+    with pytest.raises(ModelFileError, match=r"its GGUF files \(append one after a colon\): Q4/tiny"):
         resolve(f"hf:{REPO}", progress=silent)
     with pytest.raises(ModelFileError, match="no such file"):
         resolve(f"hf:{REPO}:gone.gguf", progress=silent)
@@ -142,7 +142,7 @@ def test_what_cannot_be_read_is_refused(hub):
 
 @pytest.mark.parametrize(
     ("arrives", "words"),
-    [(WEIGHTS[:-1], "arrived with"), (WEIGHTS[:-1] + b"x", "SHA-256 of model.safetensors")],
+    [(WEIGHTS[:-1], "pull again"), (WEIGHTS[:-1] + b"x", "SHA-256 of model.safetensors")],
     ids=["cut", "changed"],
 )
 def test_a_wrong_download_is_no_model(hub, home, arrives, words):

@@ -41,7 +41,7 @@ def test_the_same_logits_as_the_text_part_alone(tmp_path: Path, architecture: st
     ids = token_ids(name, "text part", 20)
     with LLM(write_checkpoint(name, tmp_path / name), backend="numpy") as llm:
         alone = llm.logits(ids)
-    with (pytest.warns(UserWarning, match="2 tensors of vision are skipped"),
+    with (pytest.warns(UserWarning, match="2 vision tensors are skipped"),
           LLM(write(tmp_path / "sees", prefix, architecture, kind, name), backend="numpy") as llm):
         assert np.array_equal(llm.logits(ids), alone)
 

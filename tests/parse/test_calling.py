@@ -112,7 +112,7 @@ def test_arguments_are_an_object_whatever_the_schema_leaves_open(spelled: Spelle
         made = constraint(FORMATS["json"], [Tool("f", schema)], "required", spelled)  # type: ignore[arg-type]
         assert made is not None
         assert '"type":"object"' in made.source
-    with pytest.raises(RequestError, match=r"tools\[0\]\.function\.parameters: type: arguments are an object"):
+    with pytest.raises(RequestError, match=r"tools\[0\]\.function\.parameters: type: arguments must be an object"):
         constraint(FORMATS["json"], [Tool("f", {"type": "integer"})], "required", spelled)  # type: ignore[arg-type]
 
 

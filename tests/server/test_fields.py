@@ -129,7 +129,7 @@ def test_null_is_as_good_as_absent_in_chat(server: Running, field: str) -> None:
 
 def test_every_sampling_parameter_of_the_engine_can_be_asked_for() -> None:
     asked = set(CompletionRequest.__struct_encode_fields__)
-    of_a_chat = {"thought", "shown_special_ids"}  # made of several fields
+    of_a_chat = {"reasoning", "shown_special_ids"}  # made of several fields
     assert set(SamplingParams.__dataclass_fields__) - asked - of_a_chat == {"constraint"}
     assert {"response_format", "structured_outputs"} <= asked  # which say it
 

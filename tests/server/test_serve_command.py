@@ -67,9 +67,9 @@ def test_a_file_sets_what_flags_and_variables_do_not(
 @pytest.mark.parametrize(("name", "text", "message"), [
     ("c.toml", "prot = 1", "unknown setting 'prot'; 'port' is one"),
     ("c.toml", "nothing_like_it = 1", "unknown setting"),
-    ("c.toml", "port = '80'", "port must be a whole number"),
+    ("c.toml", "port = '80'", "port must be an integer"),
     ("c.toml", "port = 70000", "port must be from 0 to 65535"),
-    ("c.toml", "port = true", "port must be a whole number"), ("c.toml", "port = ", "Invalid"),
+    ("c.toml", "port = true", "port must be an integer"), ("c.toml", "port = ", "Invalid"),
     ("c.toml", "engine = 'moon'", "engine must be one of thread, process"), ("c.json", "[1]", "no table"),
     ("c.json", "{", "c.json"), ("c.toml", "threads = 0", "threads must be from 1"),
     ("c.json", '{"host": null}', "host"),

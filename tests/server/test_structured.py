@@ -247,7 +247,7 @@ def test_a_grammar_of_sql_is_answered_in_sql(server: Running) -> None:
     (of_schema({"prefixItems": [{"const": 7}], "additionalItems": False}), ("additionalItems", "at #")),
     (of_schema(only({"type": "string", "pattern": "^(?!a)b"})), ("look-ahead", "at #/properties/v")),
     (of_schema({"type": "integer", "$defs": 5}), ("$defs must", "at #")),
-    ({"structured_outputs": {"grammar": 'root ::= "a"\nroot ::= "b"'}}, ("is there already", "line 2, column 1")),
+    ({"structured_outputs": {"grammar": 'root ::= "a"\nroot ::= "b"'}}, ("is defined already", "line 2, column 1")),
     ({"structured_outputs": {"grammar": "start: start"}}, ("'start' never ends", "line 1")),
     ({"structured_outputs": {"regex": "a[^\\s\\S]"}}, ("no token of this model can come",)),
 ])

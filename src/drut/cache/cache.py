@@ -1,4 +1,4 @@
-"""The KV cache as the scheduler sees it: block tables over the pools, and prefixes shared through the tree."""
+"""The KV cache, as the scheduler uses it: block tables over the page pools, and prefixes shared through the tree."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from drut.kernels.kv import PAGE_TOKENS
 
 @dataclass(eq=False)
 class BlockTable:
-    """A sequence's units in order, by KV group. Of pages the first `shared` are the tree's, held by the lock on `node`;
-    the rest are its own. Those before a group's entry in `first` were freed, and are holes."""
+    """A sequence's units in order of position, by KV group.
+
+    The first `shared` pages belong to the tree, and the lock on `node` keeps them; the others are the sequence's own.
+    Entries before a group's entry in `first` were freed, and are holes.
+    """
 
     salt: str = ""
     maps: list[array[int]] = field(default_factory=lambda: [entries()])
@@ -27,37 +30,37 @@ class BlockTable:
 
     @property
     def pages(self) -> array[int]:
-        """Of the first group."""
+        """The pages of the first group."""
         return self.maps[0]
 
     def held(self, group: int) -> int:
-        """Units of one group that the sequence keeps."""
+        """Returns the number of units of one group that the sequence maps."""
         return len(self.maps[group]) - self.first[group]
 
 
 class Match(NamedTuple):
-    """Where the longest cached prefix of some tokens ended: its last node, and the tokens of the page behind it."""
+    """The end of the longest cached prefix of some tokens: its last node, and the tokens of the page behind it."""
 
     node: Node | None
-    key: bytes | None  # None: no page of the tokens follows
-    inserts: int  # into the tree, so far
+    key: bytes | None  # None: the tokens have no further page
+    inserts: int  # the tree's count of inserts at that time
 
 
 @dataclass
 class CacheStats:
-    """In tokens, since the start: looked up, found, and found to have been evicted."""
+    """Counts of tokens since the start: looked up, found, and missed because they were evicted."""
 
     queried: int = 0
     hit: int = 0
     evicted_miss: int = 0
-    evictions: int = 0  # units
+    evictions: int = 0  # evicted units
 
 
 class KvCache:
-    """One tree, and a cache kind with its pool for each group. A table is rewritten before a unit it mapped is freed.
+    """One prefix tree, and for each KV group a cache kind with its pool.
 
-    A hit ends where every kind can go on. If no kind keeps a page for every node, nodes are tokens alone, and bounded
-    in number.
+    Order: a table is rewritten before a unit that it mapped is freed. A prefix cache hit ends where every kind can
+    resume. If no kind keeps a page for every node, nodes have only tokens, and their number is bounded.
     """
 
     def __init__(self, *pools: PagePool, prefix_cache: bool = True, groups: Sequence[Group] = (FullGroup(),)) -> None:
@@ -74,12 +77,12 @@ class KvCache:
 
     @property
     def pool(self) -> PagePool:
-        """Of the first group."""
+        """The pool of the first group."""
         return self.pools[0]
 
     @property
     def available(self) -> list[int]:
-        """Units that are free or could be made so, by group."""
+        """The number of units that are free or can be evicted, by group."""
         return [kind.available for kind in self.kinds]
 
     @property
@@ -92,21 +95,21 @@ class KvCache:
         return all(kind.missing(table, tokens) <= 0 for kind in self.kinds)
 
     def evictable(self, group: int) -> int:
-        """Cached units of a group that no table maps."""
+        """Returns the number of cached units of a group that no table maps."""
         return self.kinds[group].evictable
 
     def room(self, context: int) -> int:
-        """Tokens of the longest sequence that can be computed alone, at most `context`."""
+        """Returns the maximum number of tokens of a sequence that runs alone, at most `context`."""
         return int(min(context, *(group.room(p.total) for group, p in zip(self.groups, self.pools, strict=True))))
 
     def table(self, salt: str = "") -> BlockTable:
-        """An empty one."""
+        """Returns an empty block table."""
         return BlockTable(salt, [entries() for _ in self.pools], [0] * len(self.pools))
 
     def attach(self, table: BlockTable, tokens: Sequence[int]) -> int:
-        """Gives an empty table the longest cached prefix of `tokens`; returns its length.
+        """Prefix cache lookup: maps the longest cached prefix of `tokens` in an empty table and returns its length.
 
-        One token at least stays to be computed, so that there are logits to sample from.
+        At least one token remains to be computed, so that there are logits to sample from.
         """
         if not self.prefix_cache:
             return 0
@@ -119,7 +122,7 @@ class KvCache:
         return len(path) * PAGE_TOKENS
 
     def _resumable(self, salt: str, tokens: Sequence[int]) -> list[Node]:
-        """The longest cached path behind which every kind can go on."""
+        """Returns the longest cached path behind which every kind can resume."""
         path = list(self.tree.walk(salt, tokens, (len(tokens) - 1) // PAGE_TOKENS))
         while path:
             count = min(kind.resume(path, len(path)) for kind in self.kinds)
@@ -129,34 +132,35 @@ class KvCache:
         return path
 
     def match(self, table: BlockTable, tokens: Sequence[int]) -> Match:
-        """Where the prefix that `table` was given ends."""
+        """Returns the end of the prefix that `attach` mapped in `table`."""
         if not self.prefix_cache or table.shared >= (len(tokens) - 1) // PAGE_TOKENS:
             return Match(None, None, self.tree.inserts)
         return Match(table.node or self.tree.root(table.salt), page_key(tokens, table.shared), self.tree.inserts)
 
     def grew(self, match: Match) -> bool:
-        """Whether the tokens of `match` may have a longer cached prefix by now, at a constant cost."""
+        """Whether the tokens of `match` may have a longer cached prefix now; checked in constant time."""
         if match.node is None or match.key is None:
             return False
         return match.key in match.node.children if self._all_nodes else match.inserts != self.tree.inserts
 
     def count_lookup(self, table: BlockTable, tokens: Sequence[int]) -> None:
-        """Adds what `attach` found for a sequence now admitted to the statistics."""
+        """Adds the result of `attach` for a sequence that was admitted to the statistics."""
         hit = table.shared
         self.stats.queried += len(tokens)
         self.stats.hit += hit * PAGE_TOKENS
         if self.prefix_cache and hit < (len(tokens) - 1) // PAGE_TOKENS:
             last, key = table.node or self.tree.root(table.salt), page_key(tokens, hit)
-            # A node that is there but was not given lacks a unit of some kind, or one before it does.
+            # A node that exists but was not mapped, or one before it, lacks a unit of some kind.
             if key in last.children or self.tree.was_evicted(last, key):
                 self.stats.evicted_miss += PAGE_TOKENS
 
     def cached_prefix(self, salt: str, tokens: Sequence[int]) -> int:
-        """How many leading tokens are cached now. Takes nothing."""
+        """Returns the number of leading tokens that are cached now; changes nothing."""
         return len(self._resumable(salt, tokens)) * PAGE_TOKENS if self.prefix_cache else 0
 
     def reserve(self, table: BlockTable, tokens: int) -> bool:
-        """Units for `tokens` positions in all, evicting where needed; False and nothing taken if too few."""
+        """KV block allocation: gives `table` units for `tokens` positions in total, with evictions if necessary.
+        Returns False, and allocates nothing, if there are too few."""
         missing = [kind.missing(table, tokens) for kind in self.kinds]
         if max(missing) <= 0:
             return True
@@ -166,12 +170,12 @@ class KvCache:
             for _ in range(count):
                 if not kind.pool.free:
                     self.evict(kind.index)
-                table.maps[kind.index].append(kind.pool.take())
+                table.maps[kind.index].append(kind.pool.allocate())
         return True
 
     def evict(self, group: int = 0) -> None:
-        """Frees the cached unit of a group that goes first. There must be one. A page of the whole context takes its
-        node with it, and so what other groups hold of that."""
+        """Frees the next cached unit of a group in order of eviction. There must be one. A page of a group with full
+        context is evicted with its node, and so are the units of other groups in that node."""
         kind = self.kinds[group]
         if kind.evicts_nodes:
             return self._evict_leaf()
@@ -183,10 +187,10 @@ class KvCache:
         self.stats.evictions += sum(kind.drop(node) for kind in self.kinds)
 
     def commit(self, table: BlockTable, tokens: Sequence[int], computed: int) -> None:
-        """Shares the table's full pages: the first `computed` of `tokens` are in them. Then frees what no row to come
-        reads, and what a prompt that goes on behind the last full page would not read either.
+        """Shares the table's full pages, which hold the first `computed` of `tokens`. Then frees units that neither a
+        later row nor a prompt that continues behind the last full page would read.
 
-        Where the tree holds the same tokens already, the table maps the tree's units and its own copies are freed.
+        If the tree has the same tokens already, the table maps the tree's units, and its own copies are freed.
         """
         if self.prefix_cache:
             for i in range(table.shared, computed // PAGE_TOKENS):
@@ -205,12 +209,12 @@ class KvCache:
             kind.share(table, page, node)
 
     def slide(self, table: BlockTable, computed: int) -> None:
-        """Frees what rows from position `computed` on do not read; shared units stay cached."""
+        """Frees units that rows from position `computed` on do not read; shared units stay cached."""
         for kind in self.kinds:
             kind.slide(table, computed)
 
     def release(self, table: BlockTable) -> None:
-        """Empties the table: its own units are freed, the shared ones stay cached."""
+        """Empties the table: its own units are freed, shared units stay cached."""
         held = [kind.holdings(table) for kind in self.kinds]
         node = table.node
         table.maps, table.first = [entries() for _ in self.pools], [0] * len(self.pools)
@@ -221,7 +225,7 @@ class KvCache:
             self.tree.unlock_path(node)
 
     def clear(self) -> None:
-        """Forgets every prefix no table uses."""
+        """Evicts every prefix that no table uses."""
         while self.tree.evictable:
             self._evict_leaf()
         for kind in self.kinds:

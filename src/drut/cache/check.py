@@ -1,4 +1,4 @@
-"""The cache's books, counted anew."""
+"""Recounts the cache's state, to check its invariants."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from drut.cache.pool import KvCorruptionError
 
 
 def check_cache(cache: KvCache, tables: Sequence[BlockTable]) -> None:
-    """Counts everything: locks and nodes of the tree here, and by each kind its units by state, what tables map, and
-    that nothing is owned twice. KvCorruptionError where something is off."""
+    """Recounts locks and nodes of the tree, and for each kind its units by state and the mappings of tables, and checks
+    that no unit has two owners. Raises KvCorruptionError if a count is wrong."""
     nodes = list(cache.tree.nodes())
     locks = sum(n.locks for n in nodes)
     if locks != sum(table.shared for table in tables):
         raise KvCorruptionError(f"the tree counts {locks} locks; tables share {sum(t.shared for t in tables)}")
     unlocked = sum(1 for n in nodes if not n.locks)
     if cache.tree.evictable != unlocked or cache.tree.size != len(nodes):
-        raise KvCorruptionError(f"{cache.tree.evictable} of {cache.tree.size} nodes counted as evictable, "
+        raise KvCorruptionError(f"the tree counts {cache.tree.evictable} of {cache.tree.size} nodes as evictable, but "
                                 f"there are {unlocked} of {len(nodes)}")
     for kind in cache.kinds:
         kind.check(tables, nodes)

@@ -1,4 +1,5 @@
-"""KV groups: layers whose keys and values live together. A prefix counts only as far as every group can resume."""
+"""KV groups: layers that keep the same of each token. A cached prefix is usable only as far as every group can
+resume."""
 
 from __future__ import annotations
 
@@ -22,34 +23,35 @@ def pages_for(tokens: int) -> int:
 
 
 def entries(units: Iterable[int] = ()) -> array[int]:
-    """A block table's entries as int32, which a step descriptor copies as they lie. An array that NumPy has a view of
-    cannot grow."""
+    """Returns a block table's entries as int32, which a step descriptor copies unchanged. Hazard: an array that NumPy
+    has a view of cannot grow."""
     return array("i", units)
 
 
 class Group(Protocol):
-    """The arithmetic of one kind of state, which is known before there is a pool; `kind_over` makes the kind itself."""
+    """The arithmetic of one kind of state, which needs no pool; `kind_over` makes the cache kind."""
 
     def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:
-        """The cache kind of group number `index` over its pool."""
+        """Returns the cache kind of group number `index` over its pool."""
         ...
 
     def first(self, position: int) -> int:
-        """The first page that rows from `position` on read; those before it may be gone."""
+        """Returns the first page that rows from `position` on read; pages before it may be freed."""
         ...
 
     def enough(self, seqs: int) -> int:
-        """Units beyond which `seqs` sequences have no use for more; `UNBOUNDED` if there is no such number."""
+        """Returns the number of units that suffices for `seqs` sequences; `UNBOUNDED` if there is no such number."""
         ...
 
-    def most(self, tokens: int) -> int:
-        """Pages that a sequence of `tokens` in the end holds at any one time, at most."""
+    def max_pages(self, tokens: int) -> int:
+        """Returns the maximum of pages that a sequence of `tokens` tokens holds at any time."""
         ...
 
     def room(self, pages: int) -> float:
-        """Tokens of the longest sequence that so many pages are enough for."""
+        """Returns the maximum number of tokens of a sequence that `pages` pages are enough for."""
         ...
 
     def resume(self, kept: Sequence[bool], pages: int) -> int:
-        """The most leading pages, at most `pages`, after which this group could go on; `kept` says which it has."""
+        """Returns the maximum of leading pages, at most `pages`, behind which this group can resume; `kept`: the pages
+        that it has."""
         ...

@@ -1,4 +1,4 @@
-"""The page pool of a KV group: the one owner of its pages."""
+"""The page pool of a KV group: the only owner of its pages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.pool import Pool
 
 POISON = 0xFF  # a NaN in bf16, in fp32 and in the scales of int8
-EMPTY = -2  # stamp of a slot that holds nothing
+EMPTY = -2  # stamp of an empty slot
 
 
 class KvCorruptionError(RuntimeError):
-    """A page or a slot is not what it should be: a bug, never a user's error."""
+    """A page or a slot has a wrong state. This is a bug, never a user's error."""
 
 
 class PageState(IntEnum):
@@ -29,7 +29,7 @@ class PageState(IntEnum):
 
 
 class PagePool:
-    """Hands out pages, lets the tree keep them, takes them back. `free + private + cached == total` always."""
+    """Allocates and frees pages and hands full pages to the tree. Invariant: `free + private + cached == total`."""
 
     def __init__(self, memory: Pool, canary: Canary | None = None) -> None:
         self.memory = memory
@@ -47,27 +47,27 @@ class PagePool:
     def private(self) -> int:
         return self.total - self.cached - len(self._free)
 
-    def take(self) -> int:
-        """A free page, now private. There must be one."""
+    def allocate(self) -> int:
+        """Returns a free page, which becomes private. There must be one."""
         page = self._free.pop()
         self._state[page] = PageState.PRIVATE
         return page
 
-    def keep(self, page: int) -> None:
-        """A private page that is full becomes the tree's."""
+    def mark_cached(self, page: int) -> None:
+        """Hands a full private page to the tree."""
         self._move(page, PageState.PRIVATE, PageState.CACHED)
         self.cached += 1
         if self.canary:
             self.canary.seal(page)
 
     def free_private(self, pages: Iterable[int]) -> None:
-        """Frees private pages. No block table may map them any more."""
+        """Frees private pages. Lifetime: no block table may map them any more."""
         for page in pages:
             self._move(page, PageState.PRIVATE, PageState.FREE)
             self._released(page)
 
     def free_cached(self, page: int) -> None:
-        """Frees a page the tree evicts."""
+        """Frees a page that the tree evicts."""
         self._move(page, PageState.CACHED, PageState.FREE)
         self.cached -= 1
         self._released(page)
@@ -83,7 +83,7 @@ class PagePool:
         self._state[page] = after
 
     def check_mapped(self, pages: Sequence[int], shared: int) -> None:
-        """KvCorruptionError unless the first `shared` pages of a block table are the tree's, the rest private."""
+        """Raises KvCorruptionError unless the first `shared` pages of a block table are cached, the others private."""
         for i, page in enumerate(pages):
             expected = PageState.CACHED if i < shared else PageState.PRIVATE
             if self._state[page] != expected:
@@ -92,29 +92,29 @@ class PagePool:
                     f"expected {expected.name}")
 
     def check(self) -> None:
-        """The invariant, counted anew."""
+        """Recounts the invariant."""
         counts = [self._state.count(state) for state in PageState]
         if counts[PageState.FREE] != len(self._free) or counts[PageState.CACHED] != self.cached:
             raise KvCorruptionError(f"pages by state are {counts}; {len(self._free)} are free, {self.cached} cached")
 
 
 class Changes(NamedTuple):
-    """Pages freed and pages filled since the step before."""
+    """Pages freed and pages filled since the previous step."""
 
     freed: frozenset[int]
     filled: frozenset[int]
 
 
 class Canary:
-    """Debug mode: each slot carries the (token, position) last written, freed pages are poisoned, full pages sealed
-    with a checksum. Checked before a step reads them.
+    """Debug mode: each slot has a stamp (token, position) of the last write, freed pages are poisoned, and full pages
+    are sealed with a checksum. All are checked before a step reads them.
 
-    Poisoning waits for `settle`, which runs between two steps: a step launched before may still
-    read a page freed since.
+    Hazard: an in-flight step may still read a page that was freed since its launch, so poisoning waits for `settle`,
+    which runs between two steps.
     """
 
     def __init__(self, memory: Pool, window: int = 0) -> None:
-        """`window`: positions that a row sees, its own the last; 0: all."""
+        """`window`: latest positions that a row sees, its own included; 0: all."""
         self._memory, self._window = memory, window
         self._stamps = np.full((memory.pages * PAGE_TOKENS, 2), EMPTY, np.int64)
         self._sums: dict[int, int] = {}
@@ -129,14 +129,14 @@ class Canary:
         self._to_seal.add(page)
 
     def collect(self) -> Changes:
-        """What happened since the last call, for `settle` before the step launched next."""
+        """Returns the changes since the last call, for `settle` before the next step is launched."""
         changes = Changes(frozenset(self._to_poison), frozenset(self._to_seal))
         self._to_poison.clear()
         self._to_seal.clear()
         return changes
 
     def settle(self, changes: Changes) -> None:
-        """Between two steps: poisons what was freed, sums what was filled."""
+        """Poisons freed pages and computes the checksums of filled pages. Runs between two steps."""
         poison = np.full((1, self._memory.page_bytes), POISON, np.uint8)
         for page in changes.freed:
             self._memory.import_([page], poison)
@@ -149,16 +149,16 @@ class Canary:
         return zlib.crc32(self._memory.export([page]).data)
 
     def write(self, pages: Sequence[int], tokens: Sequence[int], start: int) -> None:
-        """Notes that the coming step writes `tokens` from position `start` on."""
+        """Stamps the slots that the next step writes: `tokens` from position `start` on."""
         slots = _slots(pages, start, start + len(tokens))
         self._stamps[slots, 0] = tokens
         self._stamps[slots, 1] = np.arange(start, start + len(tokens))
 
     def verify(self, pages: Sequence[int], tokens: Sequence[int]) -> None:
-        """KvCorruptionError unless the slots from position 0 on hold `tokens`, and sealed pages their bytes; with a
-        window, those that the row after `tokens` sees.
+        """Raises KvCorruptionError unless the slots from position 0 on hold `tokens` and sealed pages have their
+        checksums. With a window, checks only what the row after `tokens` sees.
 
-        A token the host did not know yet (RELAY) is checked by position alone.
+        A token that the host did not know yet (RELAY) is checked by its position only.
         """
         begin, end = max(0, len(tokens) + 1 - self._window) if self._window else 0, len(tokens)
         if begin >= end:
@@ -166,7 +166,7 @@ class Canary:
         seen = tokens[begin:]
         slots = _slots(pages, begin, end)
         if slots.min() < 0:
-            raise KvCorruptionError(f"a row at position {end} sees a hole of its block table")
+            raise KvCorruptionError(f"a row at position {end} reads a hole of its block table")
         known = (self._stamps[slots, 0] != RELAY) & (np.asarray(seen) != RELAY)
         wrong = (known & (self._stamps[slots, 0] != seen)) | (self._stamps[slots, 1] != np.arange(begin, end))
         if wrong.any():

@@ -1,7 +1,8 @@
-"""The prefix tree: pages by the tokens that lead to them. A node is 16 tokens, a page; its edge is those tokens.
+"""The prefix tree (a radix tree): pages by the tokens that lead to them. A node is a page of 16 tokens, which are its
+edge.
 
-Tokens are compared, never only hashed. The sha256 chain (a node's digest covers its whole path) names pages outside:
-ghosts of what was evicted, and later tiers and events.
+Tokens are compared, not only hashed. The sha256 chain (a node's digest covers its whole path) names pages outside of
+the tree: ghosts of evicted pages.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from drut.kernels.kv import PAGE_TOKENS
 
 
 class Held:
-    """What a node has of one group: its unit, or HOLE, and how many block tables map that."""
+    """A node's unit of one group, or HOLE, and the number of block tables that map it."""
 
     __slots__ = ("page", "uses", "wanted")
 
@@ -26,8 +27,8 @@ class Held:
 
 
 class Node:
-    """Sixteen tokens of a prefix, and what each group holds of them. `locks` counts the block tables that use this
-    node or one below it."""
+    """Sixteen tokens of a prefix, with each group's unit. `locks` counts the block tables that use this node or one
+    below it."""
 
     __slots__ = ("children", "digest", "held", "key", "last_used", "locks", "offered", "parent")
 
@@ -41,7 +42,7 @@ class Node:
         self.digest: bytes = hashlib.sha256((parent.digest if parent else b"") + key).digest()
 
     def path(self) -> list[Node]:
-        """The nodes from the first page of the prefix to this one."""
+        """Returns the nodes from the first page of the prefix to this one."""
         nodes, node = [], self
         while node.parent is not None:
             nodes.append(node)
@@ -50,7 +51,7 @@ class Node:
 
 
     def last(self, count: int) -> list[Node]:
-        """The last `count` nodes of the path, from this one up."""
+        """Returns the last `count` nodes of the path, from this one up."""
         nodes: list[Node] = []
         node: Node | None = self
         while node is not None and len(nodes) < count:
@@ -60,15 +61,15 @@ class Node:
 
 
 def page_key(tokens: Sequence[int], index: int) -> bytes:
-    """The edge of page `index` of a sequence."""
+    """Returns the edge of page `index` of a sequence: its tokens as bytes."""
     return array("i", tokens[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS]).tobytes()
 
 
 class PrefixTree:
-    """Unlocked leaves go first, the least recently used of them first. `evictable` counts the nodes no table uses."""
+    """A tree that evicts unlocked leaves, the least recently used first. `evictable`: nodes that no table uses."""
 
     def __init__(self, ghosts: int, groups: int = 1) -> None:
-        """`ghosts` bounds how many evicted nodes are remembered by digest; `groups`: that hold something of a node."""
+        """`ghosts`: maximum of digests of evicted nodes; `groups`: the number of groups that have units in nodes."""
         self._groups = groups
         self.size = self.inserts = 0
         self._roots: dict[str, Node] = {}
@@ -80,13 +81,13 @@ class PrefixTree:
         self.evictable = 0
 
     def root(self, salt: str) -> Node:
-        """Where sequences of `salt` begin; different salts share nothing."""
+        """Returns the root of sequences with `salt`; different salts share nothing."""
         if salt not in self._roots:
             self._roots[salt] = Node(None, salt.encode())
         return self._roots[salt]
 
     def walk(self, salt: str, tokens: Sequence[int], limit: int) -> Iterator[Node]:
-        """The cached pages of `tokens`, from the first on, at most `limit`."""
+        """Yields the cached pages of `tokens`, from the first on, at most `limit`."""
         node: Node | None = self._roots.get(salt)
         for i in range(limit):
             node = node.children.get(page_key(tokens, i)) if node else None
@@ -95,11 +96,11 @@ class PrefixTree:
             yield node
 
     def was_evicted(self, node: Node, key: bytes) -> bool:
-        """Whether the page `key` below `node` was here once."""
+        """Whether the page `key` below `node` was cached before and evicted."""
         return hashlib.sha256(node.digest + key).digest() in self._ghosts
 
     def insert(self, parent: Node, key: bytes) -> Node:
-        """A new node below `parent`, not locked yet."""
+        """Returns a new node below `parent`, not locked yet."""
         node = Node(parent, key, self._groups)
         self.size += 1
         self.inserts += 1
@@ -107,18 +108,18 @@ class PrefixTree:
         self._ghosts.pop(node.digest, None)
         self.evictable += 1
         self._touch(node)
-        self._offer(node)
+        self._push_leaf(node)
         return node
 
     def lock(self, node: Node) -> None:
-        """One more table uses `node`; its ancestors are locked by the same table already, or have none."""
+        """Adds the lock of a table on `node`. The same table must hold locks on all ancestors already."""
         if node.locks == 0 and node.parent is not None:
             self.evictable -= 1
         node.locks += 1
         self._touch(node)
 
     def unlock_path(self, node: Node) -> None:
-        """A table that used `node`, and with it all its ancestors, uses them no more."""
+        """Removes a table's locks on `node` and all its ancestors."""
         self._clock += 1
         current: Node | None = node
         while current is not None and current.parent is not None:
@@ -126,7 +127,7 @@ class PrefixTree:
             if current.locks == 0:
                 self.evictable += 1
                 current.last_used = self._clock
-                self._offer(current)
+                self._push_leaf(current)
             current = current.parent
 
     def evict(self) -> Node:
@@ -136,7 +137,7 @@ class PrefixTree:
             node.offered = False
             parent = node.parent
             if parent is None or used != node.last_used or node.locks or node.children:
-                self._offer(node)
+                self._push_leaf(node)
                 continue
             del parent.children[node.key]
             self.evictable -= 1
@@ -145,14 +146,14 @@ class PrefixTree:
             if parent.parent is None and not parent.children:
                 self._roots.pop(parent.key.decode(), None)
             else:
-                self._offer(parent)
+                self._push_leaf(parent)
             return node
 
     def _touch(self, node: Node) -> None:
         self._clock += 1
         node.last_used = self._clock
 
-    def _offer(self, node: Node) -> None:
+    def _push_leaf(self, node: Node) -> None:
         if node.parent is not None and not (node.offered or node.locks or node.children):
             node.offered = True
             self._serial += 1
@@ -164,7 +165,7 @@ class PrefixTree:
             self._ghosts.popitem(last=False)
 
     def nodes(self) -> Iterator[Node]:
-        """All of them, parents first."""
+        """Yields all nodes, parents first."""
         stack = [child for root in self._roots.values() for child in root.children.values()]
         while stack:
             node = stack.pop()

@@ -22,34 +22,34 @@ from drut.engine.params import SamplingParams
 from drut.errors import DrutError, RequestError
 from drut.home import home
 
-HELP = """Talk with a model. Each line is a message; /help lists the commands. What is typed at a terminal
-can be recalled later: it is kept in DRUT_HOME/chat_history. With --url it talks with a server's model."""
+HELP = """Chat with a model. Each line is a message; /help lists the commands. DRUT_HOME/chat_history keeps the lines
+typed at a terminal, for later recall. With --url the model is a server's."""
 DEFAULTS = SamplingParams(max_tokens=1024, temperature=0.7, top_p=0.9)
 COMMANDS = """\
-/reset        forget what was said (the system message stays)
-/system TEXT  what the model is told before all else, from now on; without TEXT, nothing
+/reset        forget the conversation (the system message stays)
+/system TEXT  set the system message; without TEXT, remove it
 /help         this list
 /quit         leave, as Ctrl-D does
-Ctrl-C        stop the answer; what was said of it counts"""
+Ctrl-C        stop the answer; its text so far stays in the conversation"""
 HISTORY_LINES = 1000
-KEY = "DRUT_API_KEY"  # the variable that also holds the server's key
+KEY = "DRUT_API_KEY"  # the environment variable of the server's key
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, the system message, then the flags of sampling and engine."""
+    """Adds the model, the system message, and the flags of sampling and engine."""
     add_model(parser, optional=True)
     server = parser.add_argument_group("instead of MODEL")
-    server.add_argument("--url", metavar="U", help="talk with the model of a server, drut's or another that speaks "
-                                                   "OpenAI's language, as http://localhost:8000")
-    server.add_argument("--model", metavar="M", dest="served", help="its name there (default: the first it lists)")
+    server.add_argument("--url", metavar="U", help="chat with the model of a server with OpenAI's API, drut's or "
+                                                   "another, such as http://localhost:8000")
+    server.add_argument("--model", metavar="M", dest="served", help="its name on the server (default: the first model)")
     server.add_argument("--api-key", metavar="K", help=f"the server's key [{KEY}]")
-    parser.add_argument("--system", metavar="TEXT", help="what the model is told before all else")
+    parser.add_argument("--system", metavar="TEXT", help="the system message")
     sampling.add_flags(parser, DEFAULTS)
     add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads messages to the end of standard input. Errors end it, unless somebody at a terminal can go on."""
+    """Reads messages to the end of standard input. An error ends the chat, except at a terminal."""
     params = sampling.from_flags(args)
     people = sys.stdin.isatty() and sys.stdout.isatty()
     with _talker(args) as talker, _editing() if people else contextlib.nullcontext():
@@ -61,32 +61,32 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _talker(args: argparse.Namespace) -> contextlib.AbstractContextManager[Talker]:
-    """The model to talk with. RequestError where the flags name none, or one here and one there."""
+    """Returns the model to talk with. Raises RequestError if the flags name none, or a local and a server's model."""
     if args.url is None:
         if args.model is None:
             raise RequestError("a MODEL or --url is needed")
         for flag in ("served", "api_key"):
             if getattr(args, flag) is not None:
-                raise RequestError(f"--{'model' if flag == 'served' else 'api-key'} goes with --url")
+                raise RequestError(f"--{'model' if flag == 'served' else 'api-key'} requires --url")
         return open_llm(args.model, from_flags(args))
     if args.model is not None:
         raise RequestError(f"MODEL {args.model!r} is loaded here, --url asks a server: give one (--model names the "
                            "server's)")
     for field in dataclasses.fields(EngineConfig):
         if getattr(args, field.name, None) is not None:
-            raise RequestError(f"--{field.name.replace('_', '-')} is the server's own affair: not with --url")
+            raise RequestError(f"--{field.name.replace('_', '-')} is a setting of the server: not with --url")
     remote = RemoteModel(args.url, args.served, args.api_key or os.environ.get(KEY))
     note(f"{remote.model} at {remote.url}")
     return contextlib.nullcontext(remote)
 
 
 class Chat:
-    """A conversation with a model, a line at a time."""
+    """A conversation with a model, line by line."""
 
     def __init__(self, llm: Talker, params: SamplingParams, system: str | None, *, people: bool) -> None:
-        """`people`: at a terminal, where speeds are told, Ctrl-C stops an answer, and errors end nothing.
+        """`people`: at a terminal, where speeds are shown, Ctrl-C stops an answer, and errors do not end the chat.
 
-        UnsupportedError or RequestError at once where the model cannot chat, or not with a system message.
+        Raises UnsupportedError or RequestError if the model cannot chat, or not with a system message.
         """
         self._llm, self._params, self._people = llm, params, people
         self.conversation = Conversation()
@@ -95,7 +95,7 @@ class Chat:
             note("/help lists the commands")
 
     def handle(self, line: str) -> bool:
-        """A command or a message; False where it was the last."""
+        """Handles a command or a message; returns False after the last one."""
         command = re.fullmatch(r"/([a-z]+)(?:\s+(.*))?", line.strip(), re.DOTALL)
         with deferred() if self._people else contextlib.nullcontext(Interrupt()) as interrupt:
             try:
@@ -124,7 +124,7 @@ class Chat:
         return True
 
     def _instruct(self, system: str | None) -> None:
-        """Sets the system message, unless the chat template does not take it."""
+        """Sets the system message, unless the chat template refuses it."""
         self._llm.encode_chat(Conversation(system).messages("?"))
         self.conversation.system = system
 
@@ -137,11 +137,11 @@ class Chat:
         done = self._stream(question, said, interrupt)
         self.conversation.add(question, "".join(said))
         if done is not None and self._people:
-            cut = " (cut at --max-tokens or the end of the context)" if done.finish_reason == "length" else ""
+            cut = " (truncated at --max-tokens or the end of the context)" if done.finish_reason == "length" else ""
             note(speed(done) + cut)
 
     def _stream(self, question: str, said: list[str], interrupt: Interrupt) -> Completion | None:
-        """Shows the answer and collects its pieces, but for its thought, in `said`; None where an interrupt stopped
+        """Shows the answer and collects its pieces, without reasoning, in `said`; returns None if an interrupt stopped
         it."""
         messages = self.conversation.messages(question)
         parser = thoughts.parser(self._llm, messages)
@@ -157,7 +157,7 @@ class Chat:
 
 
 def _piped_lines() -> Iterator[str]:
-    """The lines of standard input as they are."""
+    """Yields the lines of standard input unchanged."""
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
             yield line.decode().rstrip("\r\n")
@@ -166,7 +166,7 @@ def _piped_lines() -> Iterator[str]:
 
 
 def _typed_lines() -> Iterator[str]:
-    """Lines typed at a prompt, to Ctrl-D or the second Ctrl-C in a row."""
+    """Yields lines typed at a prompt, to Ctrl-D or the second Ctrl-C in a row."""
     leaving = False
     while True:
         try:
@@ -190,10 +190,10 @@ def _typed_lines() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _editing() -> Iterator[None]:
-    """Line editing, with a history that outlives the chat where the home can be written."""
+    """Enables line editing, with a history that is stored in the home folder if that is writable."""
     try:
         import readline
-    except ImportError:  # a Python built without it
+    except ImportError:  # this Python has no readline
         yield
         return
     file = home() / "chat_history"

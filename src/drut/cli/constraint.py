@@ -1,4 +1,4 @@
-"""The flags that say what an answer must look like."""
+"""The flags that constrain answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from drut.errors import RequestError
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """At most one of them may be given."""
+    """Adds the flags, which exclude each other."""
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json-schema", metavar="FILE", help="answer with JSON that fits the schema in FILE")
     shape.add_argument("--regex", metavar="PATTERN", help="answer with a text that PATTERN matches as a whole")
 
 
 def from_flags(args: argparse.Namespace) -> Constraint | None:
-    """The constraint that was asked for. RequestError where it is no good, or its file cannot be read."""
+    """Returns the requested constraint. Raises RequestError if it is invalid, or its file cannot be read."""
     if args.regex is not None:
         return Constraint.regex(args.regex)
     return Constraint.json_schema(_read(args.json_schema)) if args.json_schema is not None else None

@@ -1,4 +1,4 @@
-"""What has been said, kept within what the model can read at once."""
+"""A conversation, kept within the model's context."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Message = dict[str, str]
 
 
 class Reader(Protocol):
-    """Of a model, what a conversation must fit."""
+    """The interface of a model that limits a conversation's length."""
 
     @property
     def room(self) -> int:
-        """Tokens that a prompt and its answer may have together."""
+        """The maximum number of tokens of a prompt and its answer together."""
         ...
 
     def encode_chat(self, messages: list[Message]) -> list[int]: ...
 
 
 class Talker(Reader, Protocol):
-    """A model that answers, here or behind a URL."""
+    """A model that answers, local or behind a URL."""
 
     def stream(self, messages: list[Message], params: SamplingParams) -> Generator[Chunk, None, None]: ...
 
@@ -38,22 +38,22 @@ class Conversation:
     turns: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, question: str, answer: str) -> None:
-        """Notes a turn. Without an answer it never was: templates want roles to alternate."""
+        """Adds a turn. A turn without an answer is dropped, because templates require alternating roles."""
         if answer:
             self.turns.append((question, answer))
 
     def messages(self, question: str) -> list[Message]:
-        """All that was said, then `question`."""
+        """Returns the whole conversation, followed by `question`."""
         said = [{"role": "system", "content": self.system}] if self.system is not None else []
         for asked, answered in self.turns:
             said += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
         return [*said, {"role": "user", "content": question}]
 
     def fit(self, question: str, reader: Reader, answer_tokens: int) -> int:
-        """Forgets the oldest turns until `question` and an answer fit; returns how many were forgotten.
+        """Removes the oldest turns until `question` and an answer fit; returns the number of removed turns.
 
-        The answer may have `answer_tokens`, but claims no more than a quarter of the room. RequestError, and
-        nothing forgotten, where `question` does not fit even without them.
+        `answer_tokens` are reserved for the answer, at most a quarter of the room. Raises RequestError, and removes
+        nothing, if `question` alone does not fit.
         """
         most = reader.room - min(answer_tokens, reader.room // 4)
         for forgotten in range(len(self.turns) + 1):
@@ -61,9 +61,9 @@ class Conversation:
             tokens = len(reader.encode_chat(shorter.messages(question)))
             if tokens <= most:
                 break
-            most = reader.room // 2  # once it must forget, it makes room for several turns to come
+            most = reader.room // 2  # removing more than necessary makes room for several turns to come
         if tokens >= reader.room:
-            room = f"the {reader.room} that fit leave no room for an answer"
-            raise RequestError(f"the message comes to {tokens} tokens; {room}")
+            room = f"the maximum of {reader.room} leaves no room for an answer"
+            raise RequestError(f"the message has {tokens} tokens; {room}")
         self.turns = shorter.turns
         return forgotten

@@ -1,4 +1,4 @@
-"""`drut convert`: a model as another file."""
+"""`drut convert`: converts a model to another file format."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from drut.model.model import open_model
 from drut.model.store import resolve
 
 HELP = """Write a model as a GGUF file, or as a Hugging Face directory: weights, tokenizer and chat template. Matrices
-stay as they are stored, or each element is rounded to the nearest of another encoding."""
+keep their encoding, or each element is rounded to the nearest value of another one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("out", metavar="OUT", type=Path, help="what to write: FILE.gguf, or a directory")
+    parser.add_argument("out", metavar="OUT", type=Path, help="the output: FILE.gguf, or a directory")
     parser.add_argument("--encoding", choices=list(ENCODERS), metavar="NAME",
-                        help=f"of all matrices: {', '.join(ENCODERS)} (default: as stored; a directory takes floats)")
+                        help=f"encoding of all matrices: {', '.join(ENCODERS)} (default: as stored; a directory takes "
+                             "floats)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`drut eval`: how good a model's answers are."""
+"""`drut eval`: measures the quality of a model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from drut.engine.llm import LLM
 from drut.errors import RequestError
 
 HELP = """Measure perplexity, and the divergence from a reference and agreement with it, over windows of a text; and a
-task's score. Without --reference that is the model itself with its weights in float32, and an fp32 cache. Exit code 1
-where a figure does not hold its limit."""
+task's score. Without --reference the reference is the model itself with weights in float32, and an fp32 cache. The exit
+code is 1 if a metric exceeds its limit."""
 TASKS = ("none", "gsm8k")
 FIGURES = (("perplexity", "perplexity", ".4f"), ("reference_perplexity", "of the reference", ".4f"),
            ("increase", "increase", "+.3%"), ("divergence", "KL divergence, nats", ".5f"),
@@ -29,20 +29,20 @@ FAILED_EXIT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("--reference", metavar="MODEL", help="another model of the same vocabulary; none: perplexity "
-                        "alone (default: MODEL in float32)")
+    parser.add_argument("--reference", metavar="MODEL", help="another model with the same vocabulary; none: only "
+                        "perplexity (default: MODEL in float32)")
     parser.add_argument("--text", type=Path, metavar="FILE", help="UTF-8 (default: Shakespeare, which ships with Drut)")
-    parser.add_argument("--windows", type=int, default=16, metavar="N", help="of the text (default: 16; 0: no text)")
-    parser.add_argument("--tokens", type=int, default=256, metavar="N", help="of a window (default: 256)")
+    parser.add_argument("--windows", type=int, default=16, metavar="N", help="windows of text (default: 16; 0: none)")
+    parser.add_argument("--tokens", type=int, default=256, metavar="N", help="tokens of a window (default: 256)")
     parser.add_argument("--task", choices=TASKS, default="none", help="questions to answer, too (default: none)")
     parser.add_argument("--questions", type=int, metavar="N",
-                        help="of the task (default: all, 58 of gsm8k)")
+                        help="number of questions (default: all, 58 of gsm8k)")
     limits = parser.add_argument_group("limits")
     limits.add_argument("--max-increase", type=float, metavar="X",
-                        help="of perplexity over the reference's; 0.01 is 1 %%")
-    limits.add_argument("--max-divergence", type=float, metavar="X", help="KL divergence, nats a token")
+                        help="maximum increase of perplexity over the reference's; 0.01 is 1 %%")
+    limits.add_argument("--max-divergence", type=float, metavar="X", help="maximum KL divergence, nats per token")
     limits.add_argument("--min-agreement", type=float, metavar="X",
-                        help="share of tokens where the likeliest is the same")
+                        help="minimum share of tokens with the same likeliest id")
     limits.add_argument("--min-score", type=float, metavar="X", help="share of the task's questions")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_flags(parser)
@@ -98,7 +98,7 @@ def _reference(model: str, reference: str | None, config: EngineConfig) -> LLM |
 
 
 def text(result: dict[str, Any]) -> str:
-    """A line a figure, with its interval; then the verdicts."""
+    """Returns a line for each metric, with its interval, then the verdicts."""
     lines = []
     likelihood, score = result["likelihood"], result["task"]
     if likelihood:

@@ -1,4 +1,4 @@
-"""`drut generate`: answers to prompts, as text or as JSON."""
+"""`drut generate`: completes prompts, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ MAX_STDIN_BYTES = 16 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, the prompts, then the flags of sampling and engine."""
+    """Adds the model, the prompts, and the flags of sampling and engine."""
     add_model(parser)
     parser.add_argument("--prompt", action="append", required=True, metavar="TEXT",
-                        help="what to continue; '-' is standard input without its last line end; several are "
-                             "answered in one batch")
-    parser.add_argument("--chat", action="store_true", help="put each prompt into the model's chat template")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a prompt, one on a line")
+                        help="the text to continue; '-' is standard input without its last line end; several prompts "
+                             "run in one batch")
+    parser.add_argument("--chat", action="store_true", help="render each prompt with the model's chat template")
+    parser.add_argument("--json", action="store_true", help="print a JSON object per prompt, one per line")
     sampling.add_flags(parser, SamplingParams())
     constraint.add_flags(parser)
     add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answers on standard output; what computed and how fast on standard error."""
+    """Writes answers to standard output, and backend and speed to standard error."""
     params = replace(sampling.from_flags(args), constraint=constraint.from_flags(args))
     config = from_flags(args)
     texts = [_standard_input() if text == "-" else text for text in args.prompt]
@@ -64,7 +64,7 @@ def _stream(llm: LLM, prompt: Prompt, params: SamplingParams) -> str:
         for chunk in llm.stream(prompt, params):
             out.write(chunk.text)
             answer = chunk.completion
-    assert answer is not None, "the last chunk of a stream carries the completion"
+    assert answer is not None, "the last chunk of a stream has the completion"
     return f"{speed(answer)} (ended by {answer.finish_reason})"
 
 
@@ -86,7 +86,7 @@ def _batch(llm: LLM, texts: Sequence[str], prompts: Sequence[Prompt], params: Sa
 def _answers(
     llm: LLM, prompts: Sequence[Prompt], params: SamplingParams
 ) -> tuple[list[Completion], AnswerError | None]:
-    """The answers, and where some failed the error to end with once the others are shown."""
+    """Returns the answers and, if some failed, the error to raise after the others were shown."""
     try:
         return llm.generate(prompts, params), None
     except AnswerError as error:

@@ -1,4 +1,4 @@
-"""`drut inspect`: what a model is."""
+"""`drut inspect`: describes a model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from drut.model.describe import Description, TokenizerUse, describe
 from drut.model.model import open_model
 from drut.model.store import resolve
 
-HELP = "Say what a model is and whether it runs here, without reading its weights."
+HELP = "Describe a model and whether it runs here, without reading its weights."
 TEMPLATE_LINES, LINE_CHARS, NAMES = 3, 100, 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, and how to print."""
+    """Adds the model and the output format."""
     add_model(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe and print. A model that is not supported in part is described, and the part named."""
+    """Describes and prints. The parts of a model that are not supported are listed."""
     files = open_model(resolve(args.model))
     try:
         description = describe(files)
@@ -38,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(d: Description) -> Iterator[tuple[str, str]]:
-    """Label and text of each line. What comes from the file is made safe where it is printed."""
+    """Yields label and text of each line. Text from the file is escaped when it is printed."""
     yield "model", d.path
     yield "name", d.name or "not said"
     yield "licence", d.licence or "not said"
     yield "architecture", f"{d.architecture} (family {d.family})"
     yield "parameters", f"{d.parameters:,}"
-    yield "file", f"{_size(d.file_bytes)}, {d.tensors} tensors, {d.bits_per_weight:.2f} bits a weight"
+    yield "file", f"{_size(d.file_bytes)}, {d.tensors} tensors, {d.bits_per_weight:.2f} bits per weight"
     yield "quantization", d.quantization
     for use in d.encodings:
         tensors = f"{use.tensors} tensor{'s' * (use.tensors != 1)}"
@@ -55,10 +55,10 @@ def _rows(d: Description) -> Iterator[tuple[str, str]]:
         heads = f"{run.heads} query and {run.kv_heads} key/value heads of {run.head_dim}"
         window = f" over the last {run.window}" if run.window else ""
         yield "layers", f"{run.layers}: {run.mixer}{window}, {heads}; {run.ffn} feed-forward of {run.ffn_width}"
-    yield "rope", f"base {d.rope.base:g}, {d.rope.elements} elements a head, scaling: {d.rope.scaling}"
-    yield "head", "tied to the embedding" if d.tied_head else "of its own"
+    yield "rope", f"base {d.rope.base:g}, {d.rope.elements} elements per head, scaling: {d.rope.scaling}"
+    yield "head", "tied to the embedding" if d.tied_head else "separate"
     yield "context", f"{d.context:,} tokens"
-    each = (f"{count:,} bytes a token in {dtype}" for dtype, count in d.kv_bytes_per_token.items())
+    each = (f"{count:,} bytes per token in {dtype}" for dtype, count in d.kv_bytes_per_token.items())
     yield "KV cache", ", ".join(each)
     yield from _kv_groups(d)
     yield "vocabulary", f"{d.vocabulary:,}"
@@ -76,11 +76,11 @@ def _rows(d: Description) -> Iterator[tuple[str, str]]:
 
 
 def _kv_groups(d: Description) -> Iterator[tuple[str, str]]:
-    """By group, where layers differ in how long they keep a token; what a whole sequence takes."""
+    """Yields the bytes of each KV group if layers differ in how long they keep a token, and of a whole sequence."""
     for group in d.kv_groups if len(d.kv_groups) > 1 else ():
         kept = f"the last {group.window:,} tokens" if group.window else "all tokens"
         each = (f"{count:,} bytes in {dtype}" for dtype, count in group.bytes_per_token.items())
-        yield "", f"{group.layers} layers keep {kept}: {', '.join(each)} a token"
+        yield "", f"{group.layers} layers keep {kept}: {', '.join(each)} per token"
     whole = {dtype: sum(group.bytes_per_sequence[dtype] for group in d.kv_groups) for dtype in d.kv_bytes_per_token}
     sizes = ", ".join(f"{_size(count)} in {dtype}" for dtype, count in whole.items())
     yield "", f"a sequence of {d.context:,} tokens: {sizes}"
@@ -97,7 +97,7 @@ def _tokenizer(use: TokenizerUse) -> str:
 
 
 def _template(template: str | None, name: str = "") -> Iterator[tuple[str, str]]:
-    """The size and the first lines of a chat template."""
+    """Yields the size and the first lines of a chat template."""
     if template is None:
         yield "chat template", "none"
         return

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish that is looked at between steps, so that no step of the engine is cut in half."""
+"""Ctrl-C as a flag that is checked between steps, so that it never interrupts a step of the engine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from types import FrameType
 
 @dataclass
 class Interrupt:
-    """Whether Ctrl-C was pressed."""
+    """The flag: whether Ctrl-C was pressed."""
 
     wanted: bool = False
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[Interrupt]:
-    """Inside, Ctrl-C only sets `wanted`. For the main thread."""
+    """Makes Ctrl-C only set `wanted` inside the context. Threads: only for the main thread."""
     interrupt = Interrupt()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

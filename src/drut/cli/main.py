@@ -15,30 +15,30 @@ from drut.cli.terminal import one_line
 from drut.errors import DrutError, RequestError
 
 COMMANDS = (
-    ("pull", "fetch a model and say where it lies"),
+    ("pull", "fetch a model and print its path"),
     ("generate", "answer prompts"),
-    ("chat", "talk with a model"),
-    ("serve", "answer requests over HTTP, as OpenAI's clients expect it"),
-    ("inspect", "say what a model is, without reading its weights"),
-    ("convert", "write a model as another file"),
-    ("models", "say which architectures run, and which are known and do not"),
-    ("roof", "measure what this machine can do at most"),
-    ("profile", "measure where the time of a step goes"),
-    ("eval", "measure how good a model's answers are"),
+    ("chat", "chat with a model"),
+    ("serve", "serve a model over HTTP with OpenAI's API"),
+    ("inspect", "describe a model without reading its weights"),
+    ("convert", "convert a model to another file format"),
+    ("models", "list architectures that run, and known ones that do not"),
+    ("roof", "measure the maximum bandwidth and multiply-adds of this machine"),
+    ("profile", "measure the time of each operation of a step"),
+    ("eval", "measure the quality of a model"),
     ("bench", "measure any OpenAI-compatible server under load"),
 )
 FAULT_EXIT, USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 1, 2, 130, 141
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line, like every other error of the user's."""
+    """A parser that reports an error in one line, like all other errors of a user."""
 
     def error(self, message: str) -> NoReturn:
         raise RequestError(f"{message} (see {self.prog} --help)")
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser of `drut`; only `command`'s own module is imported and adds its arguments."""
+    """Returns the parser of `drut`; only the module of `command` is imported and adds its arguments."""
     parser = Parser(prog="drut", description="LLM inference: exact, explained, fast.")
     parser.add_argument("--version", action="version", version=f"drut {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
@@ -53,7 +53,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line. Returns the exit code: a user's error is one line on standard error and 2."""
+    """Runs one command line. Returns the exit code: a user's error is one line on standard error and 2."""
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise RequestError(f"a COMMAND is missing: {', '.join(name for name, _ in COMMANDS)} ({where})")
             return int(args.run(args))
         finally:
-            print(end="", flush=True)  # a closed pipe shows here, not when the interpreter ends
+            print(end="", flush=True)  # raises here for a closed pipe, not when the interpreter ends
     except DrutError as error:
         print(f"drut: error: {one_line(str(error))}", file=sys.stderr)
         return USAGE_EXIT
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return BROKEN_PIPE_EXIT
-    except OSError as error:  # a full disk, for one
+    except OSError as error:  # for example, a full disk
         where = f"{error.filename}: " if error.filename else ""
         print(f"drut: error: {one_line(f'{where}{error.strerror or error}')}", file=sys.stderr)
         _drop_output()
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Has what is still buffered not fail once more when the interpreter ends."""
+    """Discards buffered output, so that it does not fail again when the interpreter ends."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -91,8 +91,8 @@ def _drop_output() -> None:
 
 
 def entry() -> NoReturn:
-    """The console script. Characters that the terminal's encoding lacks are escaped, not an error; output is dropped
-    where the caller closed its stream."""
+    """Runs the console script. Characters that the terminal's encoding lacks are escaped; output is discarded if the
+    caller closed its stream."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, open until the end

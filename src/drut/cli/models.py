@@ -1,4 +1,4 @@
-"""`drut models`: which architectures run."""
+"""`drut models`: lists architectures."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import json
 
 from drut.model.families import FAMILIES, refused
 
-HELP = "Say which architectures run, and which are known and do not. `drut inspect MODEL` says it of one model."
+HELP = "List the architectures that run, and known ones that do not. `drut inspect MODEL` describes one model."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How to print."""
+    """Adds the output format."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the families, then what is refused and why."""
+    """Prints the families, then the refused architectures with reasons."""
     if args.json:
         families = [{"family": f.NAME, "examples": f.EXAMPLES, "hf": f.HF_ARCHITECTURES, "gguf": f.GGUF_ARCHITECTURES}
                     for f in FAMILIES]

@@ -1,4 +1,4 @@
-"""A model made ready for a command, and the line that says what answers."""
+"""Opens a model for a command, and reports its backend."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from drut.engine.output import Completion
 
 
 def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """The argument MODEL."""
+    """Adds the argument MODEL."""
     parser.add_argument("model", metavar="MODEL", nargs="?" if optional else None,
                         help="a known name, hf:ORG/REPO or a path (see drut pull)")
 
 
 def open_llm(model: str, config: EngineConfig) -> LLM:
-    """Loads `model`. Warnings, and who computes under which numerics id, are notes of a line each."""
+    """Loads `model`. Warnings, backend and numerics id are notes of a line each."""
     with warnings.catch_warnings(record=True) as caught:
         llm = LLM(model, config=config)
     for warning in caught:
@@ -28,7 +28,7 @@ def open_llm(model: str, config: EngineConfig) -> LLM:
 
 
 def speed(answer: Completion) -> str:
-    """Tokens, time to the first, and the rate of the others."""
+    """Returns number of tokens, time to the first token, and the rate of the others."""
     text = f"{answer.completion_tokens} token{'s' * (answer.completion_tokens != 1)}"
     if "ttft_s" in answer.timings:
         text += f", the first after {answer.timings['ttft_s']:.2f} s"

@@ -1,4 +1,4 @@
-"""`drut profile`: where the time of a step goes, and how far from the machine's roof each part runs."""
+"""`drut profile`: measures the time of a step's operations against the machine's roof."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from drut.config import add_flags, from_flags
 from drut.errors import RequestError
 from drut.observe.ledger import StepLedger
 
-HELP = """Measure where the time of prefill and decoding steps goes: bytes and multiply-adds of each kind of operation,
-the floor they set on this machine, and what it took."""
+HELP = """Measure prefill and decoding steps: bytes and multiply-adds of each kind of operation, their roofline time on
+this machine, and their measured time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="of the prefill (default: 512)")
-    parser.add_argument("--batch", default="1,8", metavar="LIST", help="sizes of the decoding steps (default: 1,8)")
+    parser.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="prefill length (default: 512)")
+    parser.add_argument("--batch", default="1,8", metavar="LIST", help="batch sizes of decoding steps (default: 1,8)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_flags(parser)
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from drut.plan.probe import measure
     from drut.plan.roof import FILE, keep
 
-    config = replace(from_flags(args), overlap=False)  # a step's time is told apart only where it runs alone
+    config = replace(from_flags(args), overlap=False)  # only a step that runs alone can be timed exactly
     batches = _batches(args.batch, config.max_seqs)
     with open_llm(args.model, config) as llm:
         most = min(llm.room - 1, llm.config.max_batch_tokens)
@@ -62,7 +62,7 @@ def _batches(value: str, most: int) -> list[int]:
 
 
 def text(ledger: StepLedger) -> str:
-    """A table: a line a kind of operation, then the whole step."""
+    """Returns a table: a line for each kind of operation, then the whole step."""
     lines = [f"{'':<12}{'calls':>6}{'MB':>10}{'GMAC':>9}{'floor us':>10}{'actual us':>11}{'of roof':>9}"]
     for line in ledger.lines:
         lines.append(f"{line.name:<12}{line.calls:>6}{line.nbytes / 1e6:>10.2f}{line.macs / 1e9:>9.3f}"

@@ -1,4 +1,4 @@
-"""`drut pull`: fetch a model, or check one that is there, and print where it lies."""
+"""`drut pull`: fetches a model, or verifies a present one, and prints its path."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import argparse
 from drut.model.store import pull
 from drut.model.store.known import KNOWN
 
-HELP = f"""Fetch a model and print where it lies. MODEL is a known name ({", ".join(KNOWN)}),
+HELP = f"""Fetch a model and print its path. MODEL is a known name ({", ".join(KNOWN)}),
 hf:ORG/REPO[@REVISION][:FILE.gguf], a .gguf file, or a directory with config.json and safetensors."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The one argument: which model."""
+    """Adds the model argument."""
     parser.add_argument("model", metavar="MODEL", help="a known name, hf:ORG/REPO or a path")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fetch, then print the path alone on standard output; progress goes to standard error."""
+    """Fetches the model, then prints only the path on standard output; progress is on standard error."""
     print(pull(args.model))
     return 0

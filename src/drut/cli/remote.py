@@ -1,4 +1,4 @@
-"""A model behind a URL, for a conversation: OpenAI's streaming API, over the client of `drut bench`."""
+"""A model behind a URL, for a chat: OpenAI's streaming API, over the HTTP client of `drut bench`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from drut.engine.output import Chunk, Completion
 from drut.engine.params import SamplingParams
 from drut.errors import DrutError, RequestError
 
-SILENCE_S = 600.0  # most time between two reads of a stream, or for a whole reply; ours sends comments meanwhile
+SILENCE_S = 600.0  # maximum seconds between two reads of a stream, or for a whole reply; Drut's server sends comments
 UNKNOWN_ROOM = 1 << 30
 PLAIN = SamplingParams()
 EXTRAS = ("stop", "seed", "top_k", "min_p", "min_tokens", "repetition_penalty", "presence_penalty",
-          "frequency_penalty")  # sent where they are not what they are anyway
+          "frequency_penalty")  # sent if they differ from the default
 
 
 class RemoteError(DrutError):
-    """The server cannot be reached, refuses, or makes no sense. `status`: of its reply, if there was one."""
+    """The server cannot be reached, refuses, or sends an invalid reply. `status`: the reply's status, if any."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -31,15 +31,15 @@ class RemoteError(DrutError):
 
 
 class RemoteModel:
-    """What a chat needs of a model, asked of a server.
+    """The interface of a model for a chat, over a server's API.
 
-    Where the server cannot count tokens (`/tokenize`), nothing is forgotten here and its refusals are shown.
+    If the server cannot count tokens (`/tokenize`), no turn is removed here, and its refusals are shown.
     """
 
     def __init__(self, url: str, model: str | None = None, api_key: str | None = None) -> None:
-        """`url`: of the server, with or without `/v1`. `model`: as it is served; None: the first it lists.
+        """`url`: the server's address, with or without `/v1`. `model`: its served name; None: the first in the list.
 
-        RequestError for a URL that is none, RemoteError where the server does not answer.
+        Raises RequestError for an invalid URL, RemoteError if the server does not answer.
         """
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
@@ -51,7 +51,7 @@ class RemoteModel:
         self.room = UNKNOWN_ROOM
 
     def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
-        """Token ids of a conversation; none where the server does not tell."""
+        """Returns the token ids of a conversation; an empty list if the server cannot count them."""
         try:
             reply = self._json("/tokenize", {"model": self.model, "messages": list(messages)})
         except RemoteError as error:
@@ -66,7 +66,7 @@ class RemoteModel:
 
     def stream(self, messages: Sequence[Mapping[str, object]],
                params: SamplingParams) -> Generator[Chunk, None, None]:
-        """The answer as it comes; empty chunks while nothing does. Closing the generator ends the request."""
+        """Yields the answer as it comes; empty chunks while nothing comes. Closing the generator aborts the request."""
         body = {"model": self.model, "messages": list(messages), "stream": True,
                 "stream_options": {"include_usage": True}, "max_tokens": params.max_tokens,
                 "temperature": params.temperature, "top_p": params.top_p}
@@ -91,13 +91,13 @@ class RemoteModel:
         except (ValueError, RecursionError):
             raise RemoteError(f"{self.url}{path} does not answer in JSON") from None
         if not isinstance(reply, dict):
-            raise RemoteError(f"{self.url}{path} answers with no JSON object")
+            raise RemoteError(f"{self.url}{path} does not answer with a JSON object")
         return reply
 
 
 @contextlib.contextmanager
 def _remote(url: str) -> Iterator[None]:
-    """What goes wrong on the way is a RemoteError."""
+    """Turns errors of the exchange into RemoteError."""
     try:
         yield
     except RefusedError as error:
@@ -107,7 +107,7 @@ def _remote(url: str) -> Iterator[None]:
 
 
 def _chunks(events: Iterator[Event | None], started: float) -> Generator[Chunk, None, None]:
-    """Chunks out of server-sent events; the last one carries what is known of the answer."""
+    """Yields chunks from server-sent events; the last one has the completion."""
     text: list[str] = []
     reason: str | None = None
     usage: dict[str, Any] = {}
@@ -125,12 +125,12 @@ def _chunks(events: Iterator[Event | None], started: float) -> Generator[Chunk, 
             text.append(piece)
             yield Chunk(piece, [])
     if reason is None:
-        raise RemoteError("the stream ended before the answer did")
+        raise RemoteError("the stream ended before the answer was complete")
     yield Chunk("", [], _completion("".join(text), reason, usage, started, first))
 
 
 def _event(data: bytes) -> tuple[str, str | None, dict[str, Any]]:
-    """Text, finish reason and usage of an event. RemoteError for one that says what went wrong, or makes no sense."""
+    """Returns text, finish reason and usage of an event. Raises RemoteError for an error event or an invalid one."""
     try:
         event = json.loads(data)
         if "error" in event:
@@ -141,11 +141,11 @@ def _event(data: bytes) -> tuple[str, str | None, dict[str, Any]]:
         reason = choice.get("finish_reason")
         return str(text), None if reason is None else str(reason), usage if isinstance(usage, dict) else {}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
-        raise RemoteError("the stream holds an event that makes no sense") from None
+        raise RemoteError("the stream has an invalid event") from None
 
 
 def _completion(text: str, reason: str, usage: Mapping[str, Any], started: float, first: float | None) -> Completion:
-    """Timings are those of this side: from sending the request."""
+    """Returns the completion; its timings are measured here, from sending the request on."""
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     prompt, said = (n if isinstance(n, int) and n >= 0 else 0 for n in counts)
     timings, now = {}, time.monotonic()

@@ -1,4 +1,4 @@
-"""`drut roof`: what this machine can do at most."""
+"""`drut roof`: measures the roof of this machine: maximum bandwidth and multiply-adds."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from drut.plan.probe import measure
 from drut.plan.roof import FILE, Roof, keep
 
 HELP = """Measure, in about a second, how fast this machine reads memory and multiplies, by number of threads.
-The best of all runs is kept and shown."""
+The best of all runs is stored and shown."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The one flag."""
+    """Adds the output format."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, merge with what was seen before, print."""
+    """Measures, merges with earlier measurements, and prints."""
     roof = keep(measure(load()), home() / FILE)
     if args.json:
         print(json.dumps(roof.to_json()))
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def table(roof: Roof) -> Table:
-    """A row for each measured thing, a column for each number of threads."""
+    """Returns a table: a row for each measured quantity, a column for each number of threads."""
     counts = sorted(roof.read_gb_per_s)
     result = Table("")
     for count in counts:

@@ -1,4 +1,4 @@
-"""The flags that say how an answer is drawn: one for a field of SamplingParams, the same in every command."""
+"""The flags of sampling parameters: one for a field of SamplingParams, the same in every command."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class _Flag(NamedTuple):
 
 
 _FLAGS = {
-    "max_tokens": _Flag(int, "N", "most tokens of an answer"),
+    "max_tokens": _Flag(int, "N", "maximum tokens of an answer"),
     "temperature": _Flag(float, "T", "0 always takes the likeliest token, higher values vary more"),
-    "top_k": _Flag(int, "K", "draw from the K likeliest tokens; 0 for all"),
-    "top_p": _Flag(float, "P", "draw from the fewest likeliest tokens that have probability P together"),
-    "min_p": _Flag(float, "P", "draw from tokens at least P times as likely as the likeliest"),
-    "seed": _Flag(int, "S", "the same seed draws the same answer"),
-    "min_tokens": _Flag(int, "N", "tokens before which the answer does not end"),
-    "repetition_penalty": _Flag(float, "R", "above 1 makes what was said or asked less likely; 1 for none"),
-    "presence_penalty": _Flag(float, "P", "taken from the logits of what was said"),
-    "frequency_penalty": _Flag(float, "F", "the same, times how often it was said"),
+    "top_k": _Flag(int, "K", "sample from the K likeliest tokens; 0 for all"),
+    "top_p": _Flag(float, "P", "sample from the fewest likeliest tokens with a total probability of P"),
+    "min_p": _Flag(float, "P", "sample from tokens at least P times as likely as the likeliest"),
+    "seed": _Flag(int, "S", "the same seed gives the same answer"),
+    "min_tokens": _Flag(int, "N", "minimum tokens of an answer"),
+    "repetition_penalty": _Flag(float, "R", "above 1 makes tokens of prompt and answer less likely; 1 for none"),
+    "presence_penalty": _Flag(float, "P", "subtracted from the logits of tokens of the answer"),
+    "frequency_penalty": _Flag(float, "F", "subtracted from the logits of tokens of the answer, times their count"),
     "stop": _Flag(str, "TEXT", "end the answer before TEXT; may be given several times"),
 }
 
 
 def add_flags(parser: argparse.ArgumentParser, defaults: SamplingParams) -> None:
-    """One flag a field, its default from `defaults` and shown in the help."""
+    """Adds a flag for each field, with its default from `defaults` in the help."""
     group = parser.add_argument_group("sampling")
     for name, flag in _FLAGS.items():
         default = getattr(defaults, name)
@@ -44,5 +44,5 @@ def add_flags(parser: argparse.ArgumentParser, defaults: SamplingParams) -> None
 
 
 def from_flags(args: argparse.Namespace) -> SamplingParams:
-    """The values of a parser with `add_flags`. RequestError names the field that is out of range."""
+    """Returns the values of a parser with `add_flags`. Raises RequestError, with the field, for invalid values."""
     return SamplingParams(**{name: getattr(args, name) for name in _FLAGS})

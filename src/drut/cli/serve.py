@@ -1,4 +1,4 @@
-"""`drut serve`: a model behind HTTP."""
+"""`drut serve`: serves a model over HTTP."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from drut.model.store import resolve
 from drut.server.config import ServerConfig
 from drut.server.gate import raise_open_files, with_connections
 
-HELP = """Serve a model over HTTP, as OpenAI's clients expect it: /v1/chat/completions, /v1/completions, /v1/models;
-GET /docs lists all. It listens on this machine alone unless told otherwise."""
+HELP = """Serve a model over HTTP with OpenAI's API: /v1/chat/completions, /v1/completions, /v1/models; GET /docs lists
+all routes. By default it listens only on this machine."""
 MAX_CONFIG_BYTES = 1 << 20
 SECRET = ("api_key",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, then the flags of server and engine."""
+    """Adds the model and the flags of server and engine."""
     add_model(parser)
-    parser.add_argument("--config", metavar="FILE", help="settings from a TOML or JSON file, named as the flags with _ "
-                                                         "for -; flags and variables win over it")
-    parser.add_argument("--dry-run", action="store_true", help="check settings and model, say what would be used, and "
-                                                               "load no weights")
+    parser.add_argument("--config", metavar="FILE", help="settings from a TOML or JSON file, with the flags' names and "
+                                                         "_ for -; flags and variables have precedence")
+    parser.add_argument("--dry-run", action="store_true", help="check settings and model, print what would be used, "
+                                                               "without loading weights")
     add_flags(parser, ServerConfig)
     add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until a signal; the exit code is the server's. Notes on standard error say what is used."""
+    """Serves until a signal; returns the server's exit code. Notes on standard error report the settings."""
     file = read_config(args.config) if args.config else {}
     check_names(file, args.config)
     config = ServerConfig.from_args(args, {k: v for k, v in file.items() if k in ServerConfig.names()})
@@ -72,25 +72,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def settle() -> None:
-    """Takes what was loaded, and stays, out of the garbage collector's way: walking it would hold up every request."""
+    """Freezes the loaded objects, which stay, so that the garbage collector does not traverse them during requests."""
     gc.collect()
     gc.freeze()
 
 
 def unbuffered_output() -> BinaryIO:
-    """Standard output, where each write goes out by itself."""
+    """Returns standard output without buffering."""
     return cast(BinaryIO, open(sys.stdout.fileno(), "wb", buffering=0, closefd=False))
 
 
 def limits(config: ServerConfig) -> list[str]:
-    """What requests may hold at most, as flags."""
+    """Returns the maximum sizes of requests, as flags."""
     flags = [f"--{name.replace('_', '-')} {getattr(config, name)}" for name in config.names()
              if (name.startswith("max_") or name.endswith("_s")) and getattr(config, name) is not None]
     return ["limits: " + " ".join(flags)]
 
 
 def read_config(name: str) -> Mapping[str, Any]:
-    """A file of settings. RequestError where it cannot be read or is no table."""
+    """Returns a file of settings. Raises RequestError if it cannot be read or is not a table."""
     path = Path(name)
     try:
         with path.open("rb") as opened:
@@ -103,12 +103,12 @@ def read_config(name: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise RequestError(f"--config {name}: {error}") from None
     if not isinstance(data, dict):
-        raise RequestError(f"--config {name}: holds no table of settings")
+        raise RequestError(f"--config {name}: has no table of settings")
     return data
 
 
 def check_names(file: Mapping[str, Any], name: str) -> None:
-    """RequestError for the first setting nobody knows, with the nearest that somebody does."""
+    """Raises RequestError for the first unknown setting, with the most similar known one."""
     known = [*ServerConfig.names(), *EngineConfig.names()]
     for key in file:
         if key not in known:
@@ -117,7 +117,7 @@ def check_names(file: Mapping[str, Any], name: str) -> None:
 
 
 def loop_factory() -> Any:
-    """uvloop's event loop where it is installed, else the standard one."""
+    """Returns uvloop's event loop if it is installed, else the standard one."""
     try:
         import uvloop
     except ImportError:

@@ -1,24 +1,24 @@
-"""Text to people: answers as they come on standard output, notes on standard error."""
+"""Output for people: answers on standard output as they come, notes on standard error."""
 
 from __future__ import annotations
 
 import re
 import sys
 
-# Line ends and tabs are text. Of a model's words nothing else may steer a terminal.
+# Line ends and tabs are text. All other control characters of a model's text are removed at a terminal.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Writer:
-    """Text on standard output, piece by piece: to a pipe as it is, to a terminal without control characters.
+    """Writes text to standard output in pieces: unchanged to a pipe, without control characters to a terminal.
 
-    Leaving the `with` block ends the last line where the text did not.
+    Leaving the `with` block ends the last line if the text did not.
     """
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
         self._line_open = False
-        self.thought = False  # what was shown last is an aside that the text must be set off from
+        self.after_reasoning = False  # reasoning was shown last, so an empty line must precede the answer
 
     def write(self, text: str) -> None:
         """Shows `text` at once."""
@@ -29,7 +29,7 @@ class Writer:
             print(text, end="", flush=True)
 
     def aside(self, text: str) -> None:
-        """Shows `text` dimmed on a terminal, and nowhere else."""
+        """Shows `text` dimmed, only on a terminal."""
         if self._terminal and (text := _CONTROLS.sub("", text)):
             self._line_open = not text.endswith("\n")
             print(f"\x1b[2m{text}\x1b[22m", end="", flush=True)
@@ -43,7 +43,7 @@ class Writer:
 
 
 def note(text: str) -> None:
-    """A line about the work, not part of it: on standard error, dim on a terminal."""
+    """Prints a note on standard error, dimmed on a terminal."""
     if not sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
         return
@@ -53,5 +53,5 @@ def note(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """`text` with line ends and other control characters escaped: names in it may come from hostile files."""
+    """Returns `text` with line ends and other control characters escaped, because names may come from hostile files."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""Thoughts of a model on the terminal: shown dimmed, and no part of the conversation."""
+"""Reasoning on the terminal: shown dimmed, and not part of the conversation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drut.parse.reasoning import ReasoningParser
 
 
 def parser(talker: Talker, messages: list[Message]) -> MessageParser:
-    """For the answer to `messages`. Of a server's model its server has told the thoughts apart."""
+    """Returns the parser of the answer to `messages`. A server separates the reasoning of its model itself."""
     if not isinstance(talker, LLM) or talker.tokenizer is None:
         return MessageParser()
     marks = choose.marks(choose.AUTO, talker.templates)
@@ -22,13 +22,13 @@ def parser(talker: Talker, messages: list[Message]) -> MessageParser:
 
 
 def show(delta: Delta, out: Writer, said: list[str]) -> None:
-    """A thought aside, with an empty line between it and the answer; the answer also to `said`."""
+    """Shows reasoning dimmed, with an empty line between it and the answer; appends the answer to `said`."""
     if isinstance(delta, Reasoning):
         out.aside(delta.text)
-        out.thought = True
+        out.after_reasoning = True
     elif isinstance(delta, Content):
-        if out.thought:
+        if out.after_reasoning:
             out.aside("\n\n")
-            out.thought = False
+            out.after_reasoning = False
         said.append(delta.text)
         out.write(delta.text)

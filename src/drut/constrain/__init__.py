@@ -1,4 +1,4 @@
-"""Constrained decoding: what an answer must look like, and which tokens keep it so."""
+"""Constrained decoding: constraints on outputs, and the tokens that satisfy them."""
 
 from drut.constrain.constraint import Constraint
 from drut.constrain.thought import Thought

@@ -1,4 +1,4 @@
-"""What the grammar library makes of a constraint."""
+"""Builds the grammar library's matcher of a constraint."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from drut.constrain.constraint import Constraint
 from drut.constrain.reasons import INSIDE, reason
 from drut.errors import RequestError
 
-# Of the library. States of a lexer take 1 to 2 KB each; fuel is worked off at about 50,000 a millisecond when a grammar
-# is compiled and 14,000 when a mask is made, items of a row at 20,000.
+# Limits of the library. A state of a lexer takes 1 to 2 KB. The library uses about 50,000 units of fuel per millisecond
+# while it compiles and 14,000 while it makes a mask, and 20,000 items of a row per millisecond.
 LEXER_STATES = 50_000
 PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_000, step_lexer_fuel=200_000,
                                step_max_items=50_000, max_lexer_states=LEXER_STATES, max_grammar_size=500_000,
@@ -18,12 +18,13 @@ PARSER_LIMITS = LLParserLimits(max_items_in_row=2000, initial_lexer_fuel=1_000_0
 
 
 def build(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
-    """RequestError with the library's reason where it does not compile, or allows no answer at all."""
+    """Returns the matcher; raises RequestError, with the library's reason, if the constraint does not compile or
+    allows no output."""
     matcher = _matcher(tokenizer, constraint)
     if matcher.is_error():
         raise RequestError(f"{constraint.kind}: {_placed(tokenizer, constraint, matcher.get_error())}")
-    # What it forces at once may take seconds to find out, or be too much; its copies need not, between two steps. The
-    # mask comes first: the library makes that without the interpreter's lock.
+    # Finding the tokens that are forced at the start may take seconds or exceed the limits, so it is done here and not
+    # between two steps. Order: the mask first, because the library makes it without the interpreter's lock.
     matcher.compute_bitmask()
     if matcher.is_error():
         raise RequestError(f"{constraint.kind}: {reason(matcher.get_error())}")
@@ -32,7 +33,7 @@ def build(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
     if first:
         tried.try_consume_tokens(first)
     else:
-        tried.compute_bitmask()  # which fails where nothing can come
+        tried.compute_bitmask()  # fails if no token can come
     if tried.is_error():
         raise RequestError(f"{constraint.kind}: {reason(tried.get_error())}")
     return matcher
@@ -43,7 +44,7 @@ def _matcher(tokenizer: LLTokenizer, constraint: Constraint) -> LLMatcher:
 
 
 def _placed(tokenizer: LLTokenizer, constraint: Constraint, error: str) -> str:
-    """The reason, and where it comes from in a schema."""
+    """Returns the reason, with its place in a schema."""
     why = reason(error, placed=constraint.kind == "lark")
     if constraint.kind != "json_schema" and INSIDE not in error:
         return why

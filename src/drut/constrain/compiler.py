@@ -1,4 +1,4 @@
-"""Compiles constraints for one vocabulary, on a thread of its own, and keeps what it made within a budget of bytes."""
+"""The grammar compiler: compiles constraints for one vocabulary, on its own thread, with a cache of bounded bytes."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 NO_TEXT = "this model has no tokenizer, so there is no text to constrain"
-STACK_BYTES = 128 << 20  # room, not memory; a schema within another takes 5 to 10 KB of it, a rule 3
+STACK_BYTES = 128 << 20  # address space, not memory; a nested schema takes 5 to 10 KB of it, a rule 3 KB
 
 
 class Grammars:
-    """Safe to use from several threads. The vocabulary is read when the first constraint comes."""
+    """The grammar compiler. Threads: safe to use from several threads. It reads the vocabulary with the first
+    constraint."""
 
     def __init__(self, tokenizer: Tokenizer, vocab: int, eos_ids: frozenset[int], *, cache_bytes: int,
                  seconds: float) -> None:
-        """`seconds`: from asking for a grammar to having it; the first one reads the vocabulary too."""
+        """`seconds`: timeout of a compilation, from its request on; the first one includes reading the vocabulary."""
         self._source = tokenizer, vocab, eos_ids
         self._seconds = seconds
         self._tokenizer: LLTokenizer | None = None
         self._thread = _roomy_thread("drut-grammar")
         self._lock = threading.Lock()
-        self._kept: Kept[Future[LLMatcher]] = Kept(cache_bytes)  # what already uses a dropped one is not affected
+        self._kept: Kept[Future[LLMatcher]] = Kept(cache_bytes)  # matchers that use a removed grammar stay valid
         self.compiled = 0
 
     @property
     def bytes(self) -> int:
-        """Charged for what is kept."""
+        """The estimated bytes of the cached grammars."""
         return self._kept.bytes
 
     def compile(self, constraint: Constraint) -> Compiling:
-        """Starts it, or finds it made or on its way."""
+        """Returns the compilation of the constraint from the cache, or starts it."""
         with self._lock:
             future = self._kept.get(constraint)
             if future is None:
@@ -49,21 +50,23 @@ class Grammars:
                 self._kept.put(constraint, future)
         return Compiling(future, time.monotonic() + self._seconds, self._seconds)
 
-    def guide(self, constraint: Constraint, thought: ThoughtWatch | None = None, *, ignore_eos: bool = False) -> Guide:
-        """For one sequence, of which `thought` comes before what is constrained."""
+    def guide(self, constraint: Constraint, reasoning: ThoughtWatch | None = None, *,
+              ignore_eos: bool = False) -> Guide:
+        """Returns the matcher of one output, whose `reasoning` comes before the constrained answer."""
         _, vocab, eos_ids = self._source
-        return Guide(self.compile(constraint), thought, eos_ids, vocab, ignore_eos=ignore_eos)
+        return Guide(self.compile(constraint), reasoning, eos_ids, vocab, ignore_eos=ignore_eos)
 
     def check(self, constraint: Constraint) -> None:
-        """RequestError where the constraint does not compile."""
+        """Raises RequestError if the constraint does not compile."""
         self.compile(constraint).result()
 
     def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)
 
     def build(self, constraint: Constraint) -> LLMatcher:
-        """Compiles it on the calling thread, known or not. RequestError with the library's reason."""
-        from drut.constrain import building, vocabulary  # the library: no part of a start without constraints
+        """Compiles the constraint on the calling thread, without the cache. Raises RequestError with the library's
+        reason."""
+        from drut.constrain import building, vocabulary  # imports the library only if a constraint is used
 
         if self._tokenizer is None:
             self._tokenizer = vocabulary.read(*self._source)
@@ -72,7 +75,8 @@ class Grammars:
 
 
 def _roomy_thread(name: str) -> ThreadPoolExecutor:
-    """One thread, started with a stack of its own size: the library recurses, and an overflow ends the process."""
+    """Returns an executor of one thread with a large stack. Hazard: the library recurses, and a stack overflow would
+    end the process."""
     before = threading.stack_size(STACK_BYTES)
     try:
         thread = ThreadPoolExecutor(1, name)

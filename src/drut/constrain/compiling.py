@@ -1,4 +1,4 @@
-"""A grammar on its way."""
+"""A grammar that is being compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Compiling(NamedTuple):
-    """Everyone who waits for the same grammar has one."""
+    """The compilation of a grammar, for one of its users; each user has its own deadline."""
 
     future: Future[LLMatcher]
     deadline: float  # monotonic seconds
@@ -25,10 +25,11 @@ class Compiling(NamedTuple):
         return self.future.done() or time.monotonic() >= self.deadline
 
     def result(self) -> LLMatcher:
-        """Waits for it; everyone makes a copy. RequestError where it is no good, or takes longer than it may."""
+        """Waits for the compiled matcher, which every user copies. Raises RequestError if the grammar is invalid or
+        takes longer than the timeout."""
         try:
             return self.future.result(max(0.0, self.deadline - time.monotonic()))
         except StillRunningError:
             raise RequestError(f"the grammar takes longer than {self.seconds:g} s to compile") from None
-        except RequestError as error:  # shared by all that wait
+        except RequestError as error:  # all waiters share this object
             raise RequestError(str(error)) from None

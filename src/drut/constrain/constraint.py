@@ -1,4 +1,4 @@
-"""What an answer must look like: plain data, checked where it is made, compiled elsewhere."""
+"""Constraints on outputs: plain data, checked when they are made and compiled elsewhere."""
 
 from __future__ import annotations
 
@@ -16,51 +16,52 @@ Schema = Mapping[str, Any] | bool | str  # a mapping, or JSON text
 
 @dataclass(frozen=True)
 class Constraint:
-    """Made by the functions below, which raise RequestError naming what is at fault."""
+    """A checked constraint, made by the functions below, which raise RequestError with the part at fault."""
 
     kind: Literal["json_schema", "regex", "lark"]
-    source: str = ""  # the schema, the pattern or the grammar, checked
+    source: str = ""  # the checked schema, pattern or grammar
 
     def __post_init__(self) -> None:
         if self.kind not in ("json_schema", "regex", "lark"):
-            raise RequestError(f"a constraint of kind {str(self.kind)[:40]!r} is not known")
+            raise RequestError(f"the kind of constraint {str(self.kind)[:40]!r} is not known")
 
     @classmethod
     def json_schema(cls, schema_: Schema) -> Constraint:
-        """A JSON value that fits the schema; properties come in the schema's order."""
+        """Constrains to a JSON value that fits the schema; properties are in the schema's order."""
         return cls("json_schema", schema.prepared(schema_))
 
     @classmethod
     def json_object(cls) -> Constraint:
-        """Any JSON object."""
+        """Constrains to any JSON object."""
         return cls.json_schema({"type": "object"})
 
     @classmethod
     def regex(cls, pattern: str) -> Constraint:
-        """A text that the pattern matches as a whole."""
+        """Constrains to a text that the whole pattern matches."""
         lark.check_regex(pattern)
         return cls("regex", pattern)
 
     @classmethod
     def choice(cls, choices: Sequence[str]) -> Constraint:
-        """One of these texts."""
+        """Constrains to one of these texts."""
         source = lark.of_choices(choices)
         check_text("choice", source, MOST_BYTES)
         return cls("lark", source)
 
     @classmethod
     def lark(cls, grammar: str) -> Constraint:
-        """A Lark grammar from rule `start`, in which `%json {...}` stands for a schema; or EBNF from `root ::= ...`."""
+        """Constrains to a Lark grammar with rule `start`, in which `%json {...}` is a schema; or to EBNF with
+        `root ::= ...`."""
         return cls("lark", lark.of_grammar(grammar))
 
     @classmethod
     def composed(cls, grammar: str) -> Constraint:
-        """A Lark grammar that this system made, in which each schema is the source of a constraint."""
+        """Constrains to a Lark grammar made by Drut, in which each schema is the source of a constraint."""
         check_text("grammar", grammar, MOST_COMPOSED)
         return cls("lark", grammar)
 
     def as_rule(self, name: str) -> str:
-        """The same as rule `name` of a Lark grammar that has others."""
+        """Returns the constraint as rule `name` of a larger Lark grammar."""
         match self.kind:
             case "json_schema":
                 return f"{name}: %json {self.source}"
@@ -71,9 +72,10 @@ class Constraint:
     @classmethod
     def structural_tags(cls, tags: Sequence[tuple[str, Schema, str]], triggers: Sequence[str] = (), *,
                         required: bool = False, most: int | None = None) -> Constraint:
-        """Tags (begin, schema of what is inside, end). Each of `triggers` in free text opens a tag that begins with it.
+        """Constrains to free text with tags (begin, schema of the contents, end). Each of `triggers` in the text opens
+        a tag that begins with it.
 
-        With `required` there is no free text, and at least one tag; `most`: tags at most.
+        With `required` there is no free text and at least one tag; `most`: maximum of tags.
         """
         made = [Tag(begin, schema.prepared(inside, f"tag {begin[:40]!r}"), end) for begin, inside, end in tags]
         source = lark.of_tags(made, triggers, required=required, most=most)

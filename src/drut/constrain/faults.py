@@ -1,4 +1,5 @@
-"""Where in a schema the library's refusal comes from: it names no path, so the parts are asked one by one."""
+"""Finds the part of a schema that the library refuses. The library gives no path, so the parts are compiled one by
+one."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ MOST_PARTS, MOST_SECONDS = 300, 1.0
 
 
 def place(source: str, refusal: str, refused: Callable[[str], str]) -> str:
-    """The path of the smallest part that is refused for the same reason; "" where none was found soon.
+    """Returns the path of the smallest part that is refused for the same reason; "" if none is found soon.
 
-    `source`: a prepared schema, or a grammar with such in it; `refused` gives the reason why a schema is, or "".
+    `source`: a prepared schema, or a grammar that contains some; `refused` returns the reason of a refusal, or "".
     """
     deadline = time.monotonic() + MOST_SECONDS
     for root in _schemas(source):
@@ -41,7 +42,8 @@ def _schemas(source: str) -> list[dict[str, Any]]:
 
 
 def _parts(root: dict[str, Any]) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """Each with the path that the client knows, and its own. Those of a definition begin where that was written."""
+    """Returns the parts with the path that the client knows, and their own path. Paths of a definition's parts begin at
+    the definition's place in the client's schema."""
     found = []
     stack: list[tuple[str, tuple[str, ...], Any]] = [("#", (), root)]
     while stack:

@@ -1,4 +1,4 @@
-"""A least fixpoint over alternatives: what can be reached from the leaves on."""
+"""A least fixpoint over alternatives, computed from the leaves on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 def least_fixpoint(needs: Mapping[K, Iterable[Collection[K]]]) -> set[K]:
     """Returns the keys with an alternative that needs none but such keys. Linear in the size of `needs`.
 
-    `needs`: of each key, by alternative, the different keys that it needs, each of which is a key too.
+    `needs`: for each key, by alternative, the different keys that it needs; each of them is a key of `needs`, too.
     """
     found, ready = set[K](), list[K]()
     users: dict[K, list[tuple[K, int]]] = {}

@@ -1,6 +1,6 @@
-"""Grammars in GBNF, as llama.cpp reads them, written in Lark's notation: `root ::= "a" [b-d]* ("e" | rest)`.
+"""Translates grammars from GBNF, llama.cpp's notation, to Lark's: `root ::= "a" [b-d]* ("e" | rest)`.
 
-A rule that leads to no rule that recurses is a terminal, one regular expression for the library; so is each run of
+A rule that leads to no recursive rule becomes a terminal, one regular expression for the library; so does each run of
 such parts in another rule. Source: llama.cpp, grammars/README.md.
 """
 
@@ -17,13 +17,13 @@ from drut.constrain.patterns import ANY, Ranges, class_of, complement
 from drut.errors import RequestError
 
 ESCAPES = {"n": 0x0A, "r": 0x0D, "t": 0x09}
-CODES = {"x": 2, "u": 4, "U": 8}  # hexadecimal digits behind each
+CODES = {"x": 2, "u": 4, "U": 8}  # escape -> number of its hexadecimal digits
 MOST_TIMES = 1_000_000
 
 
 @dataclass
 class Node:
-    """A part of a rule. `terminal`: no rule that recurses is in it."""
+    """A part of a rule. `terminal`: it contains no recursive rule."""
 
     kind: Literal["set", "name", "sequence", "choice", "repeat"]
     at: int  # position in the text
@@ -35,7 +35,7 @@ class Node:
 
 
 def to_lark(text: str, field_name: str = "grammar") -> str:
-    """The grammar in Lark's notation. RequestError gives line and column of a fault."""
+    """Returns the grammar in Lark's notation. Raises RequestError with line and column of an error."""
     reader = _Reader(text, field_name)
     rules = reader.rules()
     if "root" not in rules:
@@ -60,18 +60,18 @@ class _Reader:
         self._text, self._field, self._at, self._depth = text, field_name, 0, 0
 
     def place(self, at: int) -> str:
-        """A position as a person counts."""
+        """Returns a position as line and column, counted from 1."""
         line = self._text.count("\n", 0, at) + 1
         return f"line {line}, column {at - self._text.rfind(chr(10), 0, at)}"
 
     def rules(self) -> dict[str, tuple[int, Node]]:
-        """By name, with their positions. RequestError for one that comes twice, or that is not there."""
+        """Returns the rules by name, with their positions. Raises RequestError for a duplicate or a missing rule."""
         found: dict[str, tuple[int, Node]] = {}
         self._space(lines=True)
         while self._at < len(self._text):
             at, name = self._at, self._name()
             if name in found:
-                raise self._error(f"the rule {name!r} is there already, {self.place(found[name][0])}", at)
+                raise self._error(f"the rule {name!r} is defined already, {self.place(found[name][0])}", at)
             self._space()
             if not self._take("::="):
                 raise self._error("'::=' must follow the name of a rule")
@@ -127,7 +127,7 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Node("choice", at, parts)
 
     def _alternative(self, *, nested: bool) -> bool:
-        """Takes a bar; it may stand at the beginning of the next line."""
+        """Consumes a bar, which may be at the beginning of the next line."""
         before = self._at
         self._space(lines=True)
         if self._take("|"):
@@ -190,7 +190,7 @@ class _Reader:
         return found
 
     def _point(self, opened: int) -> int:
-        """A character, as it is or escaped, of what was opened there."""
+        """Returns the next character, plain or escaped, of the literal or set that was opened at `opened`."""
         char = self._peek()
         if char in ("", "\n"):
             raise self._error("this is not closed", opened)
@@ -211,7 +211,7 @@ class _Reader:
             raise self._error(f"\\{char} needs {size} hexadecimal digits", at)
         point = int(digits, 16)
         if point > ANY[0][1] or 0xD800 <= point < 0xE000:
-            raise self._error("a code point that is no character", at)
+            raise self._error("a code point that is not a character", at)
         return point
 
     def _repeated(self, node: Node) -> Node:
@@ -234,12 +234,12 @@ class _Reader:
         inside, closed, _ = self._text[self._at :].partition("}")
         low, comma, high = (part.strip() for part in inside.partition(","))
         if not closed or not _number(low or ("0" if comma and high else "")) or (high and not _number(high)):
-            raise self._error("a number of times is expected, as in {2}, {2,} or {2,5}", at)
+            raise self._error("a number of repetitions is expected, as in {2}, {2,} or {2,5}", at)
         self._at += len(inside) + 1
         least = int(low or 0)
         most = int(high) if high else None if comma else least
         if max(least, most or 0) > MOST_TIMES or (most is not None and most < least):
-            raise self._error(f"numbers of times are in order, and at most {MOST_TIMES}", at)
+            raise self._error(f"numbers of repetitions must be in order, and at most {MOST_TIMES}", at)
         return least, most
 
 
@@ -260,7 +260,7 @@ def _names(node: Node) -> set[str]:
 
 
 def _needs(node: Node) -> list[set[str]]:
-    """Of each alternative, the rules that it cannot do without; alternatives inside others are rules of their own."""
+    """Returns for each alternative the rules that it requires; nested alternatives are treated as separate rules."""
     if node.kind == "choice":
         return [need for part in node.parts for need in _needs(part)]
     if node.kind == "name":
@@ -273,13 +273,13 @@ def _needs(node: Node) -> list[set[str]]:
         if set() in more:
             continue
         needs = [one | other for one in needs for other in more]
-        if len(needs) > 64:  # taken to end
+        if len(needs) > 64:  # assumed to be finite
             return [set()]
     return needs
 
 
 class _Writer:
-    """One checked grammar in Lark, each rule in the line where the client wrote it."""
+    """Writes a checked grammar in Lark, each rule in the line of the client's rule."""
 
     def __init__(self, rules: dict[str, Node], lines: dict[str, int]) -> None:
         self._rules, self._lines = rules, lines
@@ -289,7 +289,7 @@ class _Writer:
         self._hoisted: list[str] = []
 
     def lark(self) -> str:
-        """From `start`; what is hoisted out of rules comes last."""
+        """Returns the grammar from `start` on; terminals that were hoisted out of rules come last."""
         written: list[str] = []
         for name, node in self._rules.items():
             written += [""] * (self._lines[name] - 1 - len(written))
@@ -298,7 +298,7 @@ class _Writer:
         return "\n".join([*written, *self._hoisted, ""])
 
     def _terminals(self) -> set[str]:
-        """The rules that lead to none that recurses."""
+        """Returns the rules that lead to no recursive rule."""
         waiting = {name: _names(node) | ({name} if name == "root" else set()) for name, node in self._rules.items()}
         users: dict[str, list[str]] = {}
         for name, used in waiting.items():
@@ -317,7 +317,7 @@ class _Writer:
         return all(part.kind != "name" or part.name in self._terminal for part in _all(node))
 
     def _written(self, node: Node, *, hoist: bool, outer: bool = False) -> str:
-        """In Lark; with `hoist` terminals that are not rules become some. `outer`: no brackets are needed."""
+        """Returns the part in Lark; with `hoist`, terminals that are not rules become rules. `outer`: no brackets."""
         if hoist and self._is_terminal(node) and node.kind != "name":
             name = f"P_{len(self._hoisted)}"
             self._hoisted.append(f"{name}: {self._written(node, hoist=False, outer=True)}")
@@ -336,7 +336,7 @@ class _Writer:
         return text if outer else f"({text})"
 
     def _run(self, parts: list[Node], *, hoist: bool) -> list[Node]:
-        """The parts of a sequence; neighbours that are terminals are one."""
+        """Returns the parts of a sequence, with adjacent terminals merged."""
         joined: list[Node] = []
         for terminal, some in groupby(parts, self._is_terminal):
             run = list(some)

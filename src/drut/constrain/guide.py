@@ -1,4 +1,4 @@
-"""A sequence on its way through a grammar: which ids may come next, and when it is over."""
+"""The grammar matcher of one output: which token ids may come next, and when the output is complete."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ if TYPE_CHECKING:
 
 ALL = np.int32(-1)
 Mask = NDArray[np.int32]
-MOST_AHEAD = 256  # forced tokens that a grammar is taken on by at a time: between two steps, so all streams wait
+MOST_AHEAD = 256  # maximum of forced tokens found at a time. It runs between two steps, so all streams wait for it
 
 
 class Run(NamedTuple):
-    """What a grammar leaves no choice about: from token number `start` of the answer on, these."""
+    """Tokens that the grammar allows no alternative to: `ids`, from index `start` of the output on."""
 
     start: int = 0
     ids: tuple[int, ...] = ()
 
 
 class Guide:
-    """Takes the tokens one by one and fills masks. Used by one thread at a time.
+    """Matches the tokens of one output against a grammar and fills token masks.
 
-    The grammar is of what follows the thought, if there is one; in that all but the end of the answer is allowed.
-    `ended` is the number of tokens after which nothing more can come, which may count forced ones ahead; `failure` why
-    it cannot go on. With `ignore_eos` the ids that end an answer are not allowed, unless nothing else is.
+    The grammar constrains what follows the reasoning; inside the reasoning every token is allowed except an end of the
+    output. `ended` is the number of tokens after which nothing can follow; it may count forced tokens that were not
+    taken yet. `failure` is the error after which the matcher constrains nothing. With `ignore_eos` the end tokens are
+    not allowed, unless nothing else is.
 
-    Where the grammar forces text, its tokens are those that the tokenizer would spell it with, and the next mask allows
-    the first of them alone. Which they are is settled once, when the token before them is taken, so it depends on the
-    answer alone, whether they are then taken one by one or all at once.
+    If the grammar forces text, the forced tokens are the tokenizer's spelling of it, and the next mask allows only the
+    first of them. They are computed once, when the token before them is taken. So they depend on the output alone, and
+    not on whether they are then taken one by one or all at once.
+
+    Threads: one thread at a time may use a matcher; `forced` is an exception, which any thread may call.
     """
 
-    def __init__(self, compiling: Compiling, thought: ThoughtWatch | None, ends: frozenset[int], vocab: int, *,
+    def __init__(self, compiling: Compiling, reasoning: ThoughtWatch | None, ends: frozenset[int], vocab: int, *,
                  ignore_eos: bool = False) -> None:
-        """`thought`: that of another answer, of which this one's is a twin; `ends`, all below `vocab`: ids
-        that end an answer."""
-        self._compiling, self._thought = compiling, thought
+        """`reasoning`: a tracker to fork for this output; `ends`: token ids that end an output, all below `vocab`."""
+        self._compiling, self._reasoning = compiling, reasoning
         self._ends, self._ignore_eos = sorted(ends), ignore_eos
         self._vocab = vocab
-        self._scratch = np.zeros(mask_words(vocab + (not ends)), np.int32)  # without an end the library has one more id
+        self._scratch = np.zeros(mask_words(vocab + (not ends)), np.int32)  # without an end token the library adds one
         self._matcher: LLMatcher | None = None
         self.ended: int | None = None
         self.failure: RequestError | None = None
@@ -57,15 +59,15 @@ class Guide:
 
     @property
     def ready(self) -> bool:
-        """Whether its grammar is compiled, or never will be."""
+        """Whether compiling the grammar is over: it succeeded or failed."""
         return self._matcher is not None or self._compiling.done
 
     def when_ready(self, wake: Callable[[], None]) -> None:
-        """Calls `wake`, from any thread, once the grammar is compiled or has failed; not if it only takes too long."""
+        """Calls `wake`, on any thread, once compiling has succeeded or failed; a timeout alone does not call it."""
         self._compiling.future.add_done_callback(lambda _: wake())
 
     def open(self) -> None:
-        """Takes a matcher of its own, once; waits where the grammar is not compiled yet. Sets `failure`."""
+        """Copies the compiled grammar's matcher, once; waits until the grammar is compiled. Sets `failure`."""
         if self._matcher is not None or self.failure is not None:
             return
         try:
@@ -76,30 +78,30 @@ class Guide:
 
     @property
     def over(self) -> bool:
-        """Whether nothing can follow the tokens it has."""
+        """Whether nothing can follow the tokens so far."""
         return self.ended_by(self.taken)
 
     @property
-    def breaks_off(self) -> bool:
-        """Whether more is known of what follows than that it fits: that nothing does, or what it is."""
+    def needs_host(self) -> bool:
+        """Whether a burst of steps must stop: the output ended, the matcher failed, or the next tokens are forced."""
         return self.failure is not None or self.over or bool(self.forced(self.taken))
 
     def ended_by(self, count: int) -> bool:
-        """Whether it had ended when the answer had `count` tokens; a step on top may have brought more."""
+        """Whether the output was complete at `count` tokens. An in-flight step may have added more since."""
         return self.ended is not None and self.ended <= count
 
     def forced(self, output: int) -> tuple[int, ...]:
-        """The ids that follow from token number `output` of the answer on, as many as are known. Any thread may ask."""
+        """Returns the forced ids from index `output` of the output on, as many as are known. Any thread may call it."""
         start, ids = self._run
         return ids[output - start :] if start <= output else ()
 
     @property
     def taken(self) -> int:
-        """Tokens of the answer so far."""
+        """The number of output tokens so far."""
         return len(self._tokens)
 
-    def take(self, token: int) -> None:
-        """The answer goes on with `token`, which the last mask allowed."""
+    def advance(self, token: int) -> None:
+        """Appends `token`, which the last mask allowed, to the output."""
         run = self.forced(len(self._tokens))
         self._tokens.append(token)
         watch = self._watch
@@ -117,12 +119,12 @@ class Guide:
             self._look_ahead()
 
     def catch_up(self, count: int) -> None:
-        """Takes forced tokens until the answer has `count`."""
+        """Appends forced tokens until the output has `count` tokens."""
         while len(self._tokens) < count and (run := self.forced(len(self._tokens))):
-            self.take(run[0])
+            self.advance(run[0])
 
     def fill(self, mask: Mask) -> None:
-        """Sets the bits of the ids that may come next, (words,): all where it has ended or failed."""
+        """Sets in `mask` (words,) the bits of the ids that may come next: all bits if the output ended or failed."""
         run = self.forced(len(self._tokens))
         if run and self.failure is None:
             mask[:] = 0
@@ -145,7 +147,7 @@ class Guide:
                 _forbid(mask, token)
 
     def accepts(self, token: int) -> bool:
-        """Whether the next mask surely allows `token`. Where this says no, a mask may still allow it."""
+        """Returns True only if the next mask allows `token`; False does not mean that the mask forbids it."""
         run = self.forced(len(self._tokens))
         if self.failure is not None or (self.ended is not None and not run):
             return True
@@ -160,16 +162,16 @@ class Guide:
             return False
         return token not in self._ends or watch.forced(len(self._tokens)) is not None
 
-    def offer(self, token: int) -> bool:
-        """Takes `token` if the next mask surely allows it; else takes nothing."""
+    def try_advance(self, token: int) -> bool:
+        """Appends `token` and returns True if `accepts` returns True for it; else changes nothing and returns False."""
         matcher = self._matcher
         plain = self._watch is None and self.failure is None and self.ended is None and token not in self._ends
         if matcher is None or not plain or self.forced(len(self._tokens)):
             allowed = self.accepts(token)
             if allowed:
-                self.take(token)
+                self.advance(token)
             return allowed
-        if not matcher.try_consume_tokens([token]):  # asks and takes in one
+        if not matcher.try_consume_tokens([token]):  # one call that checks and consumes
             return False
         self._tokens.append(token)
         if matcher.is_stopped():
@@ -178,7 +180,7 @@ class Guide:
         return True
 
     def truncate(self, count: int) -> None:
-        """Forgets all tokens but the first `count`."""
+        """Removes all tokens but the first `count`."""
         if count >= len(self._tokens):
             return
         kept = self._tokens[:count]
@@ -188,21 +190,21 @@ class Guide:
         self._start()
         self._look_ahead()
         for token in kept:
-            self.take(token)
+            self.advance(token)
 
     def _start(self) -> None:
-        self._watch = self._thought.twin() if self._thought is not None else None
+        self._watch = self._reasoning.fork() if self._reasoning is not None else None
         self._tokens: list[int] = []
         self._run = Run()
-        self._matched = 0  # tokens of the opening of a thought that have come
-        self._may_open = self._opens_grammar = True  # whether what has come may become a thought, or the answer
+        self._matched = 0  # tokens of the reasoning's opening mark so far
+        self._may_open = self._opens_grammar = True  # whether the output so far may become reasoning, or the answer
 
     def _open_with(self, token: int, watch: ThoughtWatch) -> None:
-        """Takes what may become a thought. The masks have let nothing through but its opening or the answer."""
+        """Appends a token that may begin the reasoning. The masks allowed only its opening mark or the answer."""
         if token == watch.opening[self._matched]:
             self._matched += 1
         elif self._matched or watch.begins_with(token):
-            self._may_open = False  # spelled in a way of its own: only the grammar knows how that goes on
+            self._may_open = False  # not the mark's own spelling: only the grammar decides what may follow
         if watch.state is State.AHEAD:
             self._opens_grammar = self._opens_grammar and self._may_take(token)
             if self._opens_grammar:
@@ -223,7 +225,7 @@ class Guide:
             self.ended = len(self._tokens)
 
     def _look_ahead(self) -> None:
-        """Takes the grammar on through what it forces now, but for an end of the answer, which may be held back."""
+        """Consumes in the grammar the tokens that it forces now, except an end of the output, which may be withheld."""
         matcher, start, watch = self._matcher, len(self._tokens), self._watch
         if matcher is None or self.ended is not None or self.failure is not None:
             return
@@ -246,7 +248,7 @@ class Guide:
         if matcher is None:
             return
         made = self._scratch
-        matcher.unsafe_compute_mask_ptr(made.ctypes.data, made.nbytes)  # without the interpreter's lock
+        matcher.unsafe_compute_mask_ptr(made.ctypes.data, made.nbytes)  # releases the interpreter's lock
         if matcher.is_error():
             return self._fail(matcher.get_error())
         mask[:] = made[: len(mask)]
@@ -257,7 +259,7 @@ class Guide:
                 mask[:] = made[: len(mask)]
 
     def _fail(self, why: str) -> None:
-        self.failure = RequestError(f"the grammar broke off after {len(self._tokens)} tokens: {reason(why)}")
+        self.failure = RequestError(f"the grammar failed after {len(self._tokens)} tokens: {reason(why)}")
 
 
 def _allow(mask: Mask, token: int) -> None:

@@ -1,4 +1,4 @@
-"""What is known of constraints, within a budget of bytes."""
+"""A cache of values by constraint, with a maximum of bytes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Generic, TypeVar
 from drut.constrain.constraint import Constraint
 
 V = TypeVar("V")
-BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # what a compiled grammar is charged, by its source (docs/measurements.md)
+BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # estimated bytes of a compiled grammar, by its source (docs/measurements.md)
 
 
 class Kept(Generic[V]):
-    """A value for each constraint. Past `room` bytes the least recently used go, but for the last one. For one thread
-    at a time."""
+    """A value for each constraint. Beyond `room` bytes the least recently used values are removed, except the newest.
+    Threads: for one thread at a time."""
 
     def __init__(self, room: int) -> None:
         self._room = room
         self._values: OrderedDict[tuple[str, str], V] = OrderedDict()  # least recently used first
-        self.bytes = 0  # charged for what is kept
+        self.bytes = 0  # estimated bytes of the cached values
 
     def get(self, constraint: Constraint) -> V | None:
-        """Counts as a use."""
+        """Returns the value of a constraint, or None; counts as a use."""
         key = constraint.kind, constraint.source
         if key in self._values:
             self._values.move_to_end(key)

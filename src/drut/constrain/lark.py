@@ -1,4 +1,4 @@
-"""Grammars in Lark's notation, as the library reads it: from choices, tags, and the older EBNF."""
+"""Makes grammars in Lark's notation for the library: from choices, tags, and the older EBNF."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_
 from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
-# %ignore with a terminal that nothing matches makes the library look for a mask for ever; the other sets its options.
+# %ignore with a terminal that matches nothing makes the library search endlessly; %llguidance would set its options.
 EBNF = re.compile(r"^[ \t]*[\w-]+[ \t]*::=", re.MULTILINE)  # a rule in GBNF
 REFUSED = re.compile(r"%\s*(ignore|llguidance)\b")
-HEATED = re.compile(r"^\s*\w+\[[^\]\n]*\btemperature\s*=", re.MULTILINE)  # a rule with a temperature of its own
+HEATED = re.compile(r"^\s*\w+\[[^\]\n]*\btemperature\s*=", re.MULTILINE)  # a rule that sets a temperature
 BLANK = re.compile(r"[^\n]")
 TEXT = r"/(.|\n)*/"
 
 
 @dataclass(frozen=True)
 class Tag:
-    """`begin`, then a value that fits `schema` (prepared, a JSON text), then `end`."""
+    """A tag: `begin`, a value that fits `schema` (prepared, a JSON text), then `end`."""
 
     begin: str
     schema: str
@@ -30,7 +30,7 @@ class Tag:
 
 
 def check_regex(pattern: str, name: str = "regex") -> None:
-    """RequestError for what is too long or nested too deeply."""
+    """Raises RequestError if the expression is too long or nested too deeply."""
     check_text(name, pattern, MOST_REGEX_BYTES)
     check_nesting(name, pattern, quotes="")
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
@@ -38,13 +38,13 @@ def check_regex(pattern: str, name: str = "regex") -> None:
 
 
 def pattern(regex: str) -> str:
-    """A regular expression between the slashes of Lark, which end at one that is not escaped."""
+    """Returns a regular expression in Lark's slashes, with slashes inside escaped."""
     steps = re.sub(r"\\.|/", lambda step: "\\/" if step[0] == "/" else step[0], regex, flags=re.DOTALL)
     return f"/{steps}/".replace("\n", "\\n")
 
 
 def of_choices(choices: Sequence[str]) -> str:
-    """One of these strings, exactly."""
+    """Returns the grammar of exactly one of these strings."""
     if isinstance(choices, str) or not isinstance(choices, Sequence) or not choices:
         raise RequestError("choice must be a list of strings")
     if len(choices) > MOST_ENUM:
@@ -57,9 +57,9 @@ def of_choices(choices: Sequence[str]) -> str:
 
 
 def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = False, most: int | None = None) -> str:
-    """Free text in which each trigger opens one of the tags that begin with it.
+    """Returns the grammar of free text in which each trigger opens one of the tags that begin with it.
 
-    With `required` there is at least one tag, and no text around them; `most`: tags at most.
+    With `required` there is at least one tag, and no text around the tags; `most`: maximum of tags.
     """
     if not tags:
         raise RequestError("structural_tag: there are no tags")
@@ -68,7 +68,7 @@ def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = Fa
     for i, tag in enumerate(tags):
         trigger = next((t for t in triggers if t and tag.begin.startswith(t)), None)
         if trigger is None and not required:
-            raise RequestError(f"structural_tag: no trigger begins {tag.begin[:60]!r}")
+            raise RequestError(f"structural_tag: no trigger is a beginning of {tag.begin[:60]!r}")
         names.append(f"tag_{i}")
         body = f"%json {tag.schema} {quoted(tag.end) if tag.end else ''}".rstrip()
         if required:
@@ -85,7 +85,7 @@ def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = Fa
 
 
 def of_grammar(text: str, name: str = "grammar") -> str:
-    """A client's grammar, Lark or EBNF (`root ::= ...`), checked; the schemas in it are made ready as any other."""
+    """Returns a client's grammar, Lark or EBNF (`root ::= ...`), after checking it and preparing the schemas in it."""
     check_text(name, text, MOST_BYTES)
     if EBNF.search(text):
         return gbnf.to_lark(text, name)
@@ -97,14 +97,14 @@ def of_grammar(text: str, name: str = "grammar") -> str:
             raise RequestError(f"{name}: %json is not followed by valid JSON: {error}") from None
         outside += [text[at : block.end()], BLANK.sub(" ", text[block.end() : end])]
         ready, lines = schema.prepared(value, f"{name}: %json"), text.count("\n", block.end(), end)
-        made += [text[at : block.end()], ready[0], "\n" * lines, ready[1:]]  # what the library finds has its line
+        made += [text[at : block.end()], ready[0], "\n" * lines, ready[1:]]  # keeps line numbers of library errors
         at = end
     outside.append(text[at:])
-    plain = "".join(outside)  # as long as the text
+    plain = "".join(outside)  # has the length of the text
     if refused := REFUSED.search(plain):
         raise RequestError(f"{name}: %{refused[1]} is not supported")
     if HEATED.search(plain):
-        raise RequestError(f"{name}: a rule's temperature is not supported: the request's holds throughout")
+        raise RequestError(f"{name}: a rule's temperature is not supported; set the request's temperature")
     if plain.count(":") > MOST_RULES:
         raise RequestError(f"{name}: more than {MOST_RULES} rules")
     check_nesting(name, plain, quotes="\"/")
@@ -113,5 +113,5 @@ def of_grammar(text: str, name: str = "grammar") -> str:
 
 
 def quoted(text: str) -> str:
-    """A literal. The library's lexer takes DEL only if it is escaped."""
+    """Returns a literal. The library's lexer accepts DEL only if it is escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""How large a grammar may be: checked before any library reads it."""
+"""Limits of a grammar's size, which are checked before any library reads it."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from typing import Any
 
 from drut.errors import RequestError
 
-MOST_BYTES = 256 * 1024  # of one grammar's source
-MOST_COMPOSED = 4 * MOST_BYTES  # of one that is made of checked parts, which may have grown
+MOST_BYTES = 256 * 1024  # maximum of a grammar's source
+MOST_COMPOSED = 4 * MOST_BYTES  # maximum of a grammar that is composed of checked parts, which may have grown
 MOST_REGEX_BYTES = 32 * 1024
-MOST_DEPTH = 64  # of nesting, in JSON and in brackets
-MOST_ENUM = 5000  # values of one enum, and of a choice
-MOST_PROPERTIES = 512  # of one object, and names that it must have
-MOST_PATTERNS = 128  # of names, in all patternProperties of a schema: the library compares each with each
-MOST_CHAIN = 4000  # schemas within each other, over all that references lead to: so deep the library may recurse
-MOST_RULES = 4000  # of a grammar, which may likewise be a chain
-MOST_NODES = 20_000  # values in a schema
-MOST_DIGITS = 300  # of an integer: as large as a float can be
-MOST_MULTIPLE = 1000  # of multipleOf, as an integer without its decimal point: its automaton has so many states
+MOST_DEPTH = 64  # maximum nesting, in JSON and in brackets
+MOST_ENUM = 5000  # maximum of values of an enum, and of a choice
+MOST_PROPERTIES = 512  # maximum of properties of an object, and of required names
+MOST_PATTERNS = 128  # maximum in all patternProperties of a schema: the library compares every pair
+MOST_CHAIN = 4000  # maximum of nested schemas, references included: the depth of the library's recursion
+MOST_RULES = 4000  # maximum of rules of a grammar, which may be a chain, too
+MOST_NODES = 20_000  # maximum of values in a schema
+MOST_DIGITS = 300  # maximum of an integer's digits: the range of a float
+MOST_MULTIPLE = 1000  # maximum of multipleOf as an integer without its decimal point: its automaton has so many states
 
 
 def check_text(name: str, text: str, most_bytes: int) -> None:
-    """RequestError naming `name` for what is no text, is too long, or cannot be written down."""
+    """Raises RequestError, which names `name`, for a value that is not a string, is too long or cannot be encoded."""
     if not isinstance(text, str):
         raise RequestError(f"{name} must be a string, not {type(text).__name__}")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise RequestError(f"{name} holds a lone surrogate") from None
+        raise RequestError(f"{name} has a lone surrogate") from None
     if size > most_bytes:
         raise RequestError(f"{name}: {size} bytes; at most {most_bytes} are allowed")
     if "\0" in text:
-        raise RequestError(f"{name} holds a NUL character")
+        raise RequestError(f"{name} has a NUL character")
 
 
 def check_nesting(name: str, text: str, *, quotes: str) -> None:
-    """RequestError for brackets deeper than MOST_DEPTH. Inside one of `quotes` and after a backslash nothing counts."""
+    """Raises RequestError for brackets deeper than MOST_DEPTH. Characters inside one of `quotes` and after a backslash
+    are skipped."""
     depth, inside, escaped = 0, "", False
     for char in text:
         if escaped:
@@ -57,7 +58,7 @@ def check_nesting(name: str, text: str, *, quotes: str) -> None:
 
 
 def read_json(name: str, text: str) -> Any:
-    """The value of a JSON text. RequestError for what is none, or holds NaN or an infinity."""
+    """Returns the value of a JSON text. Raises RequestError for invalid JSON, NaN and infinities."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_int=_bounded_int)
     except RecursionError:
@@ -67,7 +68,8 @@ def read_json(name: str, text: str) -> Any:
 
 
 def write_json(name: str, value: object) -> str:
-    """A value as JSON, keys in their order. RequestError for what JSON cannot say, or nests too deeply."""
+    """Returns a value as JSON, with its keys in order. Raises RequestError if JSON cannot express it or it is nested
+    too deeply."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except RecursionError:
@@ -77,7 +79,7 @@ def write_json(name: str, value: object) -> str:
 
 
 def check_size(name: str, root: object) -> None:
-    """RequestError for a JSON value past MOST_DEPTH or MOST_NODES."""
+    """Raises RequestError for a JSON value beyond MOST_DEPTH or MOST_NODES."""
     stack: list[tuple[object, int]] = [(root, 0)]
     count = 0
     while stack:
@@ -92,13 +94,13 @@ def check_size(name: str, root: object) -> None:
 
 
 def check_multiple(value: object) -> None:
-    """RequestError for a multipleOf that is no number above 0, or would need too large an automaton."""
+    """Raises RequestError for a multipleOf that is not a number above 0, or needs too large an automaton."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
         raise RequestError("multipleOf must be a number above 0")
     digits = repr(value)
     large = value > MOST_MULTIPLE or "e" in digits
     if large or int(digits.replace(".", "").rstrip("0") or "0") > MOST_MULTIPLE:
-        raise RequestError(f"multipleOf {digits[:40]}: at most {MOST_MULTIPLE} and as many steps are supported")
+        raise RequestError(f"multipleOf {digits[:40]}: at most {MOST_MULTIPLE}, and as many steps, are supported")
 
 
 def _bounded_int(digits: str) -> int:
@@ -108,4 +110,4 @@ def _bounded_int(digits: str) -> int:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")

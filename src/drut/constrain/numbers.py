@@ -1,6 +1,6 @@
-"""Numbers that the library would get wrong: it reads each as a float of 64 bits, and whole ones as integers of 64.
+"""Checks numbers that the library would misread: it reads each as a float of 64 bits, and integers as 64 bits.
 
-Its reader is exact up to 15 digits and 22 decimals, so that no others are given to it.
+Its reader is exact up to 15 digits and 22 decimals, so it gets no other numbers.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from drut.errors import RequestError
 
-EXACT = 1 << 53  # up to here each whole number is a float of its own
-MOST_BOUND = (1 << 63) - (1 << 13)  # nearer to the end of 64 bits the library overflows, and takes the process along
+EXACT = 1 << 53  # up to here each integer is a different float
+MOST_BOUND = (1 << 63) - (1 << 13)  # hazard: closer to the end of 64 bits the library overflows and ends the process
 DIGITS, DECIMALS = 15, 22
 LEAST = Decimal(1).scaleb(-DECIMALS)
 UPPER = ("maximum", "exclusiveMaximum")
@@ -19,7 +19,7 @@ BOUNDS = ("minimum", "exclusiveMinimum", *UPPER)
 
 
 def check_exact(key: str, root: object) -> None:
-    """RequestError naming `key` for a number in a JSON value that would come out as another one."""
+    """Raises RequestError, which names `key`, for a number in a JSON value that the library would change."""
     stack = [root]
     while stack:
         value = stack.pop()
@@ -28,13 +28,13 @@ def check_exact(key: str, root: object) -> None:
         elif isinstance(value, list):
             stack += value
         elif isinstance(value, int | float) and abs(value) > EXACT:
-            raise RequestError(f"{key}: a whole number beyond 2^53 is not supported: {value!r:.40}")
+            raise RequestError(f"{key}: an integer beyond 2^53 is not supported: {value!r:.40}")
         elif isinstance(value, float) and not value.is_integer() and _within(value, upper=True) != value:
             raise RequestError(f"{key}: more than {DIGITS} digits or {DECIMALS} decimals: {value!r:.40}")
 
 
 def bound(key: str, value: float) -> float:
-    """A bound of `key` that allows nothing more once it is a float. RequestError where none would be left."""
+    """Returns a bound of `key` as a float that allows no more than the bound. Raises RequestError if none remains."""
     upper = key in UPPER
     if value < -MOST_BOUND if upper else value > MOST_BOUND:
         raise RequestError(f"{key}: beyond 64 bits: {value!r:.40}")
@@ -47,11 +47,11 @@ def bound(key: str, value: float) -> float:
 
 
 def beyond(key: str, value: float) -> float:
-    """The next number inside an exclusive bound of `key`, as far as digits distinguish numbers."""
+    """Returns the next number inside an exclusive bound of `key`, with the library's number of digits."""
     upper = key in UPPER
     if not value:
         return float(-LEAST if upper else LEAST)
-    if abs(value) > 10 ** (DIGITS - 1):  # no fraction is left
+    if abs(value) > 10 ** (DIGITS - 1):  # numbers of this size have no fraction
         return math.nextafter(float(value), -math.inf if upper else math.inf)
     context = Context(prec=DIGITS)
     decimal = Decimal(repr(value))
@@ -59,7 +59,7 @@ def beyond(key: str, value: float) -> float:
 
 
 def _within(value: float, *, upper: bool) -> float:
-    """`value`, or the next one inside the bound with as few digits as the library reads."""
+    """Returns `value`, or the next number inside the bound with as few digits as the library reads."""
     rounding = ROUND_FLOOR if upper else ROUND_CEILING
     near = Context(prec=DIGITS, rounding=rounding).plus(Decimal(repr(value)))
     if -int(near.as_tuple().exponent) > DECIMALS:

@@ -1,7 +1,7 @@
-"""Patterns of JSON schemas, regular expressions of ECMA-262, in the notation of the grammar library.
+"""Translates patterns of JSON schemas, regular expressions of ECMA-262, to the grammar library's notation.
 
-The library reads Rust's notation, in which some of the same characters mean something else (`&&` in a class, `(?i)`,
-`\\z`, `\\s`, `.`). So a pattern is parsed and written anew, with every class spelled out; what has no counterpart is
+The library reads Rust's notation, in which some characters have another meaning (`&&` in a class, `(?i)`, `\\z`, `\\s`,
+`.`). So a pattern is parsed and written again, with every class as explicit ranges; syntax without a counterpart is
 refused by name. Source: ECMA-262, 22.2 (with the flag `u`), and JSON Schema 2020-12, core 6.4.
 """
 
@@ -24,11 +24,11 @@ LINES: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 CLASSES = {"d": DIGITS, "w": WORD, "s": SPACE}
 CONTROLS = {"t": 0x09, "n": 0x0A, "v": 0x0B, "f": 0x0C, "r": 0x0D, "0": 0x00}
 MOST_REPEATS = 100_000
-SEARCH = r"[\x{0}-\x{10ffff}]*"  # what may stand before and behind a match
+SEARCH = r"[\x{0}-\x{10ffff}]*"  # any text before and after a match
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """All code points that are not in `ranges`."""
+    """Returns all code points that are not in `ranges`."""
     made, start = [], 0
     for low, high in sorted(ranges):
         if low > start:
@@ -38,9 +38,9 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def translated(pattern: str) -> str:
-    """A pattern of the library that matches, as a whole, each string in which `pattern` is found.
+    """Returns a library pattern that matches, as a whole, each string that contains a match of `pattern`.
 
-    RequestError names what is not supported, with its position.
+    Raises RequestError, with the position, for unsupported syntax.
     """
     check_text("pattern", pattern, MOST_REGEX_BYTES)
     return f"^(?:{'|'.join(map(_whole, _Reader(pattern).read()))})$"
@@ -48,7 +48,7 @@ def translated(pattern: str) -> str:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """One alternative: `text` in the library's notation, and whether it is bound to the beginning and to the end."""
+    """One alternative: `text` in the library's notation, and whether it is anchored at the beginning and at the end."""
 
     text: str
     starts: bool = False
@@ -60,7 +60,7 @@ def _whole(found: _Sequence) -> str:
 
 
 def class_of(ranges: Ranges) -> str:
-    """One of these code points, in the library's notation, which has no class without members."""
+    """Returns a class of these code points in the library's notation, which has no empty classes."""
     if not ranges:
         return r"[^\x{0}-\x{10ffff}]"
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
@@ -73,7 +73,7 @@ def _point(point: int) -> str:
 
 
 def _without_surrogates(ends: tuple[int, int]) -> tuple[int, int]:
-    """Ends of a range that are characters; a range holds one."""
+    """Returns the ends of a range moved to characters; a range has at least one."""
     low, high = ends
     return 0xE000 if 0xD800 <= low < 0xE000 else low, 0xD7FF if 0xD800 <= high < 0xE000 else high
 
@@ -87,7 +87,7 @@ class _Reader:
     def read(self) -> list[_Sequence]:
         found = self._alternatives()
         if self._at < len(self._text):
-            raise self._error("a bracket that nothing opens")
+            raise self._error("a bracket that is not opened")
         return found
 
     def _error(self, what: str) -> RequestError:
@@ -108,7 +108,7 @@ class _Reader:
         return found
 
     def _sequence(self) -> list[_Sequence]:
-        """Alternatives that one sequence stands for: more than one where a group with anchors is at its edge."""
+        """Returns the alternatives of one sequence: more than one if a group with anchors is at its edge."""
         parts: list[list[_Sequence]] = []
         while self._peek() not in ("", "|", ")"):
             if self._take("^"):
@@ -165,7 +165,7 @@ class _Reader:
             raise self._error(f"groups nested more than {MOST_DEPTH} deep")
         found = self._alternatives()
         if not self._take(")"):
-            raise self._error("a group that nothing closes")
+            raise self._error("a group that is not closed")
         self._depth -= 1
         return found
 
@@ -175,7 +175,7 @@ class _Reader:
             return atom
         if any(one.starts or one.ends for one in atom):
             raise self._error("an anchor that is repeated is not supported,")
-        self._take("?")  # lazy or greedy: the same strings match
+        self._take("?")  # lazy and greedy repetitions match the same strings
         if self._peek() in ("*", "+", "?"):
             raise self._error(f"{self._peek()!r} with nothing to repeat")
         return [_Sequence(f"(?:{_grouped(atom).text}){times}")]
@@ -189,7 +189,7 @@ class _Reader:
             return None
         low, comma, high = self._text[self._at + 1 : end].partition(",")
         if not low.isdecimal() or not low.isascii() or (high and not (high.isdecimal() and high.isascii())):
-            return None  # braces that repeat nothing are themselves
+            return None  # other braces are literal characters
         if max(len(low), len(high)) > 6 or int(low) > MOST_REPEATS or int(high or 0) > MOST_REPEATS:
             raise self._error(f"more than {MOST_REPEATS} repetitions")
         if high and int(high) < int(low):
@@ -217,7 +217,7 @@ class _Reader:
         return "property", made
 
     def _escaped(self) -> Ranges:
-        """What a backslash with the next characters stands for."""
+        """Returns the code points of a backslash with the next characters."""
         char = self._peek()
         self._at += 1
         if (known := CLASSES.get(char.lower())) is not None:
@@ -252,7 +252,7 @@ class _Reader:
                 self._at += 6
                 return 0x10000 + ((point - 0xD800) << 10) + low - 0xDC00
         if point > LAST or 0xD800 <= point < 0xE000:
-            raise self._error("a code point that is no character")
+            raise self._error("a code point that is not a character")
         return point
 
     def _hex(self, digits: str, size: int) -> int:
@@ -261,7 +261,7 @@ class _Reader:
         return int(digits, 16)
 
     def _members(self) -> Ranges:
-        """Of a class, from behind its bracket on."""
+        """Returns the members of a class whose opening bracket was consumed."""
         negated, ranges = self._take("^"), list[tuple[int, int]]()
         while not self._take("]"):
             low = self._member()
@@ -278,7 +278,7 @@ class _Reader:
 
     def _member(self) -> Ranges:
         if self._peek() == "":
-            raise self._error("a class that nothing closes")
+            raise self._error("a class that is not closed")
         if not self._take("\\"):
             self._at += 1
             return ((ord(self._text[self._at - 1]),) * 2,)

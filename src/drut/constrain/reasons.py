@@ -1,4 +1,4 @@
-"""What the grammar library says is wrong, in a line for clients."""
+"""Turns the grammar library's error messages into one line for clients."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import re
 MOST_CHARS = 300
 ITS_OWN = " <non-verbose/>"
 PLACE = re.compile(r"(?:at )?(\d+)\(\d+\): ")
-SNIPPET = re.compile(r"^ *\d+ \| .*(?:\n *\^+ *$)?", re.MULTILINE)  # of the grammar that was made
+SNIPPET = re.compile(r"^ *\d+ \| .*(?:\n *\^+ *$)?", re.MULTILINE)  # lines of the generated grammar
 PLAIN = (
     ("Regex is empty: ", "no value fits: pattern, format, enum and lengths leave no string"),
     ("are not disjoint", "patternProperties: two patterns match the same name, which is not supported"),
-    ("determine if patternProperty", "patternProperties: whether two patterns match the same name is not found out"),
+    ("determine if patternProperty", "patternProperties: it is unknown whether two patterns match the same name"),
     ("circular references with sibling keys", "a $ref that leads back to itself has sibling keywords"),
-    ("Value for 'multipleOf' has too many digits", "multipleOf: no float is this step"),
-    ("Unable to determine if regex is empty", "whether pattern, format and lengths leave a string is not found out"),
+    ("Value for 'multipleOf' has too many digits", "multipleOf: no float has this value"),
+    ("Unable to determine if regex is empty", "it is unknown whether pattern, format and lengths allow a string"),
     ("NoExtensionBias", "no token of this model can come next"),
 )
-INSIDE = "failed to compile JSON schema: "  # of a grammar, whose rules the client may not know
+INSIDE = "failed to compile JSON schema: "  # inside a grammar, whose rules the client may not know
 
 
 def reason(message: str, *, placed: bool = True) -> str:
-    """Its message in one short line; `placed`: with the line of the grammar."""
+    """Returns the message as one short line; `placed`: with the line of the grammar."""
     for mark, plain in PLAIN:
         if mark in message:
             return plain

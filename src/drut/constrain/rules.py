@@ -1,6 +1,6 @@
-"""The rules of a grammar in Lark, as far as they say which rule needs which: for those that never end.
+"""Parses a Lark grammar as far as necessary to find which rule needs which, and refuses rules that never end.
 
-What is not understood here is left to the grammar library, which reads the grammar anyway.
+Syntax that is not understood here is left to the grammar library, which reads the grammar afterwards.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TOKEN = re.compile(r"""
   | (?P<mark>[()|\[\]&~])
 """, re.VERBOSE)
 NESTED = re.compile(r"%lark\s*\{")
-QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"?|/(?:\\.|[^/\\\n])+/?|//[^\n]*')  # what is not closed ends with its line
+QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"?|/(?:\\.|[^/\\\n])+/?|//[^\n]*')  # an unclosed one ends with its line
 BLANK = re.compile(r"[^\n]")
-Needs = list[set[str]]  # by alternative, the rules that are needed
+Needs = list[set[str]]  # the needed rules, by alternative
 MOST_NEEDS, MOST_BLOCKS = 64, 16
 
 
@@ -32,8 +32,9 @@ class _NotUnderstoodError(Exception):
 
 
 def check(text: str, field: str) -> None:
-    """RequestError for a rule that comes twice, and for one that never ends. `text`: without what follows %json."""
-    if len(NESTED.findall(text)) > MOST_BLOCKS:  # each block is read with all that is around it
+    """Raises RequestError for a duplicate rule and for a rule that never ends. `text`: the grammar without the schemas
+    behind %json."""
+    if len(NESTED.findall(text)) > MOST_BLOCKS:  # each block is read together with its surroundings
         raise RequestError(f"{field}: more than {MOST_BLOCKS} grammars within it, as %lark {{...}}")
     for start, end in reversed(list(_blocks(text))):
         inside = BLANK.sub(" ", text[:start]) + text[start:end]
@@ -41,13 +42,13 @@ def check(text: str, field: str) -> None:
         text = text[:start] + BLANK.sub(" ", text[start:end]) + text[end:]
     heads = list(HEAD.finditer(text))
     if not heads:
-        raise RequestError(f"{field}: it has no rules; they are written as `start: ...`")
+        raise RequestError(f"{field}: it has no rules, which have the form `start: ...`")
     lines = {head[1]: text.count("\n", 0, head.start(1)) + 1 for head in reversed(heads)}
     if len(lines) < len(heads):
         names = [head[1] for head in heads]
         twice = next(head for i, head in enumerate(heads) if head[1] in names[:i])
         line = text.count("\n", 0, twice.start(1)) + 1
-        raise RequestError(f"{field}: the rule {twice[1]!r} is there already, line {lines[twice[1]]} (line {line})")
+        raise RequestError(f"{field}: the rule {twice[1]!r} is defined already, line {lines[twice[1]]} (line {line})")
     needs: dict[str, Needs] = {}
     uses: dict[str, set[str]] = {}
     ends = [head.start() for head in heads[1:]] + [len(text)]
@@ -61,7 +62,7 @@ def check(text: str, field: str) -> None:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Where the grammars within `%lark {...}` are, the outermost of each."""
+    """Yields the ranges of outermost grammars in `%lark {...}`."""
     end = 0
     for block in NESTED.finditer(text):
         if block.start() < end:
@@ -77,7 +78,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _Body:
-    """What stands behind the colon of one rule."""
+    """The text behind the colon of one rule."""
 
     def __init__(self, text: str) -> None:
         self.names: set[str] = set()
@@ -94,7 +95,7 @@ class _Body:
         self._at = 0
 
     def needs(self) -> Needs:
-        """Of the whole rule; a directive may stand behind it."""
+        """Returns the needs of the whole rule; a directive may follow it."""
         found = self._choice()
         if self._at < len(self._tokens) or (self._rest and not self._rest.startswith(("%", "@"))):
             raise _NotUnderstoodError
@@ -118,7 +119,7 @@ class _Body:
                 continue
             part = self._repeated(self._part())
             found = found if set() in part else [one | other for one in found for other in part]
-            if len(found) > MOST_NEEDS:  # taken to end
+            if len(found) > MOST_NEEDS:  # assumed to be finite
                 return self._skipped()
         return found
 

@@ -1,4 +1,7 @@
-"""Where the thought of an answer begins and ends, and how a budget closes it: a function of the answer's own tokens."""
+"""Finds where the reasoning of an output begins and ends, and which tokens a budget forces.
+
+Everything here is a function of the output's own tokens, so it does not depend on batching or preemption.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,21 @@ MOST_BUDGET = 1 << 30
 
 @dataclass(frozen=True)
 class Thought:
-    """A model thinks between `opens` and `closes`, first thing in its answer. RequestError names a bad field.
+    """How a model reasons before it answers: between the marks `opens` and `closes`, at the start of its output.
 
-    `begun`: the prompt ends inside the thought; None: it ends behind one. After `budget` tokens of thought the text
-    `closing` is forced, which must hold `closes`; then the answer follows. Where no grammar binds that, a further
-    `opens` in it begins a further thought, with what is left of the budget, unless it stands between the marks `calls`,
-    of which an empty second one is the end of the answer.
+    `begun`: True if the prompt ends inside the reasoning, None if the prompt ends behind it. After `budget` reasoning
+    tokens the text `closing` is forced, which must contain `closes`; then the answer follows. Unless a grammar
+    constrains the answer, a further `opens` in it begins another section of reasoning, which has the rest of the
+    budget. Between the marks `calls` an `opens` is plain text; an empty second mark of `calls` means that a call lasts
+    until the end of the output. Raises RequestError, which names the field, if a field is invalid.
     """
 
     opens: str
     closes: str
     begun: bool | None = False
-    budget: int | None = None  # tokens after `opens`; None: as many as the model likes
+    budget: int | None = None  # maximum of tokens after `opens`; None: no limit
     closing: str = ""
-    calls: tuple[str, str] = ("", "")  # of tools; an empty first one: there are none
+    calls: tuple[str, str] = ("", "")  # marks around tool calls; an empty first mark: no calls
 
     def __post_init__(self) -> None:
         texts = {"opens": self.opens, "closes": self.closes, "closing": self.closing,
@@ -37,67 +41,70 @@ class Thought:
         for name, text in texts.items():
             empty = not text and name in ("opens", "closes")
             if not isinstance(text, str) or len(text) > MOST_MARK_CHARS or empty:
-                raise RequestError(f"thought.{name} must be a string of 1 to {MOST_MARK_CHARS} characters")
+                raise RequestError(f"reasoning.{name} must be a string of 1 to {MOST_MARK_CHARS} characters")
         if self.budget is None:
             return
         if isinstance(self.budget, bool) or not isinstance(self.budget, int) or not 0 <= self.budget <= MOST_BUDGET:
-            raise RequestError(f"thought.budget must be an integer from 0 to {MOST_BUDGET}")
+            raise RequestError(f"reasoning.budget must be an integer from 0 to {MOST_BUDGET}")
         if self.closes not in self.closing:
-            raise RequestError(f"thought.closing must hold {self.closes!r}: it is what ends the thought")
+            raise RequestError(f"reasoning.closing must contain {self.closes!r}, the mark that ends the reasoning")
 
 
 class State(Enum):
-    AHEAD = auto()  # nothing but white space, or the beginning of `opens`, was said
+    AHEAD = auto()  # the output so far is white space, or a beginning of `opens`
     OPEN = auto()
-    OVER = auto()  # closed, or the answer began without one
+    OVER = auto()  # closed, or the answer began without reasoning
 
 
 class ThoughtWatch:
-    """Follows one answer, a token at a time."""
+    """Tracks the reasoning of one output, token by token."""
 
-    def __init__(self, thought: Thought, opening: Sequence[int], closing: Sequence[int],
+    def __init__(self, reasoning: Thought, opening: Sequence[int], closing: Sequence[int],
                  token_bytes: Callable[[int], bytes], *, again: bool = True) -> None:
-        """`opening`, `closing`: the ids of `thought.opens` and `thought.closing`; `again`: whether there may be further
-        thoughts behind the first."""
-        self._thought, self._bytes, self._again = thought, token_bytes, again
+        """`opening`, `closing`: the token ids of `reasoning.opens` and `reasoning.closing`; `again`: whether further
+        sections of reasoning may follow the first."""
+        self._reasoning, self._bytes, self._again = reasoning, token_bytes, again
         self.opening, self.closing = tuple(opening), tuple(closing)
-        self._opens, self._closes = thought.opens.encode(), thought.closes.encode()
-        self._calls = tuple(mark.encode() for mark in thought.calls)
-        self._calling = False  # between the marks of a call
-        self._said = b""  # what may still become a mark
-        self._seen = 0  # tokens
-        self._left = thought.budget  # of the budget, when the thought under way began
-        self._begun_at = 0  # tokens before it
-        self._force_at: int | None = None  # the output where forcing begins
-        self.state = State.AHEAD if thought.begun is not None else State.OVER
-        self.tokens = 0  # of thoughts with their marks
-        if thought.begun:
+        self._opens, self._closes = reasoning.opens.encode(), reasoning.closes.encode()
+        self._calls = tuple(mark.encode() for mark in reasoning.calls)
+        self._calling = False  # the output is between the marks of a call
+        self._tail = b""  # the end of the output, which may still become a mark
+        self._seen = 0  # tokens pushed
+        self._left = reasoning.budget  # the rest of the budget when the current section began
+        self._begun_at = 0  # tokens before the current section
+        self._force_at: int | None = None  # index of the first forced token
+        self.state = State.AHEAD if reasoning.begun is not None else State.OVER
+        self.tokens = 0  # reasoning tokens, marks included
+        if reasoning.begun:
             self._open()
 
     @classmethod
-    def of(cls, thought: Thought, tokenizer: Tokenizer, hidden: frozenset[int] = frozenset(), *,
+    def of(cls, reasoning: Thought, tokenizer: Tokenizer, hidden: frozenset[int] = frozenset(), *,
            again: bool = True) -> ThoughtWatch:
-        """`hidden`: tokens that the answer's text leaves out; they are no part of it here either, unless they spell a
-        mark. RequestError where the vocabulary cannot spell `closing`."""
-        opening, closing = (tokenizer.encode_more(text) for text in (thought.opens, thought.closing))
-        for text, mark, ids in (("opens", thought.opens, opening), ("closing", thought.closes, closing)):
-            if ids and mark.encode() not in b"".join(map(tokenizer.token_bytes, ids)):
-                raise RequestError(f"thought.{text}: {tokenizer.name} has no tokens for {mark!r}")
-        marks = map(tokenizer.id_of, (thought.opens, thought.closes, *thought.calls))
-        unseen = hidden.difference(opening, closing, marks)
-        return cls(thought, opening, closing, lambda i: b"" if i in unseen else tokenizer.token_bytes(i), again=again)
+        """Returns a tracker for outputs of `tokenizer`.
 
-    def twin(self) -> ThoughtWatch:
-        """A new one for another answer."""
-        return ThoughtWatch(self._thought, self.opening, self.closing, self._bytes, again=self._again)
+        `hidden`: tokens that the output's text leaves out; the tracker ignores their bytes unless they spell a mark.
+        Raises RequestError if the vocabulary cannot spell `opens` or `closing`.
+        """
+        opening, closing = (tokenizer.encode_more(text) for text in (reasoning.opens, reasoning.closing))
+        for text, mark, ids in (("opens", reasoning.opens, opening), ("closing", reasoning.closes, closing)):
+            if ids and mark.encode() not in b"".join(map(tokenizer.token_bytes, ids)):
+                raise RequestError(f"reasoning.{text}: {tokenizer.name} has no tokens for {mark!r}")
+        marks = map(tokenizer.id_of, (reasoning.opens, reasoning.closes, *reasoning.calls))
+        unseen = hidden.difference(opening, closing, marks)
+        return cls(reasoning, opening, closing, lambda i: b"" if i in unseen else tokenizer.token_bytes(i), again=again)
+
+    def fork(self) -> ThoughtWatch:
+        """Returns a new tracker, at the start of another output."""
+        return ThoughtWatch(self._reasoning, self.opening, self.closing, self._bytes, again=self._again)
 
     def push(self, token: int) -> bool:
-        """Takes the next token of the answer; True where it is none of the answer proper."""
+        """Appends the next token of the output; returns True if the token is not part of the answer."""
         before, forced = self.state, self.forced(self._seen) is not None
         self._seen += 1
         if before is State.OVER and (forced or not self._again):
-            return forced  # behind the mark, but still of the closing
-        self._said += self._bytes(token)
+            return forced  # behind the mark, but still part of the forced closing
+        self._tail += self._bytes(token)
         if before is State.AHEAD:
             self._look_for_opening()
         elif before is State.OVER:
@@ -110,25 +117,25 @@ class ThoughtWatch:
         return thinks or self.state is State.AHEAD
 
     def _look_for_opening(self) -> None:
-        said = self._said = self._said.lstrip()
-        if said.startswith(self._opens):
-            self._said = said[len(self._opens) :]
+        tail = self._tail = self._tail.lstrip()
+        if tail.startswith(self._opens):
+            self._tail = tail[len(self._opens) :]
             self._open()
-        elif not self._opens.startswith(said):
-            self.state, self._said, self._again = State.OVER, b"", False
+        elif not self._opens.startswith(tail):
+            self.state, self._tail, self._again = State.OVER, b"", False
 
     def _look_for_more(self) -> None:
-        """In the answer: a further thought, unless that is in a call."""
+        """Looks in the answer for the mark of a further section, outside calls."""
         opens_call, closes_call = self._calls
         while True:
             marks = (closes_call,) if self._calling else (self._opens, opens_call)
-            found = {mark: at for mark in marks if mark and (at := self._said.find(mark)) >= 0}
+            found = {mark: at for mark in marks if mark and (at := self._tail.find(mark)) >= 0}
             if not found:
                 longest = max(map(len, marks))
-                self._said = self._said[max(0, len(self._said) - longest + 1) :] if longest else b""
+                self._tail = self._tail[max(0, len(self._tail) - longest + 1) :] if longest else b""
                 return
             mark = min(found, key=lambda mark: found[mark])
-            self._said = self._said[found[mark] + len(mark) :]
+            self._tail = self._tail[found[mark] + len(mark) :]
             if mark == self._opens and not self._calling:
                 return self._open()
             self._calling = not self._calling
@@ -138,34 +145,35 @@ class ThoughtWatch:
         self._force_at = None if self._left is None else self._seen + self._left
 
     def _look_for_close(self) -> None:
-        at = self._said.find(self._closes)
+        at = self._tail.find(self._closes)
         if at < 0:
-            self._said = self._said[max(0, len(self._said) - len(self._closes) + 1) :]
+            self._tail = self._tail[max(0, len(self._tail) - len(self._closes) + 1) :]
             return
-        self.state, self._said = State.OVER, self._said[at + len(self._closes) :] if self._again else b""
+        self.state, self._tail = State.OVER, self._tail[at + len(self._closes) :] if self._again else b""
         if self._left is not None:
             self._left = max(0, self._left - (self._seen - self._begun_at))
         if self._force_at is not None and self._seen <= self._force_at:
             self._force_at = None  # the model closed it itself
 
     def begins_with(self, token: int) -> bool:
-        """Whether more than white space came with `token`, the last one."""
+        """Whether `token`, the last one, has more than white space."""
         return bool(self._bytes(token).strip())
 
     def thinks(self, output: int) -> bool:
-        """Whether the next token, number `output`, is none of the answer proper, or may be none."""
+        """Whether the next token, at index `output`, is not part of the answer, or may not be."""
         return self.state is not State.OVER or self.forced(output) is not None
 
     def forced(self, output: int) -> int | None:
-        """The id that token number `output` of the answer must be; None where it is drawn, or not `known` yet."""
+        """Returns the id that the token at index `output` must have; None if it is sampled, or not known yet."""
         if self._force_at is None or self._seen < self._force_at:
             return None
         at = output - self._force_at
         return self.closing[at] if 0 <= at < len(self.closing) else None
 
     @property
-    def free_until(self) -> float:
-        """The first output that cannot be drawn before all tokens ahead of it are known; inf where there is none."""
+    def first_dependent_index(self) -> float:
+        """Index of the first token that depends on the values of all tokens before it, because the budget may force
+        it; inf if there is none. The host must have seen those tokens before a step may compute this one."""
         if self._left is None:
             return math.inf
         if self.state is State.AHEAD:

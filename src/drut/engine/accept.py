@@ -90,7 +90,7 @@ class Acceptor:
         """The request has one more token, which may end it. True if it is none of the answer proper."""
         request.progress.add(token)
         request.edits.push(token)
-        reasoning = request.thought is not None and request.thought.push(token)
+        reasoning = request.reasoning is not None and request.reasoning.push(token)
         if request.first_token_at is None:
             request.first_token_at = now
         outputs = len(request.tokens) - request.prompt_tokens
@@ -107,4 +107,4 @@ class Acceptor:
 
 
 def _reasoning_tokens(request: Request) -> int:
-    return request.thought.tokens if request.thought is not None else 0
+    return request.reasoning.tokens if request.reasoning is not None else 0

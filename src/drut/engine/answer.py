@@ -58,11 +58,11 @@ class Answer:
         return self.request.finish_reason == "stop" and token in self.request.ends
 
     def _add(self, text: str, thinks: bool = False) -> None:
-        """New text; stop strings count from `min_tokens` on, and not in a thought."""
+        """New text; stop strings count from `min_tokens` on, and not in reasoning."""
         if len(self._ids) >= self.request.params.min_tokens and not thinks:
             text, self.stopped = self._stops.push(text)
         elif thinks:
-            text = self._stops.flush() + text  # what was held back of the answer before a further thought
+            text = self._stops.flush() + text  # what was held back of the answer before further reasoning
         self._text.append(text)
 
     def end(self) -> None:
@@ -114,7 +114,7 @@ class Answer:
             cached_tokens=r.cached_tokens or 0, completion_tokens=len(self._ids), seed=r.seed, index=r.choice,
             timings=self._timings(), logprobs=self._logprobs if r.params.logprobs is not None else None,
             prompt_logprobs=scored, why=self._why(), stop_reason=self._stop_reason(),
-            reasoning_tokens=self._reasoning_tokens if r.thought is not None else None)
+            reasoning_tokens=self._reasoning_tokens if r.reasoning is not None else None)
         return replace(made, token_ids=[], logprobs=None, prompt_logprobs=None) if self._lean else made
 
     def _stop_reason(self) -> str | int | None:

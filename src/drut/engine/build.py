@@ -105,5 +105,5 @@ def numerics_id(files: ModelFiles, backend: Backend, config: EngineConfig) -> st
     encodings = sorted({t.encoding for t in files.source.tensors.values()})
     parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, config.kv_dtype, backend.name, "tp1"]
     context = context_of(files.spec, config)
-    parts += ["beyond" for rope in files.spec.ropes if rope.beyond is not None and context > rope.limit]
+    parts += ["beyond" for rope in files.spec.ropes if rope.long is not None and context > rope.original_context]
     return "drut-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -77,9 +77,10 @@ class Engine:
         return sum(self.scheduler.preemptions.values())
 
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
-               salt: str = "", thought: ThoughtWatch | None = None) -> list[Request]:
+               salt: str = "", reasoning: ThoughtWatch | None = None) -> list[Request]:
         """Queues a prompt, one request a choice (`Intake.requests`)."""
-        requests = self._intake.requests(tokens, params, name=request_id, priority=priority, salt=salt, thought=thought)
+        requests = self._intake.requests(tokens, params, name=request_id, priority=priority, salt=salt,
+                                         reasoning=reasoning)
         self._queue(requests)
         return requests
 

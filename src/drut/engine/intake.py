@@ -42,16 +42,16 @@ class Intake:
         return "context" if self.room == self._context else "KV cache"
 
     def requests(self, tokens: Sequence[int], params: SamplingParams, *, name: str, priority: int, salt: str,
-                 thought: ThoughtWatch | None) -> list[Request]:
-        """One request a choice; `thought` follows `params.thought`, each choice its own twin of it.
+                 reasoning: ThoughtWatch | None) -> list[Request]:
+        """One request a choice; `reasoning` tracks `params.reasoning`, and each choice has a fork of it.
 
         RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
         check_prompt(tokens, self._vocab)
         check_ids("logit_bias", params.logit_bias or (), self._vocab)
         check_ids("stop_token_ids", params.stop_token_ids, self._vocab)
-        if (thought is None) != (params.thought is None):
-            raise ValueError("a thought and its watch go together")
-        check_ids("thought.closing", thought.closing if thought is not None else (), self._vocab)
+        if (reasoning is None) != (params.reasoning is None):
+            raise ValueError("params.reasoning and its tracker must be passed together")
+        check_ids("reasoning.closing", reasoning.closing if reasoning is not None else (), self._vocab)
         if len(tokens) >= self.room:
             raise RequestError(
                 f"the prompt has {len(tokens)} tokens; the {self.bound} of {self.room} leaves no room for an answer")
@@ -63,10 +63,10 @@ class Intake:
             request.seed, request.choice, request.priority = seed, choice, priority
             request.first_choice = made[0] if made else None
             request.table = self._cache.table(salt)
-            request.thought = thought and thought.twin()
-            request.guide = self._guide(params, thought)
+            request.reasoning = reasoning and reasoning.fork()
+            request.guide = self._guide(params, reasoning)
             request.blockers = [GrammarWait(request.guide)] if request.guide is not None else []
-            bound = request.guide is not None or thought is not None or request.edits.follows_output
+            bound = request.guide is not None or reasoning is not None or request.edits.follows_output
             request.speculates = self._speculates and not bound
             made.append(request)
         return made
@@ -88,9 +88,9 @@ class Intake:
         return Request(id=name or f"r{self._arrivals}", progress=Progress(tokens), params=params, limit=limit,
                        arrived=time.monotonic(), order=self._arrivals, edits=edits, ends=ends)
 
-    def _guide(self, params: SamplingParams, thought: ThoughtWatch | None) -> Guide | None:
+    def _guide(self, params: SamplingParams, reasoning: ThoughtWatch | None) -> Guide | None:
         if params.constraint is None:
             return None
         if self._grammars is None:
             raise RequestError(f"constraint: {NO_TEXT}")
-        return self._grammars.guide(params.constraint, thought, ignore_eos=params.ignore_eos)
+        return self._grammars.guide(params.constraint, reasoning, ignore_eos=params.ignore_eos)

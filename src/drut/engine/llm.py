@@ -204,15 +204,15 @@ class LLM:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
-        thought = self._watch(params.thought, params) if params.thought is not None else None
+        reasoning = self._watch(params.reasoning, params) if params.reasoning is not None else None
         requests = self.engine.submit(ids, params, priority=priority, salt=salt, request_id=request_id,
-                                      thought=thought)
+                                      reasoning=reasoning)
         return [Answer(request, self.tokenizer, stops, self.load_s, lean=lean) for request in requests]
 
-    def _watch(self, thought: Thought, params: SamplingParams) -> ThoughtWatch:
+    def _watch(self, reasoning: Thought, params: SamplingParams) -> ThoughtWatch:
         tokenizer = self._tokenizer()
         special = tokenizer.special_ids if params.skip_special_tokens else frozenset[int]()
-        return ThoughtWatch.of(thought, tokenizer, special.difference(params.shown_special_ids),
+        return ThoughtWatch.of(reasoning, tokenizer, special.difference(params.shown_special_ids),
                                again=params.constraint is None)
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:

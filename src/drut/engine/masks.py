@@ -40,7 +40,7 @@ class MaskMaker:
                   guided: Mapping[int, Guided]) -> None:
         """Runs `step` and those after it, as `Executable.run_burst` does, until a guide breaks off."""
         out = self.run(executable, step, guided)
-        while not burst.last(out) and not any(who.guide.breaks_off for who in guided.values()):
+        while not burst.last(out) and not any(who.guide.needs_host for who in guided.values()):
             step.advance()
             out = self.run(executable, step, guided, partial(burst.put, out, over=False))
         burst.put(out, over=True)
@@ -71,9 +71,9 @@ class MaskMaker:
         for i, who in guided.items():
             if not who.late:
                 if status[i] == Status.DRAWN:
-                    who.guide.take(tokens[i])
+                    who.guide.advance(tokens[i])
             # Where edits made a logit infinite there is no token, and a mask may take out that very id.
-            elif status[i] == Status.NONE_LEFT or (status[i] == Status.DRAWN and not who.guide.offer(tokens[i])):
+            elif status[i] == Status.NONE_LEFT or (status[i] == Status.DRAWN and not who.guide.try_advance(tokens[i])):
                 refused.append(i)
         if refused:
             self._redraw(executable, step, out, {i: guided[i] for i in refused})
@@ -89,7 +89,7 @@ class MaskMaker:
         places[refused] = -1
         for i, who in guided.items():
             if out.drawn[i]:
-                who.guide.take(int(out.tokens[i]))
+                who.guide.advance(int(out.tokens[i]))
 
     def _fill(self, work: list[tuple[Guide, Mask]]) -> None:
         """Half of the masks on either thread: the kernels have nothing to do."""

@@ -37,7 +37,7 @@ class Completion:
     prompt_logprobs: list[Logprobs | None] | None = None  # one entry a prompt token, the first None
     why: RequestTrace = field(default_factory=RequestTrace)
     stop_reason: str | int | None = None  # the stop string or the stop id that ended it; None for EOS
-    reasoning_tokens: int | None = None  # of a thought, with its marks; None where `params.thought` was not given
+    reasoning_tokens: int | None = None  # marks included; None if `params.reasoning` was not given
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; logprobs as {id: {logprob, rank, decoded}}."""

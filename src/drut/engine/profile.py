@@ -32,7 +32,7 @@ class Profiler:
         """A step that decodes `batch` sequences, the median of `tokens` steps. RequestError where they do not fit."""
         cache = self._llm.engine.cache
         for group, pool in zip(cache.groups, cache.pools, strict=True):
-            needed, pages = batch * group.most(prompt + tokens + 1), pool.total
+            needed, pages = batch * group.max_pages(prompt + tokens + 1), pool.total
             if needed > pages:
                 raise RequestError(f"a batch of {batch} needs {needed} pages, the KV cache has {pages}: "
                                    "set kv_cache_gb")

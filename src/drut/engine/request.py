@@ -47,7 +47,7 @@ class Request:
     priority: int = 0  # smaller goes first
     first_choice: Request | None = None  # computes the prompt this one waits to share
     table: BlockTable = field(default_factory=BlockTable)
-    thought: ThoughtWatch | None = None  # with the tokens that the host has seen
+    reasoning: ThoughtWatch | None = None  # with the tokens that the host has seen
     guide: Guide | None = None  # through its constraint, with the tokens that steps have drawn
     blockers: list[Blocker] = field(default_factory=list)  # what must be ready before it is scheduled
     logits: bool = False  # the logits of every prompt row are wanted
@@ -118,7 +118,7 @@ class Request:
     def needs_last_token(self) -> bool:
         """Whether the host must know the last token before the next one can be drawn, or drafts be made."""
         waits = self.speculates or self.edits.follows_output
-        return waits or (self.thought is not None and self.outputs >= self.thought.free_until)
+        return waits or (self.reasoning is not None and self.outputs >= self.reasoning.first_dependent_index)
 
     @property
     def scores_prompt(self) -> bool:
@@ -133,7 +133,7 @@ class Request:
     @property
     def forced(self) -> int | None:
         """The id that the next token must be; None where it is drawn."""
-        return self.thought.forced(self.outputs) if self.thought is not None else None
+        return self.reasoning.forced(self.outputs) if self.reasoning is not None else None
 
     def next_tokens(self, start: int, count: int) -> list[int]:
         """Tokens from position `start` on; RELAY for one that is on its way, unless it is known."""
@@ -145,7 +145,7 @@ class Request:
 
     def _known_ahead(self, output: int) -> int | None:
         known = self.progress.forced_at(output)
-        return self.thought.forced(output) if known is None and self.thought is not None else known
+        return self.reasoning.forced(output) if known is None and self.reasoning is not None else known
 
     @property
     def steps_alone(self) -> int:
@@ -153,7 +153,8 @@ class Request:
         if self.needs_last_token or self.forced is not None:
             return 1
         outputs, held = self.outputs, self.params.min_tokens
-        free = self.limit if self.thought is None else int(min(self.thought.free_until - outputs, self.limit))
+        reasoning = self.reasoning
+        free = self.limit if reasoning is None else int(min(reasoning.first_dependent_index - outputs, self.limit))
         return min(self.limit - self.known, held - outputs if outputs < held else self.limit, free)
 
     @property

@@ -30,13 +30,13 @@ class Reserve:
     def to_start(self, request: Request, group: Group = FULL) -> int:
         """Pages of a KV group that a request has to have in prospect when it is admitted, those it shares included."""
         known = len(request.tokens)
-        return group.most(max(known, self.tokens(request, self.quantile)) if self.quantile else known)
+        return group.max_pages(max(known, self.tokens(request, self.quantile)) if self.quantile else known)
 
     def to_go_on(self, request: Request, group: Group = FULL, index: int = 0) -> int:
         """Pages of a group, the cache's number `index`, that a running request will take beside those it has."""
         held = request.table.held(index)
         wanted = max(1, self.to_start(request, group) - held) if self.quantile else 1
-        return min(wanted, max(0, group.most(request.limit) - held))
+        return min(wanted, max(0, group.max_pages(request.limit) - held))
 
     def ended(self, request: Request, others: Collection[Request]) -> None:
         """Learns from a request that has ended, beside `others` that have not."""

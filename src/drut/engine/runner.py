@@ -134,7 +134,7 @@ class Runner:
               guided: dict[int, Guided]) -> None:
         """The `i`-th draw of `w`, whose draws begin at `first_row`. The last one feeds the row after it."""
         request, output = w.request, w.first_draw + i
-        forced = request.thought.forced(output) if request.thought is not None else None
+        forced = request.reasoning.forced(output) if request.reasoning is not None else None
         guide = request.guide
         late = guide is not None and forced is None and request.params.draws_from_all
         mask = step.add_mask(self.vocab) if guide is not None else -1

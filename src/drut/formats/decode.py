@@ -1,8 +1,8 @@
-"""The one decode definition of each encoding: bytes to float32, in NumPy. Packings and kernels answer to it.
+"""Decodes each encoding: bytes to float32, in NumPy. This is the reference definition for packings and kernels.
 
-Every splitter takes blocks (rows, blocks a row, block bytes) and gives signed codes, the scale of each group, and its
-minimum or None; `decode` puts them together. Layouts are the GGUF format's, checked in tests against `gguf`; planes are
-read by `drut.formats.planes`.
+Every splitter takes blocks (rows, blocks per row, block bytes) and returns signed codes, the scale of each group, and
+its minimum or None; `decode` combines them. Layouts are those of the GGUF format, checked in tests against `gguf`;
+`drut.formats.planes` reads planes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drut.formats.planes import F32, U8, Split, split_fp8, split_planes
 
 @np.errstate(over="ignore", invalid="ignore")
 def decode(enc: Encoding, raw: U8, k: int) -> F32:
-    """Rows of `k` elements out of `raw`, any whole number of them: float32 of shape (rows, k)."""
+    """Returns the rows of `k` elements in `raw`, any number of them: float32 of shape (rows, k)."""
     rows = raw.reshape(-1, enc.row_bytes(k))
     if enc.name == "F32":
         return rows.view(np.float32).copy()
@@ -39,7 +39,7 @@ def decode(enc: Encoding, raw: U8, k: int) -> F32:
 
 @np.errstate(over="ignore", invalid="ignore")
 def split(enc: Encoding, raw: U8, k: int) -> Split:
-    """The rows of a quantized tensor as codes, scales and minima."""
+    """Returns the rows of a quantized tensor as codes, scales and minima."""
     if not enc.block_bytes:
         return split_planes(enc, raw.reshape(-1, enc.row_bytes(k)), k)
     blocks = raw.reshape(-1, k // enc.block, enc.block_bytes)
@@ -53,12 +53,12 @@ Parts = tuple[NDArray[np.int8], F32, F32 | None]
 
 
 def _half(blocks: U8, at: int) -> F32:
-    """The f16 at byte `at` of each block, as (rows, blocks, 1)."""
+    """Returns the f16 at byte `at` of each block, as (rows, blocks, 1)."""
     return blocks[:, :, at : at + 2].copy().view(np.float16).astype(np.float32)
 
 
 def _nibbles(bytes_: U8) -> U8:
-    """All low nibbles, then all high ones."""
+    """Returns all low nibbles, then all high nibbles."""
     return np.concatenate([bytes_ & 15, bytes_ >> 4], axis=-1)
 
 
@@ -67,7 +67,7 @@ def _signed(codes: NDArray[Any], zero: int) -> NDArray[np.int8]:
 
 
 def _fifth_bits(blocks: U8, at: int) -> U8:
-    """Bit j of the 32-bit word at `at`, as 16 where set, for j = 0..31."""
+    """Returns bit j of the 32-bit word at `at`, as 16 if it is set, for j = 0..31."""
     return np.asarray(np.unpackbits(blocks[:, :, at : at + 4], axis=-1, bitorder="little") << 4, np.uint8)
 
 
@@ -96,18 +96,18 @@ def _iq4_nl(b: U8) -> Parts:
 
 
 def _mxfp4(b: U8) -> Parts:
-    """The scale is 2^(e - 128): half of E8M0's, since the table holds doubled values."""
+    """Decodes MXFP4. The scale is 2^(e - 128), half of E8M0's, because the table has doubled values."""
     scale = np.ldexp(np.float32(1), b[:, :, :1].astype(np.int32) - 128).astype(np.float32)
     return np.array(E2M1_TABLE, np.int8)[_nibbles(b[:, :, 1:])], scale, None
 
 
 def _crumbs(bytes_: U8) -> U8:
-    """(..., n) bytes as (..., 4, n) fields of two bits, the lowest first."""
+    """Returns (..., n) bytes as (..., 4, n) fields of two bits, the lowest first."""
     return np.asarray(bytes_[..., None, :] >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3, np.uint8)
 
 
 def _halves(b: U8, begin: int, end: int) -> U8:
-    """Bytes begin..end as the two halves of the super-block, (rows, blocks, 2, bytes)."""
+    """Returns bytes begin..end as the two halves of the super-block, (rows, blocks, 2, bytes)."""
     return b[:, :, begin:end].reshape(*b.shape[:2], 2, -1)
 
 
@@ -126,7 +126,7 @@ def _q3_k(b: U8) -> Parts:
 
 
 def _k_scales(b: U8) -> tuple[U8, U8]:
-    """Eight 6-bit scales and eight 6-bit minima out of the 12 bytes after the two halves of Q4_K and Q5_K."""
+    """Returns eight 6-bit scales and eight 6-bit minima of the 12 bytes after the two halves of Q4_K and Q5_K."""
     low, middle, high = b[:, :, 4:8], b[:, :, 8:12], b[:, :, 12:16]
     scales = np.concatenate([low & 63, high & 15 | low >> 6 << 4], axis=-1)
     minima = np.concatenate([middle & 63, high >> 4 | middle >> 6 << 4], axis=-1)
@@ -162,7 +162,8 @@ def _iq4_xs(b: U8) -> Parts:
 
 
 def _tq1_0(b: U8) -> Parts:
-    """A byte holds five digits to base 3, or four, as a fraction of 256; digits of one place lie side by side."""
+    """Decodes TQ1_0. A byte holds five digits to base 3, or four, as a fraction of 256; digits of one place are
+    adjacent."""
     def digits(part: U8, count: int) -> U8:
         shifted = part[..., None, :] * np.array([1, 3, 9, 27, 81], np.uint8)[:count, None]
         return (shifted.astype(np.uint16) * 3 >> 8).astype(np.uint8).reshape(*b.shape[:2], -1)

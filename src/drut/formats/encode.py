@@ -1,6 +1,6 @@
-"""Float32 to stored codes, each element rounded to the nearest on its own: what ggml's reference quantizers compute.
+"""Encodes float32 to stored codes, each element rounded to the nearest code, as ggml's reference quantizers do.
 
-Bit for bit theirs, as tests against `gguf` check, where numbers are finite; but for K-quants (`encode_k.py`).
+For finite numbers the bits equal ggml's, which tests against `gguf` check; K-quants (`encode_k.py`) differ.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from drut.formats.planes import F32, U8
 
 
 def encode(enc: Encoding, values: F32) -> U8:
-    """Rows (n, k) as (n, row bytes). UnsupportedError for an encoding that nothing here writes.
+    """Encodes rows (n, k) to (n, row bytes). Raises UnsupportedError for an encoding that cannot be written here.
 
-    ValueError where a row is not whole blocks.
+    Raises ValueError if a row is not whole blocks.
     """
     if enc.name not in ENCODERS:
         raise UnsupportedError(f"{enc.name} cannot be written (can be: {', '.join(ENCODERS)})")
@@ -39,7 +39,7 @@ def _half(x: F32) -> U8:
 
 
 def _bf16(x: F32) -> U8:
-    """To the nearest, ties to even; a NaN becomes quiet."""
+    """Rounds to the nearest bf16, ties to even; a NaN becomes quiet."""
     bits = x.view(np.uint32)
     rounded = (bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1)) >> 16
     return _bytes(np.where(np.isnan(x), bits >> 16 | 0x40, rounded).astype(np.uint16))
@@ -50,7 +50,7 @@ def _inverse(d: F32) -> F32:
 
 
 def _nibbles(codes: U8) -> U8:
-    """The first 16 of 32 codes in the low halves of bytes, the others in the high ones."""
+    """Packs 32 codes: the first 16 in the low halves of bytes, the others in the high halves."""
     return np.asarray(codes[:, :16] & 15 | codes[:, 16:] << 4, np.uint8)
 
 
@@ -59,7 +59,7 @@ def _fifth(codes: U8) -> U8:
 
 
 def _around_zero(x: F32, bits: int) -> tuple[U8, F32]:
-    """Codes and scale where the element farthest from zero becomes the lowest code."""
+    """Returns codes and scale such that the element farthest from zero becomes the lowest code."""
     middle = 1 << bits - 1
     farthest = np.take_along_axis(x, np.abs(x).argmax(axis=1, keepdims=True), axis=1)
     d = farthest / np.float32(-middle)
@@ -67,7 +67,7 @@ def _around_zero(x: F32, bits: int) -> tuple[U8, F32]:
 
 
 def _between(x: F32, bits: int) -> tuple[U8, F32, F32]:
-    """Codes, scale and minimum where the least element becomes 0 and the largest the highest code."""
+    """Returns codes, scale and minimum such that the least element becomes 0 and the largest the highest code."""
     low, top = x.min(axis=1, keepdims=True), (1 << bits) - 1
     d = (x.max(axis=1, keepdims=True) - low) / np.float32(top)
     return np.trunc((x - low) * _inverse(d) + np.float32(0.5)).astype(np.uint8).clip(0, top), d, low
@@ -94,7 +94,7 @@ def _q5_1(x: F32) -> U8:
 
 
 def _q8_0(x: F32) -> U8:
-    """Halves are rounded away from zero."""
+    """Encodes Q8_0. Halves are rounded away from zero."""
     d = np.abs(x).max(axis=1, keepdims=True) / np.float32(127)
     scaled = x * _inverse(d)
     size = np.abs(scaled)

@@ -1,11 +1,11 @@
-"""What the codes of a stored tensor mean. One frozen record an encoding.
+"""Encodings: the meaning of a stored tensor's codes. Each encoding is a frozen record.
 
-An encoding is logical: how the bytes of a row along K (the reduction axis) become numbers. How a backend lays the
-same codes out in memory is a packing (`drut.kernels`), and model code sees neither.
+An encoding is logical: it defines how the bytes of a row along K (the reduction axis) become numbers. A packing
+(`drut.kernels`) is a backend's layout of the same codes in memory. Model code sees neither.
 
-Files have them in two layouts. GGUF's are blocks, each with its scales, under GGUF's names. The other formats keep
-codes, scales and zero points in tensors of their own; `drut.model.weights.quantized` brings a row of each together as
-planes (scales, zero points, codes), under the names that `planes` makes.
+Files have two layouts. GGUF has blocks, each with its scales, under GGUF's names. The other formats have codes, scales
+and zero points in separate tensors; `drut.model.weights.quantized` combines a row of each to planes (scales, zero
+points, codes), under the names that `planes` makes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ SCALE_BYTES: dict[str, int] = {"f16": 2, "bf16": 2, "f32": 4}
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the elements of a row are stored: `block` consecutive ones in `block_bytes` bytes, or in planes.
+    """The storage of a row's elements: `block` consecutive ones in `block_bytes` bytes, or in planes.
 
-    An element is scale * (code - zero) + minimum, or scale * table[code]; a scale (and what belongs to it) serves
-    `group` elements, 0 standing for a whole row. In a super-block of 256 the groups' scales are small integers times a
-    scale of its own; in NVFP4 they are E4M3, times a float32 of the row.
+    An element is scale * (code - zero) + minimum, or scale * table[code]; a scale (with its zero point or minimum)
+    covers `group` elements, 0 for a whole row. In a super-block of 256 the groups' scales are small integers times the
+    super-block's scale; in NVFP4 they are E4M3, times a float32 of the row.
     """
 
     name: str
-    block: int  # a row is whole blocks
+    block: int  # elements of a block; a row is whole blocks
     block_bytes: int  # 0 for planes
     bits: int  # code bits of one element (a float's width for float encodings)
     group: int = 1
     offset: Literal["none", "float_min", "zero_point", "zero_points"] = "none"  # the last: one for each group
     zero_point: int = 0
     table: tuple[int, ...] = ()
-    scale: Literal["none", "f16", "bf16", "f32", "e4m3"] = "none"  # of planes
+    scale: Literal["none", "f16", "bf16", "f32", "e4m3"] = "none"  # the scales' type in planes
     row_scale: bool = False  # a float32 before the scales of each row
 
     @property
@@ -47,21 +47,21 @@ class Encoding:
 
     @property
     def bits_per_weight(self) -> float:
-        """Of long rows."""
+        """The bits per element of long rows, scales included."""
         if self.block_bytes:
             return 8.0 * self.block_bytes / self.block
         return 8.0 * self.row_bytes(1 << 20) / (1 << 20)
 
     def group_of(self, k: int) -> int:
-        """Elements that one scale serves in a row of `k`."""
+        """Returns the number of elements of a scale in a row of `k`."""
         return self.group or k
 
     def groups(self, k: int) -> int:
-        """Scales of a row of `k`; the last may serve fewer elements."""
+        """Returns the number of scales of a row of `k`; the last one may have fewer elements."""
         return -(-k // self.group_of(k))
 
     def row_bytes(self, k: int) -> int:
-        """Bytes of one row of `k` elements. Raises ValueError where `k` is not whole blocks."""
+        """Returns the bytes of a row of `k` elements. Raises ValueError if `k` is not whole blocks."""
         if k % self.block:
             raise ValueError(f"{self.name} stores blocks of {self.block} elements; a row of {k} is not whole blocks")
         if self.block_bytes:
@@ -95,16 +95,16 @@ ENCODINGS: dict[str, Encoding] = {
         Encoding(name="TQ1_0", block=256, block_bytes=54, bits=2, group=256, offset="zero_point", zero_point=1),
         Encoding(name="TQ2_0", block=256, block_bytes=66, bits=2, group=256, offset="zero_point", zero_point=1),
     )
-}  # those of blocks
+}  # the encodings with blocks
 NVFP4 = Encoding("nvfp4", 32, 0, 4, 16, table=E2M1_TABLE, scale="e4m3", row_scale=True)
 _PLANES = re.compile(r"(int4|int8|fp8)(z?)-(?:g([1-9][0-9]{0,5})|row)-(f16|bf16|f32)")
 
 
 def planes(code: Literal["int4", "int8", "fp8"], group: int, scale: ScaleType, *, zeros: bool = False) -> Encoding:
-    """Codes of 4 or 8 bits, or E4M3, with a scale for `group` elements (0: a row), each with a zero point or none.
+    """Returns an encoding with codes of 4 or 8 bits, or E4M3, and a scale for `group` elements (0: a row).
 
-    The zero point of codes without one is the middle of their range; those of `zeros` are counted from there, int8.
-    UnsupportedError for a group that is not a multiple of 32.
+    With `zeros` each scale has a zero point, int8, relative to the middle of the codes' range; else the zero point is
+    that middle. Raises UnsupportedError for a group that is not a multiple of 32.
     """
     if group % 32:
         raise UnsupportedError(f"quantization in groups of {group} is not supported (supported: multiples of 32)")
@@ -128,7 +128,8 @@ def find_encoding(name: str) -> Encoding | None:
 
 
 def encoding(name: str) -> Encoding:
-    """As `find_encoding`; UnsupportedError names it where there is none."""
+    """Does what `find_encoding` does, but raises UnsupportedError, which names the encoding, instead of returning
+    None."""
     found = find_encoding(name)
     if found is None:
         known = ", ".join(ENCODINGS)

@@ -1,4 +1,4 @@
-"""Rows stored as planes: scales, zero points, codes, one after another. Read here, and put together here.
+"""Reads and writes rows stored as planes: scales, zero points, codes, one after another.
 
     int4, int8   a scale for each group, of the encoding's type; an int8 zero point for each, if there are any; codes
                  without sign, two of 4 bits in a byte, the lower first
@@ -43,7 +43,7 @@ E4M3 = _e4m3()
 
 
 def widen(stored: U8, scale: str) -> F32:
-    """The numbers of a plane of scales, exactly: (..., bytes) as (..., numbers)."""
+    """Returns the numbers of a plane of scales, exactly: (..., bytes) as (..., numbers)."""
     stored = np.ascontiguousarray(stored)
     if scale == "f16":
         return stored.view(np.float16).astype(np.float32)
@@ -53,13 +53,13 @@ def widen(stored: U8, scale: str) -> F32:
 
 
 def split_fp8(enc: Encoding, rows: U8, k: int) -> tuple[F32, F32]:
-    """The E4M3 numbers (rows, k) and their scales (rows, groups)."""
+    """Returns the E4M3 numbers (rows, k) and their scales (rows, groups)."""
     at = enc.groups(k) * SCALE_BYTES[enc.scale]
     return E4M3[rows[:, at:]], widen(rows[:, :at], enc.scale)
 
 
 def split_planes(enc: Encoding, rows: U8, k: int) -> Split:
-    """The parts of int4, int8 and nvfp4 rows."""
+    """Returns the parts of int4, int8 and nvfp4 rows."""
     if enc.scale == "e4m3":
         return _split_nvfp4(rows, k)
     groups = enc.groups(k)
@@ -74,14 +74,14 @@ def split_planes(enc: Encoding, rows: U8, k: int) -> Split:
 
 
 def _split_nvfp4(rows: U8, k: int) -> Split:
-    """Scales are halved, since the table holds doubled values."""
+    """Returns the parts of nvfp4 rows. Scales are halved, because the table has doubled values."""
     whole, fine, codes = np.split(rows, [4, 4 + k // 16], axis=1)
     scales = E4M3[fine] * (widen(whole, "f32") * np.float32(0.5))
     return Split(np.array(E2M1_TABLE, np.int8)[pairs(codes)], scales, None)
 
 
 def pairs(bytes_: U8) -> U8:
-    """(rows, n) bytes as (rows, 2n) codes of 4 bits, the lower first."""
+    """Returns (rows, n) bytes as (rows, 2n) codes of 4 bits, the lower first."""
     out = np.empty((*bytes_.shape, 2), np.uint8)
     np.bitwise_and(bytes_, 15, out=out[..., 0])
     np.right_shift(bytes_, 4, out=out[..., 1])
@@ -89,11 +89,11 @@ def pairs(bytes_: U8) -> U8:
 
 
 def join(*parts: NDArray[Any]) -> U8:
-    """Rows out of planes, each (rows, n) of any type."""
+    """Joins planes, each (rows, n) of any type, to rows."""
     return np.concatenate([np.ascontiguousarray(part).view(np.uint8).reshape(len(part), -1) for part in parts], axis=1)
 
 
 def joined_int4(codes: NDArray[np.int8], scales: NDArray[np.float16]) -> U8:
-    """Signed codes of -8..7 (rows, k) and their scales (rows, groups) as rows of int4."""
+    """Joins signed codes of -8..7 (rows, k) and their scales (rows, groups) to rows of int4."""
     nibbles = (codes + np.int8(8)).view(np.uint8)
     return join(scales, nibbles[:, ::2] | nibbles[:, 1::2] << 4)

@@ -14,8 +14,9 @@ from drut.model.weights.loader import Weights
 
 
 def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windows: bool = True) -> list[Layout]:
-    """Of the model's KV groups: layers that keep the same of a sequence, those that see most first. Without
-    `windows` every layer keeps the whole context. A window of `context` (else the spec's) or more hides nothing."""
+    """Returns the layouts of the model's KV groups: layers that cache the same of a sequence, the largest window first.
+    Without `windows` every layer keeps the whole context. A window of `context` (default: the spec's) or more tokens
+    counts as the whole context."""
     longest = context or spec.context
     layers: dict[CacheUse, list[int]] = {}
     for i, layer in enumerate(spec.layers):
@@ -27,7 +28,7 @@ def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windo
 
 
 def record(spec: ModelSpec, weights: Weights, layouts: Sequence[Layout]) -> Plan:
-    """The operations of a step: embed, the layers, head, sample."""
+    """Returns the plan of a step: embed, the layers, head, sample."""
     r = Recorder()
     of_layer = {layer: kv for kv in layouts for layer in kv.members or range(kv.layers)}
     x = Buffer("x", spec.hidden)
@@ -37,14 +38,14 @@ def record(spec: ModelSpec, weights: Weights, layouts: Sequence[Layout]) -> Plan
     for i, layer in enumerate(spec.layers):
         scope = Scope(recorder=r, spec=spec, layer=layer, index=i, weights=weights.layer(i), x=x, kv=of_layer.get(i))
         mixed = layer.mixer.record(scope)
-        inner = layer.ffn.record(scope) if layer.parallel else None  # of x before the mixer's share
+        inner = layer.ffn.record(scope) if layer.parallel else None  # order: reads x before the mixer adds to it
         add_back(scope, mixed, "o")
         inner = inner or layer.ffn.record(scope)
         if inner is not None:
             add_back(scope, inner, "down")
     r.stop(BEFORE_HEAD)
     head = weights.matrix("embed" if spec.tied_head else "head")
-    r.add(Head(x, norm(spec, weights, "final_norm"), head, spec.logit_scale, spec.logit_cap))
+    r.add(Head(x, norm(spec, weights, "final_norm"), head, spec.logit_scale, spec.logit_softcap))
     r.stop(BEFORE_SAMPLE)
     r.add(Sample(spec.vocab))
     return r.finish()

@@ -1,4 +1,4 @@
-"""What a model is, out of its headers: no weight is read, and what is not supported is told, not refused."""
+"""Describes a model from its file headers. No weight is read; unsupported items are listed, not refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EncodingUse:
 
 @dataclass(frozen=True)
 class LayerRun:
-    """Layers that are alike. `window`: positions a row sees; 0 for all."""
+    """Layers with the same shape. `window`: positions that a row sees; 0 for all."""
 
     layers: int
     mixer: str
@@ -50,11 +50,11 @@ class LayerRun:
 
 @dataclass(frozen=True)
 class RopeUse:
-    """Rotary positions: `elements` of each head are turned."""
+    """Rotary positions: `elements` of each head are rotated."""
 
     base: float
     elements: int
-    scaling: str  # "none", "factors" (stored, one a pair of elements), or the file's word
+    scaling: str  # "none", "factors" (stored, one per pair of elements), or the file's own name
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class SpecialToken:
 
 @dataclass(frozen=True)
 class KvUse:
-    """Layers that keep keys and values for as long: all of them (`window` 0), or as far back as a row sees.
+    """Layers that keep keys and values for the same time: always (`window` 0), or while a row sees them.
 
-    Bytes by format: of a token, and of what a sequence as long as the context holds when it decodes.
+    Bytes by format: of one token, and of a decoding sequence as long as the context.
     """
 
     layers: int
@@ -78,7 +78,7 @@ class KvUse:
 
 @dataclass(frozen=True)
 class TokenizerUse:
-    """`kind` and `pre` as the file names them; the rest is only there if the tokenizer is supported."""
+    """A tokenizer: `kind` and `pre` have the file's names; other fields are set only if the tokenizer is supported."""
 
     kind: str
     pre: str | None
@@ -116,14 +116,15 @@ class Description:
     tokenizer: TokenizerUse | None
     chat_template: str | None
     named_templates: dict[str, str]
-    problems: tuple[str, ...]  # why it cannot run here, a line each
+    problems: tuple[str, ...]  # reasons why it cannot run here, a line each
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 def describe(files: ModelFiles) -> Description:
-    """What `files` say. ModelFileError if they are damaged; what is not supported is told in `problems`."""
+    """Returns the description of `files`; `problems` lists unsupported items. Raises ModelFileError if a file is
+    damaged."""
     spec, path = files.spec, files.path
     tokenizer, problems = _usable(files)
     uses = _encodings(files)
@@ -170,7 +171,7 @@ def _kv_groups(spec: ModelSpec) -> tuple[KvUse, ...]:
 
 
 def _usable(files: ModelFiles) -> tuple[Tokenizer | None, tuple[str, ...]]:
-    """The tokenizer, if there is one that is supported, and all that is not supported."""
+    """Returns the tokenizer, if there is a supported one, and the problems of tokenizer and weights."""
     tokenizer, problems = None, []
     try:
         tokenizer = files.tokenizer()
@@ -219,7 +220,7 @@ def _rope(files: ModelFiles) -> RopeUse:
         return RopeUse(base, elements, optional(metadata, f"{key}.scaling.type", str, where, factors))
     scaling = metadata.get("rope_scaling") or metadata.get("rope_parameters")
     table = scaling if isinstance(scaling, dict) else {}
-    table = table.get("full_attention") or table  # where each kind of layer has a table
+    table = table.get("full_attention") or table  # some files have a table for each kind of layer
     older = optional(metadata, "rope_theta", float, where, 10000.0)
     base = optional(table, "rope_theta", float, where, older)
     kind = optional(table, "rope_type", str, where) or optional(table, "type", str, where, "default")
@@ -249,13 +250,13 @@ def _tokenizer(files: ModelFiles, tokenizer: Tokenizer | None) -> TokenizerUse |
 
 
 def _templates(files: ModelFiles, tokenizer: Tokenizer | None) -> dict[str, str]:
-    """Chat templates by name."""
+    """Returns the chat templates by name."""
     if tokenizer is not None:
         return tokenizer.chat_templates
     return gguf_templates(files.metadata, files.path.name) if files.is_gguf else {}
 
 
 def _text(files: ModelFiles, gguf_key: str, config_key: str) -> str | None:
-    """A string of the metadata; None where there is none."""
+    """Returns a string of the metadata; None if it is missing."""
     value = files.metadata.get(gguf_key if files.is_gguf else config_key)
     return value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""A model on disk: its spec, where its tensors are, and its tokenizer."""
+"""A model on disk: its spec, the places of its tensors, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from drut.model.weights.text_part import TextPart, text_config
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """An open model. Weights are not read until `load`."""
+    """An open model. `load` reads the weights."""
 
     path: Path
     spec: ModelSpec
@@ -40,7 +40,7 @@ class ModelFiles:
     is_gguf: bool
 
     def tokenizer(self) -> Tokenizer | None:
-        """The model's tokenizer; None for a directory without one."""
+        """Returns the model's tokenizer; None for a directory without one."""
         if self.is_gguf:
             return from_gguf(self.metadata, self.path.name)
         if not (self.path / "tokenizer.json").exists():
@@ -48,22 +48,22 @@ class ModelFiles:
         return from_hf(self.path)
 
     def check(self) -> None:
-        """Every tensor is there, with its shape, in a supported encoding."""
+        """Checks that every tensor is present, with its expected shape and a supported encoding."""
         check_tensors(self.spec, self.source, self.table, self.path.name)
 
     def load(self, backend: Backend, report: Report | None = None, packs: PackCache | None = None) -> Weights:
-        """Packs the weights into `backend`, or takes what `packs` keeps of an earlier time."""
+        """Packs the weights for `backend`, or maps them from `packs` if they were packed before."""
         if packs is not None and isinstance(backend, PackingBackend):
             return load_through(packs, self.spec, self.source, self.table, backend, self.path)
         return load_weights(self.spec, self.source, self.table, backend, self.path.name, report)
 
     def outline(self, backend: Backend) -> Weights:
-        """The form of what `load` would pack; no weight is read."""
+        """Returns the outline (form without data) of the weights that `load` would pack; no weight is read."""
         self.check()
         return outline_weights(self.spec, self.source, self.table, backend)
 
     def decoded(self) -> ModelFiles:
-        """The same model with its weights as float32."""
+        """Returns the same model with its weights as float32."""
         return replace(self, source=DecodedSource(self.source))
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class ModelFiles:
 
 
 def open_model(path: str | Path) -> ModelFiles:
-    """A `.gguf` file or a HF-style directory. Errors name file and item; an unknown architecture is named."""
+    """Opens a `.gguf` file or a HF-style directory. An error names the file and the item."""
     path = Path(path)
     if path.is_dir():
         return _open_directory(path)
@@ -91,22 +91,22 @@ def _open_gguf(path: Path) -> ModelFiles:
 def _open_directory(path: Path) -> ModelFiles:
     config_path = path / "config.json"
     if not config_path.exists():
-        raise ModelFileError(f"{path}: no config.json; not a model directory")
+        raise ModelFileError(f"{path}: no config.json, so it is not a model directory")
     config = read_json(config_path)
     where = f"{path.name}/config.json"
     named = architecture(config, where)
     config = {**config, "architectures": [named]}
     family: Family = family_of_hf(named)
-    sees = "text_config" in config
-    read = text_config(config, where) if sees else config
-    if sees:
-        check_text_part(config, read, where)
-    spec = family.from_hf(read, where)
+    is_multimodal = "text_config" in config
+    text_cfg = text_config(config, where) if is_multimodal else config
+    if is_multimodal:
+        check_text_part(config, text_cfg, where)
+    spec = family.from_hf(text_cfg, where)
     source = open_quantized(open_safetensors(path), config, path)
-    if sees:
+    if is_multimodal:
         source = text = TextPart(source)
-        skipped = f"drut: {path.name}: {text.skipped} tensors of vision are skipped, it reads text only"
+        skipped = f"drut: {path.name}: {text.skipped} vision tensors are skipped; the model takes text only"
         warnings.warn(skipped, stacklevel=2)
     spec = with_stored_head(spec, source, path.name)
     return ModelFiles(path=path, spec=spec, source=source, table=shared_under_head(family.hf_table(spec), spec, source),
-                      metadata=read, is_gguf=False)
+                      metadata=text_cfg, is_gguf=False)

@@ -10,5 +10,5 @@ _log = logging.getLogger("drut.model")
 
 @lru_cache(maxsize=1024)
 def warn_once(text: str) -> None:
-    """Logs a warning, once in a process: one that opens the same files again does not repeat it."""
+    """Logs a warning once per process, so that opening the same files again does not repeat it."""
     _log.warning("%s", text)

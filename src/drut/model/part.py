@@ -1,4 +1,4 @@
-"""What the decoder, the loader and the checks ask of a layer's parts, whatever kind they are."""
+"""The interface of a layer's parts, mixer and feed-forward, to the decoder, the loader and the checks."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ if TYPE_CHECKING:
     from drut.model.spec import LayerSpec, ModelSpec, Rope
     from drut.model.weights.loader import Weights
 
-Shapes = dict[str, tuple[int, ...]]  # by role: (outputs, inputs) of a matrix, (size,) of a vector, experts in front
+# Role -> shape: (outputs, inputs) of a matrix, (size,) of a vector; the number of experts comes first.
+Shapes = dict[str, tuple[int, ...]]
 
 
 class CacheUse(ABC):
-    """What a layer keeps of a sequence, a frozen dataclass. Layers with equal uses share a KV group."""
+    """What a layer caches of a sequence: a frozen dataclass. Layers with equal uses form a KV group."""
 
     @property
     @abstractmethod
     def reach(self) -> float:
-        """Positions back that it keeps something of: inf for all, 0 for a slot that does not grow. Groups come in this
-        order, the farthest first."""
+        """The number of latest positions that it caches: inf for all, 0 for a slot that does not grow. Groups are in
+        this order, the largest first."""
 
     @abstractmethod
     def layout(self, dtype: str, group: int, members: tuple[int, ...]) -> Layout:
-        """Of the group, number `group` of the model, of the layers `members`; `dtype`: of keys and values."""
+        """Returns the layout of the model's group number `group` with the layers `members`; `dtype`: the format of keys
+        and values."""
 
     def within(self, context: int) -> Self:
-        """The same where no sequence has more than `context` tokens: what sees as many sees all."""
+        """Returns the use for sequences of at most `context` tokens: a window of so many tokens covers all."""
         return self
 
 
 class Outline(NamedTuple):
-    """What `drut inspect` shows of a mixer; 0 for what it does not have."""
+    """The fields that `drut inspect` shows of a mixer; 0 for a field that it does not have."""
 
     kind: str
     heads: int = 0
@@ -48,8 +50,8 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a part records its operations: one layer of a plan. `weights`: by the layer's roles; `x`: the residual
-    stream; `kv`: the layout of the layer's KV group, None if it keeps nothing."""
+    """The context in which a part records its operations: one layer of a plan. `weights`: by the layer's roles; `x`:
+    the residual stream; `kv`: the layout of the layer's KV group, None if it caches nothing."""
 
     recorder: Recorder
     spec: ModelSpec
@@ -60,7 +62,7 @@ class Scope:
     kv: Layout | None
 
     def norm(self, role: str) -> Norm:
-        """The model's kind of norm, with the weights of `role`."""
+        """Returns the model's kind of norm, with the weights of `role`."""
         return norm(self.spec, self.weights, role)
 
     def normed(self, x: Buffer, role: str) -> Buffer:
@@ -79,66 +81,68 @@ class Scope:
 
 def norm(spec: ModelSpec, weights: Weights, role: str) -> Norm:
     bias = weights.vector(f"{role}_bias") if spec.norm_bias else None
-    return Norm(weights.vector(role), spec.norm_eps, spec.centred_norm, bias)
+    return Norm(weights.vector(role), spec.norm_eps, spec.norm == "layer", bias)
 
 
 def rope_buffer(spec: ModelSpec, rope: Rope) -> Buffer:
-    """Cosines and sines of a step's rows, shared by all layers with the same frequencies."""
+    """Returns the buffer of cosines and sines of a step's rows, shared by all layers with the same rope."""
     return Buffer(f"rope{spec.ropes.index(rope)}", 2 * len(rope.inv_freq))
 
 
 class Mixer(ABC):
-    """How a layer moves information between positions. A kind is a frozen dataclass in a file of its own."""
+    """The part of a layer that mixes positions. Each kind is a frozen dataclass in a file of its own."""
 
     kind: ClassVar[str]
 
     @abstractmethod
     def shapes(self, hidden: int) -> Shapes:
-        """Its roles with their shapes, `o` among them."""
+        """Returns its roles with their shapes, including `o`."""
 
     @abstractmethod
     def check(self, rules: Rules) -> None:
-        """UnsupportedError if it cannot be computed."""
+        """Raises UnsupportedError if it cannot be computed."""
 
     @abstractmethod
     def record(self, scope: Scope) -> Buffer:
-        """Records its operations over norm(x); returns what `o` projects back."""
+        """Records its operations over norm(x); returns the buffer that `o` projects back."""
 
     @abstractmethod
     def outline(self) -> Outline: ...
 
     @property
     def ropes(self) -> tuple[Rope, ...]:
-        """Rotations that its rows need."""
+        """The ropes that its rows need."""
         return ()
 
     def within(self, context: int) -> Self:
-        """The same for sequences of at most `context` tokens."""
+        """Returns the mixer for sequences of at most `context` tokens (`Rope.within`)."""
         return self
 
     def cache_use(self) -> CacheUse | None:
-        """What it keeps of a sequence; None for nothing."""
+        """Returns what it caches of a sequence; None for nothing."""
         return None
 
     def paired_rows(self) -> dict[str, tuple[int, int]]:
-        """Roles whose rows llama.cpp lays out pair by pair: number of heads, and elements of a head that are turned."""
+        """Returns the roles whose rope pairs llama.cpp stores in adjacent rows: number of heads, and number of rotated
+        elements of a head."""
         return {}
 
 
 class Ffn(ABC):
-    """How a layer transforms each position on its own. A kind is a frozen dataclass in a file of its own."""
+    """The part of a layer that works on each position alone. Each kind is a frozen dataclass in a file of its own."""
 
     kind: ClassVar[str]
     width: int
 
     @abstractmethod
     def shapes(self, hidden: int) -> Shapes:
-        """Its roles with their shapes."""
+        """Returns its roles with their shapes."""
 
     @abstractmethod
     def check(self, layer: LayerSpec, rules: Rules) -> None:
-        """UnsupportedError if it cannot be computed in `layer`."""
+        """Raises UnsupportedError if it cannot be computed in `layer`."""
 
     @abstractmethod
     def record(self, scope: Scope) -> Buffer | None:
-        """Records its operations over norm(x); returns what `down` projects back, None if x has it already."""
+        """Records its operations over norm(x); returns the buffer that `down` projects back, None if the operations
+        add to x themselves."""

@@ -1,4 +1,4 @@
-"""How what a mixer or a feed-forward makes joins the residual stream."""
+"""Adds the output of a mixer or a feed-forward to the residual stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ POST_NORMS = {"o": "attn_post_norm", "down": "ffn_post_norm"}
 
 
 def add_back(scope: Scope, source: Buffer, role: str) -> None:
-    """x += source . weight, normed before if the layer's spec says so; `role`: of the matrix."""
+    """Records x += source . weight, with a norm before the addition if the layer has post norms. `role`: the matrix."""
     out = scope.projected(source, role, "added")
     if scope.layer.post_norm:
         out = scope.normed(out, POST_NORMS[role])

@@ -1,4 +1,4 @@
-"""Roles: the canonical names of a model's tensors, whatever a file calls them, with their shape and shard axis."""
+"""Roles: the canonical names of a model's tensors, independent of their names in files, with shape and shard axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drut.model.spec import LayerSpec, ModelSpec
 
 
 class Axis(Enum):
-    """How tensor parallelism splits a role: by outputs, by inputs, by experts, by vocabulary, or not at all."""
+    """The axis by which tensor parallelism splits a role: outputs, inputs, experts, vocabulary, or none."""
 
     COL = "col"
     ROW = "row"
@@ -18,7 +18,7 @@ class Axis(Enum):
     REPLICATE = "replicate"
 
 
-# Roles of a layer carry the prefix "layers.<i>."; `layer_role` makes the full name.
+# Roles of a layer have the prefix "layers.<i>."; `layer_role` returns the full name.
 AXES: dict[str, Axis] = {
     "embed": Axis.VOCAB,
     "head": Axis.VOCAB,
@@ -46,7 +46,7 @@ AXES: dict[str, Axis] = {
     "ffn_post_norm": Axis.REPLICATE,
     "router": Axis.REPLICATE,
     "router_bias": Axis.REPLICATE,
-    "correction": Axis.REPLICATE,
+    "score_bias": Axis.REPLICATE,
     "shared_router": Axis.REPLICATE,
     "gate_experts": Axis.EXPERT,
     "up_experts": Axis.EXPERT,
@@ -66,8 +66,8 @@ def layer_role(layer: int, role: str) -> str:
 
 
 def expected_shapes(spec: ModelSpec) -> Shapes:
-    """Every role of `spec` with its shape: (outputs, inputs) of a matrix, (size,) of a vector, (experts, outputs,
-    inputs) of experts' matrices and (experts, outputs) of their biases."""
+    """Returns every role of `spec` with its shape: (outputs, inputs) of a matrix, (size,) of a vector, (experts,
+    outputs, inputs) of experts' matrices and (experts, outputs) of their biases."""
     shapes: Shapes = {"embed": (spec.vocab, spec.hidden)}
     for i, layer in enumerate(spec.layers):
         inner = _norms(spec, layer) | layer.mixer.shapes(spec.hidden) | layer.ffn.shapes(spec.hidden)

@@ -1,7 +1,7 @@
-"""Rotary frequencies, and the ways models stretch them over longer contexts.
+"""Rotary frequencies, and their scaling for longer contexts.
 
-The powers and logarithms are taken in decimal arithmetic and rounded once to float64, so that no platform's `pow` or
-`log` shows in the bits.
+Powers and logarithms are computed in decimal arithmetic and rounded once to float64, so that the bits do not depend on
+a platform's `pow` or `log`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCALINGS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 @dataclass(frozen=True)
 class Base:
-    """What scaling starts from: base `theta`, `width` turned elements of a head. `where` is for errors."""
+    """Settings before scaling: base `theta`, `width` rotated elements of a head. `where` names the file in errors."""
 
     theta: float
     width: int
@@ -38,7 +38,7 @@ class Base:
 
 
 def frequencies(theta: float, width: int) -> tuple[float, ...]:
-    """theta ** (-2i / width) for i < width / 2: the angles a step of one position turns each pair by."""
+    """Returns theta ** (-2i / width) for i < width / 2: the rotation of each pair per position, in radians."""
     context = decimal.Context(prec=40)
     base = decimal.Decimal(theta)
     step = context.power(base, context.divide(decimal.Decimal(-2), decimal.Decimal(width)))
@@ -54,9 +54,9 @@ def log(x: float) -> float:
 
 
 def scaled(kind: str, base: Base, table: Mapping[str, object], context: int, where: str) -> Rope:
-    """The rope of scaling `kind` with the settings of `table`, named as in a `config.json`.
+    """Returns the rope of scaling `kind` with the settings of `table`, whose keys are those of a `config.json`.
 
-    `dynamic` changes its base with the length of a sequence past `context` only, where none goes: within, it is plain.
+    `dynamic` changes the base only for sequences longer than `context`, which are refused, so it is plain rope here.
     """
     f = base.frequencies
     match kind:
@@ -77,13 +77,14 @@ def scaled(kind: str, base: Base, table: Mapping[str, object], context: int, whe
 
 
 def linear(inv_freq: Sequence[float], factor: float) -> tuple[float, ...]:
-    """Positions squeezed by `factor`."""
+    """Returns the frequencies divided by `factor` (linear position interpolation)."""
     return tuple(f / factor for f in inv_freq)
 
 
 def llama3(inv_freq: Sequence[float], factor: float, low_freq_factor: float, high_freq_factor: float,
            original_context: int) -> tuple[float, ...]:
-    """Llama 3.1's scaling: slow pairs squeezed by `factor`, fast ones kept, a straight blend between."""
+    """Returns frequencies by Llama 3.1's scaling: low ones divided by `factor`, high ones unchanged, a linear blend
+    between."""
     out = []
     for f in inv_freq:
         turns = original_context * f / TWO_PI  # full turns over the original context
@@ -95,8 +96,8 @@ def llama3(inv_freq: Sequence[float], factor: float, low_freq_factor: float, hig
 
 def yarn(base: Base, inv_freq: Sequence[float], factor: float, original_context: int, beta_fast: float = 32.0,
          beta_slow: float = 1.0, truncate: bool = True) -> tuple[float, ...]:
-    """YaRN (Peng et al., 2023): pairs that turn often over the original context are kept, those that turn seldom
-    squeezed, a ramp over the pairs between."""
+    """Returns frequencies by YaRN (Peng et al., 2023): pairs with many rotations over the original context are
+    unchanged, pairs with few are divided by `factor`, with a linear ramp between."""
 
     def pair_of(turns: float) -> float:
         return base.width * log(original_context / (turns * TWO_PI)) / (2 * log(base.theta))
@@ -111,7 +112,7 @@ def yarn(base: Base, inv_freq: Sequence[float], factor: float, original_context:
 
 
 def yarn_scale(factor: float, amount: float = 1.0) -> float:
-    """Of cosines and sines."""
+    """Returns YaRN's scale of cosines and sines."""
     return 0.1 * amount * log(factor) + 1.0 if factor > 1 else 1.0
 
 
@@ -126,20 +127,20 @@ def _yarn(base: Base, inv_freq: Sequence[float], table: Mapping[str, object], co
     fast = optional(table, "beta_fast", float, where, 32.0) or 32.0
     slow = optional(table, "beta_slow", float, where, 1.0) or 1.0
     if not fast > slow > 0 or base.theta <= 1:
-        raise ModelFileError(f"{where}: beta_fast {fast} is not above beta_slow {slow}, or that is not positive")
+        raise ModelFileError(f"{where}: beta_fast {fast} is not above beta_slow {slow}, or beta_slow is not positive")
     truncate = optional(table, "truncate", bool, where, True)
     return Rope(yarn(base, inv_freq, factor, original, fast, slow, truncate), scale)
 
 
 def longrope(inv_freq: Sequence[float], short: Sequence[float], long: Sequence[float], original_context: int,
              scale: float) -> Rope:
-    """LongRoPE: factors of each pair for sequences within the original context, and others for longer ones."""
-    beyond = Rope(by_factors(inv_freq, long), scale)
-    return Rope(by_factors(inv_freq, short), scale, original_context, beyond)
+    """Returns LongRoPE's rope: factors of each pair for sequences within the original context, and others for longer
+    ones."""
+    return Rope(by_factors(inv_freq, short), scale, original_context, Rope(by_factors(inv_freq, long), scale))
 
 
 def longrope_scale(factor: float, original_context: int) -> float:
-    """Of cosines and sines."""
+    """Returns LongRoPE's scale of cosines and sines."""
     return math.sqrt(1.0 + log(factor) / log(original_context)) if factor > 1 else 1.0
 
 
@@ -157,7 +158,7 @@ def _longrope(inv_freq: Sequence[float], table: Mapping[str, object], context: i
 
 
 def _original(table: Mapping[str, object], context: int, where: str) -> int:
-    """The context that the model was trained with first: all of `context` where the table does not say."""
+    """Returns the context that the model was first trained with; `context` if the table has no key."""
     original = optional(table, "original_max_position_embeddings", int, where, context)
     if original < 2:
         raise ModelFileError(f"{where}: original_max_position_embeddings is {original}")
@@ -172,7 +173,7 @@ def positive(table: Mapping[str, object], key: str, where: str) -> float:
 
 
 def by_factors(inv_freq: Sequence[float], factors: Sequence[float]) -> tuple[float, ...]:
-    """Each pair squeezed by its own factor."""
+    """Returns each frequency divided by its own factor."""
     return tuple(f / g for f, g in zip(inv_freq, factors, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Bounds on what a model may be. A part of a spec that breaks one is refused by name."""
+"""Bounds of a model's sizes. A spec outside of them is refused, with the name of the size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Rules:
-    """Raises UnsupportedError naming the model `where` a demand is not met."""
+    """Checks that raise UnsupportedError, which names the model `where`, if a demand is not met."""
 
     where: str
 
@@ -24,5 +24,5 @@ class Rules:
             raise UnsupportedError(f"{self.where}: {what}")
 
     def bounded(self, name: str, value: Any) -> None:
-        """`value` is from 1 to LIMITS[name]."""
+        """Checks that `value` is from 1 to LIMITS[name]."""
         self.demand(1 <= value <= LIMITS[name], f"{name} {value} is outside 1..{LIMITS[name]}")

@@ -1,10 +1,9 @@
-"""A Jinja environment for templates nobody has vetted: bounded in time and memory, inside this process.
+"""A Jinja environment for untrusted templates: bounded in time and memory, inside this process.
 
-Jinja's own sandbox keeps a template from Python's internals, not from looping for ever or filling the
-memory. Two rules add that. Every value a template makes has a bounded size: checked before it is made where
-an operation can multiply (`a * n`, `replace`, `join`), after it is made elsewhere. And every operation on
-values, and every turn of a loop, looks at the clock. So no single step takes long, and no sequence of steps
-outlives the limit.
+Jinja's own sandbox protects Python's internals, but does not stop endless loops or unbounded memory. Two rules do.
+Every value of a template has a bounded size: it is checked before an operation that can multiply (`a * n`, `replace`,
+`join`), and after all others. And every operation on values, and every iteration of a loop, checks the clock. So no
+single step takes long, and no sequence of steps exceeds the time limit.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from drut.model import sandbox_filters
 from drut.model.sandbox_filters import MAX_CHARS, LimitError, check_chars, check_items
 from drut.model.sandbox_rare import RARE
 
-MAX_CHARS_MADE = 8 * MAX_CHARS  # by all operations of one rendering
-MAX_DEPTH = 64  # of lists in lists
-MAX_BITS = 4096  # of an integer
+MAX_CHARS_MADE = 8 * MAX_CHARS  # maximum over all operations of one rendering
+MAX_DEPTH = 64  # maximum of nested lists
+MAX_BITS = 4096  # maximum of an integer
 _WIDE = re.compile(r"\d{4}")
 
 
 class _Meter:
-    """What one rendering has left."""
+    """The rest of one rendering's limits."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -55,7 +54,7 @@ class _Meter:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """Use inside `metered`. Safe to use from several threads."""
+    """The environment; rendering must be inside `metered`. Threads: safe to use from several threads."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
@@ -64,7 +63,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            optimized=False,  # an operation on constants is measured as well
+            optimized=False,  # operations on constants are bounded, too
             finalize=self._finalize,
             extensions=("jinja2.ext.loopcontrols", _Generation),
         )
@@ -76,7 +75,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @contextmanager
     def metered(self, seconds: float) -> Iterator[None]:
-        """Bounds, from now on and in this thread, what templates of this environment may use."""
+        """Bounds, inside the context and in this thread, time and memory of this environment's templates."""
         self._thread.meter = _Meter(seconds)
         try:
             yield
@@ -84,11 +83,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             del self._thread.meter
 
     def tick(self) -> None:
-        """LimitError where the time is over."""
+        """Raises LimitError after the time limit."""
         self._thread.meter.tick()
 
     def bounded(self, value: Any) -> Any:
-        """`value` itself, if there is time left and it is not too large; an iterator comes back watched."""
+        """Returns `value`, after checking clock and size; an iterator is wrapped with these checks."""
         meter: _Meter = self._thread.meter
         meter.tick()
         if isinstance(value, str):
@@ -104,7 +103,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return value
 
     def concat(self, parts: Iterable[Any]) -> str:
-        """The parts as one string: what `~`, macros and block assignments come down to."""
+        """Returns the parts as one string, for `~`, macros and block assignments."""
         return str(self.bounded(sandbox_filters.joined("", parts)))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -132,7 +131,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return any(isinstance(obj, kind) and attr in names for kind, names in sandbox_filters.METHODS.items())
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """What `value` becomes where it is the method `format` or `format_map` of a text."""
+        """Returns a bounded replacement if `value` is the method `format` or `format_map` of a string; else None."""
         text, name = getattr(value, "__self__", None), getattr(value, "__name__", "")
         if not isinstance(text, str) or name not in ("format", "format_map"):
             return None
@@ -155,7 +154,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 class _Formatter(SandboxedFormatter):
-    """Of one text, bounded as that grows."""
+    """Formats one text, with checks of its size while it grows."""
 
     def __init__(self, environment: BoundedEnvironment) -> None:
         super().__init__(environment)
@@ -172,7 +171,7 @@ class _Formatter(SandboxedFormatter):
 
 
 class _Dict:
-    """`dict` of a template: it makes one, and has none of the class's attributes but `fromkeys`."""
+    """`dict` in a template: makes a dict, and has only the attribute `fromkeys` of the class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -182,10 +181,10 @@ class _Dict:
 
 
 class _Namespace(Namespace):
-    """Its text does not spell its attributes: their sizes are bounded one by one, not together."""
+    """A namespace whose text does not show its attributes, because only their individual sizes are bounded."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
-        self, args = args[0], args[1:]  # so that an attribute may be called `self`
+        self, args = args[0], args[1:]  # allows an attribute called `self`
         attributes = dict(*args, **kwargs)
         for name in attributes:
             _check_public(name)
@@ -205,7 +204,7 @@ def _check_public(name: object) -> None:
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what training looks at; for rendering it is a scope."""
+    """`{% generation %}` marks the text for training; for rendering it is a scope."""
 
     tags = {"generation"}  # noqa: RUF012 (Jinja's interface)
 
@@ -223,7 +222,7 @@ class _BoundedCode(CodeGenerator):
 
 
 class _Guarding(NodeTransformer):
-    """Sends the result of each operation through `bounded`, and puts a look at the clock into each loop."""
+    """Passes the result of each operation through `bounded`, and adds a check of the clock to each loop."""
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
         super().generic_visit(node, *args, **kwargs)
@@ -239,7 +238,7 @@ class _Guarding(NodeTransformer):
 
 
 def _makes_value(node: nodes.Node) -> TypeGuard[nodes.Expr]:
-    """Whether `node` is an operation that neither `call` nor `call_binop` sees, and that is not O(1)."""
+    """Whether `node` is an operation that neither `call` nor `call_binop` intercepts, and that is not O(1)."""
     match node:
         case nodes.List() | nodes.Dict() | nodes.Compare() | nodes.Test():
             return True
@@ -251,14 +250,14 @@ def _makes_value(node: nodes.Node) -> TypeGuard[nodes.Expr]:
 
 
 def _is_of_block(node: nodes.Node | None) -> bool:
-    """Whether a chain of filters is that of a block, which starts from no node and must stay a chain."""
+    """Whether a chain of filters belongs to a block: such a chain has no first node and must stay a chain."""
     while isinstance(node, nodes.Filter):
         node = node.node
     return node is None
 
 
 def _passed(node: nodes.Expr, name: str = "=bounded") -> nodes.Filter:
-    """`node` through a filter whose name no template can spell."""
+    """Returns `node` behind a filter whose name no template can write."""
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 
@@ -272,9 +271,9 @@ def _check_bits(bits: int) -> None:
 
 
 def _check_tree(value: Any) -> None:
-    """LimitError where a list or dict holds, through all its levels, more than a value may.
+    """Raises LimitError if a list or dict has, over all its levels, more items or characters than allowed.
 
-    Counts what is shared each time it is met, as printing, comparing or hashing the value would.
+    A shared value counts each time, because printing, comparing or hashing would visit it each time.
     """
     items, chars, level = 0, 0, [value]
     for _ in range(MAX_DEPTH):

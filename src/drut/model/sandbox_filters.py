@@ -1,6 +1,6 @@
-"""The filters and methods a bounded template may use, and what each is checked for before it runs.
+"""The filters and methods that a bounded template may use, with the checks before each runs.
 
-All filters of Jinja are here or in `sandbox_rare`. A method that is not in METHODS is an error that names it.
+All filters of Jinja are here or in `sandbox_rare`. A method outside METHODS raises an error that names it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from jinja2 import Environment
 from jinja2 import filters as jinja
 from jinja2.exceptions import SecurityError
 
-MAX_CHARS = 8 << 20  # of one string, of the strings inside one value, and of the output
-MAX_ITEMS = 100_000  # of one list, counted through all levels
-_MAX_COMPARISONS = 1 << 28  # of characters, by one method
-_MAX_WIDTH = 64  # of an indentation
+MAX_CHARS = 8 << 20  # maximum of one string, of the strings inside one value, and of the output
+MAX_ITEMS = 100_000  # maximum of one list, over all levels
+_MAX_COMPARISONS = 1 << 28  # maximum of character comparisons in one method
+_MAX_WIDTH = 64  # maximum of an indentation
 
 _PLAIN = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float",
@@ -37,36 +37,36 @@ METHODS: Mapping[type, frozenset[str]] = {
     int: frozenset(("bit_length", "bit_count")),
     float: frozenset(("is_integer",)),
     list: frozenset(("count", "index", "copy")),
-    tuple: frozenset(("count", "index", "grouper", "list")),  # the last two: of what `groupby` gives
+    tuple: frozenset(("count", "index", "grouper", "list")),  # the last two: items of `groupby`
     dict: frozenset(("get", "items", "keys", "values", "copy")),
 }  # fmt: skip
 
-_PADDING = frozenset(("center", "ljust", "rjust", "zfill"))  # to a width
+_PADDING = frozenset(("center", "ljust", "rjust", "zfill"))  # methods that pad to a width
 # Methods whose cost is the product of two lengths.
 _QUADRATIC = frozenset(("strip", "lstrip", "rstrip", "rfind", "rindex", "rpartition", "rsplit"))
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _CONVERSION = re.compile(r"%(?:\(\w*\))?[-+ #0]*\d{0,3}(?:\.\d{0,3})?[a-zA-Z%]")
-_WIDEST_NUMBER = 2000  # what _CONVERSION can make of a number
+_WIDEST_NUMBER = 2000  # maximum of characters that _CONVERSION makes of a number
 
 
 class LimitError(SecurityError):
-    """A template went over one of the bounds; the message says which."""
+    """A template exceeded a limit, which the message names."""
 
 
 def check_chars(count: int) -> None:
-    """LimitError if a text of `count` characters is longer than any may be."""
+    """Raises LimitError if `count` characters are more than the maximum of a text."""
     if count > MAX_CHARS:
         raise LimitError(f"made a text of more than {MAX_CHARS} characters")
 
 
 def check_items(count: int) -> None:
-    """LimitError if a list of `count` items is longer than any may be."""
+    """Raises LimitError if `count` items are more than the maximum of a list."""
     if count > MAX_ITEMS:
         raise LimitError(f"made a list of more than {MAX_ITEMS} items")
 
 
 def listed(values: Iterable[Any]) -> list[Any]:
-    """The values as a list, reading no more of them than fit into one."""
+    """Returns the values as a list; reads at most as many as a list may have."""
     items: list[Any] = []
     for item in values:
         check_items(len(items) + 1)
@@ -75,7 +75,7 @@ def listed(values: Iterable[Any]) -> list[Any]:
 
 
 def joined(separator: str, parts: Iterable[Any]) -> str:
-    """The parts as text, with `separator` between them."""
+    """Returns the parts as text, with `separator` between them."""
     texts, size = [], -len(separator)
     for part in parts:
         text = str(part)
@@ -86,7 +86,7 @@ def joined(separator: str, parts: Iterable[Any]) -> str:
 
 
 def check_percent(form: str, values: object) -> None:
-    """LimitError if `form % values` could be too long; SecurityError for a width of four digits or `*`."""
+    """Raises LimitError if `form % values` could be too long, SecurityError for a width of four digits or `*`."""
     if "%" in _CONVERSION.sub("", form):
         raise SecurityError("a conversion in a format string is not supported")
     if isinstance(values, Mapping):
@@ -100,7 +100,8 @@ def check_percent(form: str, values: object) -> None:
 def check_method(
     owner: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments for the string method `name`. LimitError if it could take long or make too much."""
+    """Returns the arguments for the string method `name`. Raises LimitError if it could take too long or return too
+    much."""
     if name == "join" and args:
         items = listed(args[0])
         check_chars(sum(len(item) + len(owner) for item in items if isinstance(item, str)))
@@ -136,7 +137,7 @@ def _line_count(text: str) -> int:
 
 
 def filters(environment: Environment) -> dict[str, Callable[..., Any]]:
-    """The filters by name. Those that read an environment get `environment`."""
+    """Returns the filters by name. Filters that need an environment get `environment`."""
 
     def join(value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
         _check_iterable(value)
@@ -162,9 +163,9 @@ def filters(environment: Environment) -> dict[str, Callable[..., Any]]:
 
 
 def _iterating(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, a filter whose second argument is the value, refusing to go through a long text."""
+    """Wraps `function`, a filter whose second argument is the value, so that it refuses to iterate over a long text."""
 
-    @wraps(function)  # with the mark by which Jinja knows the first argument
+    @wraps(function)  # keeps the mark by which Jinja knows the first argument
     def filtered(context: object, value: object, *args: Any, **kwargs: Any) -> Any:
         _check_iterable(value)
         return function(context, value, *args, **kwargs)
@@ -221,7 +222,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as text: no escaping for HTML, which templates made for Hugging Face's renderer count on."""
+    """Returns JSON without HTML escapes, as Hugging Face's renderer does and templates expect."""
     for part in (indent, *(separators or ())):
         if (len(part) if isinstance(part, str) else part or 0) > _MAX_WIDTH:
             raise LimitError(f"indented by more than {_MAX_WIDTH}")

@@ -1,4 +1,4 @@
-"""The filters of Jinja that few chat templates use, each bounded like those of `sandbox_filters`."""
+"""The filters of Jinja that few chat templates use, bounded like the filters of `sandbox_filters`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jinja2.nodes import EvalContext
 
 from drut.model.sandbox_filters import LimitError, check_chars, check_items, listed
 
-MAX_SLOW_CHARS = 64 << 10  # of a value that a filter goes through in Python, letter by letter
-_MOST_URL_CHARS = 12  # that one character becomes: four bytes, each written as %XX
+MAX_SLOW_CHARS = 64 << 10  # maximum of a value that a filter processes in Python, character by character
+_MOST_URL_CHARS = 12  # maximum of one character: four bytes, each written as %XX
 _MOST_ESCAPED_CHARS = 5
 _WORD = re.compile(r"\w+")
 
@@ -25,7 +25,7 @@ def _check_slow(value: object) -> None:
 
 
 def _slow(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, for values of few letters."""
+    """Wraps `function` so that it refuses long values."""
 
     def filtered(value: object, *args: Any, **kwargs: Any) -> Any:
         _check_slow(value)
@@ -46,7 +46,7 @@ def _center(value: object, width: int = 80) -> str:
 
 @pass_environment
 def _random(environment: Any, seq: Iterable[Any]) -> Any:
-    """Always the same item of the same list, so that a conversation has one prompt."""
+    """Returns always the same item of the same list, so that a conversation has one prompt."""
     items = listed(seq)
     return Random(str(items)).choice(items) if items else environment.undefined("the list is empty")
 
@@ -62,8 +62,8 @@ def _sum(environment: Any, iterable: Iterable[Any], attribute: str | int | None 
     if attribute is not None:
         values = list(map(jinja.make_attrgetter(environment, attribute), values))
     if isinstance(start, str) or all(isinstance(value, (int, float)) for value in (start, *values)):
-        return sum(values, start)  # of texts it is an error
-    for value in values:  # lists, for instance: each sum is a copy
+        return sum(values, start)  # strings raise an error
+    for value in values:  # lists, for example: each sum is a copy
         start = environment.bounded(start + value)
     return start
 

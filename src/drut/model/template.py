@@ -1,4 +1,4 @@
-"""Chat templates: messages to the one prompt text a model was trained on."""
+"""Chat templates render messages to the prompt format that a model was trained on."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from drut.model import tool_text
 from drut.model.sandbox import BoundedEnvironment
 from drut.model.tool_text import Message
 
-MAX_SOURCE_CHARS = 128 << 10  # some seconds of compiling, at worst; real ones have up to 40,000
+MAX_SOURCE_CHARS = 128 << 10  # compiling takes some seconds at most; real templates have up to 40,000
 COMPILE_LIMIT_S = 10.0
-# What render itself defines, and what a caller may not smuggle in under the name of a variable.
+# Names that `render` itself defines, which a caller may not set as variables.
 _RESERVED = frozenset((
     "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "chat_template",
     "tokenize", "conversation",
 ))  # fmt: skip
 _SYSTEM_PROBE = [{"role": "system", "content": "probing"}, {"role": "user", "content": "probe"}]
 _FIELDS: dict[str, type] = {"role": str, "content": str, "name": str, "tool_call_id": str, "tool_calls": list,
-                            "reasoning_content": str}  # of a message
-_WITHOUT_CONTENT = ("tool_calls", "reasoning_content")  # with these an assistant need not say anything
+                            "reasoning_content": str}  # fields of a message
+_WITHOUT_CONTENT = ("tool_calls", "reasoning_content")  # with one of these an assistant's content may be missing
 _STRFTIME = re.compile(r"(?:[^%]|%-?[A-Za-z%])*")
 
 
 class ChatTemplate:
-    """A compiled Jinja template. Safe to use from several threads.
+    """A compiled Jinja template. Threads: safe to use from several threads.
 
-    The source may come from anybody: it runs in a sandbox, for `time_limit_s` seconds of CPU time at most.
-    ModelFileError where it is no template or too long.
+    The source is untrusted: it runs in a sandbox, for at most `time_limit_s` seconds of CPU time. Raises ModelFileError
+    if it is not a template or too long.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ChatTemplate:
         self.source = source
         self._knows_developer = "developer" in source
         self._time_limit_s = time_limit_s
-        self.variables: frozenset[str]  # what a caller may set: names the template looks at and nobody else sets
+        self.variables: frozenset[str]  # names that a caller may set: the template reads them and `sets` excludes them
         self._environment = environment = BoundedEnvironment()
         environment.globals |= {
             "bos_token": bos_token,
@@ -65,7 +65,7 @@ class ChatTemplate:
                 self.variables = frozenset(name for name in looked_at if not self.sets(name))
         except TemplateSyntaxError as error:
             raise ModelFileError(f"chat template: line {error.lineno}: {_line(error)}") from None
-        except Exception as error:  # what Python's compiler says of too deep a nesting, for one
+        except Exception as error:  # for example, Python's compiler refuses deep nesting
             raise ModelFileError(f"chat template: {_line(error)}") from None
 
     def render(
@@ -77,16 +77,16 @@ class ChatTemplate:
         variables: Mapping[str, object] | None = None,
         tools: Sequence[Mapping[str, object]] = (),
     ) -> str:
-        """The prompt of a conversation, each message a mapping with strings `role` and `content`.
+        """Returns the prompt of a conversation. Each message is a mapping with strings `role` and `content`.
 
-        With `continue_final` it ends where the last message's content does, so that an answer continues that; without
-        white space at the end, where the template trims it. An assistant's content may be missing.
-        `tools`, `tool_calls` of messages and messages of role `tool` have OpenAI's form; a template that knows nothing
-        of them gets them as text (drut.model.tool_text).
+        With `continue_final` the prompt ends with the last message's content, so that the output continues it; white
+        space at the end is removed if the template trims it. An assistant's content may be missing. `tools`,
+        `tool_calls` of messages and messages of role `tool` have OpenAI's form; a template without support for them
+        gets them as text (drut.model.tool_text).
 
-        `variables` are further names the template may look at, such as `enable_thinking`. Role `developer`
-        becomes `system` where the template does not know it. Raises RequestError naming the message or
-        variable that is not acceptable, and for all that goes wrong in the template, its limits included.
+        `variables` are further names for the template, such as `enable_thinking`. Role `developer` becomes `system` if
+        the template does not know it. Raises RequestError, which names the message or variable that is not acceptable,
+        and for all errors in the template, including its limits.
         """
         for name in variables or ():
             if self.sets(name):
@@ -110,7 +110,7 @@ class ChatTemplate:
 
     def _named(self, error: RequestError, ready: Sequence[Message],
                shown: Callable[[list[Message]], str]) -> RequestError:
-        """The error, or one that names a call's arguments where without them there would be none."""
+        """Returns the error, or one that names a call's arguments if there would be no error without them."""
         field = tool_text.first_text(ready) if self._takes_objects else None
         if field is None:
             return error
@@ -118,15 +118,15 @@ class ChatTemplate:
             shown(tool_text.without_text(ready))
         except RequestError:
             return error
-        return RequestError(f"{field} must be the text of a JSON object: this model's chat template takes nothing else",
+        return RequestError(f"{field} must be the text of a JSON object: this model's chat template requires it",
                             field=field)
 
     def sets(self, name: str) -> bool:
-        """Whether a name has its value from here, so that no caller may set it."""
+        """Whether `render` or the environment sets the name, so that no caller may."""
         return name in _RESERVED or name in self._environment.globals
 
     def _shows_calls(self, messages: Sequence[Message], offered: bool) -> bool:
-        """Whether the template is given tools, calls and results as they are, and not as words."""
+        """Whether the template gets tools, calls and results as data, and not as text."""
         if self.reads_tools:
             return True
         has_calls = any(m["role"] == "tool" or m.get("tool_calls") for m in messages)
@@ -134,7 +134,7 @@ class ChatTemplate:
 
     @cached_property
     def _knows_calls(self) -> bool:
-        """Whether a call and its result both show, without tools that are offered."""
+        """Whether the prompt shows a call and its result if no tools are offered."""
         probe = tool_text.with_arguments(tool_text.PROBE, as_objects=self._takes_objects)
         with suppress(RequestError):
             text = self._rendered(probe, True, {})
@@ -143,16 +143,16 @@ class ChatTemplate:
 
     @cached_property
     def _takes_system(self) -> bool:
-        """Whether the template shows a system message: some refuse it."""
+        """Whether the template shows a system message; some refuse it."""
         with suppress(RequestError):
             return "probing" in self._rendered(_SYSTEM_PROBE, True, {})
         return False
 
     @cached_property
     def _takes_objects(self) -> bool:
-        """Whether the template wants a call's arguments as an object, not as the JSON text of one: it is tried out.
+        """Whether the template expects a call's arguments as an object, not as JSON text; found by a trial rendering.
 
-        An object that it fails over, leaves out or writes as Python does is none that it wants.
+        A template that fails with an object, omits it or writes it in Python's syntax does not expect one.
         """
         for as_objects in (True, False):
             messages = tool_text.with_arguments(tool_text.PROBE, as_objects=as_objects)
@@ -163,12 +163,12 @@ class ChatTemplate:
         return True
 
     def _open_ended(self, messages: list[Message], variables: Mapping[str, object]) -> str:
-        mark, content = secrets.token_hex(16), messages[-1]["content"]  # a word no message holds shows where it went
+        mark, content = secrets.token_hex(16), messages[-1]["content"]  # a random mark shows where the content ends
         last = {**messages[-1], "content": f"{content}{mark} "}
         text = self._rendered([*messages[:-1], last], False, variables)
         before, found, after = text.rpartition(mark)
         if not found or content.strip() not in text:
-            raise RequestError("chat template: it does not show the last message as it is, so nothing can continue it")
+            raise RequestError("chat template: it changes the last message's content, so the output cannot continue it")
         return before if after.startswith(" ") else before.rstrip()
 
     def _rendered(self, messages: Sequence[Message], generate: bool, variables: Mapping[str, object]) -> str:
@@ -180,7 +180,7 @@ class ChatTemplate:
                     environment.bounded(value)
                 context = template.new_context(values | {"add_generation_prompt": generate})
                 return environment.concat(template.root_render_func(context))
-        except Exception as error:  # a template can raise whatever Python can
+        except Exception as error:  # a template can raise any exception
             raise RequestError(f"chat template: {_line(error)}") from None
 
     def _checked(self, messages: Sequence[Mapping[str, object]]) -> list[Message]:
@@ -204,7 +204,7 @@ class ChatTemplate:
         if made["role"] == "developer" and not self._knows_developer:
             made["role"] = "system"
         if "reasoning_content" in made:
-            made["thinking"] = made["reasoning_content"]  # as some templates call it
+            made["thinking"] = made["reasoning_content"]  # the name in some templates
         return made
 
 
@@ -219,6 +219,6 @@ def _strftime_now(form: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    """An error as a short line."""
+    """Returns an error as a short line."""
     text = " ".join(str(error).split())[:200]
     return text if isinstance(error, TemplateError) and text else f"{type(error).__name__}: {text}"

@@ -14,7 +14,7 @@ DEFAULT, TOOL_USE = "default", "tool_use"
 
 @dataclass(frozen=True)
 class ChatTemplates:
-    """`plain`: for a conversation without tools; `with_tools`: for one that offers some. Mostly they are the same."""
+    """The template for conversations without tools (`plain`) and with tools (`with_tools`), often the same."""
 
     plain: ChatTemplate
     with_tools: ChatTemplate
@@ -24,7 +24,7 @@ class ChatTemplates:
         """Those of a tokenizer's model. UnsupportedError where it has none that fits; ModelFileError for a bad one."""
         sources = tokenizer.chat_templates
         if not sources:
-            raise UnsupportedError(f"{tokenizer.name} has no chat template, so it can continue text only")
+            raise UnsupportedError(f"{tokenizer.name} has no chat template, so it can only continue text")
         plain, with_tools = _chosen(sources, (DEFAULT, TOOL_USE)), _chosen(sources, (TOOL_USE, DEFAULT))
         if plain is None or with_tools is None:
             raise UnsupportedError(f"{tokenizer.name} has chat templates called {', '.join(map(repr, sources))}, and "
@@ -35,20 +35,20 @@ class ChatTemplates:
 
     @property
     def source(self) -> str:
-        """All that any of them says."""
+        """The concatenated sources of all templates."""
         return self.plain.source if self.plain is self.with_tools else f"{self.plain.source}\n{self.with_tools.source}"
 
     def offering(self, tools: object) -> ChatTemplate:
-        """The one for a conversation that offers `tools`, or none where they are empty."""
+        """Returns the template for a conversation with these `tools`, which may be empty."""
         return self.with_tools if tools else self.plain
 
     def render(self, messages: Sequence[Mapping[str, object]], tools: Sequence[Mapping[str, object]] = ()) -> str:
-        """The prompt of a conversation up to where the answer starts, as `ChatTemplate.render` makes it."""
+        """Returns the prompt of a conversation up to the start of the answer (`ChatTemplate.render`)."""
         return self.offering(tools).render(messages, tools=tools)
 
 
 def _chosen(names: Iterable[str], wanted: Iterable[str]) -> str | None:
-    """The first of `wanted` that is there, or the only one."""
+    """Returns the first of `wanted` that exists, or the only name."""
     names = list(names)
     only = names if len(names) == 1 else []
     return next((name for name in (*wanted, *only) if name in names), None)

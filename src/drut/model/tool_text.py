@@ -1,4 +1,5 @@
-"""Tools, calls and their results in the form that a chat template takes: as data, or as text where it knows none."""
+"""Converts tools, calls and their results to the form that a chat template takes: data, or text for templates without
+support for tools."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ PROBE: list[Message] = [
 
 
 def check_calls(calls: object, where: str) -> None:
-    """RequestError for what is no list of calls, each with a function's name and arguments as text."""
+    """Raises RequestError unless `calls` is a list of calls, each with a function's name and arguments as text."""
     for i, call in enumerate(calls if isinstance(calls, Iterable) else ()):
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
@@ -39,17 +40,17 @@ def check_calls(calls: object, where: str) -> None:
 
 
 def with_arguments(messages: Iterable[Message], *, as_objects: bool) -> list[Message]:
-    """The messages, their calls' arguments as objects where they are the text of one, or else as they are."""
+    """Returns the messages; arguments of calls that are the text of an object become objects, others stay."""
     return _each_call(messages, _parsed) if as_objects else list(messages)
 
 
 def without_text(messages: Iterable[Message]) -> list[Message]:
-    """The messages, with no arguments in the place of such as are still text."""
+    """Returns the messages; arguments that are still text become empty."""
     return _each_call(messages, lambda arguments: {} if isinstance(arguments, str) else arguments)
 
 
 def _each_call(messages: Iterable[Message], change: Callable[[Any], object]) -> list[Message]:
-    """The messages, their calls' arguments changed."""
+    """Returns the messages with changed arguments of calls."""
     def changed(call: Mapping[str, Any]) -> Message:
         function = call["function"]
         return {**call, "function": {**function, "arguments": change(function["arguments"])}}
@@ -59,14 +60,15 @@ def _each_call(messages: Iterable[Message], change: Callable[[Any], object]) -> 
 
 
 def first_text(messages: Iterable[Message]) -> str | None:
-    """The path of the first arguments that are still text."""
+    """Returns the path of the first arguments that are still text."""
     return next((f"messages[{i}].tool_calls[{j}].function.arguments" for i, message in enumerate(messages)
                  for j, call in enumerate(message.get("tool_calls") or ())
                  if isinstance(call["function"]["arguments"], str)), None)
 
 
 def _parsed(arguments: str) -> object:
-    """A cut call's arguments are no JSON; the model is shown what it wrote."""
+    """Returns the arguments as an object, or unchanged if they are not one: a truncated call's arguments are not JSON,
+    and the model sees what it wrote."""
     if not arguments.strip():
         return {}
     try:
@@ -77,9 +79,9 @@ def _parsed(arguments: str) -> object:
 
 
 def as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, object]], *, takes_system: bool) -> list[Message]:
-    """Messages of plain text: calls as the JSON they are, results as the user's words.
+    """Returns messages of plain text: calls as JSON, results as messages of the user.
 
-    The tools are described in the system message, or, without `takes_system`, in the user's first.
+    The system message describes the tools or, without `takes_system`, the user's first message.
     """
     made: list[Message] = []
     for i, message in enumerate(messages):
@@ -88,7 +90,7 @@ def as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, object]], 
             made.append(plain | {"content": _with_calls(message)})
             continue
         result = f"{message.get('name', 'The function')} returned: {message['content']}"
-        if i and messages[i - 1]["role"] == "tool":  # in one turn, as some templates want turns to alternate
+        if i and messages[i - 1]["role"] == "tool":  # one turn, because some templates require alternating turns
             made[-1] = {**made[-1], "content": f"{made[-1]['content']}\n{result}"}
         else:
             made.append({"role": "user", "content": result})
@@ -103,7 +105,7 @@ def _with_calls(message: Message) -> str:
 
 
 def _described(messages: list[Message], tools: Sequence[Mapping[str, object]], role: str) -> list[Message]:
-    """With the tools at the end of the system message, or ahead of what the user says first."""
+    """Returns the messages with the tools at the end of the system message, or before the user's first text."""
     text = INSTRUCTION.format(tools="\n".join(_json(tool.get("function", tool)) for tool in tools))
     at = next((i for i, message in enumerate(messages) if message["role"] == role), None)
     if at is None or (role == "system" and at):

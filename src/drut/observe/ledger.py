@@ -1,4 +1,4 @@
-"""The step ledger: what each operation had to move and multiply, the floor that sets, and how long it took."""
+"""The step ledger: bytes and multiply-adds of each operation, its roofline time, and its measured time."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-Bandwidth = Callable[[int], float]  # bytes a second, by the bytes of the working set
+Bandwidth = Callable[[int], float]  # bytes per second, by the bytes of the working set
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """What this machine can do with the threads in use: bytes and multiply-adds a second."""
+    """The roof of this machine with the threads in use: bytes and multiply-adds per second."""
 
     bandwidth: Bandwidth
     int8_macs: float
     float_macs: float
 
     def floor_s(self, nbytes: int, macs: int, float_macs: int, working_set: int) -> float:
-        """The least seconds: memory and multipliers work side by side, so the slower one counts."""
+        """Returns the roofline time in seconds: the slower of memory and multipliers, which work in parallel."""
         return self.at(working_set)(nbytes, macs, float_macs)
 
     def multiplying_s(self, macs: int, float_macs: int) -> float:
-        """Of `macs`, of which `float_macs` are of floats."""
+        """Returns the seconds of `macs` multiply-adds, `float_macs` of them on floats."""
         return (macs - float_macs) / self.int8_macs + float_macs / self.float_macs
 
     def at(self, working_set: int) -> Callable[[int, int, int], float]:
-        """`floor_s` of operations in steps that read so many bytes."""
+        """Returns `floor_s` for operations of steps that read `working_set` bytes."""
         bandwidth = self.bandwidth(working_set)
 
         def floor_s(nbytes: int, macs: int, float_macs: int) -> float:
@@ -37,8 +37,8 @@ class Peaks:
 
 
 def interpolated(read: Mapping[int, float], working_set: int) -> float:
-    """Bandwidth for a working set of so many bytes, `read` that of the measured sizes. Between them the time a byte is
-    interpolated, outside the nearest counts."""
+    """Returns the bandwidth for a working set of `working_set` bytes from `read`, the bandwidth of measured sizes. The
+    time per byte is interpolated; outside of the measured sizes the nearest one is used."""
     sizes = sorted(read)
     if working_set <= sizes[0]:
         return read[sizes[0]]
@@ -50,7 +50,7 @@ def interpolated(read: Mapping[int, float], working_set: int) -> float:
 
 
 class Entry(NamedTuple):
-    """One operation of a step. `actual_s` is None where it was not timed."""
+    """One operation of a step. `actual_s` is None if it was not timed."""
 
     name: str
     layer: int
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Operations of one kind in a step, summed."""
+    """The sum of a step's operations of one kind."""
 
     name: str
     calls: int
@@ -72,13 +72,13 @@ class Line(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the roof: 1 is the floor reached."""
+        """The share of the roof: 1 means that the roofline time was reached."""
         return self.floor_s / self.actual_s if self.actual_s > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class StepLedger:
-    """A step by kind of operation, in the order they run; `wall_s` is what the caller waited."""
+    """A step by kinds of operations, in their order; `wall_s` is the time that the caller waited."""
 
     rows: int
     lines: tuple[Line, ...]
@@ -94,12 +94,12 @@ class StepLedger:
 
     @property
     def share(self) -> float:
-        """Of the roof, for the whole step and all that was around it."""
+        """The share of the roof for the whole step, including the time outside of operations."""
         return self.floor_s / self.wall_s
 
     @property
     def gap_s(self) -> float:
-        """Time of the step that no operation accounts for."""
+        """The time of the step outside of operations."""
         return self.wall_s - self.actual_s
 
 

@@ -1,4 +1,4 @@
-"""The course of one request: what it waited for and what the engine did for it."""
+"""The trace of one request: its waits and its work."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RequestTrace:
-    """Why a request took the time it took (docs/metrics.md)."""
+    """Times and causes of one request (docs/metrics.md)."""
 
     queued_s: float = 0.0  # from arrival to first admission, or to its end in the queue
-    waited_for: str = ""  # the last reason it was not admitted
-    steps: int = 0  # that computed rows of it
+    waited_for: str = ""  # the last reason why it was not admitted
+    steps: int = 0  # steps that computed rows of it
     preemptions: int = 0
-    cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
+    cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission

@@ -1,4 +1,4 @@
-"""What the text of an answer says: its thought, its content, and the tools it calls."""
+"""Parses the text of an output: its reasoning, its content and its tool calls."""
 
 from drut.parse.message import Message, MessageParser
 

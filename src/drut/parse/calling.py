@@ -1,4 +1,4 @@
-"""Grammars of calls: what an answer must look like so that it calls the tools it may, with arguments that fit."""
+"""Grammars of tool calls: they constrain an output to calls of the offered tools, with arguments that fit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from drut.model.tokenizer import Tokenizer
 from drut.parse.formats import Format
 from drut.parse.narrowing import FREE, Bounds, bounded, closed
 
-MOST_CALLS = 16  # of a constrained answer
+MOST_CALLS = 16  # maximum of calls in a constrained output
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that may be called. `strict`: its arguments fit `parameters`, a JSON schema, also where it is up to
-    the model whether to call. `place`: among all tools of the request, for errors; None: where it is among those
-    that may be called."""
+    """A function that may be called. `strict`: its arguments must fit `parameters`, a JSON schema, even if the model
+    may choose not to call. `place`: its index among all tools of the request, for errors; None: its index among the
+    tools that may be called."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -32,9 +32,9 @@ class Tool:
 
 def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "required"], tokenizer: Tokenizer, *,
                parallel: bool = True, bounds: Bounds = FREE, answer: Constraint | None = None) -> Constraint | None:
-    """Calls of `tools` and nothing else, one or, with `parallel`, several; for `auto` free text in which calls keep to
-    the format, or None where no tool is strict. With `answer`, for `auto`: either calls alone, or what `answer` allows.
-    RequestError names the tool whose schema is no good."""
+    """Returns the constraint to calls of `tools` only, one or, with `parallel`, several. For `auto` it is free text in
+    which calls have the format, or None if no tool is strict; with `answer`, either only calls, or what `answer`
+    allows. Raises RequestError, which names the tool, for an invalid schema."""
     if choice == "auto" and answer is None and not any(tool.strict for tool in tools):
         return None
     if answer is not None and not _marked(form):
@@ -54,23 +54,24 @@ def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "req
 
 
 def _start(form: Format, mark: str, more: str, *, free: bool, special: bool) -> list[str]:
-    """From where the first call comes on; with `free`, after any text or after none."""
+    """Returns the rules from the first call on; with `free`, text may precede it."""
     if not free:
         return [f"start: {mark} inside {more}"]
-    if form.bare:  # the beginning of an answer alone tells a call from text
+    if form.bare:  # only the beginning of an output distinguishes a call from text
         return [f"start: inside {more} | TEXT", r"TEXT: /([^\s{\[](.|\n)*)?/"]
-    if special:  # no text can be mistaken for the mark
+    if special:  # the mark is a special token, so no text can be mistaken for it
         return [f"start: TEXT ({mark} inside {more})?", r"TEXT: /(.|\n)*/"]
     return [f"start: TEXT | open inside {more}", f"open[lazy]: TEXT {mark}", r"TEXT: /(.|\n)*/"]
 
 
 def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenizer, bounds: Bounds, *,
           alone: bool) -> str:
-    """One call, from behind its mark on. If not `alone`, a call without a mark is one JSON value."""
+    """Returns the rule of one call, from behind its mark on. If not `alone`, a call without a mark is one JSON
+    value."""
     schema = tool.parameters if choice == "required" or tool.strict else ANY_OBJECT
     try:
         schema = _of_object(schema)
-        Constraint.json_schema(schema)  # for errors in what the client said
+        Constraint.json_schema(schema)  # raises errors of the client's schema
         fitting = Constraint.json_schema(bounded(closed(schema), bounds)).source  # type: ignore[arg-type]
     except RequestError as error:
         raise RequestError(f"tools[{_place(index, tool)}].function.parameters: {error}") from None
@@ -83,11 +84,11 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
 
 
 def _check_told_apart(tools: Sequence[Tool]) -> None:
-    """Refuses strict tools where calls have no mark, since a text in the format may look like a call."""
+    """Refuses strict tools if calls have no mark, because a text in the format may look like a call."""
     for i, tool in enumerate(tools):
         if tool.strict:
-            raise RequestError(f"tools[{_place(i, tool)}].function.strict: this model's calls have no mark that sets "
-                               "them apart from an answer in a format")
+            raise RequestError(f"tools[{_place(i, tool)}].function.strict: this model's calls have no mark that "
+                               "distinguishes them from an answer in a format")
 
 
 def _place(index: int, tool: Tool) -> int:
@@ -103,20 +104,22 @@ def _as_json(tool: Tool, form: Format) -> str:
 
 
 def _of_object(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema, of objects alone: arguments are nothing else. RequestError where it has none."""
+    """Returns the schema restricted to objects, because arguments are objects. Raises RequestError if it excludes
+    objects."""
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        raise RequestError("type: arguments are an object")
+        raise RequestError("type: arguments must be an object")
     return {**schema, "type": "object"}
 
 
 def _marked(form: Format) -> bool:
-    """Whether a call is written with its mark, and not only may be."""
+    """Whether a call must have its mark."""
     return bool(form.opens) and form.before.startswith(form.opens)
 
 
 def _literal(text: str, form: Format, tokenizer: Tokenizer) -> str:
-    """Text as a grammar has it; a special token stands for itself, since ordinary ones never spell it."""
+    """Returns text as a grammar's literal. A special token is a token of its own, because ordinary ones never spell
+    it."""
     for mark in form.marks:
         token = tokenizer.id_of(mark)
         if token in tokenizer.special_ids and mark in text:

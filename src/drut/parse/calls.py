@@ -1,4 +1,4 @@
-"""One mark's worth of calls: an object, several in an array, or a name with an object."""
+"""Parses the calls behind one mark: an object, several in an array, or a name with an object."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ class CallList:
     """One call as an object, or several in an array."""
 
     def __init__(self, offer: Offer, index: int) -> None:
-        self._offer, self._index = offer, index  # of the call under way, or the next one
+        self._offer, self._index = offer, index  # index of the current call, or the next one
         self.outcome = Outcome.GOES_ON
-        self.pending = ""  # text that no call which went out has used
+        self.pending = ""  # text that is not part of an emitted call
         self.deltas: list[Delta] = []
         self._call: ObjectCall | None = None
         self._array = False
-        self._at = "start"  # then "item", "call", "next"
+        self._at = "start"  # the state; then "item", "call", "next"
 
     @property
     def calls(self) -> int:
-        """Calls of the answer that were emitted, one that has only begun among them."""
+        """The number of emitted calls of the output, including one that has only begun."""
         return self._index + self.half_emitted
 
     @property
     def half_emitted(self) -> bool:
-        """Whether something of a call went out that is not whole yet."""
+        """Whether a part of a call was emitted that is not complete yet."""
         return self._call is not None and self._call.emitter.emitted
 
     @property
     def quoting(self) -> bool:
-        """Whether what comes next belongs to a string in a call."""
+        """Whether the next text belongs to a string in a call."""
         return self._call is not None and self._call.quoting
 
     def feed(self, text: str) -> int:
-        """Takes what belongs to the calls; returns how much that was."""
+        """Consumes text of the calls; returns the number of characters."""
         at = 0
         while at < len(text) and self.outcome is Outcome.GOES_ON:
             at = self._item(text, at) if self._call is not None else self._between(text, at)
@@ -93,21 +93,21 @@ class NamedCall:
 
     @property
     def calls(self) -> int:
-        """Calls of the answer that were emitted, one that has only begun among them."""
+        """The number of emitted calls of the output, including one that has only begun."""
         return self._index + self._emitter.emitted
 
     @property
     def half_emitted(self) -> bool:
-        """Whether something of a call went out that is not whole yet."""
+        """Whether a part of a call was emitted that is not complete yet."""
         return self._emitter.emitted and self.outcome is not Outcome.DONE
 
     @property
     def quoting(self) -> bool:
-        """Whether what comes next belongs to a string in a call."""
+        """Whether the next text belongs to a string in a call."""
         return self._scan is not None and self._scan.in_string
 
     def feed(self, text: str) -> int:
-        """Takes what belongs to the call; returns how much that was."""
+        """Consumes text of the call; returns the number of characters."""
         at = self._head(text) if self._scan is None else 0
         if self._scan is None or self.outcome is Outcome.BROKEN:
             return at
@@ -124,7 +124,7 @@ class NamedCall:
         return end
 
     def _head(self, text: str) -> int:
-        """Up to the brace that opens the arguments."""
+        """Consumes text up to the brace that opens the arguments."""
         brace = text.find("{")
         end = len(text) if brace < 0 else brace
         self.pending += text[:end]

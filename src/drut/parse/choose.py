@@ -1,4 +1,4 @@
-"""Which marks a model thinks between, and how it writes calls: told by its chat template, unless somebody says so."""
+"""Chooses a model's reasoning marks and format of tool calls, by its chat template or by a setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN = ("<function=", "<invoke", "tool▁call", "<tool_code>", "<|tool_call",
 
 
 class Marks(NamedTuple):
-    """What a thought stands between."""
+    """The marks around reasoning."""
 
     opens: str
     closes: str
@@ -30,7 +30,8 @@ FAMILIES = {
 
 
 def marks(setting: str, templates: ChatTemplate | ChatTemplates | None) -> Marks | None:
-    """Of the family `setting`, or for `auto` those whose end a template looks for. RequestError for no family."""
+    """Returns the marks of the family `setting`, or for `auto` the marks whose end is in a template. Raises
+    RequestError for an unknown family."""
     if setting == AUTO:
         source = templates.source if templates is not None else ""
         return next((m for m in FAMILIES.values() if m.closes in source), None)
@@ -45,18 +46,18 @@ def marks(setting: str, templates: ChatTemplate | ChatTemplates | None) -> Marks
 
 
 def begun(given: Marks, prompt: str) -> bool | None:
-    """Whether the prompt of a conversation ends in a thought; None where it ends behind one, so that none follows."""
+    """Whether the prompt of a conversation ends in reasoning; None if it ends behind it, so that none follows."""
     end = prompt.rstrip()
     return None if end.endswith(given.closes) else end.endswith(given.opens)
 
 
 def tool_format(setting: str, template: ChatTemplate) -> Format:
-    """The format `setting`, or for `auto` the template's. UnsupportedError where that is not known."""
+    """Returns the format `setting`, or for `auto` the template's. Raises UnsupportedError if that is unknown."""
     if setting != AUTO:
         return FORMATS[setting]
     source = template.source
     if not template.reads_tools:
-        return JSON  # which drut.model.tool_text tells the model to write
+        return JSON  # the format that drut.model.tool_text describes to the model
     if any(mark in source for mark in UNKNOWN):
         raise UnsupportedError("this model's template writes calls in a form that is not supported")
     if "[TOOL_CALLS]" in source:
@@ -65,5 +66,5 @@ def tool_format(setting: str, template: ChatTemplate) -> Format:
         return HERMES
     if "<|python_tag|>" in source or '"parameters": ' in source:
         return LLAMA3
-    raise UnsupportedError("this model's template has tools, and does not show how their calls are written; "
+    raise UnsupportedError("this model's template has tools, but does not show the format of their calls; "
                            f"--tool-parser can name one of {', '.join(FORMATS)}")

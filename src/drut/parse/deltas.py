@@ -1,4 +1,4 @@
-"""What the text of an answer turns out to be, piece by piece."""
+"""The parts of an output's text as a stream of deltas."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Text for the reader."""
+    """Text of the content."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Text of the thought before it."""
+    """Text of the reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallBegins:
-    """A call of an offered tool; `index` counts the calls of the answer, `id` is like no other's."""
+    """The begin of a call of an offered tool; `index` counts the calls of the output, `id` is unique."""
 
     index: int
     id: str
@@ -30,7 +30,7 @@ class CallBegins:
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """More of a call's arguments. All pieces joined are the text of a JSON object, unless the answer was cut."""
+    """More of a call's arguments. All pieces joined are the text of a JSON object, unless the output was truncated."""
 
     index: int
     text: str
@@ -46,13 +46,13 @@ class Text:
         self.rest = ""
 
     def take(self, count: int) -> str:
-        """The first `count` characters, out of the buffer."""
+        """Removes and returns the first `count` characters."""
         taken, self.rest = self.rest[:count], self.rest[count:]
         return taken
 
     def take_before(self, *marks: str) -> tuple[str, str]:
-        """What comes before the first of `marks`, and which it is: that is taken too. Empty where none is there; then
-        the beginning of one at the end of the buffer is left there."""
+        """Removes and returns the text before the first of `marks`, and the mark. The mark is empty if there is none;
+        then the beginning of one at the end of the buffer stays in the buffer."""
         found = [(at, mark) for mark in marks if (at := self.rest.find(mark)) >= 0]
         if found:
             at, mark = min(found, key=lambda each: each[0])
@@ -62,12 +62,12 @@ class Text:
         return self.take(len(self.rest) - max(overlap(self.rest, mark) for mark in marks)), ""
 
     def skip_space(self) -> str:
-        """White space at the front, out of the buffer."""
+        """Removes and returns white space at the front."""
         return self.take(len(self.rest) - len(self.rest.lstrip()))
 
 
 def overlap(text: str, mark: str) -> int:
-    """Length of the longest end of `text` that begins `mark` and is not all of it."""
+    """Returns the length of the longest suffix of `text` that is a proper prefix of `mark`."""
     for length in range(min(len(text), len(mark) - 1), 0, -1):
         if text.endswith(mark[:length]):
             return length

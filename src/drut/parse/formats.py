@@ -1,4 +1,4 @@
-"""How families of models write calls, as data; `CallParser` reads any of them."""
+"""The call formats of model families, as data; `CallParser` parses all of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from drut.parse.offer import call_id, short_id
 
 @dataclass(frozen=True)
 class Format:
-    """Calls stand between `opens` and `closes`, either of which may be empty.
+    """A format of tool calls, which are between `opens` and `closes`; both may be empty.
 
-    `bare`: an answer that begins with one of these characters may be a call without `opens`. `between`: what may
-    stand between two calls. `named`: a call may be a name and then an object. `before`, `after`: what is written around
-    a call's arguments, NAME being the tool's.
+    `bare`: an output that begins with one of these characters may be a call without `opens`. `between`: text that may
+    separate two calls. `named`: a call may be a name and then an object. `before`, `after`: the text around a call's
+    arguments, with NAME for the tool's name.
     """
 
     name: str
@@ -30,17 +30,17 @@ class Format:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What may be special tokens in it."""
+        """The marks of the format, which may be special tokens."""
         inner = ("[CALL_ID]", "[ARGS]") if self.named else ()
         return tuple(mark for mark in (self.opens, self.closes, *inner) if mark)
 
     @property
     def around(self) -> tuple[str, str]:
-        """Marks between which all belongs to calls; an empty second one is the end of the answer."""
+        """The marks around calls; an empty second mark is the end of the output."""
         return ("{", "") if self.bare else (self.opens, self.closes)
 
     def tag(self, name: str) -> tuple[str, str]:
-        """What the arguments of a call of this tool are written between."""
+        """Returns the text around the arguments of a call of this tool."""
         quoted = json.dumps(name, ensure_ascii=False)[1:-1]
         return self.before.replace("NAME", quoted), self.after
 

@@ -1,11 +1,11 @@
-"""One JSON value in a stream of text: where it ends, and where it stops being JSON."""
+"""Scans one JSON value in a stream of text: finds its end, or the position where it is not JSON."""
 
 from __future__ import annotations
 
 import json
 import re
 
-MOST_DEPTH = 64  # of arrays and objects within each other
+MOST_DEPTH = 64  # maximum of nested arrays and objects
 _SPACE = " \t\n\r"
 _PLAIN = re.compile(r'[^"\\]+')
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -15,15 +15,15 @@ _LITERALS = ("true", "false", "null")
 
 
 class JsonScan:
-    """Reads as much as belongs to a value. `complete` once all of it came, `broken` where it is no JSON.
+    """A scanner of one value. `complete`: the value has ended; `broken`: the text is not JSON.
 
-    A number or a literal is complete only when something else follows it. Control characters in a string, such as the
-    line ends of code that a model writes, are read as if they were escaped.
+    A number or a literal is complete only if other text follows it. Control characters in a string, such as line ends
+    of code, are read as if they were escaped.
     """
 
     def __init__(self) -> None:
         self.complete = self.broken = False
-        self._open: list[str] = []  # the brackets that close what is open
+        self._open: list[str] = []  # the closing brackets of open arrays and objects
         self._want = "value"  # or "first": a value or the end; "key", "firstkey", "colon", "next"; "string", "atom"
         self._is_key = False
         self._escape = ""  # a beginning of an escape in a string
@@ -32,16 +32,16 @@ class JsonScan:
 
     @property
     def in_string(self) -> bool:
-        """Whether what comes next belongs to a string."""
+        """Whether the next text belongs to a string."""
         return self._want == "string"
 
     def take(self) -> str:
-        """What was read since the last call, as JSON."""
+        """Returns the text read since the last call, as JSON."""
         read, self._read = "".join(self._read), []
         return read
 
     def feed(self, text: str, at: int = 0) -> int:
-        """Reads on from `at`; returns where it stopped: the end, just behind the value, or at what breaks it."""
+        """Reads from `at` on; returns the position of the end: of the text, behind the value, or of an error."""
         while at < len(text) and not (self.complete or self.broken):
             start, inside = at, self.in_string
             at = self._string(text, at) if inside else self._outside(text, at)

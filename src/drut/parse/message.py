@@ -1,4 +1,4 @@
-"""The text of one answer as a message: thought, content and calls."""
+"""Parses the text of one output to a message: reasoning, content and calls."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from drut.parse.tools import CallParser
 
 
 class MessageParser:
-    """Takes text in pieces cut anywhere; joined, what comes out does not depend on the cuts."""
+    """A parser of text in pieces; the joined result does not depend on where the pieces are split."""
 
     def __init__(self, reasoning: ReasoningParser | None = None, tools: CallParser | None = None) -> None:
         self._reasoning, self._tools = reasoning, tools
 
     @property
     def calls(self) -> int:
-        """Calls so far."""
+        """The number of calls so far."""
         return self._tools.calls if self._tools is not None else 0
 
     @property
     def cut(self) -> bool:
-        """Whether the answer ended in the midst of a call that was emitted."""
+        """Whether the output ended inside a call that was emitted."""
         return self._tools is not None and self._tools.cut
 
     def push(self, text: str) -> list[Delta]:
-        """What `text` brings."""
+        """Returns the deltas of `text`."""
         if not text:
             return []
         return merged(self._call(self._reasoning.push(text) if self._reasoning is not None else [Content(text)]))
 
     def finish(self) -> list[Delta]:
-        """The end of the answer."""
+        """Returns the last deltas, at the end of the output."""
         made = self._call(self._reasoning.finish()) if self._reasoning is not None else []
         return merged([*made, *(self._tools.finish() if self._tools is not None else ())])
 
     def _call(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Content may hold calls; a thought holds none."""
+        """Looks for calls in content; reasoning has none."""
         if self._tools is None:
             return list(deltas)
         made: list[Delta] = []
@@ -47,7 +47,7 @@ class MessageParser:
 
 
 def merged(deltas: Iterable[Delta]) -> list[Delta]:
-    """The same with neighbours of one kind joined."""
+    """Returns the deltas with adjacent ones of one kind joined."""
     made: list[Delta] = []
     for delta in deltas:
         last = made[-1] if made else None
@@ -64,14 +64,14 @@ def merged(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 class Call:
-    """A call as a whole."""
+    """A complete call."""
 
     def __init__(self, begins: CallBegins) -> None:
         self.id, self.name, self.arguments = begins.id, begins.name, ""
 
 
 class Message:
-    """What all deltas of an answer come to."""
+    """The message that the deltas of an output add up to."""
 
     def __init__(self, deltas: Iterable[Delta] = ()) -> None:
         self.content = self.reasoning = ""

@@ -1,4 +1,4 @@
-"""Narrower schemas, for arguments that come to an end: what fits one of them fits the tool's own schema too."""
+"""Narrows schemas so that arguments come to an end: a value that fits the result fits the tool's own schema, too."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
                   "$ref"))
-SAID = frozenset(("enum", "const", "pattern", "format"))  # they say themselves how long a string may be
+SAID = frozenset(("enum", "const", "pattern", "format"))  # keywords that bound the length of a string
 MINIMA = ("minLength",), ("minItems", "prefixItems", "items")
 ONE, MANY = ("additionalProperties", "items"), ("prefixItems", "items", "anyOf", "allOf")
-NAMED = ("properties", "patternProperties", "$defs", "definitions")  # of schemas
+NAMED = ("properties", "patternProperties", "$defs", "definitions")  # keywords with schemas by name
 
 
 class Bounds(NamedTuple):
-    """Of strings and arrays of arguments whose schema has no maximum; 0: as long as the model likes."""
+    """Maximum lengths of strings and arrays in arguments whose schema has no maximum; 0: no maximum."""
 
     chars: int = 0
     items: int = 0
@@ -24,9 +24,9 @@ FREE = Bounds()
 
 
 def closed(schema: object) -> object:
-    """The schema without room for properties that it does not name, unless it says something about them, or needs them.
+    """Returns the schema without additional properties, unless it has a schema for them or needs them.
 
-    A model that is left to invent properties may never come to an end.
+    A model that may invent properties may never come to an end.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -42,9 +42,9 @@ def closed(schema: object) -> object:
 
 
 def bounded(schema: object, bounds: Bounds) -> object:
-    """The schema with `bounds` where it has none, or with the largest minimum in it where that is more.
+    """Returns the schema with `bounds` where it has none, or with the largest minimum in it if that is more.
 
-    Members of `oneOf` stay as they are: exactly one of them fits a value, and of narrower ones another might.
+    Members of `oneOf` stay unchanged: exactly one of them fits a value, and with narrower ones another might fit.
     """
     chars, items = (bound and max(bound, _most(schema, keys)) for bound, keys in zip(bounds, MINIMA, strict=True))
     return schema if bounds == FREE else _bounded(schema, Bounds(chars, items))
@@ -64,7 +64,7 @@ def _bounded(schema: object, bounds: Bounds) -> object:
 
 
 def _inside(schema: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """With bounds for the schemas that are written in it."""
+    """Returns the schema with bounds in all schemas inside it."""
     for key, value in schema.items():
         if key in NAMED and isinstance(value, Mapping):
             schema[key] = {name: _bounded(member, bounds) for name, member in value.items()}
@@ -76,7 +76,7 @@ def _inside(schema: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
 
 
 def _most(value: object, keys: Collection[str]) -> int:
-    """The largest number, or length of a list, that any of `keys` says in a schema or those in it."""
+    """Returns the largest number, or length of a list, of any of `keys` in a schema and the schemas in it."""
     if isinstance(value, list):
         return max((_most(member, keys) for member in value), default=0)
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""One call written as a JSON object: a name, and arguments under one of several keys, in either order."""
+"""Parses one call written as a JSON object: a name, and arguments under one of several keys, in either order."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ ARGUMENT_KEYS = ("arguments", "parameters")
 
 
 class ObjectCall:
-    """Reads `{"name": ..., "arguments": {...}}` from the front of a text, a piece at a time; other keys are ignored."""
+    """A parser of `{"name": ..., "arguments": {...}}` at the front of a text in pieces; other keys are ignored."""
 
     def __init__(self, offer: Offer, index: int) -> None:
         self.emitter = CallEmitter(offer, index)
         self.outcome = Outcome.GOES_ON
         self._begun = False
         self._early = ""  # arguments that came before the name
-        self._ended = False  # the arguments are all there
-        self._streams = False  # the value under way is arguments, an object
-        self._at = "open"  # then "key", "keyname", "colon", "ahead", "value", "next"
+        self._ended = False  # the arguments are complete
+        self._streams = False  # the current value is the arguments, an object
+        self._at = "open"  # the state; then "key", "keyname", "colon", "ahead", "value", "next"
         self._key = ""
         self._value = ""
         self._scan = JsonScan()
 
     @property
     def quoting(self) -> bool:
-        """Whether what comes next belongs to a string."""
+        """Whether the next text belongs to a string."""
         return self._at in ("keyname", "value") and self._scan.in_string
 
     def feed(self, text: str) -> int:
-        """Takes what belongs to the call; returns how much that was."""
+        """Consumes text of the call; returns the number of characters."""
         at = 0
         while at < len(text) and self.outcome is Outcome.GOES_ON:
             at = self._inside(text, at) if self._at in ("keyname", "value") else self._between(text, at)
@@ -62,7 +62,7 @@ class ObjectCall:
         return at + 1
 
     def _inside(self, text: str, at: int) -> int:
-        """A key, or a value. Only arguments that are an object are emitted before all of them came."""
+        """Consumes a key or a value. Only arguments that are an object are emitted before they are complete."""
         end = self._scan.feed(text, at)
         read = self._scan.take()
         if self._at == "value" and self._streams:
@@ -110,7 +110,7 @@ class ObjectCall:
 
 
 def as_object(value: str) -> str | None:
-    """Arguments that were not written as an object: null, or an object in a string. None for all else."""
+    """Returns arguments that were not written as an object: null, or an object in a string. None for other values."""
     if value.strip() == "null":
         return "{}"
     if not value.startswith('"'):

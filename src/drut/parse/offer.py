@@ -1,4 +1,4 @@
-"""What may be called, and how a call comes out of a stream of text."""
+"""The offered tools, and how calls of them are emitted in a stream."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def call_id() -> str:
 
 
 def short_id() -> str:
-    """Nine letters and digits, as the templates of Mistral want them."""
+    """Returns nine letters and digits, the form that Mistral's templates expect."""
     return "".join(secrets.choice(SHORT_ID) for _ in range(9))
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What may be called, and when calls are emitted.
+    """The offered tools, and when calls are emitted.
 
-    `whole`: a call is emitted once all of it has come, since nothing can be taken back. Without it, where a
-    grammar vouches for the rest, arguments are emitted as they come.
+    `whole`: a call is emitted once it is complete, because a delta cannot be withdrawn. Without it, if a grammar
+    guarantees the rest, arguments are emitted as they come.
     """
 
     names: Collection[str]
     whole: bool = True
-    most: int | None = None  # calls of an answer; more are content
+    most: int | None = None  # maximum of calls of an output; further ones are content
     new_id: Callable[[], str] = call_id
 
 
@@ -48,10 +48,10 @@ class CallEmitter:
     def __init__(self, offer: Offer, index: int) -> None:
         self._offer, self._index = offer, index
         self._held: list[Delta] = []
-        self.emitted = False  # something of it went out
+        self.emitted = False  # a part of the call was emitted
 
     def begin(self, name: str) -> bool:
-        """False for a tool that was not offered."""
+        """Begins the call; returns False for a tool that was not offered."""
         if name not in self._offer.names or (self._offer.most is not None and self._index >= self._offer.most):
             return False
         self._held.append(CallBegins(self._index, self._offer.new_id(), name))
@@ -62,7 +62,7 @@ class CallEmitter:
             self._held.append(CallArguments(self._index, text))
 
     def take(self, *, done: bool) -> list[Delta]:
-        """What may be emitted now."""
+        """Returns the deltas that may be emitted now."""
         if self._offer.whole and not done:
             return []
         taken, self._held = self._held, []

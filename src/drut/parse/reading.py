@@ -1,4 +1,4 @@
-"""How the answers of one request are to be read: settled before the first token, shared by all its choices."""
+"""The settings for parsing the outputs of a request: fixed before the first token, shared by all its choices."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from drut.parse.tools import CallParser
 
 @dataclass(frozen=True)
 class Reading:
-    """`thought`: None where the answer has none. `form` with `offer`: None where nothing may be called."""
+    """How to parse. `reasoning`: None if outputs have none. `form` with `offer`: None if no tool may be called."""
 
-    thought: Thought | None = None
+    reasoning: Thought | None = None
     form: Format | None = None
     offer: Offer | None = None
-    only_calls: bool = False  # a grammar lets nothing but calls come
-    named: bool = False  # the request names the one tool to call
-    either: bool = False  # an answer is calls alone or text alone
-    bound: bool = False  # a grammar binds what follows the thought, so no further one does
+    only_calls: bool = False  # a grammar allows only calls
+    named: bool = False  # the request names the tool to call
+    either: bool = False  # an output is either only calls or only text
+    bound: bool = False  # a grammar constrains what follows the reasoning, so no further reasoning follows
 
     @property
     def watched(self) -> Thought | None:
-        """The thought as far as the engine has anything to do with it."""
-        thought = self.thought
-        if thought is None or thought.begun is not None:
-            return thought
-        return None if self.bound or thought.budget is None else thought  # it is over; a budget is for further ones
+        """The reasoning that the engine must track; None if there is none."""
+        reasoning = self.reasoning
+        if reasoning is None or reasoning.begun is not None:
+            return reasoning
+        return None if self.bound or reasoning.budget is None else reasoning  # begun is None: only a budget needs it
 
     def parser(self) -> MessageParser:
-        """For one answer."""
-        thought, reasoning, calls = self.thought, None, None
+        """Returns the parser of one output."""
+        reasoning, parser, calls = self.reasoning, None, None
         if self.form is not None and self.offer is not None:
             calls = CallParser(self.form, self.offer, only_calls=self.only_calls, either=self.either)
-        if thought is not None:
-            reasoning = ReasoningParser(thought.opens, thought.closes, begun=thought.begun, again=not self.bound,
-                                        quoted=lambda: calls is not None and calls.quoting)
-        return MessageParser(reasoning, calls)
+        if reasoning is not None:
+            parser = ReasoningParser(reasoning.opens, reasoning.closes, begun=reasoning.begun, again=not self.bound,
+                                     quoted=lambda: calls is not None and calls.quoting)
+        return MessageParser(parser, calls)
 
     def finish_reason(self, reason: str, parser: MessageParser) -> str:
-        """What a client is told: that it is to call tools, unless the answer was cut or it knew before."""
+        """Returns the finish reason for the client: `tool_calls`, unless the output was truncated or the client named
+        the tool."""
         return "tool_calls" if reason == "stop" and parser.calls and not (parser.cut or self.named) else reason
 
 

@@ -1,4 +1,4 @@
-"""The thoughts of an answer and what comes between and behind them, in a stream of text."""
+"""The reasoning parser: separates reasoning from content in a stream of text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from drut.constrain.thought import State
 from drut.parse.deltas import Content, Delta, Reasoning, Text
 
-SPACE = " \t\n\r\v\f"  # what may come before a thought, as bytes in the engine
+SPACE = " \t\n\r\v\f"  # white space that may precede reasoning, the same bytes as in the engine
 
 
 def _never() -> bool:
@@ -15,26 +15,26 @@ def _never() -> bool:
 
 
 class ReasoningParser:
-    """Takes text in pieces cut anywhere. Line ends at both ends of a thought, and behind it, are dropped.
+    """A parser of text in pieces. Line ends at both ends of a section of reasoning, and behind it, are dropped.
 
-    Behind the first thought a further mark begins another one, and a closing mark alone is dropped. Reasoning of
-    different thoughts is on different lines. An answer without a thought is content to the letter.
+    Behind the first section a further mark begins another one, and a closing mark without an opening one is dropped.
+    Different sections are on different lines. An output without reasoning is content, unchanged.
     """
 
     def __init__(self, opens: str, closes: str, *, begun: bool | None, again: bool = True,
                  quoted: Callable[[], bool] = _never) -> None:
-        """`begun`: the prompt ends inside the thought, or, None, behind it. Without `again` all that follows the first
-        thought is content. `quoted`: whether what follows the content so far is text inside a call, as marks are then.
+        """`begun`: the prompt ends inside the reasoning or, None, behind it. Without `again` all text behind the first
+        section is content. `quoted`: whether the next text is inside a call's string, where marks are text.
         """
         self._opens, self._closes, self._again, self._quoted = opens, closes, again, quoted
         self.state = State.OVER if begun is None else State.OPEN if begun else State.AHEAD
         self._text = Text()
-        self._lines = ""  # line ends of the thought that more of it may follow
-        self._fresh = begun is not None  # nothing of the part under way was emitted
-        self._thought = False  # some reasoning was emitted
+        self._lines = ""  # line ends of the reasoning, held back until more of it follows
+        self._fresh = begun is not None  # nothing of the current part was emitted
+        self._reasoning = False  # some reasoning was emitted
 
     def push(self, text: str) -> Iterator[Delta]:
-        """What `text` brings. Take each before the next: `quoted` is asked in between."""
+        """Yields the deltas of `text`. Order: consume each before the next, because `quoted` is called in between."""
         self._text.rest += text
         if self.state is State.AHEAD:
             self._look_for_opening()
@@ -57,7 +57,7 @@ class ReasoningParser:
                 self._lines, self._fresh = "", True
 
     def finish(self) -> list[Delta]:
-        """The end of the answer: what was held back."""
+        """Returns the text that was held back, at the end of the output."""
         rest = self._text.take(len(self._text.rest))
         if self.state is State.OPEN:
             return list(self._think(rest))
@@ -78,8 +78,8 @@ class ReasoningParser:
         kept = text.rstrip("\n")
         self._lines = text[len(kept) :]
         if kept:
-            kept = f"\n{kept}" if self._fresh and self._thought else kept
-            self._fresh, self._thought = False, True
+            kept = f"\n{kept}" if self._fresh and self._reasoning else kept
+            self._fresh, self._reasoning = False, True
             yield Reasoning(kept)
 
     def _answer(self, text: str) -> Iterator[Delta]:

@@ -1,4 +1,4 @@
-"""Calls in the text of an answer, in any format. Text that is no call stays content, character for character."""
+"""The tool parser: finds calls of any format in the text of an output. Other text stays content, unchanged."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from drut.parse.offer import Offer, Outcome
 
 
 class CallParser:
-    """Takes text in pieces cut anywhere. Calls are dropped from it with their marks, and of the white space around them
-    that which stands first between two texts is left."""
+    """A parser of text in pieces. Calls are removed with their marks; of the white space around them only the first
+    between two texts remains."""
 
     def __init__(self, form: Format, offer: Offer, *, only_calls: bool = False, either: bool = False) -> None:
-        """`only_calls`: a grammar allows nothing else, so what is left of a call that was cut is not for the reader.
-        `either`: a call comes first thing or behind another; from other text on, all is text."""
+        """`only_calls`: a grammar allows only calls, so the rest of a truncated call is not content. `either`: calls
+        come first or behind another call; from other text on, all is text."""
         self._form, self._offer, self._only_calls, self._either = form, offer, only_calls, either
         self._text = Text()
-        self._space = ""  # white space that text, or a call, may follow
+        self._space = ""  # white space, held back until text or a call follows
         self._after = ""  # the same behind a call
         self._has_content = False  # some content was emitted
         self._call: CallList | NamedCall | None = None
-        self._mark = ""  # of the call under way, and what was skipped behind it
-        self._at = self._start  # the state: a method that goes on, and says whether it could
+        self._mark = ""  # the mark of the current call, and the skipped text behind it
+        self._at = self._start  # the state: a method that continues, and returns whether it made progress
         self.calls = 0
-        self.cut = False  # the answer ended in the midst of a call that was emitted
+        self.cut = False  # the output ended inside a call that was emitted
 
     def push(self, text: str) -> list[Delta]:
-        """What `text` brings."""
+        """Returns the deltas of `text`."""
         self._text.rest += text
         made: list[Delta] = []
         while self._text.rest and self._at(made):
@@ -36,16 +36,16 @@ class CallParser:
 
     @property
     def quoting(self) -> bool:
-        """Whether what comes next belongs to a string in a call."""
+        """Whether the next text belongs to a string in a call."""
         return self._call is not None and self._call.quoting
 
     @property
     def _no_text(self) -> bool:
-        """Returns whether the rest of the answer can only belong to calls."""
+        """Returns whether the rest of the output can only belong to calls."""
         return self._only_calls or (self._either and self.calls > 0)
 
     def finish(self) -> list[Delta]:
-        """The end of the answer: what was held back, if it is for the reader."""
+        """Returns the content that was held back, at the end of the output."""
         made: list[Delta] = []
         if self._call is not None:
             self.cut = self._call.half_emitted
@@ -58,7 +58,7 @@ class CallParser:
         return made
 
     def _start(self, made: list[Delta]) -> bool:
-        """The beginning of an answer, or the place behind a call: a bare call may come."""
+        """State: the beginning of an output, or behind a call; a bare call may follow."""
         space = self._text.skip_space()
         if self.calls:
             self._after += space
@@ -79,7 +79,7 @@ class CallParser:
         return True
 
     def _prose(self, made: list[Delta]) -> bool:
-        """Text, until a mark."""
+        """State: text until a mark."""
         if self._either or not self._form.opens:
             self._say(self._text.take(len(self._text.rest)), made)
             return False
@@ -92,7 +92,7 @@ class CallParser:
         return True
 
     def _open(self, made: list[Delta]) -> bool:
-        """Behind a mark."""
+        """State: behind a mark."""
         self._mark += self._text.skip_space()
         if not self._text.rest:
             return False
@@ -122,14 +122,15 @@ class CallParser:
         return True
 
     def _end_call(self, call: CallList | NamedCall, made: list[Delta]) -> None:
-        """Of a call that broke off, or was cut: what was not emitted is text, unless nothing but calls can be."""
+        """Ends a call. If the call is incomplete, its text that was not emitted is content, unless only calls are
+        allowed."""
         self._call = None
         if not self._no_text:
             self._say(self._mark + call.pending, made)
         self._mark = ""
 
     def _behind(self, made: list[Delta]) -> bool:
-        """Behind a call: its closing mark, if there is one, or a sign between calls."""
+        """State: behind a call; its closing mark, if the format has one, or a separator follows."""
         self._after += self._text.skip_space()
         rest = self._text.rest
         if not rest:
@@ -145,7 +146,7 @@ class CallParser:
         return True
 
     def _say(self, text: str, made: list[Delta]) -> None:
-        """Content; white space at its end waits, as a call may follow it."""
+        """Emits content; white space at its end is held back, because a call may follow it."""
         between = self._space or self._after
         text = (between if self._has_content or not self.calls else "") + text
         kept = text.rstrip()

@@ -1,1 +1,1 @@
-"""How good a model's answers are, beside its own weights in float32 or another model: figures, intervals, a gate."""
+"""Measures a model's quality against its own weights in float32 or another model: metrics, intervals, a gate."""

@@ -1,4 +1,4 @@
-"""Figures with the interval in which they lie at 95 % confidence."""
+"""Estimates with their confidence interval of 95 %."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drut.bench.stats.quantiles import CONFIDENCE, normal, t_half
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """`low` and `high` are None where there are too few samples to say."""
+    """An estimate; `low` and `high` are None if there are too few samples."""
 
     value: float
     low: float | None
@@ -20,7 +20,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def mean(samples: Sequence[float]) -> Estimate:
-    """Of independent samples, by Student's distribution; from 5 samples on."""
+    """Returns the mean of independent samples, with an interval by Student's distribution from 5 samples on."""
     value, n = fmean(samples), len(samples)
     if n < 5:
         return Estimate(value, None, None)
@@ -29,5 +29,5 @@ def mean(samples: Sequence[float]) -> Estimate:
 
 
 def proportion(hits: int, n: int) -> Estimate:
-    """Of `n` independent trials: Wilson's score interval (Wilson, 1927)."""
+    """Returns the proportion of `n` independent trials, with Wilson's score interval (Wilson, 1927)."""
     return Estimate(hits / n, *wilson(hits / n, n, normal((1 + CONFIDENCE) / 2)))

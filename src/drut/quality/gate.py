@@ -1,4 +1,4 @@
-"""Whether a model is good enough: limits on figures, each held or not."""
+"""The quality gate: limits of metrics, each held or not."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from drut.quality.tasks import Score
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """None: no limit."""
+    """The limits of the gate; None: no limit."""
 
-    increase: float | None = None  # of perplexity over the reference's, at most; 0.01 is 1 %
-    divergence: float | None = None  # nats a token, at most
-    agreement: float | None = None  # share of tokens, at least
-    score: float | None = None  # share of a task's questions, at least
+    increase: float | None = None  # maximum increase of perplexity over the reference's; 0.01 is 1 %
+    divergence: float | None = None  # maximum in nats per token
+    agreement: float | None = None  # minimum share of tokens
+    score: float | None = None  # minimum share of a task's questions
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`sure`: the whole interval lies on the same side of the limit; None where there is no interval."""
+    """The verdict on one metric. `sure`: the whole interval is on the same side of the limit; None without interval."""
 
     figure: str
     value: float
@@ -31,7 +31,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(limits: Limits, likelihood: Likelihood | None, score: Score | None) -> list[Verdict]:
-    """A verdict on each figure that has a limit and was measured."""
+    """Returns a verdict on each metric that has a limit and was measured."""
     found: list[tuple[str, Estimate | None, float | None, bool]] = []
     if likelihood is not None:
         found += [("increase", likelihood.increase, limits.increase, False),

@@ -1,6 +1,6 @@
-"""What a model says of a text, beside what a reference says: perplexity, divergence, agreement.
+"""Compares a model's likelihood of a text with a reference's: perplexity, divergence, agreement.
 
-A text is cut into windows; each is a sample, for tokens within one depend on each other.
+A text is split into windows. Each window is a sample, because tokens inside a window depend on each other.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Report = Callable[[int, int], None]
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Of one window, means over its tokens but the first: negative log-likelihoods and divergence in nats."""
+    """Means over the tokens of one window, without the first: negative log-likelihoods and divergence in nats."""
 
     nll: float
     reference_nll: float | None = None
     divergence: float | None = None  # KL(reference || model)
-    agreement: float | None = None  # how often the likeliest token is the reference's
+    agreement: float | None = None  # share of tokens whose likeliest id equals the reference's
 
 
 class Likelihood(msgspec.Struct, frozen=True):
-    """Of all windows. `increase` is the model's perplexity over the reference's, less one."""
+    """The metrics of all windows. `increase` is the model's perplexity divided by the reference's, minus one."""
 
     windows: int
-    tokens: int  # of a window
+    tokens: int  # tokens of a window
     perplexity: Estimate
     reference_perplexity: Estimate | None = None
     increase: Estimate | None = None
@@ -41,14 +41,14 @@ class Likelihood(msgspec.Struct, frozen=True):
 
 
 def cut(ids: Sequence[int], windows: int, tokens: int) -> list[list[int]]:
-    """The first `windows` windows of `tokens` ids. RequestError where the text is too short."""
+    """Returns the first `windows` windows of `tokens` ids. Raises RequestError if the text is too short."""
     if len(ids) < windows * tokens:
         raise RequestError(f"the text has {len(ids)} tokens; {windows} windows of {tokens} need {windows * tokens}")
     return [list(ids[at : at + tokens]) for at in range(0, windows * tokens, tokens)]
 
 
 def compare(model: LLM, reference: LLM | None, rows: Sequence[list[int]], report: Report | None = None) -> Likelihood:
-    """The figures of `rows`, windows of one length. RequestError where the vocabularies differ in size."""
+    """Returns the metrics of `rows`, windows of one length. Raises RequestError if the vocabularies differ in size."""
     windows = []
     for i, row in enumerate(rows):
         windows.append(measure(model.logits(row), None if reference is None else reference.logits(row), row))
@@ -58,7 +58,7 @@ def compare(model: LLM, reference: LLM | None, rows: Sequence[list[int]], report
 
 
 def measure(logits: F32, reference: F32 | None, ids: Sequence[int]) -> Window:
-    """From logits (len(ids), vocab), in double."""
+    """Returns the metrics of logits (len(ids), vocab), computed in float64."""
     ours, following = _log_softmax(logits[:-1]), np.array(ids[1:])[:, None]
     nll = -float(np.take_along_axis(ours, following, axis=1).mean())
     if reference is None:
@@ -72,7 +72,8 @@ def measure(logits: F32, reference: F32 | None, ids: Sequence[int]) -> Window:
 
 
 def summary(windows: Sequence[Window], tokens: int) -> Likelihood:
-    """Perplexities are exp of mean log-likelihoods, and so are their intervals; windows are compared pair by pair."""
+    """Summarizes windows. Perplexities and their intervals are exp of mean log-likelihoods; windows are compared in
+    pairs."""
     perplexity = _exp(mean([w.nll for w in windows]))
     if windows[0].reference_nll is None:
         return Likelihood(len(windows), tokens, perplexity)

@@ -1,4 +1,4 @@
-"""Questions with answers that can be scored: the first of GSM8K."""
+"""Tasks with scored answers: the first questions of GSM8K."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ class Score(msgspec.Struct, frozen=True):
     task: str
     questions: int
     correct: Estimate
-    unfinished: int  # answers that were cut off at their longest
+    unfinished: int  # answers that reached the maximum length
 
 
 def gsm8k(model: LLM, questions: int | None = None, max_tokens: int = 512) -> Score:
-    """Greedy answers through the chat template, all at once. RequestError for more questions than have answers."""
+    """Returns the score of greedy answers through the chat template, all in one batch. Raises RequestError for more
+    questions than there are."""
     questions = _count("gsm8k", questions, len(ANSWERS))
     prompts = [model.encode_chat([{"role": "user", "content": question}]) for question in asked(questions)]
     answers = model.generate(prompts, SamplingParams(max_tokens=max_tokens))

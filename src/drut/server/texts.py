@@ -115,7 +115,7 @@ class Texts:
 
     def special_marks(self, reading: Reading) -> tuple[int, ...]:
         """Returns the special tokens among the marks of reasoning and tool calls; the output's text must have them."""
-        reasoning, form = reading.thought, reading.form
+        reasoning, form = reading.reasoning, reading.form
         marks = [*((reasoning.opens, reasoning.closes) if reasoning else ()), *(form.marks if form else ())]
         ids = (self.tokenizer.id_of(mark) for mark in marks) if self.tokenizer is not None else ()
         return tuple(i for i in ids if i is not None and self.tokenizer and i in self.tokenizer.special_ids)

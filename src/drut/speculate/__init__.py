@@ -1,4 +1,4 @@
-"""Speculative decoding: guesses of a sequence's next tokens, which the model then verifies in one step."""
+"""Speculative decoding: drafts of a sequence's next tokens, which the model verifies in one step."""
 
 from drut.speculate.drafter import Anchor, Drafter, Landed
 

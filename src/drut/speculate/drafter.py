@@ -1,7 +1,7 @@
-"""What guesses tokens, as the engine sees it.
+"""The interface of drafters to the engine.
 
-A draft never changes a token: the step that verifies it draws each position as ever and accepts while the draft equals
-the draw. So a drafter may guess anything, at any time, and use any state of its own.
+A draft never changes a token: the step that verifies it samples each position as usual and accepts drafts while they
+equal the samples. So a drafter may propose anything, at any time, and use any state of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import NamedTuple, Protocol
 class Anchor(NamedTuple):
     """A sequence that may be drafted: all its tokens are known, and at most `most` drafts can be used."""
 
-    sequence: int  # unique for the engine's life
+    sequence: int  # unique during the engine's lifetime
     tokens: Sequence[int]
     most: int
 
 
 class Landed(NamedTuple):
-    """What a verification brought: `tokens` are the `accepted` drafts of `drafted`, and the token drawn after them."""
+    """The result of a verification: `tokens` are the `accepted` drafts of `drafted`, and the token sampled after
+    them."""
 
     sequence: int
     tokens: Sequence[int]
@@ -28,16 +29,16 @@ class Landed(NamedTuple):
 
 
 class Drafter(Protocol):
-    """Called on the engine's thread, between two steps."""
+    """The interface. Threads: the engine's thread calls it, between two steps."""
 
     def propose(self, anchors: Sequence[Anchor]) -> Sequence[Sequence[int]]:
-        """Guesses of the tokens that follow each anchor, in order; none is a valid guess."""
+        """Returns drafts of the tokens that follow each anchor, in order; an empty draft is valid."""
         ...
 
     def commit(self, landed: Sequence[Landed]) -> None:
-        """Takes what verifications brought."""
+        """Takes the results of verifications."""
         ...
 
     def forget(self, sequence: int) -> None:
-        """A sequence has ended."""
+        """Drops the state of a sequence that has ended."""
         ...

@@ -145,7 +145,7 @@ def test_lengths_and_groups_do_not_depend_on_the_tokenizer(spec):
     ("gsm8k:max_tokens", "no option 'max_tokens'"),
     ("gsm8k:max_tokens=5,", "no option ''"),
     ("gsm8k:max_tokens=5,max_tokens=6", "max_tokens is given twice"),
-    ("gsm8k:max_tokens=many", "workload 'gsm8k': max_tokens='many' is not a whole number"),
+    ("gsm8k:max_tokens=many", "workload 'gsm8k': max_tokens='many' is not an integer"),
     ("gsm8k:max_tokens=0", "workload 'gsm8k': max_tokens must be from 1 to"),
     ("gsm8k:repeat=perhaps", "repeat='perhaps' is not one of"),
     ("azure-code:stretch=nan", "stretch must be from"),

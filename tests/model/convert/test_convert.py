@@ -146,7 +146,7 @@ def test_a_quantized_checkpoint_needs_an_encoding(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     source = checkpoint("llama_tied", tmp_path / "source")
-    with pytest.raises(DrutError, match="is there already"):
+    with pytest.raises(DrutError, match="exists already"):
         converted(source, source)
     with pytest.raises(UnsupportedError, match="a directory takes F32, F16, BF16, not Q8_0"):
         converted(source, tmp_path / "out", "Q8_0")

@@ -45,7 +45,7 @@ def test_every_way_to_cut_text_goes_there_and_back(tmp_path: Path, pre: str) -> 
 def test_sentencepiece_becomes_a_tokenizer_json_but_no_gguf(tmp_path: Path, changes: dict[str, Any]) -> None:
     first, hf = as_hf(metadata(**changes), tmp_path)
     alike(first, hf)
-    with pytest.raises(UnsupportedError, match="m: the tokenizer cuts text in a way that GGUF has no name for here"):
+    with pytest.raises(UnsupportedError, match="m: the tokenizer has a pre-tokenizer that GGUF has no name for here"):
         gguf_keys(hf, hf.vocab_size, "m")
 
 
@@ -59,5 +59,5 @@ def test_unigram_becomes_a_tokenizer_json_but_no_gguf(tmp_path: Path) -> None:
 
 
 def test_what_stands_around_a_text_is_not_lost(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="other tokens than BOS and EOS around a text"):
+    with pytest.raises(UnsupportedError, match="other tokens than BOS and EOS to a text"):
         as_hf(WORDS, tmp_path)

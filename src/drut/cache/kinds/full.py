@@ -1,4 +1,4 @@
-"""The whole context: every node of the prefix tree has a page, and a page is evicted with its node."""
+"""Full context: every node of the prefix tree has a page, and a page is evicted with its node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FullGroup:
-    """Keeps the whole context: it can go on after any page, as long as none before is missing."""
+    """A group that keeps the full context: it can resume after any page if no page before is missing."""
 
     def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:
         return FullKind(pool, index, self, tree)
@@ -29,7 +29,7 @@ class FullGroup:
     def enough(self, seqs: int) -> int:
         return UNBOUNDED
 
-    def most(self, tokens: int) -> int:
+    def max_pages(self, tokens: int) -> int:
         return pages_for(tokens)
 
     def room(self, pages: int) -> float:
@@ -40,7 +40,8 @@ class FullGroup:
 
 
 class FullKind(PagedKind):
-    """A table maps the pages of its whole path, so a page is unused exactly if its node is unlocked."""
+    """Pages of the full context. A table maps all pages of its path, so a page is unused exactly if its node is
+    unlocked."""
 
     evicts_nodes = True
 
@@ -67,7 +68,7 @@ class FullKind(PagedKind):
             self.held(node).uses -= 1
 
     def evict(self) -> None:
-        raise AssertionError("a page of the whole context goes with its node")
+        raise AssertionError("a page of the full context is evicted with its node")
 
     def drop(self, node: Node) -> bool:
         held = self.held(node)

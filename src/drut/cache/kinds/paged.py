@@ -1,4 +1,4 @@
-"""State in pages of 16 tokens, one unit a page: what full context and windows have in common."""
+"""State in pages of 16 tokens, a unit per page: the base of full context and windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PagedKind(CacheKind):
-    """A table maps a page for each 16 positions; those before its `first` are holes."""
+    """A kind whose tables map a page for each 16 positions; entries before `first` are holes."""
 
     def __init__(self, pool: PagePool, index: int, group: Group) -> None:
         super().__init__(pool, index)
@@ -33,22 +33,22 @@ class PagedKind(CacheKind):
         if held.page == HOLE:
             held.page = own
             self.lock(node)
-            self.pool.keep(own)
-        else:  # the table maps the tree's page before its own copy is freed
+            self.pool.mark_cached(own)
+        else:  # order: the table maps the tree's page before its own copy is freed
             table.maps[self.index][page] = self.lock(node)
             self.pool.free_private([own])
 
     def lock(self, node: Node, *, wanted: bool = False) -> int:
-        """One more table maps the node's page, which is returned; `wanted`: a prompt was given it."""
+        """Counts one more table that maps the node's page and returns the page; `wanted`: a prefix cache hit."""
         self.held(node).uses += 1
         return self.held(node).page
 
     def own(self, table: BlockTable) -> Sequence[int]:
-        """The table's pages that are not the tree's."""
+        """Returns the table's pages that are not the tree's."""
         return table.maps[self.index][max(table.shared, table.first[self.index]) :]
 
     def mapped_nodes(self, table: BlockTable) -> list[Node]:
-        """The nodes whose pages the table maps, in order."""
+        """Returns the nodes whose pages the table maps, in order."""
         count = table.shared - table.first[self.index]
         return table.node.last(count)[::-1] if table.node is not None and count > 0 else []
 
@@ -59,16 +59,16 @@ class PagedKind(CacheKind):
             self._check_table(table)
         cached = [self.held(node).page for node in nodes if self.held(node).page != HOLE]
         if len(cached) != pool.cached or len(set(cached)) != len(cached):
-            raise KvCorruptionError(f"the tree holds {len(cached)} pages of {name}, the pool counts {pool.cached}")
+            raise KvCorruptionError(f"the tree has {len(cached)} pages of {name}, but the pool counts {pool.cached}")
         own = [entry for table in tables for entry in self.own(table)]
         if len(set(own)) != len(own) or len(own) != pool.private:
-            raise KvCorruptionError(f"tables own {len(own)} pages of {name}, the pool counts {pool.private}")
+            raise KvCorruptionError(f"tables own {len(own)} pages of {name}, but the pool counts {pool.private}")
         uses = sum(self.held(node).uses for node in nodes)
         if uses != sum(max(0, table.shared - table.first[self.index]) for table in tables):
-            raise KvCorruptionError(f"the tree counts {uses} uses of pages of {name}, not what tables map")
+            raise KvCorruptionError(f"the tree counts {uses} uses of pages of {name}, which differs from the tables")
         idle = sum(1 for node in nodes if self.held(node).page != HOLE and not self.held(node).uses)
         if self.evictable != idle:
-            raise KvCorruptionError(f"{self.evictable} pages of {name} counted as evictable, there are {idle}")
+            raise KvCorruptionError(f"{self.evictable} pages of {name} are counted as evictable, but there are {idle}")
 
     def _check_table(self, table: BlockTable) -> None:
         first, mapped = table.first[self.index], table.maps[self.index]
@@ -77,4 +77,4 @@ class PagedKind(CacheKind):
             raise KvCorruptionError(f"a block table of group {self.index} keeps pages before entry {first}")
         path = [self.held(node).page for node in table.node.path()][first:] if table.node else []
         if (shared := mapped[first : table.shared].tolist()) != path:
-            raise KvCorruptionError(f"a block table shares pages {shared}, its path is {path}")
+            raise KvCorruptionError(f"a block table shares pages {shared}, but its path is {path}")

@@ -1,8 +1,8 @@
-"""A sliding window: a table keeps the pages that its next row reads; a cached page may be evicted while its node stays.
+"""Sliding windows: a table keeps the pages that its next row reads; a cached page may be evicted while its node stays.
 
-Pages that a window passed by are of use only to a prompt that parts from the others there: they are evicted before
-those that were last in a sequence's window when it ended, or that a prompt was given. In each class the least recently
-used go first.
+Pages that a window has passed are useful only for a prompt that diverges there. They are evicted before pages that were
+in a sequence's window when it ended, or that had a prefix cache hit. In each class the least recently used are evicted
+first.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from drut.cache.cache import BlockTable
 
 
-PREFIXES = 16  # ends of answers whose windows are kept even while as many sequences run as may
+PREFIXES = 16  # ended sequences whose windows stay cached while the maximum of sequences runs
 
 
 @dataclass(frozen=True)
 class WindowGroup:
-    """Keeps what a row can see: `window` positions, its own the last. `step`: rows of the largest step."""
+    """A group that keeps what a row sees: the latest `window` positions, its own included. `step`: maximum of rows of a
+    step."""
 
     window: int
     step: int
@@ -43,20 +44,21 @@ class WindowGroup:
 
     @property
     def bound(self) -> int:
-        """Pages that any sequence gets along with: the window before a step that runs, its rows, the next step's."""
+        """The number of pages that suffices for any sequence: the window before the in-flight step, that step's rows,
+        and the next step's rows."""
         return pages_for(self.window + 2 * self.step) + 2
 
     def enough(self, seqs: int) -> int:
         return (seqs + PREFIXES) * (pages_for(self.window) + 4) + pages_for(2 * self.step)
 
-    def most(self, tokens: int) -> int:
+    def max_pages(self, tokens: int) -> int:
         return min(pages_for(tokens), self.bound)
 
     def room(self, pages: int) -> float:
         return math.inf if pages >= self.bound else pages * PAGE_TOKENS
 
     def resume(self, kept: Sequence[bool], pages: int) -> int:
-        at = pages  # pages at..pages are there
+        at = pages  # pages at..pages are present
         while at > self.first(pages * PAGE_TOKENS):
             at -= 1
             if not kept[at]:
@@ -90,7 +92,7 @@ class WindowKind(PagedKind):
         return super().lock(node)
 
     def unlock(self, node: Node, *, wanted: bool = False) -> None:
-        """A table no longer maps the node's page; `wanted`: its sequence ended with the page in its window."""
+        """Counts one table less that maps the node's page; `wanted`: its sequence ended with the page in its window."""
         held = self.held(node)
         held.uses -= 1
         held.wanted |= wanted
@@ -114,7 +116,7 @@ class WindowKind(PagedKind):
 
     def free(self, holdings: Holdings) -> None:
         self.pool.free_private(holdings.own)
-        for node in reversed(holdings.nodes):  # what lies deeper is evicted first
+        for node in reversed(holdings.nodes):  # order: deeper nodes are evicted first
             self.unlock(node, wanted=True)
 
     def evict(self) -> None:

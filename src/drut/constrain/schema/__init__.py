@@ -1,4 +1,4 @@
-"""A JSON schema made ready for the library: of any draft, within bounds, every keyword exact or refused by name."""
+"""Prepares a JSON schema of any draft for the library: within limits, every keyword exact or refused by name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from drut.constrain.schema.references import References, parts, pointer
 from drut.errors import RequestError
 
 __all__ = ["parts", "prepared"]
-# Between the tokens of JSON at most one space: no model can pad for ever.
+# At most one space between the tokens of JSON, so that no model can pad without end.
 OPTIONS: Mapping[str, object] = {"whitespace_pattern": r"\x20?", "lenient": False, "coerce_one_of": False}
-# Without \u a string is written in one way: else a name could come again, spelled otherwise, as an additional one.
+# Without \u a string has one spelling: else a name could come again, in another spelling, as an additional property.
 PLAIN_ESCAPES: Mapping[str, object] = {"json_allowed_escapes": 'nrbtf\\"'}
-UNWRITTEN = re.compile(r"(?<!\\)(\\\\)*\\u00|\x7f")  # in JSON
+UNWRITTEN = re.compile(r"(?<!\\)(\\\\)*\\u00|\x7f")  # characters that are not generated, as JSON writes them
 
 
 def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> str:
-    """The schema as the library gets it, a JSON text. RequestError names the keyword at fault and where it is."""
+    """Returns the schema for the library, a JSON text. Raises RequestError with the keyword at fault and its path."""
     text = schema if isinstance(schema, str) else limits.write_json(name, schema)
     limits.check_text(name, text, limits.MOST_BYTES)
     root = limits.read_json(name, text)
@@ -68,7 +68,7 @@ def _ready(root: dict[str, Any] | bool) -> dict[str, Any]:
 
 
 def _check(whole: dict[str, Any], made: Canonical) -> None:
-    """What only the whole shows: references that go round, members of oneOf, and values without an end."""
+    """Checks that need the whole schema: cyclic references, members of oneOf, and values without an end."""
     bounds.check_cycles(whole, lambda part: pointer(made.paths.get(id(part), ())))
     bounds.check_multiples(_all(whole))
     bounds.check_patterns(_all(whole))
@@ -85,11 +85,11 @@ def _check(whole: dict[str, Any], made: Canonical) -> None:
 
 
 def _all(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The canonical schemas, each once."""
+    """Yields the canonical schemas, each once."""
     return (part for _, part in parts(whole) if isinstance(part, dict))
 
 
 def _names_and_more(schema: dict[str, Any]) -> bool:
-    """Whether it names properties and lets others be."""
+    """Whether the schema names properties and allows additional ones."""
     named = schema.keys() & {"properties", "patternProperties", "required"}
     return bool(named) and schema.get("additionalProperties") is not False

@@ -1,4 +1,4 @@
-"""`oneOf` as `anyOf`: the same, where no value fits two of its members. Where that is not sure, it is refused."""
+"""Rewrites `oneOf` as `anyOf`, which is equivalent if no value fits two members. An uncertain `oneOf` is refused."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from drut.constrain.schema.keywords import TYPES
 from drut.errors import RequestError
 
 Schema = dict[str, Any]
-ALL = frozenset(kind for kind in TYPES if kind != "number") | {"fraction"}  # numbers without a fraction, and with one
+ALL = frozenset(kind for kind in TYPES if kind != "number") | {"fraction"}  # integers, and numbers with a fraction
 MOST_MEMBERS = 256
-DEEPEST = 4  # of properties within properties that distinguish two members
+DEEPEST = 4  # maximum nesting of properties that distinguish two members
 MOST_WORK = 400_000
 
 
 @dataclass
 class _Facts:
-    """What is sure of each value that fits several schemas at once."""
+    """Facts that hold for each value that fits several schemas at once."""
 
     types: frozenset[str] = ALL
-    values: list[Any] | None = None  # all that there are
+    values: list[Any] | None = None  # all possible values, if they are known
     low: float = -math.inf
     high: float = math.inf
     sizes: dict[str, list[float]] = field(default_factory=lambda: {"string": [0, math.inf], "array": [0, math.inf]})
@@ -35,20 +35,20 @@ class _Facts:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The values as texts. Whole numbers are canonical, so that equal ones are written alike."""
+        """The values as texts. Integers are canonical, so that equal ones have the same text."""
         return frozenset(json.dumps(value, sort_keys=True) for value in self.values or ())
 
 
 class Alternatives:
-    """Of one canonical schema, whose definitions are known."""
+    """The alternatives of one canonical schema with known definitions."""
 
     def __init__(self, root: Schema | bool, definitions: Mapping[str, Schema | bool]) -> None:
         self._root, self._definitions = root, definitions
-        self._known: dict[tuple[int, ...], _Facts] = {}  # of parts of members, by their schemas
+        self._known: dict[tuple[int, ...], _Facts] = {}  # facts of parts of members, by their schemas
         self._work = 0
 
     def settle(self, schema: Schema) -> None:
-        """Puts anyOf in the place of the schema's oneOf. RequestError where two of its members may fit one value."""
+        """Replaces the schema's oneOf by anyOf. Raises RequestError if two of its members may fit the same value."""
         self._known = {}
         members = schema["oneOf"]
         if len(members) > MOST_MEMBERS:
@@ -65,7 +65,7 @@ class Alternatives:
         schema.update(made)
 
     def _flat(self, schemas: Sequence[Any]) -> Iterator[Any]:
-        """The schemas and all that they name by $ref and allOf."""
+        """Yields the schemas and all that they reference by $ref and allOf."""
         stack, seen = list(schemas), set[str]()
         while stack:
             schema = stack.pop()
@@ -116,7 +116,7 @@ class Alternatives:
             self._of_values(facts, [value for listed in values if listed is not None for value in listed])
 
     def _apart(self, one: _Facts, other: _Facts, depth: int) -> bool:
-        """Whether surely no value fits both."""
+        """Whether it is certain that no value fits both."""
         self._work += 1
         types = one.types & other.types
         if one.values is not None and other.values is not None:
@@ -151,7 +151,8 @@ class Alternatives:
 
 
 def _of_numbers(facts: _Facts, schema: Schema) -> None:
-    """An exclusive bound counts as the next number, which is enough to distinguish ranges that meet in it."""
+    """Adds facts of numbers. An exclusive bound counts as the next number, which is enough to distinguish ranges that
+    meet in it."""
     for key, value in schema.items():
         if key in ("minimum", "exclusiveMinimum"):
             facts.low = max(facts.low, math.nextafter(value, math.inf) if key != "minimum" else value)
@@ -160,7 +161,7 @@ def _of_numbers(facts: _Facts, schema: Schema) -> None:
 
 
 def _under(facts: _Facts, name: str) -> list[Any]:
-    """What the value of a property must fit."""
+    """Returns the schemas of a property's value."""
     found = []
     for schema in facts.objects:
         if name in schema.get("properties", {}):

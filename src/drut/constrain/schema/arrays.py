@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from drut.constrain.schema.canonical import Canonical
 
 Schema = dict[str, Any]
-MOST_ARRANGEMENTS = 400  # arrays of different items that are written out
+MOST_ARRANGEMENTS = 400  # maximum of arrays of different items that are enumerated
 APPLICATORS = frozenset(("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "not",
-                         "dependentSchemas", "dependencies", "contains"))  # their siblings may be evaluated there
+                         "dependentSchemas", "dependencies", "contains"))  # these may evaluate siblings' items
 
 
 def made(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Made | None:
-    """What `given` says of arrays, and schemas that they must fit besides; None where no array fits."""
+    """Returns the keywords of arrays, and further schemas that arrays must fit; None if no array fits."""
     prefix, rest = _items(canonical, given, path)
     low, high = count(given, "minItems"), count(given, "maxItems", math.inf)
     contained = _contained(canonical, given, path)
@@ -51,17 +51,17 @@ def made(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Made | N
 
 
 def _items(canonical: Canonical, given: Mapping[str, Any], path: Path) -> tuple[list[Any], Any]:
-    """The schemas of the first items and of the rest, which each draft writes in its own way."""
+    """Returns the schemas of the first items and of the others, which differ between drafts."""
     draft, items = canonical.draft, given.get("items", True)
     first, others = "prefixItems", "items"
     if isinstance(items, list):
         if draft == 2020:
             raise RequestError("items must be a schema in draft 2020: write prefixItems")
         if "prefixItems" in given:
-            raise RequestError("items is a list, together with prefixItems: which of them comes first is not known")
+            raise RequestError("items is a list together with prefixItems, which is ambiguous")
         first, others = "items", "additionalItems"
     elif "additionalItems" in given and "prefixItems" in given:
-        raise RequestError("additionalItems together with prefixItems: they are of different drafts; write items")
+        raise RequestError("additionalItems together with prefixItems: they belong to different drafts; write items")
     prefix = [canonical.schema(member, (*path, first, str(i))) for i, member in enumerate(given.get(first, ()))]
     if others in given:
         return prefix, canonical.schema(given[others], (*path, others))
@@ -69,7 +69,7 @@ def _items(canonical: Canonical, given: Mapping[str, Any], path: Path) -> tuple[
 
 
 def unevaluated(canonical: Canonical, given: Mapping[str, Any], path: Path, key: str) -> Any:
-    """Where no sibling may evaluate items or properties, it covers all that are not named."""
+    """Returns the schema for all items or properties that are not named, if no sibling keyword may evaluate them."""
     schema = canonical.schema(given[key], (*path, key)) if key in given else True
     if schema is not True and not given.keys().isdisjoint(APPLICATORS):
         raise RequestError(f"the keyword {key!r} is not supported together with {min(given.keys() & APPLICATORS)!r}")
@@ -77,7 +77,7 @@ def unevaluated(canonical: Canonical, given: Mapping[str, Any], path: Path, key:
 
 
 def _contained(canonical: Canonical, given: Mapping[str, Any], path: Path) -> tuple[float, float] | None:
-    """What `contains` says of the number of items. RequestError where it says more."""
+    """Returns the bounds of the number of items that `contains` implies. Raises RequestError if it implies more."""
     if "contains" not in given:
         return 0, math.inf
     low, high = count(given, "minContains", 1), count(given, "maxContains", math.inf)
@@ -92,7 +92,7 @@ def _contained(canonical: Canonical, given: Mapping[str, Any], path: Path) -> tu
 
 
 def _unique(prefix: list[Any], rest: Any, low: int, high: float) -> Made | None:
-    """All arrays of different items, where items are of few values. RequestError where there are more."""
+    """Returns all arrays of different items, if items have few values. Raises RequestError if they have many."""
     values = few(rest) if not prefix else None
     if values is None or sum(math.perm(len(values), n) for n in range(len(values) + 1)) > MOST_ARRANGEMENTS:
         raise RequestError("the keyword 'uniqueItems' is supported where items are an enum of at most 5 values")
@@ -105,7 +105,7 @@ def _unique(prefix: list[Any], rest: Any, low: int, high: float) -> Made | None:
 
 
 def few(schema: Any) -> list[Any] | None:
-    """The values that fit a canonical schema, where it lists them all."""
+    """Returns the values that fit a canonical schema, if it lists them all; else None."""
     if not isinstance(schema, dict):
         return [] if schema is False else None
     if schema.keys() <= {"type", "enum"} and "enum" in schema:

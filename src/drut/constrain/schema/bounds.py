@@ -1,4 +1,4 @@
-"""What the library cannot bear in a canonical schema: references that go round or too deep, and too large steps."""
+"""Checks limits of the library in a canonical schema: cyclic or deep references, and large multiples."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from drut.constrain.schema.keywords import inside
 from drut.errors import RequestError
 
 Schema = dict[str, Any]
-SAME_INSTANCE = ("allOf", "anyOf", "oneOf")  # their members speak of the value that the schema itself speaks of
-MOST_STEPS = 1 << 32  # the library computes a common multiple with so many
+SAME_INSTANCE = ("allOf", "anyOf", "oneOf")  # their members apply to the same value as the schema itself
+MOST_STEPS = 1 << 32  # the library can compute a common multiple with so many steps
 
 
 def target(root: Schema, ref: str) -> Any:
-    """What a canonical $ref leads to."""
+    """Returns the schema that a canonical $ref leads to."""
     return root if ref == "#" else root["$defs"][ref.rpartition("/")[2]]
 
 
 def check_chains(root: Schema) -> None:
-    """RequestError for chains of references that may get too long: the library follows them by recursion."""
+    """Raises RequestError for chains of references that may get too long, because the library follows them by
+    recursion."""
     depths: dict[int, int] = {id(True): 1, id(False): 1}
 
     def depth(schema: Any) -> int:
@@ -34,14 +35,14 @@ def check_chains(root: Schema) -> None:
 
     targets = [*root.get("$defs", {}).values(), root]
     if sum(map(depth, targets)) > limits.MOST_CHAIN:
-        raise RequestError(f"what $ref leads to is nested more than {limits.MOST_CHAIN} deep in all")
+        raise RequestError(f"schemas behind $ref are nested more than {limits.MOST_CHAIN} deep in total")
 
 
 def check_cycles(root: Schema, where: Callable[[Schema], str]) -> None:
-    """RequestError for a $ref that leads back to itself without going into the value."""
+    """Raises RequestError for a $ref that leads back to itself without entering an item or a property."""
     finished: set[int] = set()
     for start in (root, *root.get("$defs", {}).values()):
-        path: set[int] = set()  # of schemas that all speak of one value
+        path: set[int] = set()  # schemas that apply to the same value
         stack: list[tuple[Any, bool]] = [(start, False)]
         while stack:
             schema, leaving = stack.pop()
@@ -62,14 +63,15 @@ def check_cycles(root: Schema, where: Callable[[Schema], str]) -> None:
 
 
 def check_patterns(schemas: Iterable[Schema]) -> None:
-    """RequestError for more patterns of names than the library compares soon."""
+    """Raises RequestError for more patterns of names than the library can compare in a short time."""
     count = sum(len(schema.get("patternProperties", ())) for schema in schemas)
     if count > limits.MOST_PATTERNS:
         raise RequestError(f"patternProperties: {count} patterns in all; at most {limits.MOST_PATTERNS} are allowed")
 
 
 def check_multiples(schemas: Iterable[Schema]) -> None:
-    """RequestError for values of multipleOf whose common multiple is too large, should one number meet them all."""
+    """Raises RequestError for values of multipleOf with too large a common multiple, in case one number must fit all of
+    them."""
     values = {Decimal(repr(schema["multipleOf"])) for schema in schemas if "multipleOf" in schema}
     scale = max((-int(value.as_tuple().exponent) for value in values), default=0)
     whole = sorted(int(value.scaleb(max(0, scale))) for value in values)

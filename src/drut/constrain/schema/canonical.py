@@ -1,8 +1,8 @@
-"""A schema of any draft in one form: that of 2020-12, without what says nothing, and with no more than is known to be
-exact in the grammar library. What has no such form is refused, with its keyword and its path.
+"""Converts a schema of any draft to one canonical form: 2020-12 without redundant keywords, and with only the keywords
+that the grammar library handles exactly. A schema without such a form is refused, with its keyword and its path.
 
-Its keywords are `type`, `enum`, `const`, `allOf`, `anyOf`, `oneOf`, `$ref` to `#` or `#/$defs/N`, and those of arrays,
-objects, strings and numbers that the library reads; `oneOf` goes in `alternatives.py`.
+The keywords are `type`, `enum`, `const`, `allOf`, `anyOf`, `oneOf`, `$ref` to `#` or `#/$defs/N`, and the keywords of
+arrays, objects, strings and numbers that the library reads; `alternatives.py` removes `oneOf`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from drut.constrain.schema.references import Path, References, pointer
 from drut.errors import RequestError
 
 Schema = dict[str, Any]
-BEFORE = ("properties", "patternProperties", "additionalProperties", "required")  # they settle the order of names
+BEFORE = ("properties", "patternProperties", "additionalProperties", "required")  # they determine the order of names
 
 
 class Canonical:
-    """Makes `root` and `definitions` out of a checked document; `paths` has where each made schema comes from."""
+    """Makes `root` and `definitions` from a checked document; `paths` has the origin of each schema."""
 
     def __init__(self, document: Mapping[str, Any], draft: int | None, references: References) -> None:
         self.draft = draft
         self._document, self._references = document, references
-        self._names: dict[Path, str] = {}  # of definitions, in the order in which they are met
+        self._names: dict[Path, str] = {}  # definitions, in the order in which they are found
         self._made = 0
         self.bounds = references.bounds
         self.paths: dict[int, Path] = {}
@@ -37,13 +37,13 @@ class Canonical:
             made = self.schema(references[path], path)
             self.definitions[name] = made
             if isinstance(made, dict):
-                made["$comment"] = pointer(path)  # for what the library finds in it
+                made["$comment"] = pointer(path)  # for the library's error messages
 
     def schema(self, given: Mapping[str, Any] | bool, path: Path) -> Schema | bool:
-        """The canonical form of the schema at `path`."""
+        """Returns the canonical form of the schema at `path`."""
         self._made += 1
         if self._made > limits.MOST_NODES:
-            raise RequestError(f"what $ref leads to comes to more than {limits.MOST_NODES} schemas")
+            raise RequestError(f"schemas behind $ref amount to more than {limits.MOST_NODES} schemas")
         if isinstance(given, bool):
             return given
         try:
@@ -60,7 +60,7 @@ class Canonical:
         return made
 
     def plain(self, schema: Schema | bool) -> Schema:
-        """What a canonical schema says by itself, where a $ref or an allOf of one only leads to it."""
+        """Returns the schema itself, behind a $ref or an allOf with one member."""
         for _ in range(limits.MOST_DEPTH):
             if isinstance(schema, dict) and schema.keys() == {"allOf"} and len(schema["allOf"]) == 1:
                 schema = schema["allOf"][0]
@@ -73,7 +73,7 @@ class Canonical:
 
     def _object(self, given: Mapping[str, Any], path: Path) -> Schema | bool:
         if self.draft is not None and self.draft <= 7 and "$ref" in given:
-            given = {"$ref": given["$ref"]}  # in these drafts its siblings have no effect
+            given = {"$ref": given["$ref"]}  # in these drafts siblings of $ref have no effect
         kinds = self._kinds(given, path)
         simple: Schema = {}
         more: list[Schema] = []  # further schemas that a value must fit
@@ -94,7 +94,7 @@ class Canonical:
 
     def _joined(self, given: Mapping[str, Any], path: Path, kinds: list[str], simple: Schema,
                 more: list[Schema]) -> Schema | bool:
-        """With what applies to values of all types, in the order of the keywords."""
+        """Returns the schema with the keywords that apply to values of all types, in the order of the keywords."""
         first: list[tuple[str, Any]] = []
         last: list[tuple[str, Any]] = []
         names_seen = False
@@ -113,7 +113,7 @@ class Canonical:
         return _merged([*siblings[0], typed | simple, *siblings[1]], more)
 
     def _kinds(self, given: Mapping[str, Any], path: Path) -> list[str]:
-        """The types that a value may have; `number` stands for `integer` too."""
+        """Returns the types that a value may have; `number` includes `integer`."""
         kinds = given.get("type", [kind for kind in TYPES if kind != "integer"])
         kinds = list(dict.fromkeys([kinds] if isinstance(kinds, str) else kinds))
         kinds = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
@@ -131,8 +131,8 @@ class Canonical:
         raise RequestError("the keyword 'not' is not supported here")
 
     def _applied(self, key: str, given: Mapping[str, Any], path: Path, kinds: list[str]) -> Any:
-        """The canonical value of a keyword for values of all types; None for one that is not; True, False: of the
-        schema with it alone."""
+        """Returns the canonical value of a keyword for values of all types; None for other keywords; True or False if
+        the schema with only this keyword has that form."""
         value = given[key]
         match key:
             case "const":
@@ -185,8 +185,8 @@ def _as_schema(key: str, value: Any) -> Schema:
 
 
 def _merged(schemas: list[Schema], more: list[Schema]) -> Schema | bool:
-    """One schema that says what all of them do. Only one of `schemas` speaks of names and items; `more` stay apart,
-    since what is additional depends on the siblings."""
+    """Returns one schema that is equivalent to all of them. Only one of `schemas` has keywords of names and items;
+    `more` stay separate, because additional properties depend on the siblings."""
     made: Schema = {}
     rest: list[Schema] = []
     for schema in schemas:
@@ -201,7 +201,8 @@ def _merged(schemas: list[Schema], more: list[Schema]) -> Schema | bool:
 
 
 def _literal(value: object, kinds: list[str]) -> list[Any]:
-    """A value in a list of its own, as the library reads it rightly; empty where its type is none of `kinds`."""
+    """Returns a list with the value in a form that the library reads correctly; an empty list if its type is not in
+    `kinds`."""
     kind = type_of(value)
     if kind not in kinds and not (kind == "integer" and "number" in kinds):
         return []
@@ -217,7 +218,7 @@ def _plain(value: Any) -> Any:
 
 
 def type_of(value: object) -> str:
-    """The type of a JSON value; `integer` for each number without a fraction."""
+    """Returns the type of a JSON value; `integer` for each number without a fraction."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""The drafts of JSON Schema, and how a schema says which one it is of."""
+"""The drafts of JSON Schema, and how a schema names its draft."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DRAFTS = {"json-schema.org/draft-04/schema": 4, "json-schema.org/draft-06/schema
 
 
 def draft_of(root: Mapping[str, Any]) -> int | None:
-    """Of the whole document; None where it does not say, and keywords of all drafts are known, with the meaning that
-    2020-12 gives to those that it has. RequestError for a draft that is not known."""
+    """Returns the draft of the whole document; None if it names none: then keywords of all drafts are valid, and those
+    of 2020-12 have the meaning of 2020-12. Raises RequestError for an unknown draft."""
     given = root.get("$schema")
     if given is None:
         return None
@@ -22,5 +22,5 @@ def draft_of(root: Mapping[str, Any]) -> int | None:
         raise RequestError("$schema must be a string, at #")
     name = given.partition("://")[2].rstrip("#/")
     if name not in DRAFTS:
-        raise RequestError(f"$schema {given[:80]!r} is not known: one of draft 4, 6, 7, 2019-09 and 2020-12 is, at #")
+        raise RequestError(f"$schema {given[:80]!r} is not known; drafts 4, 6, 7, 2019-09 and 2020-12 are, at #")
     return DRAFTS[name]

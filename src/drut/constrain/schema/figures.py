@@ -18,10 +18,10 @@ SHARP = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
 def made(canonical: Canonical, given: Mapping[str, Any], kinds: list[str]) -> Made:
-    """What `given` says of numbers, and schemas that values must fit besides. Booleans of draft 4 become numbers."""
+    """Returns the keywords of numbers, and further schemas that values must fit. Draft 4's booleans become numbers."""
     simple = {key: numbers.bound(key, value) for key, value in stated(given).items()}
     step = {key: given[key] for key in ("multipleOf",) if key in given}
-    if "number" not in kinds:  # whole ones alone
+    if "number" not in kinds:  # integers only
         return simple | step, []
     simple = _inclusive(simple, canonical.bounds)
     more: list[list[Schema]] = []
@@ -38,7 +38,7 @@ def made(canonical: Canonical, given: Mapping[str, Any], kinds: list[str]) -> Ma
 
 
 def stated(given: Mapping[str, Any]) -> dict[str, float]:
-    """The bounds of a schema of any draft, as those of the later ones."""
+    """Returns the bounds of a schema of any draft in the form of the later drafts."""
     found = {key: given[key] for key in numbers.BOUNDS if key in given}
     for key, plain in SHARP:
         if isinstance(sharp := found.get(key), bool):
@@ -49,8 +49,8 @@ def stated(given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _inclusive(bounds: Schema, all_bounds: frozenset[float]) -> Schema:
-    """The library lets 2 through where a number must be above 2 and at most 2.5. So where two such bounds may meet, an
-    exclusive one becomes the next number that belongs to the range."""
+    """Returns the bounds with an exclusive bound replaced by the next number of the range if two such bounds may meet:
+    the library accepts 2 for a number that must be above 2 and at most 2.5."""
     made = dict(bounds)
     for key, plain in SHARP:
         if key not in bounds or not any(0 < abs(other - bounds[key]) < 1 for other in all_bounds):
@@ -61,7 +61,7 @@ def _inclusive(bounds: Schema, all_bounds: frozenset[float]) -> Schema:
 
 
 def _shorter(bound: float) -> list[float]:
-    """The numbers that a bound begins with. The library misses them: of those up to 0.75 it knows 0.70, and not 0.7."""
+    """Returns the decimal prefixes of a bound. The library misses them: up to 0.75 it accepts 0.70, but not 0.7."""
     decimal = Decimal(repr(bound))
     places = -int(decimal.as_tuple().exponent)
     cut = [decimal.quantize(Decimal(1).scaleb(-n), rounding=ROUND_DOWN) for n in range(1, places)]
@@ -69,8 +69,8 @@ def _shorter(bound: float) -> list[float]:
 
 
 def _steps(step: float) -> list[float]:
-    """The library writes a multiple with all decimals of the step. So there is a step for each number of them: the
-    multiples of 0.25 with fewer decimals are those of 0.5, and of 1."""
+    """Returns a step for each number of decimals, because the library writes a multiple with all decimals of the step:
+    multiples of 0.25 with fewer decimals are multiples of 0.5, and of 1."""
     decimal = Decimal(repr(step)).normalize()
     places = max(0, -int(decimal.as_tuple().exponent))
     whole = int(decimal.scaleb(places))

@@ -1,8 +1,8 @@
-"""Whether what a schema asks for ever comes to an end: a schema that requires itself has no finite value.
+"""Finds schemas without a finite value: a schema that requires itself.
 
-A value must fit several schemas at once, so what is looked at are sets of schemas. A set is finite where one of its
-alternatives is: a type all of whose required items and properties are finite in turn. Those are found from the leaves
-on (the least fixpoint); a set that is not found, but for the recursion would have been, is refused.
+A value must fit several schemas at once, so the search is over sets of schemas. A set is finite if one of its
+alternatives is: a type all of whose required items and properties are finite. Finite sets are found from the leaves on
+(the least fixpoint). A set that is not found, and would be without the recursion, is refused.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from drut.constrain.schema.canonical import type_of
 from drut.constrain.schema.keywords import TYPES
 
 Schema = dict[str, Any]
-MOST_SETS, MOST_ALTERNATIVES, MOST_WORK = 4000, 256, 200_000  # what is beyond is taken to be finite
+MOST_SETS, MOST_ALTERNATIVES, MOST_WORK = 4000, 256, 200_000  # beyond these limits a schema is assumed to be finite
 SCALARS = frozenset(("null", "boolean", "integer", "number", "string"))
-Set = tuple[Any, ...]  # of schemas
+Set = tuple[Any, ...]  # a set of schemas
 Key = frozenset[int]
 
 
@@ -27,16 +27,16 @@ class _Overflow(Exception):  # noqa: N818  # ends a search, and is no error
 
 
 class Finite:
-    """Of one canonical schema and its definitions."""
+    """The search in one canonical schema and its definitions."""
 
     def __init__(self, root: Schema | bool, definitions: Mapping[str, Schema | bool]) -> None:
         self._root, self._definitions = root, definitions
-        self._needs: dict[Key, list[set[Key]]] = {}  # of each set: by alternative, the sets that it requires
+        self._needs: dict[Key, list[set[Key]]] = {}  # for each set, by alternative, the sets that it requires
         self._sets: dict[Key, Set] = {}
-        self._work = 0  # schemas looked at
+        self._work = 0  # schemas visited
 
     def endless(self) -> list[Schema] | None:
-        """The first set of schemas, from the root on, that only recursion keeps from being finite."""
+        """Returns the first set of schemas, from the root on, that is infinite only because of recursion."""
         self._explore()
         finite, most = least_fixpoint(self._needs), self._greatest()
         for key, needs in self._needs.items():
@@ -71,7 +71,7 @@ class Finite:
         return key
 
     def _led(self, schema: Any) -> Any:
-        """Where a schema that is nothing but a $ref leads."""
+        """Returns the target of a schema that is only a $ref."""
         while isinstance(schema, dict) and schema.keys() <= {"$ref", "$comment"} and "$ref" in schema:
             schema = self._target(schema["$ref"])
         return schema
@@ -80,7 +80,7 @@ class Finite:
         return self._root if ref == "#" else self._definitions[ref.rpartition("/")[2]]
 
     def _greatest(self) -> set[Key]:
-        """The sets that no false schema empties."""
+        """Returns the sets that no false schema empties."""
         alive = {key: len(alternatives) for key, alternatives in self._needs.items()}
         users: dict[Key, list[tuple[Key, int]]] = {}
         for key, alternatives in self._needs.items():
@@ -98,7 +98,7 @@ class Finite:
         return {key for key, count in alive.items() if count}
 
     def _alternatives(self, schemas: Set) -> Iterator[list[Schema]]:
-        """Sets of schemas without $ref, allOf, anyOf and oneOf; together they say what `schemas` do."""
+        """Yields sets of schemas without $ref, allOf, anyOf and oneOf; together they are equivalent to `schemas`."""
         stack: list[tuple[list[Any], list[Schema], frozenset[str]]] = [(list(schemas), [], frozenset())]
         count = 0
         while stack:
@@ -129,14 +129,14 @@ class Finite:
             stack += [(option, [*atoms, schema], seen) for option in reversed(options)]
 
     def _children(self, atoms: list[Schema]) -> Iterator[tuple[list[Set], list[Set]]]:
-        """For each type that may fit: the sets that its parts need, and those of parts that may be left out."""
+        """Yields for each type that may fit the sets that its parts need, and the sets of optional parts."""
         types = frozenset(TYPES)
         for schema in atoms:
             if "type" in schema:
                 named = schema["type"]
                 types &= _with_integers(frozenset([named] if isinstance(named, str) else named))
             for values in (schema.get("enum"), [schema["const"]] if "const" in schema else None):
-                if values is not None:  # what is written out is finite
+                if values is not None:  # enumerated values are finite
                     types &= _with_integers(frozenset(map(type_of, values)))
                     if types:
                         yield [], []
@@ -170,7 +170,7 @@ def _item(schema: Schema, index: int) -> Any:
 
 
 def _of_object(atoms: list[Schema]) -> Iterator[tuple[list[Set], list[Set]]]:
-    """With each property in turn that may be there besides, where more are asked for than are required."""
+    """Yields the sets with each optional property in turn, if more properties are demanded than are required."""
     required = dict.fromkeys(name for schema in atoms for name in schema.get("required", ()))
     names = dict.fromkeys(name for schema in atoms for name in schema.get("properties", ()))
     needed = [tuple(_property(schema, name) for schema in atoms) for name in required]

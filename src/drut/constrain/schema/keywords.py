@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema: in which drafts each exists, what its value may be, and of which type it speaks."""
+"""The keywords of JSON Schema: the drafts of each keyword, its valid values, and the type that it constrains."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from drut.errors import RequestError
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 FIRST, LAST = 4, 2020  # drafts, by number or year: 4, 6, 7, 2019, 2020
-EXTENSION = "x-"  # begins the names of annotations that others define
-MOST_COUNT = (1 << 31) - 1  # of characters, items and properties: longer than any answer
+EXTENSION = "x-"  # prefix of annotations that others define
+MOST_COUNT = (1 << 31) - 1  # maximum of characters, items and properties: longer than any output
 
 
-Made = tuple[dict[str, Any], list[dict[str, Any]]]  # what a schema says of one type, and what values must fit besides
+Made = tuple[dict[str, Any], list[dict[str, Any]]]  # a schema's keywords of one type, and further schemas
 
 
 class Keyword(NamedTuple):
@@ -73,7 +73,7 @@ def _anything(value: object) -> bool:
     return True
 
 
-NUMBER, COUNT = (_number, "a number"), (_count, "a whole number from 0 on")
+NUMBER, COUNT = (_number, "a number"), (_count, "an integer from 0 on")
 SCHEMA, SCHEMAS = (_schema, "a schema"), (_schemas, "a list of schemas, not empty")
 NAMED, STRINGS, TEXT, FLAG = (_named, "an object of schemas"), (_strings, "a list of strings"), (_text, "a string"), (
     _flag, "true or false")
@@ -110,7 +110,7 @@ KEYWORDS: Mapping[str, Keyword] = {
     "exclusiveMaximum": Keyword(lambda v: _number(v) or _flag(v), "a number", "number"),
     "multipleOf": Keyword(*NUMBER, "number"),
 }
-# They say nothing of a value. Null stands for a text that is missing.
+# Annotations, which constrain nothing. Null counts as a missing text.
 ANNOTATIONS: Mapping[str, Keyword] = {
     **{key: Keyword(*NOTE) for key in ("$comment", "title", "description", "contentEncoding", "contentMediaType")},
     **{key: Keyword(*TEXT) for key in ("$schema", "$id", "id", "$anchor", "$dynamicAnchor")},
@@ -126,7 +126,7 @@ MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies", "
 
 
 def check(schema: Mapping[str, Any], draft: int | None) -> None:
-    """RequestError naming a keyword that is not known, is none of `draft`, or has a value that makes no sense."""
+    """Raises RequestError for a keyword that is unknown, does not belong to `draft`, or has an invalid value."""
     for key, value in schema.items():
         keyword = KEYWORDS.get(key) or ANNOTATIONS.get(key)
         if keyword is None:
@@ -134,7 +134,7 @@ def check(schema: Mapping[str, Any], draft: int | None) -> None:
                 continue
             raise RequestError(f"the keyword {key[:60]!r} is not supported")
         if draft is not None and not keyword.first <= draft <= keyword.last:
-            raise RequestError(f"the keyword {key!r} is none of draft {draft}")
+            raise RequestError(f"the keyword {key!r} does not belong to draft {draft}")
         if not keyword.value(value):
             raise RequestError(f"{key} must be {keyword.wanted}, not {_shown(value)}")
         _check_size(key, value)
@@ -142,7 +142,7 @@ def check(schema: Mapping[str, Any], draft: int | None) -> None:
 
 
 def inside(schema: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
-    """The schemas that are written directly in this one, with the steps that lead to each."""
+    """Returns the schemas directly inside this one, with the steps that lead to each."""
     found: list[tuple[tuple[str, ...], Any]] = [((key,), schema[key]) for key in ONE if key in schema]
     for key in MANY:
         if isinstance(members := schema.get(key), list):
@@ -154,13 +154,14 @@ def inside(schema: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
 
 
 def count(given: Mapping[str, Any], key: str, default: float = 0) -> Any:
-    """The value of a keyword that counts; an upper bound beyond every answer is none. RequestError for a lower one."""
+    """Returns the value of a keyword that counts; an upper bound beyond every output counts as none. Raises
+    RequestError for such a lower bound."""
     value = given.get(key)
     if value is None:
         return default
     if value > MOST_COUNT:
         if key.startswith("min"):
-            raise RequestError(f"{key} {value:g}: no answer is so long")
+            raise RequestError(f"{key} {value:g}: no output is so long")
         return math.inf
     return int(value)
 
@@ -177,7 +178,8 @@ def _check_size(key: str, value: Any) -> None:
 
 
 def _check_exclusive(schema: Mapping[str, Any], draft: int | None) -> None:
-    """Draft 4 has booleans, which make the sibling bound exclusive; later ones have numbers."""
+    """Checks exclusive bounds: draft 4 has booleans, which make the sibling bound exclusive; later drafts have
+    numbers."""
     for key in ("exclusiveMinimum", "exclusiveMaximum"):
         if key in schema and draft is not None and isinstance(schema[key], bool) != (draft == 4):
             raise RequestError(f"{key} must be {'true or false' if draft == 4 else 'a number'} in draft {draft}")

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from drut.constrain.schema.canonical import Canonical
 
 Schema = dict[str, Any]
-MOST_DEPENDENT = 4  # names on which others depend: each doubles the grammar
+MOST_DEPENDENT = 4  # maximum of names on which others depend: each doubles the grammar
 
 
 def made(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Made | None:
-    """What `given` says of objects, and schemas that they must fit besides; None where no object fits."""
+    """Returns the keywords of objects, and further schemas that objects must fit; None if no object fits."""
     named = {name: canonical.schema(schema, (*path, "properties", name))
              for name, schema in given.get("properties", {}).items()}
     patterns = _patterns(canonical, given, path)
@@ -56,7 +56,7 @@ def _patterns(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Sch
         key, value = translated(pattern), canonical.schema(schema, (*path, "patternProperties", pattern))
         found[key] = {"allOf": [found[key], value]} if key in found else value
         if isinstance(value, dict):
-            value["$comment"] = pointer((*path, "patternProperties", pattern))  # its pattern is written otherwise here
+            value["$comment"] = pointer((*path, "patternProperties", pattern))  # the pattern itself was rewritten
     return found
 
 
@@ -67,7 +67,8 @@ def _rest(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Any:
 
 
 def _check_counts(named: Schema, required: list[str], low: int, high: float, *, closed: bool) -> None:
-    """RequestError for numbers of properties that no grammar keeps: one does not remember which names have come."""
+    """Raises RequestError for numbers of properties that no grammar can check, because it does not store the names
+    that have come."""
     optional = sum(schema is not False and name not in required for name, schema in named.items())
     least, most = max(0, low - len(required)), high - len(required)
     if optional and (least or most < optional + (0 if closed else math.inf)):
@@ -82,7 +83,7 @@ def _check_counts(named: Schema, required: list[str], low: int, high: float, *, 
 
 
 def _names(canonical: Canonical, given: Mapping[str, Any], path: Path) -> list[Schema]:
-    """`propertyNames` as schemas of objects with these names alone."""
+    """Returns `propertyNames` as schemas of objects with only these names."""
     if "propertyNames" not in given:
         return []
     schema = canonical.schema(given["propertyNames"], (*path, "propertyNames"))
@@ -118,7 +119,7 @@ def _unclear(key: str) -> bool:
 
 
 def _dependent(canonical: Canonical, given: Mapping[str, Any], path: Path) -> list[Schema]:
-    """What depends on a name, as alternatives: without the name, or with all that it brings."""
+    """Returns dependencies on a name as alternatives: without the name, or with all that it requires."""
     found: list[Schema] = []
     for key in ("dependentRequired", "dependentSchemas", "dependencies"):
         for name, brought in given.get(key, {}).items():
@@ -133,5 +134,5 @@ def _dependent(canonical: Canonical, given: Mapping[str, Any], path: Path) -> li
                 without: Schema = {"properties": {name: False}}
                 found.append({"anyOf": [without, with_it]} if with_it else without)
     if len(found) > MOST_DEPENDENT:
-        raise RequestError(f"what depends on more than {MOST_DEPENDENT} names is not supported")
+        raise RequestError(f"dependencies on more than {MOST_DEPENDENT} names are not supported")
     return found

@@ -1,4 +1,4 @@
-"""What each $ref of a schema leads to: a pointer or an anchor within one document."""
+"""Resolves each $ref of a schema: a pointer or an anchor inside one document."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ANCHORS = ("$anchor", "$dynamicAnchor")
 
 
 def pointer(path: Path) -> str:
-    """A path as a JSON pointer, cut where it is long."""
+    """Returns a path as a JSON pointer, truncated if it is long."""
     text = "#" + "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
     return text if len(text) <= 160 else text[:80] + "..." + text[-77:]
 
 
 def parts(root: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """The schema and all those in it, with their paths."""
+    """Yields the schema and all schemas in it, with their paths."""
     stack: list[tuple[Path, Any]] = [((), root)]
     while stack:
         path, schema = stack.pop()
@@ -32,7 +32,7 @@ def parts(root: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 class References:
-    """Of one document, which is one schema resource: a $ref below a second $id is refused."""
+    """The references of one document, which is one schema resource: a $ref below a second $id is refused."""
 
     def __init__(self, root: Mapping[str, Any], draft: int | None) -> None:
         self._key = "id" if draft == 4 else "$id"
@@ -51,7 +51,7 @@ class References:
                          for key in BOUNDS if not isinstance(value := schema.get(key, True), bool))
 
     def of(self, schema: Mapping[str, Any]) -> list[Path]:
-        """Where the references of this schema lead. RequestError where one leads nowhere."""
+        """Returns the targets of this schema's references. Raises RequestError for an invalid reference."""
         return [self._target(schema[key]) for key in REFERENCES if key in schema]
 
     def __getitem__(self, path: Path) -> Any:
@@ -87,7 +87,7 @@ class References:
             return path
         path = tuple(step.replace("~1", "/").replace("~0", "~") for step in fragment.split("/")[1:])
         if path not in self._schemas:
-            what = "leads to what is no schema" if _exists(self._schemas[()], path) else "names nothing in the schema"
+            what = "does not lead to a schema" if _exists(self._schemas[()], path) else "names nothing in the schema"
             raise RequestError(f"$ref {ref[:80]!r} {what}")
         return path
 

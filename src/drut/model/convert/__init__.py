@@ -1,4 +1,4 @@
-"""One model as another file: GGUF or a Hugging Face directory, its weights as they are or rounded to an encoding."""
+"""Converts a model to a GGUF file or a Hugging Face directory, with its weights unchanged or quantized."""
 
 from drut.model.convert.convert import convert
 

@@ -1,4 +1,5 @@
-"""Role by role: read as canonical rows, rounded if asked for, written where the other container has them."""
+"""Converts a model role by role: reads canonical rows, quantizes them if requested, and writes them to the other
+container."""
 
 from __future__ import annotations
 
@@ -24,18 +25,18 @@ from drut.model.model import ModelFiles
 from drut.model.roles import expected_shapes
 
 HF_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-KEPT_APART = ("rope_freqs.weight",)  # tensors of GGUF that play no role and go from file to file
+KEPT_APART = ("rope_freqs.weight",)  # GGUF tensors without a role, which are copied from file to file
 DROPPED = ("general.file_type", "split.", "general.quantization_version", "general.alignment")
 
 
 def convert(files: ModelFiles, out: Path, to: str | None = None) -> list[str]:
     """Writes `files` to `out`, a `.gguf` file or a directory, its matrices in encoding `to` or as they are.
 
-    Returns notes about matrices that `to` cannot hold, a line each. A directory takes float encodings. Nothing is left
-    where it fails, and nothing that is there is written over. UnsupportedError names what cannot be converted.
+    Returns notes about matrices that `to` cannot hold, a line each. A directory takes float encodings. A failure leaves
+    no files, and existing files are never overwritten. Raises UnsupportedError, which names what cannot be converted.
     """
     if out.exists():
-        raise DrutError(f"{out} is there already")
+        raise DrutError(f"{out} exists already")
     files.check()
     is_gguf = out.suffix == ".gguf"
     wanted = encoding(to) if to is not None else None
@@ -65,7 +66,7 @@ def _to_gguf(files: ModelFiles, out: Path, wanted: Encoding | None) -> list[str]
         metadata, factors = keys.gguf_keys(files, architecture)
         tokenizer = files.tokenizer()
         if tokenizer is None:
-            raise UnsupportedError(f"{files.path}: there is no tokenizer.json, and a GGUF file holds the tokenizer")
+            raise UnsupportedError(f"{files.path}: there is no tokenizer.json, but a GGUF file must have the tokenizer")
         metadata |= vocabulary.gguf_keys(tokenizer, files.spec.vocab, files.path.name)
         if factors is not None:
             f32 = factors.astype(np.float32)
@@ -92,7 +93,7 @@ def _to_hf(files: ModelFiles, out: Path, wanted: Encoding) -> list[str]:
 
 
 def _float_of(files: ModelFiles) -> Encoding:
-    """What most matrices are stored in, if it is floats; else BF16."""
+    """Returns the encoding of most matrices, if it is a float encoding; else BF16."""
     names = [files.source.tensors[files.table[role].name].encoding for role, s in expected_shapes(files.spec).items()
              if len(s) == 2]
     most = max(set(names), key=names.count)
@@ -101,7 +102,7 @@ def _float_of(files: ModelFiles) -> Encoding:
 
 def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | None,
              notes: list[str]) -> Iterator[Pending]:
-    """The tensors of every role, as `table` names and orders them. Vectors are float32."""
+    """Returns the tensors of every role, with the names and row order of `table`. Vectors are float32."""
     for role, shape in expected_shapes(files.spec).items():
         source, target = files.table[role], table[role]
         stored = encoding(files.source.tensors[source.name].encoding)
@@ -114,7 +115,7 @@ def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | N
     if wanted is None:
         if stored.name not in ENCODINGS:
             raise UnsupportedError(f"{files.path.name}: {role} is stored as {stored.name}, which a GGUF file cannot "
-                                   "hold: say which encoding it is to be rounded to")
+                                   "hold: name an encoding to convert it to")
         return stored
     if k % wanted.block == 0:
         return wanted
@@ -141,7 +142,7 @@ def _maker(files: ModelFiles, source: Stored, target: Stored, stored: Encoding, 
 
 
 def _reordered(rows: U8, source: np.ndarray | None, target: np.ndarray | None) -> U8:
-    """Rows from the order of one file into that of the other, over the canonical one."""
+    """Returns the rows in the order of the target file; the orders are relative to the canonical one."""
     if source is not None:
         rows = rows[source]
     if target is None:

@@ -1,4 +1,4 @@
-"""What a model is, as the keys of a GGUF file and as a `config.json`. Both come from its spec."""
+"""Writes a model spec as the keys of a GGUF file and as a `config.json`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ARCHITECTURES: dict[str, tuple[str, str]] = {
     "qwen3": ("Qwen3ForCausalLM", "qwen3"),
 }
 SAME = {"MistralForCausalLM": "llama"}
-# How Llama 3.1 to 3.3 scale their frequencies; GGUF files hold the result alone, so the other two are found again.
+# Llama 3.1 to 3.3's scaling of frequencies; GGUF files have only the result, so the other two settings are recovered.
 LOW, HIGH, ORIGINALS = 1.0, 4.0, tuple(1 << i for i in range(5, 21))
 
 
 def gguf_architecture(files: ModelFiles) -> str:
-    """UnsupportedError names an architecture that GGUF files cannot be written for."""
+    """Returns the GGUF architecture; raises UnsupportedError, which names the architecture, if there is none."""
     architecture = files.spec.architecture
     if files.is_gguf and architecture in ARCHITECTURES:
         return architecture
@@ -41,7 +41,7 @@ def gguf_architecture(files: ModelFiles) -> str:
 
 
 def gguf_keys(files: ModelFiles, architecture: str) -> tuple[dict[str, object], np.ndarray | None]:
-    """The keys but the tokenizer's, and the factors of `rope_freqs.weight` where frequencies are scaled."""
+    """Returns the keys without the tokenizer's, and the factors of `rope_freqs.weight` if frequencies are scaled."""
     spec = files.spec
     mixer, rope = _plain(spec, files.path.name)
     theta = _theta(files)
@@ -59,7 +59,8 @@ def gguf_keys(files: ModelFiles, architecture: str) -> tuple[dict[str, object], 
 
 
 def hf_config(files: ModelFiles, dtype: str) -> dict[str, Any]:
-    """`config.json`; UnsupportedError where frequencies are scaled in a way it has no words for."""
+    """Returns the contents of `config.json`; raises UnsupportedError for a scaling of frequencies that it cannot
+    express."""
     spec = files.spec
     mixer, rope = _plain(spec, files.path.name)
     name, model_type = ARCHITECTURES[gguf_architecture(files)]
@@ -83,17 +84,17 @@ def _scaling(files: ModelFiles, rope: Rope) -> dict[str, Any] | None:
     ratio = base[0] / stored[0]
     if np.allclose(np.array(base) / stored, ratio, rtol=1e-9, atol=0):
         return {"rope_type": "linear", "factor": float(ratio)}
-    factor = float(np.float32(base[-1] / stored[-1]))  # of the longest wave
+    factor = float(np.float32(base[-1] / stored[-1]))  # factor of the lowest frequency
     for original in ORIGINALS:
         made = ropes.llama3(base, factor, LOW, HIGH, original)
         if np.allclose(stored, made, rtol=1e-6, atol=0):  # factors are float32 in the file
             return {"rope_type": "llama3", "factor": factor, "low_freq_factor": LOW, "high_freq_factor": HIGH,
                     "original_max_position_embeddings": original}
-    raise UnsupportedError(f"{files.path.name}: its factors of rope frequencies have no name in config.json")
+    raise UnsupportedError(f"{files.path.name}: its factors of rope frequencies cannot be written to config.json")
 
 
 def _theta(files: ModelFiles) -> float:
-    """The base of the rope frequencies, before any scaling."""
+    """Returns the base of the rope frequencies, before any scaling."""
     where = files.path.name
     if files.is_gguf:
         return optional(files.metadata, f"{files.spec.architecture}.rope.freq_base", float, where, 10000.0)
@@ -101,15 +102,15 @@ def _theta(files: ModelFiles) -> float:
 
 
 def _plain(spec: ModelSpec, where: str) -> tuple[AttentionMixer, Rope]:
-    """What all layers are, if the keys above say all there is to say of it."""
+    """Returns mixer and rope of all layers, if the keys above can express the spec; else raises UnsupportedError."""
     mixer, ffn = spec.layers[0].mixer, spec.layers[0].ffn
     rope = mixer.rope if isinstance(mixer, AttentionMixer) else None
     if isinstance(mixer, AttentionMixer) and rope is not None:
         plain = AttentionMixer(heads=mixer.heads, kv_heads=mixer.kv_heads, head_dim=mixer.head_dim,
-                               rope=Rope(rope.inv_freq), scale=1.0 / math.sqrt(mixer.head_dim), qkv_bias=mixer.qkv_bias,
-                               qk_norm=mixer.qk_norm)
-        wanted = replace(spec, layers=(LayerSpec(mixer, GatedFfn(ffn.width)),) * len(spec.layers), centred_norm=False,
-                         norm_bias=False, embed_scale=1.0, logit_scale=1.0, logit_cap=0.0)
+                               rope=Rope(rope.inv_freq), softmax_scale=1.0 / math.sqrt(mixer.head_dim),
+                               qkv_bias=mixer.qkv_bias, qk_norm=mixer.qk_norm)
+        wanted = replace(spec, layers=(LayerSpec(mixer, GatedFfn(ffn.width)),) * len(spec.layers), norm="rms",
+                         norm_bias=False, embed_scale=1.0, logit_scale=1.0, logit_softcap=0.0)
         if mixer == plain and spec == wanted:
             return mixer, rope
     raise UnsupportedError(f"{where}: only plain {', '.join(ARCHITECTURES)} can be converted")

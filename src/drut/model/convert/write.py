@@ -1,4 +1,4 @@
-"""Writers of the two containers. Tensors are asked for one by one, so that one at a time is in memory."""
+"""Writers of the two containers. Tensors are made one by one, so that only one at a time is in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPE_NUMBERS = {name: number for number, (name, _, _) in GGML_TYPES.items()}
 
 @dataclass(frozen=True)
 class Pending:
-    """A tensor to write: `make` gives its bytes. `shape` is outermost first."""
+    """A tensor to write: `make` returns its bytes. `shape` is outermost first."""
 
     name: str
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class Pending:
 
 
 def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[Pending]) -> None:
-    """A GGUF file, version 3. Integers become uint32 where they fit, those in lists int32; floats float32."""
+    """Writes a GGUF file, version 3. Integers become uint32 if they fit, integers in lists int32; floats float32."""
     with path.open("wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata)))
         for key, value in metadata.items():
@@ -54,7 +54,7 @@ def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[Pen
 
 
 def write_safetensors(path: Path, tensors: Sequence[Pending]) -> None:
-    """A safetensors file of float tensors."""
+    """Writes a safetensors file of float tensors."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for t in tensors:
@@ -80,7 +80,7 @@ def _string(text: str) -> bytes:
 
 
 def _value(value: object) -> bytes:
-    """Type and value."""
+    """Returns type and value as bytes."""
     if isinstance(value, list):
         kind = _kind(value, in_list=True)
         return struct.pack("<IIQ", _ARRAY, kind, len(value)) + b"".join(_scalar(kind, v) for v in value)
@@ -89,7 +89,7 @@ def _value(value: object) -> bytes:
 
 
 def _kind(values: Iterable[object], *, in_list: bool) -> int:
-    """The type that all of `values`, which are of one kind, fit."""
+    """Returns the smallest type that fits all of `values`, which have the same kind."""
     held = list(values)
     first = held[0] if held else 0
     if isinstance(first, str):

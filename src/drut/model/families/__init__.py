@@ -1,4 +1,4 @@
-"""Families: one file each turns a file's metadata into a spec and says which stored tensor plays which role."""
+"""Families: each file here turns a checkpoint's metadata into a model spec and maps roles to stored tensors."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from drut.model.weights.source import TensorSource
 
 
 class Family(Protocol):
-    """What a family module offers."""
+    """The interface of a family module."""
 
     NAME: str
-    EXAMPLES: str  # models of the family, for people
+    EXAMPLES: str  # models of the family, for documentation
     HF_ARCHITECTURES: tuple[str, ...]
     GGUF_ARCHITECTURES: tuple[str, ...]
 
@@ -49,12 +49,12 @@ FAMILIES: tuple[Family, ...] = (llama, mistral, qwen, gemma, phi, olmo, granite,
 
 
 def family_of_hf(architecture: str) -> Family:
-    """The family of a `config.json` architecture; UnsupportedError names it."""
+    """Returns the family of a `config.json` architecture; raises UnsupportedError, which names it, if there is none."""
     return _family(architecture, {name: f for f in FAMILIES for name in f.HF_ARCHITECTURES}, refused.HF)
 
 
 def family_of_gguf(architecture: str) -> Family:
-    """The family of a `general.architecture`; UnsupportedError names it."""
+    """Returns the family of a `general.architecture`; raises UnsupportedError, which names it, if there is none."""
     return _family(architecture, {name: f for f in FAMILIES for name in f.GGUF_ARCHITECTURES}, refused.GGUF)
 
 

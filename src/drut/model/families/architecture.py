@@ -1,4 +1,4 @@
-"""Which architecture a `config.json` is of: `transformers` goes by `model_type`, people by `architectures`."""
+"""Finds the architecture of a `config.json`: `transformers` reads `model_type`, most other programs `architectures`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT_TYPES: Mapping[str, tuple[str, ...]] = {"gemma3": ("gemma3_text",), "mistra
 
 
 def architecture(config: Mapping[str, object], where: str) -> str:
-    """The first of `architectures`, else that of `model_type`. UnsupportedError where the two differ."""
+    """Returns the first of `architectures`, else the one of `model_type`. Raises UnsupportedError if the two differ."""
     kind = optional(config, "model_type", str, where)
     if config.get("architectures") is None:
         named = next((name for name, own in TYPES.items() if own == kind), None)
@@ -41,7 +41,7 @@ def architecture(config: Mapping[str, object], where: str) -> str:
 
 
 def check_text_part(config: Mapping[str, object], text: Mapping[str, object], where: str) -> None:
-    """UnsupportedError where the text part is of a type that the whole does not have."""
+    """Raises UnsupportedError if the type of the text part does not belong to the type of the whole model."""
     kind, allowed = text.get("model_type"), TEXT_TYPES.get(str(config.get("model_type")), ())
     if kind is not None and allowed and kind not in allowed:
         raise UnsupportedError(f"{where}: text_config: model_type {quote(str(kind))} is not supported (supported: "

@@ -1,5 +1,5 @@
-"""Cohere2 (Command R7B, Command A): attention and feed-forward side by side; three layers of four have a window and
-turn pair by pair, the fourth sees all and is told no positions."""
+"""Cohere2 (Command R7B, Command A): attention and feed-forward in parallel; three layers of four have a window and
+rope over adjacent pairs, the fourth has full attention and no positional encoding (NoPE)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KNOWN = ("attention_bias", "sliding_window", "layer_types", "logit_scale")
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     every = optional(config, "sliding_window_pattern", int, path, 4)
     if every < 1:
@@ -34,33 +34,33 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
               for kind, window in zip(kinds, windows, strict=True)]
     eps = optional(config, "layer_norm_eps", float, path, 1e-5)
     scale = optional(config, "logit_scale", float, path, 1.0)
-    return hf.spec(s, NAME, layers, eps, path, centred_norm=True, logit_scale=scale)
+    return hf.spec(s, NAME, layers, eps, path, norm="layer", logit_scale=scale)
 
 
 def _layer(s: hf.Sizes, rope: Rope | None, window: int, act: str, bias: bool) -> LayerSpec:
     mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
-                           scale=hf.inverse_root(s.head_dim), qkv_bias=bias, o_bias=bias, window=window)
+                           softmax_scale=hf.inverse_root(s.head_dim), qkv_bias=bias, o_bias=bias, window=window)
     return LayerSpec(mixer, GatedFfn(s.ffn, act), parallel=True)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME, known=("logit_scale",))
-    keys.need("attention.sliding_window", int)  # its layers have rope, whatever its width
+    keys.need("attention.sliding_window", int)  # required, because layers with a window are the layers with rope
     rope, windowed = gguf.rope(keys, s, source), gguf.windowed(keys, s, 4)
     bias = "blk.0.attn_q.bias" in source.tensors
     layers = [_layer(s, rope if windowed[i] else None, window, "silu", bias)
               for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__))]
-    return hf.spec(s, NAME, layers, keys.need("attention.layer_norm_epsilon", float), path, centred_norm=True,
+    return hf.spec(s, NAME, layers, keys.need("attention.layer_norm_epsilon", float), path, norm="layer",
                    logit_scale=keys.need("logit_scale", float))
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.interleaved(spec, names.hf_table(spec))
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, its rows as in a checkpoint."""
+    """Maps each role to its tensor in a GGUF file; its rows are in the order of a checkpoint."""
     return names.gguf_table(spec, pairs=True)

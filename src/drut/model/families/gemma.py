@@ -1,5 +1,6 @@
 """Gemma 2 (soft caps, a window on every second layer) and the text part of Gemma 3 (heads of q and k normed, a window
-on five layers of six, which turn faster than the sixth). Both norm what goes in and what comes out."""
+on five layers of six, which have a rope base of their own). Both norm the input and the output of mixer and
+feed-forward."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ DEFAULTS_3: Metadata = {**COMMON, "max_position_embeddings": 131072, "vocab_size
 KNOWN = ("query_pre_attn_scalar", "sliding_window", "layer_types", "attention_bias", "attn_logit_softcapping",
          "final_logit_softcapping")
 SOFT_CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
-LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B models, whose scale is that of hidden / heads
+LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B models, whose softmax scale is 1 / sqrt(hidden / heads)
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     is_3 = require_list(config, "architectures", str, path)[0].startswith("Gemma3")
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS_3 if is_3 else DEFAULTS_2)
     pattern = optional(config, "sliding_window_pattern", int, path, 6 if is_3 else 2)
@@ -41,53 +42,54 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
         raise UnsupportedError(f"{path}: sliding_window_pattern {pattern} is not supported for {s.architecture}")
     kinds, windows = hf.layer_windows(config, s, NAME, path, lambda layer: (layer + 1) % pattern != 0)
     ropes = _hf_ropes(config, s, is_3, path)
-    cap, logit_cap = (optional(config, key, float, path, 0.0) for key in ("attn_logit_softcapping",
-                                                                          "final_logit_softcapping"))
+    softcap, logit_softcap = (optional(config, key, float, path, 0.0) for key in ("attn_logit_softcapping",
+                                                                                  "final_logit_softcapping"))
     bias = optional(config, "attention_bias", bool, path, False)
     scale = hf.inverse_root(hf.positive(config, "query_pre_attn_scalar", float, path))
-    layers = [_layer(s, ropes[kind], scale, window, cap, is_3, act, bias)
+    layers = [_layer(s, ropes[kind], scale, window, softcap, is_3, act, bias)
               for kind, window in zip(kinds, windows, strict=True)]
     return hf.spec(s, NAME, layers, hf.rms_eps(config, path), path, embed_scale=hf.root(s.hidden),
-                   logit_cap=logit_cap)
+                   logit_softcap=logit_softcap)
 
 
 def _hf_ropes(config: Metadata, s: hf.Sizes, is_3: bool, path: str) -> dict[str, Rope]:
-    """The rope of each kind of layer. In Gemma 3, layers with a window have a base of their own and no scaling."""
+    """Returns the rope of each kind of layer. In Gemma 3, layers with a window have their own base and no scaling."""
     if not is_3:
         return dict.fromkeys((hf_rope.FULL, hf_rope.WINDOW), hf_rope.rope(config, s, NAME, path))
     tables = hf_rope.tables(config, path, full=1e6, window=1e4, local="rope_local_base_freq")
-    return {kind: hf_rope.turned(table, s, NAME, path) for kind, table in tables.items()}
+    return {kind: hf_rope.from_table(table, s, NAME, path) for kind, table in tables.items()}
 
 
-def _layer(s: hf.Sizes, rope: Rope, scale: float, window: int, cap: float, is_3: bool, act: str,
+def _layer(s: hf.Sizes, rope: Rope, scale: float, window: int, softcap: float, is_3: bool, act: str,
            bias: bool = False) -> LayerSpec:
-    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, scale=scale,
-                           qkv_bias=bias, o_bias=bias, qk_norm="head" if is_3 else "", window=window, cap=cap)
+    mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, softmax_scale=scale,
+                           qkv_bias=bias, o_bias=bias, qk_norm="head" if is_3 else "", window=window, softcap=softcap)
     return LayerSpec(mixer, GatedFfn(s.ffn, act), post_norm=True)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     is_3 = keys.architecture == "gemma3"
     s = gguf.sizes(keys, source, NAME, known=(*SOFT_CAPS, "rope.freq_base_swa") if is_3 else SOFT_CAPS)
-    width = 0 if is_3 else 4096  # of the window, where the file does not say
+    width = 0 if is_3 else 4096  # default of the window
     rope = gguf.rope(keys, s, source, theta=1e6 if is_3 else 1e4)
-    local = hf_rope.turned({"rope_theta": keys.get("rope.freq_base_swa", float, 1e4)}, s, NAME, path) if is_3 else rope
+    base = keys.get("rope.freq_base_swa", float, 1e4)
+    local = hf_rope.from_table({"rope_theta": base}, s, NAME, path) if is_3 else rope
     scale = hf.inverse_root(s.hidden / max(s.heads, 1) if s.layers == LARGEST[keys.architecture] else s.head_dim)
-    cap = 0.0 if is_3 else keys.get("attn_logit_softcapping", float, 50.0)
+    softcap = 0.0 if is_3 else keys.get("attn_logit_softcapping", float, 50.0)
     windowed = gguf.windowed(keys, s, 6 if is_3 else 2, width)
-    layers = [_layer(s, local if windowed[i] else rope, scale, window, cap, is_3, "gelu_tanh")
+    layers = [_layer(s, local if windowed[i] else rope, scale, window, softcap, is_3, "gelu_tanh")
               for i, window in enumerate(gguf.windows(keys, s, windowed.__getitem__, width))]
     return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path, embed_scale=hf.root(s.hidden),
-                   logit_cap=keys.get("final_logit_softcapping", float, 0.0 if is_3 else 30.0))
+                   logit_softcap=keys.get("final_logit_softcapping", float, 0.0 if is_3 else 30.0))
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint, whose norms are stored less 1."""
+    """Maps each role to its tensor in a safetensors checkpoint, which stores norm weights minus 1."""
     return names.offset_norms(names.hf_table(spec, names.HF_POST_NORMS), 1.0)
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, its norms as they are used."""
+    """Maps each role to its tensor in a GGUF file, which stores norm weights as they are used."""
     return names.gguf_table(spec)

@@ -1,5 +1,5 @@
-"""What families read out of the keys of a GGUF file: sizes, windows, rope. Sources: the GGUF specification, and what
-llama.cpp takes where a file does not say."""
+"""Reads sizes, windows and rope from the keys of a GGUF file. Sources: the GGUF specification, and llama.cpp's
+defaults for omitted keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=int | float | str)
 
 
 class Keys:
-    """The keys of a file's architecture, without its prefix."""
+    """The keys of a file's architecture, addressed without the architecture's prefix."""
 
     def __init__(self, metadata: Mapping[str, object], path: str) -> None:
         self.metadata, self.path = metadata, path
@@ -32,14 +32,14 @@ class Keys:
         return optional(self.metadata, f"{self.architecture}.{key}", kind, self.path, default)
 
     def alike(self, key: str, default: int | None = None) -> int:
-        """A size that a file may name once, or for each layer: then all must be equal. UnsupportedError if they differ;
-        `default` where the file names none."""
+        """Returns a size that a file has once, or for each layer; `default` if it has none. Raises UnsupportedError if
+        layers differ."""
         name = f"{self.architecture}.{key}"
         if not isinstance(self.metadata.get(name), list):
             return self.need(key, int) if default is None else self.get(key, int, default)
         values, layers = require_list(self.metadata, name, int, self.path), self.need("block_count", int)
         if len(values) != layers or not values:
-            raise ModelFileError(f"{self.path}: {name} names {len(values)} layers of {layers}")
+            raise ModelFileError(f"{self.path}: {name} has {len(values)} entries for {layers} layers")
         if len(set(values)) > 1:
             raise UnsupportedError(f"{self.path}: {name}: layers differ ({min(values)} to {max(values)}), which is not "
                                    "supported")
@@ -49,7 +49,7 @@ class Keys:
         return UnsupportedError(f"{self.path}: {self.architecture}.{key} {value} is not supported by family {family}")
 
 
-# Key -> the value at which it does nothing. A key left out does nothing either.
+# Key -> its neutral value. An omitted key is neutral, too.
 AT_REST: Mapping[str, object] = {
     "attention.causal": True, "attention.clamp_kqv": 0, "attention.max_alibi_bias": 0, "attention.scale": 0,
     "attention.output_scale": 0, "attention.temperature_scale": 0, "attn_logit_softcapping": 0,
@@ -58,14 +58,14 @@ AT_REST: Mapping[str, object] = {
 }
 
 
-# Key of layers with a window -> that of all layers.
+# Key of layers with a window -> key of all layers.
 OF_WINDOWS = {"rope.freq_base_swa": "rope.freq_base", "rope.dimension_count_swa": "rope.dimension_count",
               "attention.key_length_swa": "attention.key_length",
               "attention.value_length_swa": "attention.value_length"}
 
 
 def refuse_others(keys: Keys, family: str, known: Collection[str]) -> None:
-    """UnsupportedError naming the first key outside `known` that would do something."""
+    """Raises UnsupportedError for the first key outside `known` that is not at its neutral value."""
     for key, rest in AT_REST.items():
         value = keys.metadata.get(f"{keys.architecture}.{key}")
         if key not in known and value is not None and value != rest:
@@ -78,8 +78,8 @@ def refuse_others(keys: Keys, family: str, known: Collection[str]) -> None:
 
 def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = False,
           known: Collection[str] = ()) -> Sizes:
-    """Of a file whose layers are all as large, and whose family knows the keys `known` of AT_REST. Errors name the key
-    or the tensor."""
+    """Returns the sizes of a file whose layers have equal sizes and whose family knows the keys `known` of AT_REST. An
+    error names the key or the tensor."""
     path = keys.path
     if not experts and keys.get("expert_count", int, 0):
         raise UnsupportedError(f"{path}: {keys.architecture}.expert_count: experts are not supported by family "
@@ -114,22 +114,22 @@ def rms_eps(keys: Keys) -> float:
 
 
 def windows(keys: Keys, sizes: Sizes, windowed: Callable[[int], bool], default: int = 0) -> list[int]:
-    """The window of each layer, 0 for none; `default` positions where the file does not say."""
+    """Returns the window of each layer, 0 for none; `default` positions if the file has no key."""
     window = keys.get("attention.sliding_window", int, default)
     width = window if 0 < window < sizes.context else 0
     return [width * windowed(i) for i in range(sizes.layers)]
 
 
 def windowed(keys: Keys, sizes: Sizes, every: int, default: int = 0) -> list[bool]:
-    """Which layers have a window: all but each `every`-th, unless the file names another number or each layer; none
-    where the window is of 0 positions, which are `default` where the file does not say."""
+    """Returns for each layer whether it has a window: all but each `every`-th, unless the file has another number or a
+    list. No layer has one if the window has 0 positions; `default` is the window if the file has no key."""
     if not keys.get("attention.sliding_window", int, default):
         return [False] * sizes.layers
     name = f"{keys.architecture}.attention.sliding_window_pattern"
     if isinstance(keys.metadata.get(name), list):
         flags = require_list(keys.metadata, name, bool, keys.path)
         if len(flags) != sizes.layers:
-            raise ModelFileError(f"{keys.path}: {name} names {len(flags)} layers of {sizes.layers}")
+            raise ModelFileError(f"{keys.path}: {name} has {len(flags)} entries for {sizes.layers} layers")
         return flags
     every = keys.get("attention.sliding_window_pattern", int, every)
     if every < 0:
@@ -145,7 +145,7 @@ def refuse_window(keys: Keys, sizes: Sizes, family: str) -> None:
 
 def rope(keys: Keys, sizes: Sizes, source: TensorSource, *, theta: float = 10000.0,
          truncate: bool = True) -> Rope:
-    """The rope of the keys and of tensors with factors. `theta` where there is no base."""
+    """Returns the rope of the keys and of tensors with factors. `theta` is the default base."""
     path = keys.path
     base = ropes.Base(keys.get("rope.freq_base", float, theta), keys.get("rope.dimension_count", int, sizes.head_dim),
                       path)
@@ -157,7 +157,7 @@ def rope(keys: Keys, sizes: Sizes, source: TensorSource, *, theta: float = 10000
         raise ModelFileError(f"{path}: {keys.architecture}.rope.scaling: a value is not positive")
     if {"rope_factors_long.weight", "rope_factors_short.weight"} & source.tensors.keys():
         if kind in ("linear", "yarn") and factor not in (0, 1):
-            raise UnsupportedError(f"{path}: {keys.architecture}.rope.scaling.type {kind} beside tensors of factors is "
+            raise UnsupportedError(f"{path}: {keys.architecture}.rope.scaling.type {kind} with tensors of factors is "
                                    "not supported")
         short, long = (_factors(source, f"rope_factors_{name}.weight", len(f), path) for name in ("short", "long"))
         return ropes.longrope(f, short, long, original, scale)

@@ -1,4 +1,4 @@
-"""GLM-4 (0414): norms before and after, gate and up in one tensor, half of each head turned, pair by pair."""
+"""GLM-4 (0414): norms before and after, gate and up in one tensor, rope over adjacent pairs of half of each head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HF_NAMES = {"attn_post_norm": "post_self_attn_layernorm.weight", "ffn_post_norm"
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, ("attention_bias",), DEFAULTS)
     rope = hf_rope.rope(config, s, NAME, path, partial=0.5)
     bias, act = optional(config, "attention_bias", bool, path, True), hf.activation(config, NAME, path)
@@ -30,12 +30,12 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 def _spec(s: hf.Sizes, rope: Rope, bias: bool, act: str, eps: float, path: str) -> ModelSpec:
     mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
-                           scale=hf.inverse_root(s.head_dim), qkv_bias=bias)
+                           softmax_scale=hf.inverse_root(s.head_dim), qkv_bias=bias)
     return hf.spec(s, NAME, [LayerSpec(mixer, GatedFfn(s.ffn, act), post_norm=True)] * s.layers, eps, path)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME)
     gguf.refuse_window(keys, s, NAME)
@@ -46,11 +46,11 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     table = names.interleaved(spec, names.hf_table(spec, HF_NAMES))
     return names.fused(spec, table, "model.layers.{}.mlp.gate_up_proj.weight", ("gate", "up"))
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, its rows as in a checkpoint."""
+    """Maps each role to its tensor in a GGUF file; its rows are in the order of a checkpoint."""
     return names.fused(spec, names.gguf_table(spec, pairs=True), "blk.{}.ffn_up.weight", ("gate", "up"))

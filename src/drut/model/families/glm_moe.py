@@ -1,5 +1,5 @@
-"""GLM-4-MoE (GLM-4.5 and after): dense layers first, then experts chosen by sigmoids with a correction, and one that
-all rows share. Layers past the last, which draft tokens, are not used."""
+"""GLM-4-MoE (GLM-4.5 and after): dense layers first, then experts chosen by sigmoids with a score bias, and a shared
+expert. Layers past the last, for multi-token prediction, are not used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULTS: Metadata = {"num_key_value_heads": 8}
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     hf.activation(config, NAME, path)
     bias, normed = (optional(config, key, bool, path, False) for key in ("attention_bias", "use_qk_norm"))
@@ -42,17 +42,17 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
     shared = optional(config, "n_shared_experts", int, path, 1) * width
     dense = optional(config, "first_k_dense_replace", int, path, 1)
     spec = _spec(s, rope, bias, normed, hf.rms_eps(config, path, 1e-5), path)
-    return with_experts(spec, MoeFfn(width, routing, shared, correction=True), lambda i: i >= dense, path)
+    return with_experts(spec, MoeFfn(width, routing, shared, score_bias=True), lambda i: i >= dense, path)
 
 
 def _spec(s: hf.Sizes, rope: Rope, bias: bool, normed: bool, eps: float, path: str) -> ModelSpec:
     mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
-                           scale=hf.inverse_root(s.head_dim), qkv_bias=bias, qk_norm="head" if normed else "")
-    return hf.spec(s, NAME, [LayerSpec(mixer, GatedFfn(s.ffn))] * s.layers, eps, path, drafts=True)
+                           softmax_scale=hf.inverse_root(s.head_dim), qkv_bias=bias, qk_norm="head" if normed else "")
+    return hf.spec(s, NAME, [LayerSpec(mixer, GatedFfn(s.ffn))] * s.layers, eps, path, mtp_layer=True)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key. Only the tensors tell of biases and norms."""
+    """Returns the spec of a GGUF file. An error names the key. Biases and norms are found by their tensors."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME, experts=True)
     drafting = keys.get("nextn_predict_layers", int, 0)
@@ -65,10 +65,10 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.hf_table(spec, hf_names("mlp", shared="shared_experts"))
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, its rows as in a checkpoint."""
+    """Maps each role to its tensor in a GGUF file; its rows are in the order of a checkpoint."""
     return names.gguf_table(spec, {"ffn_norm": "post_attention_norm.weight"})

@@ -30,7 +30,7 @@ ACTIVATION = "clamped_swiglu"
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     if not optional(config, "attention_bias", bool, path, True):
         raise UnsupportedError(f"{path}: attention_bias false is not supported by family {NAME}")
@@ -50,13 +50,13 @@ def _windowed(layer: int) -> bool:
 
 def _spec(s: hf.Sizes, rope: Rope, windows: Sequence[int], ffn: MoeFfn, eps: float, path: str) -> ModelSpec:
     layers = [LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
-                                       scale=hf.inverse_root(s.head_dim), qkv_bias=True, o_bias=True, window=window,
-                                       sinks=True), ffn) for window in windows]
+                                       softmax_scale=hf.inverse_root(s.head_dim), qkv_bias=True, o_bias=True,
+                                       window=window, sinks=True), ffn) for window in windows]
     return hf.spec(s, NAME, layers, eps, path)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME, experts=True)
     ffn = replace(gguf_ffn(keys, source), bias=True, activation=ACTIVATION)
@@ -65,7 +65,8 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint: gate and up take turns, and rows are inputs unless quantized."""
+    """Maps each role to its tensor in a safetensors checkpoint, in which rows of gate and up alternate; rows are
+    inputs unless quantized."""
     def part(name: str, part: int, parts: int) -> dict[str, StoredExperts]:
         stored = StoredExperts(f"mlp.experts.{name}", part=part, parts=parts, alternating=True)
         quantized = replace(stored, name=f"mlp.experts.{name}.weight")
@@ -78,5 +79,5 @@ def hf_table(spec: ModelSpec) -> dict[str, Stored]:
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, its rows as in a checkpoint."""
+    """Maps each role to its tensor in a GGUF file; its rows are in the order of a checkpoint."""
     return names.gguf_table(spec, {"ffn_norm": "post_attention_norm.weight"})

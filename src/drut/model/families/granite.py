@@ -1,4 +1,5 @@
-"""Granite 3 and 4 without experts or states: Llama with multipliers on embedding, attention, residuals and logits."""
+"""Granite 3 and 4 without experts or recurrent layers: Llama with multipliers on embedding, attention, residuals and
+logits."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ KNOWN = ("attention_bias", "mlp_bias", "attention_multiplier", "residual_multipl
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, KNOWN)
     attention, residual, embed, logits = (
         optional(config, key, float, path, 1.0)
         for key in ("attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling"))
     bias, ffn_bias = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
     mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim,
-                           rope=hf_rope.rope(config, s, NAME, path), scale=attention, qkv_bias=bias, o_bias=bias)
+                           rope=hf_rope.rope(config, s, NAME, path), softmax_scale=attention, qkv_bias=bias,
+                           o_bias=bias)
     ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias)
     return _spec(s, LayerSpec(mixer, ffn, residual_scale=residual), hf.rms_eps(config, path), embed, logits, path)
 
@@ -40,7 +42,7 @@ def _spec(s: hf.Sizes, layer: LayerSpec, eps: float, embed: float, logits: float
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME, known=("attention.scale", "residual_scale", "embedding_scale", "logit_scale"))
     if not keys.get("rope.scaling.finetuned", bool, True):
@@ -51,16 +53,16 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
                                for key in ("residual_scale", "embedding_scale", "logit_scale"))
     bias, o_bias = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output"))
     mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=gguf.rope(keys, s, source),
-                           scale=attention, qkv_bias=bias, o_bias=o_bias)
+                           softmax_scale=attention, qkv_bias=bias, o_bias=o_bias)
     layer = LayerSpec(mixer, GatedFfn(s.ffn, bias="blk.0.ffn_up.bias" in source.tensors), residual_scale=residual)
     return _spec(s, layer, gguf.rms_eps(keys), embed, logits, path)
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.hf_table(spec)
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, whose converter lays the rows of q and k pair by pair."""
+    """Maps each role to its tensor in a GGUF file, in which rope pairs are adjacent rows of q and k."""
     return names.gguf_table(spec, pairs=True)

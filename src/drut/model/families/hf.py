@@ -1,4 +1,4 @@
-"""What families read out of a `config.json`: sizes, activation, windows."""
+"""Reads sizes, activation and windows from a `config.json`, for all families."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a model whose layers are all as large."""
+    """The sizes of a model whose layers have equal sizes."""
 
     architecture: str
     layers: int
@@ -38,7 +38,7 @@ class Sizes:
 
 def open_config(config: Metadata, family: str, path: str, known: Sequence[str],
                 defaults: Metadata = MappingProxyType({})) -> tuple[Metadata, Sizes]:
-    """The config with what it leaves out (`defaults`), and its sizes. Settings that are not `known` are refused."""
+    """Returns the config with `defaults` for omitted keys, and its sizes. Settings that are not `known` are refused."""
     config = {**defaults, **config}
     settings.refuse_others(config, known, family, path)
     hidden, heads = require(config, "hidden_size", int, path), positive(config, "num_attention_heads", int, path)
@@ -58,7 +58,7 @@ def open_config(config: Metadata, family: str, path: str, known: Sequence[str],
 
 
 def spec(sizes: Sizes, family: str, layers: Sequence[LayerSpec], eps: float, path: str, **more: Any) -> ModelSpec:
-    """The spec of these layers, checked. `more`: fields of ModelSpec that are not at their default."""
+    """Returns the checked spec of these layers. `more`: fields of ModelSpec that are not at their default."""
     return check(ModelSpec(architecture=sizes.architecture, family=family, vocab=sizes.vocab, hidden=sizes.hidden,
                            layers=tuple(layers), norm_eps=eps, context=sizes.context, tied_head=sizes.tied,
                            **more), path)
@@ -70,7 +70,7 @@ def rms_eps(config: Metadata, path: str, default: float = 1e-6) -> float:
 
 def activation(config: Metadata, family: str, path: str, key: str = "hidden_act", default: str = "silu",
                supported: Sequence[str] = ("silu",)) -> str:
-    """The activation of the feed-forward; UnsupportedError where it is none of `supported`."""
+    """Returns the activation of the feed-forward; raises UnsupportedError if it is not in `supported`."""
     name = optional(config, key, str, path, default)
     if ACTIVATIONS.get(name) not in supported:
         names = ", ".join(known for known, ours in ACTIVATIONS.items() if ours in supported)
@@ -80,29 +80,29 @@ def activation(config: Metadata, family: str, path: str, key: str = "hidden_act"
 
 def layer_windows(config: Metadata, sizes: Sizes, family: str, path: str,
                   windowed: Callable[[int], bool]) -> tuple[list[str], list[int]]:
-    """Of each layer its kind, by `layer_types` or else by `windowed`, and its window, 0 for none."""
+    """Returns each layer's kind, by `layer_types` or else by `windowed`, and each layer's window, 0 for none."""
     kinds = _layer_types(config, sizes, family, path) or [
         "sliding_attention" if windowed(i) else "full_attention" for i in range(sizes.layers)]
     if "sliding_attention" not in kinds:
         return kinds, [0] * sizes.layers
     width = _width(config, sizes, path)
     if width is None:
-        raise ModelFileError(f"{path}: layers have a window, and sliding_window names none")
+        raise ModelFileError(f"{path}: layers have a window, but sliding_window is missing")
     return kinds, [width * (kind == "sliding_attention") for kind in kinds]
 
 
 def window(config: Metadata, sizes: Sizes, family: str, path: str) -> int:
-    """The window of all layers, 0 for none. UnsupportedError where `layer_types` names others."""
+    """Returns the window of all layers, 0 for none. Raises UnsupportedError if `layer_types` contradicts it."""
     width = _width(config, sizes, path)
     wanted = "full_attention" if width is None else "sliding_attention"
     if set(_layer_types(config, sizes, family, path) or [wanted]) != {wanted}:
-        raise UnsupportedError(f"{path}: layer_types: all layers of family {family} are {wanted} where sliding_window "
+        raise UnsupportedError(f"{path}: layer_types: all layers of family {family} must be {wanted} if sliding_window "
                                f"is {config.get('sliding_window')}")
     return width or 0
 
 
 def _width(config: Metadata, sizes: Sizes, path: str) -> int | None:
-    """Positions that a layer with a window sees; 0 where they are all, None where the file names none."""
+    """Returns the width of the window in positions; 0 if it covers the whole context, None if the file has none."""
     width = optional(config, "sliding_window", int, path)
     if width is not None and width < 1:
         raise ModelFileError(f"{path}: sliding_window is {width}")
@@ -110,12 +110,12 @@ def _width(config: Metadata, sizes: Sizes, path: str) -> int | None:
 
 
 def _layer_types(config: Metadata, sizes: Sizes, family: str, path: str) -> list[str]:
-    """`full_attention` or `sliding_attention` for each layer; empty where the file does not say."""
+    """Returns `full_attention` or `sliding_attention` for each layer; an empty list if the file has no list."""
     if config.get("layer_types") is None:
         return []
     kinds = require_list(config, "layer_types", str, path)
     if len(kinds) != sizes.layers:
-        raise ModelFileError(f"{path}: layer_types names {len(kinds)} layers of {sizes.layers}")
+        raise ModelFileError(f"{path}: layer_types has {len(kinds)} entries for {sizes.layers} layers")
     for kind in kinds:
         if kind not in ("full_attention", "sliding_attention"):
             raise UnsupportedError(f"{path}: layer_types: {quote(kind)} is not supported by family {family} "
@@ -131,10 +131,10 @@ def positive(table: Metadata, key: str, kind: type[Any], path: str) -> Any:
 
 
 def root(size: int) -> float:
-    """Of a size that nobody has checked yet."""
+    """Returns the square root of a size that was not checked yet: 0 if it is negative."""
     return math.sqrt(max(size, 0))
 
 
 def inverse_root(head_dim: float) -> float:
-    """The usual scale of attention."""
+    """Returns 1 / sqrt(head_dim), the usual softmax scale of attention."""
     return 1.0 / math.sqrt(max(head_dim, 1))

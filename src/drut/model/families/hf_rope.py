@@ -1,6 +1,6 @@
-"""Rope as a `config.json` describes it: `rope_parameters`, or the older `rope_scaling` with the base beside it.
+"""Reads rope settings from a `config.json`: `rope_parameters`, or the older `rope_scaling` with a base outside of it.
 
-What a file leaves out, and which of two places counts where both speak, is what `transformers` 5.24 takes.
+Defaults, and the precedence of duplicate settings, are as in `transformers` 5.24.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ NOTHING: Metadata = MappingProxyType({})
 
 def rope(config: Metadata, sizes: Sizes, family: str, path: str, *, theta: float = 10000.0,
          partial: float | None = None, default: Metadata = NOTHING) -> Rope:
-    """The rope of a model whose layers all turn alike (`table`, `turned`)."""
-    return turned(table(config, path, default), sizes, family, path, theta=theta, partial=partial)
+    """Returns the rope of a model whose layers have the same rope (`table`, `from_table`)."""
+    return from_table(table(config, path, default), sizes, family, path, theta=theta, partial=partial)
 
 
 def table(config: Metadata, path: str, default: Metadata = NOTHING) -> Metadata:
-    """The settings of a model whose layers all turn alike; `default` where the file has no table.
+    """Returns the settings of a model whose layers have the same rope; `default` if the file has no table.
 
-    `rope_scaling` counts before `rope_parameters`. In a table, the base and the turned part count before those beside
-    it, while of two original context lengths the one beside it does.
+    `rope_scaling` precedes `rope_parameters`. Base and rotated part inside a table precede the ones outside; the
+    original context length outside precedes the one inside.
     """
     found = _object(config, "rope_scaling", path) or _object(config, "rope_parameters", path) or default
     if FULL in found or WINDOW in found:
         raise UnsupportedError(f"{path}: rope_parameters: a table for each kind of layer is not supported, as all "
-                               "layers of the architecture turn alike")
-    beside = _set({key: config.get(key) for key in ("rope_theta", "partial_rotary_factor")})
+                               "layers of the architecture have the same rope")
+    outside = _set({key: config.get(key) for key in ("rope_theta", "partial_rotary_factor")})
     original = _set({key: config.get(key) for key in ("original_max_position_embeddings",)})
-    return {**beside, **_set(found), **original}
+    return {**outside, **_set(found), **original}
 
 
 def tables(config: Metadata, path: str, *, full: float, window: float, local: str = "") -> dict[str, Metadata]:
-    """The settings of each kind of layer, for layers that see all and layers with a window.
+    """Returns the settings of each kind of layer: full attention, and attention with a window.
 
-    `full` and `window` are their bases where the file has none; `local` is the older key of the second one.
-    `rope_scaling` and `rope_theta` speak of the layers that see all.
+    `full` and `window` are their default bases; `local` is the older key of the second one. `rope_scaling` and
+    `rope_theta` apply to layers with full attention.
     """
     found, scaling = _object(config, "rope_parameters", path), _object(config, "rope_scaling", path)
     if found and not (FULL in found or WINDOW in found):
-        raise UnsupportedError(f"{path}: rope_parameters without {FULL} and {WINDOW} is not supported, as the kinds of "
-                               "layers turn by tables of their own")
+        raise UnsupportedError(f"{path}: rope_parameters without {FULL} and {WINDOW} is not supported, as each kind of "
+                               "layers has a table of its own")
     if "type" in scaling and "rope_type" not in scaling:
         raise UnsupportedError(f"{path}: rope_scaling with type and without rope_type is not supported")
     partial = _set({"partial_rotary_factor": config.get("partial_rotary_factor")})
@@ -63,12 +63,12 @@ def tables(config: Metadata, path: str, *, full: float, window: float, local: st
     return dict(own)
 
 
-def turned(table: Metadata, sizes: Sizes, family: str, path: str, *, theta: float = 10000.0,
-           partial: float | None = None) -> Rope:
-    """The rope that a table describes, with base `theta` where it names none.
+def from_table(table: Metadata, sizes: Sizes, family: str, path: str, *, theta: float = 10000.0,
+               partial: float | None = None) -> Rope:
+    """Returns the rope that a table describes; `theta` is the default base.
 
-    `partial`: the part of a head that turns, for a family whose files may name another; None: heads turn whole, and
-    what a file names counts for nothing, unless its scaling would use it.
+    `partial`: default of the rotated part of a head, for a family whose files may have another; None: whole heads are
+    rotated, and a partial_rotary_factor in the file is ignored, or refused if the file's scaling would use it.
     """
     kind = optional(table, "rope_type", str, path) or optional(table, "type", str, path, "default")
     part = optional(table, "partial_rotary_factor", float, path, 1.0 if partial is None else partial)

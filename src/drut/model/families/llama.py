@@ -1,4 +1,4 @@
-"""Llama 2 and 3, and what is built like them: SmolLM2, and GGUF files of Mistral and Mixtral."""
+"""Llama 2 and 3, and models with the same architecture: SmolLM2, and GGUF files of Mistral and Mixtral."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GGUF_ARCHITECTURES: tuple[str, ...] = ("llama",)
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, ("attention_bias", "mlp_bias"))
     attention, ffn = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
     mixer = AttentionMixer(s.heads, s.kv_heads, s.head_dim, hf_rope.rope(config, s, NAME, path),
@@ -28,14 +28,14 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key. Only the tensors tell of biases."""
+    """Returns the spec of a GGUF file. An error names the key. Biases are found by their tensors."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME, experts=True)
     windows = gguf.windows(keys, s, lambda layer: True)
     rope, scale = gguf.rope(keys, s, source), hf.inverse_root(s.head_dim)
     q, o, ffn = (f"blk.0.{part}.bias" in source.tensors for part in ("attn_q", "attn_output", "ffn_up"))
-    layers = [LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope, scale=scale,
-                                       qkv_bias=q, o_bias=o, window=window),
+    layers = [LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
+                                       softmax_scale=scale, qkv_bias=q, o_bias=o, window=window),
                         GatedFfn(s.ffn, bias=ffn)) for window in windows]
     if keys.get("expert_count", int, 0):
         spec = hf.spec(s, MIXTRAL, layers, gguf.rms_eps(keys), path)
@@ -44,10 +44,10 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.hf_table(spec)
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, whose converter lays the rows of q and k pair by pair."""
+    """Maps each role to its tensor in a GGUF file, in which rope pairs are adjacent rows of q and k."""
     return names.gguf_table(spec, pairs=True)

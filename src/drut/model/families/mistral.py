@@ -1,4 +1,4 @@
-"""Mistral (a window on all layers, or on none), Ministral (on some) and Ministral 3 (queries that grow with their
+"""Mistral (a window on all layers, or on none), Ministral (on some) and Ministral 3 (queries scaled by their
 position)."""
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ ROPE_3: Metadata = {"type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     is_3 = config.get("model_type") == "ministral3"
     config, s = hf.open_config(config, NAME, path, ("sliding_window", "layer_types"), DEFAULTS_3 if is_3 else DEFAULTS)
     table = hf_rope.table(config, path, ROPE_3 if is_3 else hf_rope.NOTHING)
-    growth = None
+    query_scaling = None
     if is_3:
         positive(table, "original_max_position_embeddings", path)
-        growth = (require(table, "llama_4_scaling_beta", float, path),
+        query_scaling = (require(table, "llama_4_scaling_beta", float, path),
                   require(table, "original_max_position_embeddings", int, path))
     ffn = GatedFfn(s.ffn, hf.activation(config, NAME, path))
-    layers = _layers(s, hf_rope.turned(table, s, NAME, path), ffn, _windows(config, s, path), growth)
+    layers = _layers(s, hf_rope.from_table(table, s, NAME, path), ffn, _windows(config, s, path), query_scaling)
     return hf.spec(s, NAME, layers, hf.rms_eps(config, path, 1e-5 if is_3 else 1e-6), path)
 
 
 def _windows(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
-    """Of each layer. Ministral, and Mistral with `layer_types`, may have some layers with a window."""
+    """Returns the window of each layer. In Ministral, and Mistral with `layer_types`, only some layers may have one."""
     if config.get("model_type") == "ministral3":
         return [hf.window(config, s, NAME, path)] * s.layers
     windowed = config.get("sliding_window") is not None
@@ -52,23 +52,24 @@ def _windows(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
 
 
 def _layers(s: hf.Sizes, rope: Rope, ffn: GatedFfn, windows: Sequence[int],
-            growth: tuple[float, int] | None) -> list[LayerSpec]:
+            query_scaling: tuple[float, int] | None) -> list[LayerSpec]:
     scale = hf.inverse_root(s.head_dim)
-    return [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=window, growth=growth), ffn)
-            for window in windows]
+    return [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=window,
+                                     query_scale_by_position=query_scaling), ffn) for window in windows]
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME, known=("attention.temperature_scale",))
-    amount, growth = keys.get("attention.temperature_scale", float, 0.0), None
-    if amount:
-        growth = amount, keys.need("rope.scaling.original_context_length", int)
-    layers = _layers(s, gguf.rope(keys, s, source), GatedFfn(s.ffn), gguf.windows(keys, s, lambda layer: True), growth)
+    beta, query_scaling = keys.get("attention.temperature_scale", float, 0.0), None
+    if beta:
+        query_scaling = beta, keys.need("rope.scaling.original_context_length", int)
+    windows = gguf.windows(keys, s, lambda layer: True)
+    layers = _layers(s, gguf.rope(keys, s, source), GatedFfn(s.ffn), windows, query_scaling)
     return hf.spec(s, NAME, layers, gguf.rms_eps(keys), path)
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.hf_table(spec)

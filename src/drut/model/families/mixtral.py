@@ -1,4 +1,4 @@
-"""Mixtral: Mistral's attention and experts in every layer. Its GGUF files call themselves llama."""
+"""Mixtral: Mistral's attention and experts in every layer. The architecture of its GGUF files is `llama`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from_gguf, gguf_table = llama.from_gguf, llama.gguf_table
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
     hf.activation(config, NAME, path)
     rope, scale = hf_rope.rope(config, s, NAME, path, theta=1e6), hf.inverse_root(s.head_dim)
@@ -31,5 +31,5 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.hf_table(spec, hf_names("block_sparse_moe", each=("w1", "w3", "w2")))

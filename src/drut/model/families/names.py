@@ -1,4 +1,4 @@
-"""What files call the tensors of a transformer. A family with names of its own hands over those that differ."""
+"""Names of a transformer's tensors in files. A family passes the names that differ from the common ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drut.model.families.table import Stored, StoredExperts
 from drut.model.roles import expected_shapes, layer_role
 from drut.model.spec import ModelSpec
 
-# Role -> tensor; those of a layer come after the layer's prefix.
+# Role -> tensor; names of a layer's tensors follow the layer's prefix.
 HF = {
     "embed": "model.embed_tokens.weight", "final_norm": "model.norm.weight", "head": "lm_head.weight",
     "attn_norm": "input_layernorm.weight", "ffn_norm": "post_attention_layernorm.weight",
@@ -26,12 +26,12 @@ GGUF: Mapping[str, str | Stored] = {
     "q_norm": "attn_q_norm.weight", "k_norm": "attn_k_norm.weight", "o": "attn_output.weight",
     "sinks": "attn_sinks.weight",
     "gate": "ffn_gate.weight", "up": "ffn_up.weight", "down": "ffn_down.weight",
-    "router": "ffn_gate_inp.weight", "correction": "exp_probs_b.bias", "shared_router": "ffn_gate_inp_shexp.weight",
+    "router": "ffn_gate_inp.weight", "score_bias": "exp_probs_b.bias", "shared_router": "ffn_gate_inp_shexp.weight",
     "shared_gate": "ffn_gate_shexp.weight", "shared_up": "ffn_up_shexp.weight", "shared_down": "ffn_down_shexp.weight",
     **{f"{part}_experts": StoredExperts(f"ffn_{part}_exps.weight") for part in ("gate", "up", "down")},
     **{f"{part}_experts_bias": StoredExperts(f"ffn_{part}_exps.bias") for part in ("gate", "up", "down")},
 }
-# Post norms as Gemma names them; its `post_attention_layernorm` is not the one before the feed-forward.
+# Post norms with Gemma's names; its `post_attention_layernorm` is not the norm before the feed-forward.
 HF_POST_NORMS = {
     "attn_post_norm": "post_attention_layernorm.weight", "ffn_norm": "pre_feedforward_layernorm.weight",
     "ffn_post_norm": "post_feedforward_layernorm.weight",
@@ -39,13 +39,13 @@ HF_POST_NORMS = {
 
 
 def hf_table(spec: ModelSpec, own: Mapping[str, str | Stored] = MappingProxyType({})) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint; `own` names replace the common ones."""
+    """Maps each role to its tensor in a safetensors checkpoint; `own` names replace the common ones."""
     return _table(spec, {**HF, **own}, "model.layers.{}.")
 
 
 def gguf_table(spec: ModelSpec, own: Mapping[str, str | Stored] = MappingProxyType({}), *,
                pairs: bool = False) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file. `pairs`: what rope turns together lies side by side in its rows of q and k."""
+    """Maps each role to its tensor in a GGUF file. `pairs`: rope pairs are adjacent in its rows of q and k."""
     table = _table(spec, {**GGUF, **own}, "blk.{}.")
     return interleaved(spec, table) if pairs else table
 
@@ -66,28 +66,28 @@ def _bias_of(matrix: str | Stored) -> str:
 
 
 def interleaved(spec: ModelSpec, table: dict[str, Stored]) -> dict[str, Stored]:
-    """The same with the rows of q and k pair by pair, in all layers that turn them."""
+    """Returns the table with adjacent rope pairs in the rows of q and k, in all layers with rope."""
     for i, layer in enumerate(spec.layers):
-        for role, (heads, turned) in layer.mixer.paired_rows().items():
+        for role, (heads, rotated) in layer.mixer.paired_rows().items():
             name = layer_role(i, role)
             if name in table:
-                table[name] = Stored(table[name].name, interleaved_heads=heads, turned=turned)
+                table[name] = Stored(table[name].name, interleaved_heads=heads, rotated=rotated)
     return table
 
 
 def fused(spec: ModelSpec, table: dict[str, Stored], tensor: str, roles: tuple[str, ...]) -> dict[str, Stored]:
-    """The same with the rows of `roles` one after another in each layer's `tensor`."""
+    """Returns the table with the rows of `roles` concatenated in each layer's `tensor`."""
     shapes = expected_shapes(spec)
     for i in range(len(spec.layers)):
         names = [layer_role(i, role) for role in roles]
         rows, first = sum(shapes[name][0] for name in names), 0
         for name in names:
             old = table[name]
-            table[name] = Stored(tensor.format(i), old.interleaved_heads, old.turned, first, rows)
+            table[name] = Stored(tensor.format(i), old.interleaved_heads, old.rotated, first, rows)
             first += shapes[name][0]
     return table
 
 
 def offset_norms(table: dict[str, Stored], offset: float) -> dict[str, Stored]:
-    """The same with `offset` added to the weights of all norms."""
+    """Returns the table with `offset` added to the weights of all norms."""
     return {role: Stored(s.name, offset=offset) if role.endswith("norm") else s for role, s in table.items()}

@@ -1,4 +1,4 @@
-"""Qwen2-MoE (with an expert that all rows share, weighed by a sigmoid) and Qwen3-MoE."""
+"""Qwen2-MoE (with a shared expert, weighed by a sigmoid) and Qwen3-MoE."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULTS_3: Metadata = {**qwen.DEFAULTS, "num_key_value_heads": 4}
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     is_3 = require_list(config, "architectures", str, path)[0].startswith("Qwen3")
     if not is_3 and not optional(config, "qkv_bias", bool, path, True):
         raise UnsupportedError(f"{path}: qkv_bias false is not supported by family {NAME}")
@@ -41,7 +41,8 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 
 def _windows_2(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
-    """`layer_types` says which layers have a window; without it, every other one of the first `max_window_layers`."""
+    """Returns the window of each layer: by `layer_types`, or else for every other layer of the first
+    `max_window_layers`."""
     last = optional(config, "max_window_layers", int, path, 0)
     used = optional(config, "use_sliding_window", bool, path, False)
     config = qwen.used_window(config, path)
@@ -53,7 +54,7 @@ def _windows_3(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     is_3 = keys.architecture == "qwen3moe"
     ffn = gguf_ffn(keys, source, normalize=is_3, shared_gate=not is_3)
@@ -61,10 +62,10 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.hf_table(spec, hf_names("mlp"))
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, its rows in the order of a checkpoint."""
+    """Maps each role to its tensor in a GGUF file; its rows are in the order of a checkpoint."""
     return names.gguf_table(spec)

@@ -25,7 +25,7 @@ GGUF: Mapping[str, str] = {
 
 
 def by_reason() -> dict[str, list[str]]:
-    """Why -> the architectures it keeps out."""
+    """Maps each reason to the architectures that are refused for it."""
     reasons: dict[str, list[str]] = {}
     for name, why in (*HF.items(), *GGUF.items()):
         reasons.setdefault(why, []).append(name)

@@ -1,5 +1,8 @@
-"""Settings of a `config.json` that change what is computed. A family reads those it knows; any other that is not at
-rest is refused by name: to leave one out would change the answer."""
+"""Settings of a `config.json` that change what is computed.
+
+A family reads the settings that it knows. A model with any other setting that is not at its neutral value is refused
+by name, because ignoring the setting would change the output.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ AT_REST: Mapping[str, object] = {
 
 
 def refuse_others(config: Mapping[str, object], known: Collection[str], family: str, path: str) -> None:
-    """UnsupportedError naming the first setting of AT_REST outside `known` that would do something."""
+    """Raises UnsupportedError for the first setting of AT_REST outside `known` that is not at its neutral value."""
     for key, rest in AT_REST.items():
         value = config.get(key)
         if key not in known and value is not None and value != rest and not _all_full(key, value):
@@ -36,5 +39,5 @@ def refuse_others(config: Mapping[str, object], known: Collection[str], family: 
 
 
 def _all_full(key: str, value: object) -> bool:
-    """Whether `value` is a list of layer types that are all the plain one."""
+    """Whether `value` is a list of layer types that are all `full_attention`."""
     return key == "layer_types" and isinstance(value, list) and all(kind == "full_attention" for kind in value)

@@ -1,4 +1,4 @@
-"""SmolLM3: Llama whose every fourth layer is told no positions."""
+"""SmolLM3: Llama in which every fourth layer has no positional encoding (NoPE)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ KNOWN = ("attention_bias", "mlp_bias", "sliding_window", "use_sliding_window", "
 
 
 def from_hf(config: Metadata, path: str) -> ModelSpec:
-    """The spec of a `config.json`. Errors name the key."""
+    """Returns the spec of a `config.json`. An error names the key."""
     config, s = hf.open_config(config, NAME, path, KNOWN, DEFAULTS)
-    turned = _turned(config, s, path)
+    has_rope = _has_rope(config, s, path)
     used = optional(config, "use_sliding_window", bool, path, False)
     windowed = used and config.get("sliding_window") is not None
-    _, windows = hf.layer_windows(config, s, NAME, path, lambda layer: windowed and not turned[layer])
+    _, windows = hf.layer_windows(config, s, NAME, path, lambda layer: windowed and not has_rope[layer])
     bias, ffn_bias = (optional(config, key, bool, path, False) for key in ("attention_bias", "mlp_bias"))
     ffn, rope = GatedFfn(s.ffn, hf.activation(config, NAME, path), ffn_bias), hf_rope.rope(config, s, NAME, path,
                                                                                            theta=2e6)
-    layers = [_layer(s, rope if turned[i] else None, ffn, bias, windows[i]) for i in range(s.layers)]
+    layers = [_layer(s, rope if has_rope[i] else None, ffn, bias, windows[i]) for i in range(s.layers)]
     return hf.spec(s, NAME, layers, hf.rms_eps(config, path), path)
 
 
-def _turned(config: Metadata, s: hf.Sizes, path: str) -> list[bool]:
-    """Which layers have rope: 1 in `no_rope_layers`."""
+def _has_rope(config: Metadata, s: hf.Sizes, path: str) -> list[bool]:
+    """Returns for each layer whether it has rope: 1 in `no_rope_layers`."""
     if config.get("no_rope_layers") is None:
         every = optional(config, "no_rope_layer_interval", int, path, 4)
         if every < 1:
@@ -49,11 +49,12 @@ def _turned(config: Metadata, s: hf.Sizes, path: str) -> list[bool]:
 
 def _layer(s: hf.Sizes, rope: Rope | None, ffn: GatedFfn, bias: bool, window: int = 0) -> LayerSpec:
     return LayerSpec(AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=rope,
-                                    scale=hf.inverse_root(s.head_dim), qkv_bias=bias, o_bias=bias, window=window), ffn)
+                                    softmax_scale=hf.inverse_root(s.head_dim), qkv_bias=bias, o_bias=bias,
+                                    window=window), ffn)
 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
-    """The spec of a GGUF file. Errors name the key."""
+    """Returns the spec of a GGUF file. An error names the key."""
     keys = gguf.Keys(metadata, path)
     s = gguf.sizes(keys, source, NAME)
     gguf.refuse_window(keys, s, NAME)
@@ -63,10 +64,10 @@ def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
 
 
 def hf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a safetensors checkpoint."""
+    """Maps each role to its tensor in a safetensors checkpoint."""
     return names.hf_table(spec)
 
 
 def gguf_table(spec: ModelSpec) -> dict[str, Stored]:
-    """Role -> tensor of a GGUF file, whose converter lays the rows of q and k pair by pair."""
+    """Maps each role to its tensor in a GGUF file, in which rope pairs are adjacent rows of q and k."""
     return names.gguf_table(spec, pairs=True)

@@ -1,1 +1,1 @@
-"""Feed-forwards: how a layer transforms each position on its own. Each kind is one file."""
+"""Feed-forwards: the part of a layer that works on each position alone. Each kind is one file."""

@@ -11,7 +11,7 @@ from drut.model.spec import LayerSpec
 
 
 class DenseFfn(Ffn):
-    """`down` projects back what `inner` roles make of norm(x)."""
+    """A feed-forward whose `inner` roles read norm(x) and whose `down` projects back."""
 
     inner: tuple[str, ...]
     activation: str

@@ -1,4 +1,4 @@
-"""A mixture of experts: a router, the experts it chooses for each position, and perhaps one that all share."""
+"""A mixture of experts: a router, the experts it chooses for each position, and an optional shared expert."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from drut.model.spec import LayerSpec
 
 @dataclass(frozen=True)
 class MoeFfn(Ffn):
-    """Experts of `width`, some of which a router chooses for each row, and perhaps one that all rows share.
+    """A router that chooses `routing.top_k` experts of `width` for each row, and an optional shared expert.
 
-    `bias`: router and experts add biases. `shared_gate`: the shared expert is weighed by a sigmoid of the row.
+    `bias`: router and experts add biases. `shared_gate`: a sigmoid of the row weighs the shared expert. `score_bias`:
+    a bias is added to the router's scores only for choosing experts (`e_score_correction_bias`).
     """
 
     width: int
     routing: Routing
     shared_width: int = 0
     shared_gate: bool = False
-    correction: bool = False
+    score_bias: bool = False
     bias: bool = False
     activation: str = "silu"
 
@@ -38,8 +39,8 @@ class MoeFfn(Ffn):
         if self.bias:
             shapes |= {"router_bias": (experts,), "gate_experts_bias": (experts, width),
                        "up_experts_bias": (experts, width), "down_experts_bias": (experts, hidden)}
-        if self.correction:
-            shapes["correction"] = (experts,)
+        if self.score_bias:
+            shapes["score_bias"] = (experts,)
         if self.shared_width:
             wide = self.shared_width
             shapes |= {"shared_gate": (wide, hidden), "shared_up": (wide, hidden), "shared_down": (hidden, wide)}
@@ -59,17 +60,18 @@ class MoeFfn(Ffn):
                f"{how.experts} experts do not divide into {how.groups} groups")
         demand(1 <= how.kept_groups <= how.groups, f"{how.kept_groups} of {how.groups} groups of experts are kept")
         most = how.experts // how.groups * how.kept_groups
-        demand(1 <= how.top_k <= most, f"{how.top_k} experts a token are to be chosen of {most}")
+        demand(1 <= how.top_k <= most, f"top_k {how.top_k} of experts is outside 1..{most}")
         demand(0 < how.scale < 1e6, f"the scale of expert weights, {how.scale}, is not between 0 and 1e6")
-        demand(how.sigmoid or not self.correction, "a correction of softmax probabilities is not supported")
+        demand(how.sigmoid or not self.score_bias, "a score bias is not supported with softmax routing")
 
     def record(self, scope: Scope) -> None:
-        """x += experts(y) + shared(y), y = norm(x). All that reads y comes before what changes x."""
+        """Records x += experts(y) + shared(y), y = norm(x). Order: all operations that read y precede those that
+        change x, because y is not stored."""
         r, w, index, x = scope.recorder, scope.weights, scope.index, scope.x
         how, y = self.routing, scope.normed(x, "ffn_norm")
         routes = Routes("routes", how.experts, how.top_k)
         r.add(Route(layer=index, x=y, norm=None, weight=w.matrix("router"), routing=how, routes=routes,
-                    correction=w.vector("correction") if self.correction else None,
+                    correction=w.vector("score_bias") if self.score_bias else None,
                     shared_gate=w.vector("shared_router") if self.shared_gate else None))
         inner = Buffer("inner_experts", self.width, how.top_k)
         r.add(ExpertsGateUp(layer=index, x=y, norm=None, gate=w.stack("gate_experts"), up=w.stack("up_experts"),

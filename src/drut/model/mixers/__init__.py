@@ -1,1 +1,1 @@
-"""Mixers: how a layer moves information between positions. Each kind is one file."""
+"""Mixers: the part of a layer that mixes positions. Each kind is one file."""

@@ -15,7 +15,7 @@ from drut.model.spec import Rope
 
 @dataclass(frozen=True)
 class AttentionUse(CacheUse):
-    """Keys and values of each position that a row sees."""
+    """The keys and values of each position that a row sees."""
 
     kv_heads: int
     head_dim: int
@@ -40,15 +40,16 @@ class AttentionMixer(Mixer):
     heads: int
     kv_heads: int
     head_dim: int
-    rope: Rope | None  # None: the layer knows no positions
-    scale: float  # of q . k
+    rope: Rope | None  # None: no positional encoding (NoPE)
+    softmax_scale: float  # multiplies q . k
     qkv_bias: bool = False
     o_bias: bool = False
-    qk_norm: Literal["", "head", "width"] = ""  # q and k are normed: each head, or all heads together
-    window: int = 0  # positions a row sees, its own the last; 0: all
-    cap: float = 0.0  # scores become cap * tanh(score / cap); 0: they stay
-    sinks: bool = False  # each head has a logit that takes its share of the softmax and gives nothing
-    growth: tuple[float, int] | None = None  # (amount, span): q times 1 + amount * log(1 + position // span)
+    qk_norm: Literal["", "head", "width"] = ""  # q and k are normed: each head alone, or all heads together
+    window: int = 0  # sliding window: latest positions that a row sees, its own included; 0: all
+    softcap: float = 0.0  # scores become cap * tanh(score / cap); 0: no cap
+    sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
+    # (beta, span): q is multiplied by 1 + beta * log(1 + position // span), as in Llama 4 and Ministral 3
+    query_scale_by_position: tuple[float, int] | None = None
 
     kind = "attention"
 
@@ -71,8 +72,8 @@ class AttentionMixer(Mixer):
         return AttentionUse(self.kv_heads, self.head_dim, self.window)
 
     def paired_rows(self) -> dict[str, tuple[int, int]]:
-        turned = self.rope.width if self.rope else self.head_dim
-        return {role: (heads, turned) for role, heads in
+        rotated = self.rope.width if self.rope else self.head_dim
+        return {role: (heads, rotated) for role, heads in
                 (("q", self.heads), ("k", self.kv_heads), ("q_bias", self.heads), ("k_bias", self.kv_heads))}
 
     def outline(self) -> Outline:
@@ -103,13 +104,14 @@ class AttentionMixer(Mixer):
         demand(self.heads // self.kv_heads <= 64,
                f"{self.heads // self.kv_heads} heads share one key/value head; at most 64 may")
         demand(self.head_dim % 16 == 0, f"head size {self.head_dim} is not a multiple of 16")
-        demand(0 < abs(self.scale) < 1e6, f"scale {self.scale} of attention is 0 or past 1e6")
+        demand(0 < abs(self.softmax_scale) < 1e6,
+               f"softmax_scale {self.softmax_scale} of attention is 0, or 1e6 or more")
         demand(0 <= self.window <= LIMITS["context"], f"window {self.window} is outside 0..{LIMITS['context']}")
-        demand(0 <= self.cap < 1e6, f"soft cap {self.cap} of attention is outside 0..1e6")
-        demand(self.rope is None or self.rope.width <= self.head_dim, "rope turns more elements than a head has")
+        demand(0 <= self.softcap < 1e6, f"softcap {self.softcap} of attention is outside 0..1e6")
+        demand(self.rope is None or self.rope.width <= self.head_dim, "rope rotates more elements than a head has")
 
     def record(self, scope: Scope) -> Buffer:
-        """attention(q, k, v of norm(x))."""
+        """Records attention(q, k, v of norm(x)); returns the heads' outputs."""
         kv, w, eps = scope.kv, scope.weights, scope.spec.norm_eps
         assert isinstance(kv, KvLayout), "attention keeps keys and values"
         y = scope.normed(scope.x, "attn_norm") if scope.layer.pre_norm else scope.x
@@ -117,8 +119,9 @@ class AttentionMixer(Mixer):
         q_norm, k_norm = (Norm(w.vector(role), eps) if self.qk_norm else None for role in ("q_norm", "k_norm"))
         scope.recorder.add(StoreQkv(layer=scope.index, rope=rope_buffer(scope.spec, self.rope) if self.rope else None,
                                     q=q, k=k, v=v, heads=self.heads, kv=kv, q_norm=q_norm, k_norm=k_norm,
-                                    wide_norm=self.qk_norm == "width", growth=self.growth))
+                                    wide_norm=self.qk_norm == "width", growth=self.query_scale_by_position))
         mixed = Buffer("mixed", self.q_width)
-        scope.recorder.add(Attention(layer=scope.index, q=q, out=mixed, heads=self.heads, kv=kv, scale=self.scale,
-                                     window=self.window, cap=self.cap, sinks=w.vector("sinks") if self.sinks else None))
+        scope.recorder.add(Attention(layer=scope.index, q=q, out=mixed, heads=self.heads, kv=kv,
+                                     scale=self.softmax_scale, window=self.window, cap=self.softcap,
+                                     sinks=w.vector("sinks") if self.sinks else None))
         return mixed

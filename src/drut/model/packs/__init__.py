@@ -1,4 +1,4 @@
-"""Packed weights kept on disk, so that a model is packed once and read from then on."""
+"""The pack cache: packed weights on disk, so that a model is packed once and mapped from then on."""
 
 from drut.model.packs.cache import PackCache
 from drut.model.packs.load import load_through

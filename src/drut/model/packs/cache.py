@@ -1,4 +1,4 @@
-"""The folder of packs: at most so many bytes, the least recently used go first."""
+"""The folder of packs, with a maximum of bytes; the least recently used packs are removed first."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SUFFIX, PARTIAL = ".pack", ".partial"
 
 
 class PackCache:
-    """Packs under `folder`, one a file `KEY.pack`. Processes may share it; whatever fails is a warning of one line."""
+    """Packs under `folder`, each a file `KEY.pack`. Processes may share it. A failure is only a warning of one line."""
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
-        self.folder, self.most_bytes = folder, most_bytes
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self.folder, self.max_bytes = folder, max_bytes
 
     def ready(self) -> bool:
-        """Whether there is a folder to look in, made if need be."""
+        """Whether the folder exists; creates it if it is missing."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -33,7 +33,7 @@ class PackCache:
         return True
 
     def get(self, key: str, forms: Sequence[Form]) -> list[Bytes] | None:
-        """What is kept under `key` of each of `forms`, read only; None if nothing, or it is damaged."""
+        """Returns the bytes of each of `forms` under `key`, read-only; None if there is no pack or it is damaged."""
         path = self._path(key)
         try:
             found = map_pack(path, key, forms)
@@ -50,7 +50,7 @@ class PackCache:
         return found
 
     def put(self, key: str, model: str, matrices: Sequence[tuple[Form, Bytes]]) -> None:
-        """Keeps `matrices` under `key`, durably, unless another process is just writing here."""
+        """Writes `matrices` under `key`, durably, unless another process is writing here."""
         try:
             with self._locked() as mine:
                 if mine and not self._path(key).exists():
@@ -69,7 +69,7 @@ class PackCache:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Whether this process got the lock."""
+        """Yields whether this process got the lock."""
         lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             yield _acquired(lock)
@@ -77,20 +77,20 @@ class PackCache:
             os.close(lock)
 
     def _make_room(self, nbytes: int) -> None:
-        """Removes what killed writers left, and old packs until `nbytes` more are within bounds. Needs the lock."""
+        """Removes files of killed writers, and old packs until `nbytes` more fit. The caller must hold the lock."""
         for left in self.folder.glob(f".*{PARTIAL}"):
             left.unlink(missing_ok=True)
-        if nbytes > self.most_bytes:
+        if nbytes > self.max_bytes:
             raise OSError(errno.EFBIG, f"{nbytes / 1e9:.1f} GB are more than pack_cache_gb")
         others = sorted((s.st_mtime_ns, s.st_size, p) for p, s in self._packs())
-        excess = nbytes + sum(size for _, size, _ in others) - self.most_bytes
+        excess = nbytes + sum(size for _, size, _ in others) - self.max_bytes
         victims, freed = [], 0
         for _, size, other in others:
             if freed >= excess:
                 break
             victims.append(other)
             freed += size
-        if shutil.disk_usage(self.folder).free + freed < 2 * nbytes:  # others need some, too
+        if shutil.disk_usage(self.folder).free + freed < 2 * nbytes:  # leaves as much again for other programs
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for victim in victims:
             victim.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ class PackCache:
 
     def _not_kept(self, error: OSError) -> None:
         warnings.warn(f"drut: packed weights are not kept in {self.folder}: {error.strerror or error} "
-                      "(no pack_cache: do not try)", stacklevel=3)
+                      "(pack_cache=False turns this off)", stacklevel=3)
 
 
 def _acquired(lock: int) -> bool:

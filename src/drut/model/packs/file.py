@@ -1,11 +1,11 @@
-"""A file of packed weights: a head, the bytes of each matrix, and a table that says where they are. It is mapped, not
-read, so that processes share its memory and none has to be had anew.
+"""A file of packed weights: a head, the bytes of each matrix, and a table of their places. It is mapped, not read, so
+that processes share its memory and no new memory is allocated.
 
-    0      magic, version, 0, offset and bytes of the table, SHA-256 of all these and of the table
-    4096   the matrices, each at a multiple of 64 bytes, as they lie in memory
+    0      magic, version, 0, offset and bytes of the table, SHA-256 of these fields and of the table
+    4096   the matrices, each at a multiple of 64 bytes, with the layout that they have in memory
     ...    the table, JSON, up to the end of the file
 
-The table has a CRC-32 for every `BLOCK` of a matrix; each is checked as it is read.
+The table has a CRC-32 for every `BLOCK` of a matrix; each is checked when the file is mapped.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from drut.machine import usable_cpus
 MAGIC, VERSION = b"DRUTPACK", 1
 ALIGN, DATA_AT, BLOCK = 64, 4096, 4 << 20
 TABLE_MOST = 256 << 20
-HUGE = 2 << 20  # what is written in whole such pieces the system keeps, and maps, in huge pages where it can
-CHECKERS = 8  # threads at most
+HUGE = 2 << 20  # bytes of a write: the system can cache, and map, whole pieces of this size in huge pages
+CHECKERS = 8  # maximum of threads that verify checksums
 _FIELDS = struct.Struct("<8sIIQQ")
 _SUM = 32
 
@@ -39,11 +39,11 @@ Bytes = NDArray[np.uint8]
 
 
 class PackError(Exception):
-    """The file is not a whole pack of the key asked for. The message says why, without the file's name."""
+    """The file is not a complete pack of the requested key. The message has the reason, without the file's name."""
 
 
 class Form(NamedTuple):
-    """What one matrix of `n` outputs by `k` inputs is: its role, how it was encoded, and its bytes when packed."""
+    """The form of one matrix of `n` outputs by `k` inputs: its role, its encoding, and its packed bytes."""
 
     role: str
     encoding: str
@@ -71,12 +71,13 @@ class _Block(NamedTuple):
 
 
 def pack_bytes(forms: Iterable[Form]) -> int:
-    """Bytes of a file of such matrices, all but the table's."""
+    """Returns the bytes of a file of such matrices, without the table."""
     return DATA_AT + sum(_aligned(form.nbytes) for form in forms)
 
 
 def write_pack(path: Path, key: str, model: str, matrices: Iterable[tuple[Form, Bytes]]) -> None:
-    """Writes the file at `path` in place. The head comes last: a file that was cut short has none. OSError."""
+    """Writes the file at `path` in place. Order: the head is written last, so that a truncated file has none. Raises
+    OSError."""
     entries: list[_Entry] = []
     with path.open("wb", buffering=0) as file, ThreadPoolExecutor(1) as beside:
         out = _Pieces(file)
@@ -96,7 +97,8 @@ def write_pack(path: Path, key: str, model: str, matrices: Iterable[tuple[Form, 
 
 
 class _Pieces:
-    """Writes a file from its start in whole pieces of HUGE bytes, whatever it is given them in. `at`: bytes so far."""
+    """Writes a file from its start in whole pieces of HUGE bytes, whatever the sizes that `write` gets. `at`: bytes so
+    far."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.at = 0
@@ -113,7 +115,7 @@ class _Pieces:
                 self._put(self._piece)
 
     def finish(self) -> None:
-        """Writes what is left."""
+        """Writes the rest."""
         self._put(self._piece[: self.at % HUGE])
 
     def _put(self, data: memoryview) -> None:
@@ -122,39 +124,39 @@ class _Pieces:
 
 
 def map_pack(path: Path, key: str, forms: Sequence[Form]) -> list[Bytes]:
-    """The packed bytes of each of `forms` in a mapping of the file, read only, all of them checked.
+    """Returns the packed bytes of each of `forms` in a read-only mapping of the file, after checking all of them.
 
-    PackError where the file is damaged, cut short, or of other weights; OSError where it cannot be read. It must not be
-    written to as long as the mapping lives.
+    Raises PackError if the file is damaged, truncated, or has other weights; OSError if it cannot be read. Lifetime:
+    the file must not be written while the mapping exists.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         table, end = _table(fd)
         if table.key != key or [entry.form for entry in table.matrices] != list(forms):
-            raise PackError("it holds other weights")
+            raise PackError("it has other weights")
         _check(table.matrices, end)
         mapping = mmap.mmap(fd, end, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
     finally:
         os.close(fd)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a file system that has none
+        with contextlib.suppress(OSError):  # not every file system supports it
             mapping.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(mapping, np.uint8)
     blocks = [block for entry in table.matrices for block in _blocks(entry)]
     with ThreadPoolExecutor(min(CHECKERS, len(usable_cpus()))) as checkers:
         for _ in checkers.map(lambda block: _check_block(memory, block), blocks):
-            pass  # the first error of any is raised here
+            pass  # raises the first error of a checker thread
     return [memory[e.offset :][: e.form.nbytes] for e in table.matrices]
 
 
 def _table(fd: int) -> tuple[_Table, int]:
-    """The table and where it begins, which is where the matrices end."""
+    """Returns the table and its offset, which is the end of the matrices."""
     size, head = os.fstat(fd).st_size, _exactly(fd, 0, _FIELDS.size + _SUM)
     magic, version, _, at, nbytes = _FIELDS.unpack_from(head)
     if magic != MAGIC or version != VERSION:
-        raise PackError("it is not of this format")
+        raise PackError("it does not have this format")
     if not DATA_AT <= at <= size or at + nbytes != size or nbytes > TABLE_MOST:
-        raise PackError(f"it has {size} bytes, not the {at + nbytes} it should")
+        raise PackError(f"it has {size} bytes instead of {at + nbytes}")
     text = _exactly(fd, at, nbytes)
     if hashlib.sha256(head[: _FIELDS.size] + text).digest() != head[_FIELDS.size :]:
         raise PackError("the checksum of its table is wrong")
@@ -165,12 +167,12 @@ def _table(fd: int) -> tuple[_Table, int]:
 
 
 def _check(entries: list[_Entry], end: int) -> None:
-    """Each lies behind the one before it and before the table, and has its checksums."""
+    """Checks that each entry lies behind the previous one and before the table, and has its checksums."""
     at = DATA_AT
     for e in entries:
         role, nbytes = e.form.role, e.form.nbytes
         if e.offset % ALIGN or e.offset < at or not 0 <= nbytes <= end - e.offset:
-            raise PackError(f"its table puts {role!r} where it cannot be")
+            raise PackError(f"its table has an impossible place for {role!r}")
         if len(e.sums) != -(-nbytes // BLOCK):
             raise PackError(f"its table lacks checksums of {role!r}")
         at = e.offset + nbytes
@@ -192,7 +194,7 @@ def _exactly(fd: int, at: int, nbytes: int) -> bytes:
     while len(out) < nbytes:
         piece = os.pread(fd, nbytes - len(out), at + len(out))
         if not piece:
-            raise PackError("it is cut short")
+            raise PackError("it is truncated")
         out += piece
     return out
 

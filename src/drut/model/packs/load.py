@@ -1,4 +1,4 @@
-"""Loading a model through the cache of packs: read if it is there, else pack and keep."""
+"""Loads a model through the pack cache: maps the pack if there is one, else packs the weights and stores the pack."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from drut.model.weights.loader import Weights, check_tensors, load_weights
 from drut.model.weights.outline import outline_weights
 from drut.model.weights.source import TensorSource
 
-LEAST_BYTES = 256_000_000  # of matrices; packing fewer takes too little for a copy on disk
+LEAST_BYTES = 256_000_000  # minimum of matrix bytes; packing less is fast enough without a copy on disk
 
 Table = Mapping[str, Stored]
 
 
 def load_through(cache: PackCache, spec: ModelSpec, source: TensorSource, table: Table, backend: PackingBackend,
                  path: Path) -> Weights:
-    """The weights of the model at `path`; the same bytes whether they were kept or not."""
+    """Returns the weights of the model at `path`; they have the same bytes with and without a pack."""
     check_tensors(spec, source, table, path.name)
     forms = _forms(spec, outline_weights(spec, source, table, backend))
     if sum(form.nbytes for form in forms) < LEAST_BYTES or not cache.ready():
@@ -45,14 +45,15 @@ def load_through(cache: PackCache, spec: ModelSpec, source: TensorSource, table:
 
 
 def pack_key(forms: Sequence[Form], table: Table, backend: PackingBackend, path: Path) -> str:
-    """Of all that decides the packed bytes: the files, how the backend packs, and which rows go where in each role."""
+    """Returns a hash of everything that fixes the packed bytes: the files, the backend's packing, and the order of rows
+    in each role."""
     packing = backend.packing(encoding(form.encoding) for form in forms)
     rows = [(repr(table[form.role]), _order(table[form.role], form.n)) for form in forms]
     return hashlib.sha256(json.dumps([model_digest(path), packing, forms, rows]).encode()).hexdigest()
 
 
 def _forms(spec: ModelSpec, outline: Weights) -> list[Form]:
-    """Of all matrices, in the order of their roles. Those of experts lie one after another."""
+    """Returns the form of every matrix, in the order of their roles. The matrices of experts are concatenated."""
     forms = {role: Form(role, m.encoding.name, m.n, m.k, m.nbytes) for role, m in outline.matrices.items()}
     forms |= {role: Form(role, s.encoding.name, s.count * s.n, s.k, s.nbytes) for role, s in outline.stacks.items()}
     return [forms[role] for role in expected_shapes(spec) if role in forms]

@@ -1,4 +1,4 @@
-"""Where a model's files come from: a known name, a repository of the Hugging Face hub, or a path."""
+"""Finds and fetches a model's files by a known name, a repository of the Hugging Face hub, or a path."""
 
 from drut.model.store.digest import model_digest
 from drut.model.store.locate import find, pull, resolve

@@ -1,4 +1,4 @@
-"""SHA-256 of a model's files, remembered by the file's identity so that it is read once."""
+"""SHA-256 of a model's files, cached by the file's identity so that a file is read once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from drut.model.weights.gguf_split import part_paths
 
 
 def model_digest(path: str | os.PathLike[str]) -> str:
-    """SHA-256 in hex of a model file, or by name of all its parts, or of a directory's `config.json`, what says how it
-    is quantized, and all safetensors files.
+    """Returns the SHA-256 in hex of a model file (with all its parts), or of a directory's `config.json`, its
+    quantization settings and all safetensors files.
 
-    ModelFileError names a file that cannot be read.
+    Raises ModelFileError, which names the file, if one cannot be read.
     """
     path = Path(path)
     if path.is_dir():
@@ -33,7 +33,7 @@ def model_digest(path: str | os.PathLike[str]) -> str:
 
 
 def remember(path: Path, sha256: str) -> None:
-    """Note the SHA-256 just verified for `path`. An unwritable home costs no more than the next reading."""
+    """Stores the SHA-256 just verified for `path`. If the home folder is not writable, the file is read again later."""
     with contextlib.suppress(OSError):
         note = _note(path)
         note.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def _file_digest(path: Path) -> str:
     except OSError as error:
         raise ModelFileError(f"{path}: {error.strerror or error}") from None
     if _identity(before) != _identity(after):
-        raise ModelFileError(f"{path}: the file changed while it was read")
+        raise ModelFileError(f"{path}: the file changed during reading")
     remember(path, sha256)
     return sha256
 
@@ -65,7 +65,7 @@ def _recall(path: Path) -> str | None:
         if note["file"] == _identity(path.stat()) and re.fullmatch("[0-9a-f]{64}", note["sha256"]):
             return str(note["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no note, or a damaged one: the file is read again
+        pass  # no cached digest, or a damaged one: the file is read again
     return None
 
 

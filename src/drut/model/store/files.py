@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and the lock under which they are made."""
+"""Atomic writing of files and folders, and the lock that protects it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 1 << 20
 
 @contextlib.contextmanager
 def locked(folder: Path, progress: Progress) -> Iterator[None]:
-    """Make `folder` and hold its lock; other processes wait. DownloadError if it cannot be written."""
+    """Creates `folder` and holds its lock; other processes wait. Raises DownloadError if it is not writable."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -32,7 +32,8 @@ def locked(folder: Path, progress: Progress) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch_in(folder: Path) -> Iterator[Path]:
-    """An empty folder inside `folder`, gone afterwards, as is one a killed process left. Needs the lock."""
+    """Yields an empty folder inside `folder` and removes it afterwards, as well as one that a killed process left. The
+    caller must hold the lock."""
     scratch = folder / ".partial"
     shutil.rmtree(scratch, ignore_errors=True)
     with writing(folder):
@@ -53,7 +54,7 @@ def _acquire(lock: int, folder: Path, progress: Progress) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failure of the file system into one DownloadError that names `path`."""
+    """Turns an error of the file system into a DownloadError that names `path`."""
     try:
         yield
     except OSError as error:
@@ -62,7 +63,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def sha256_of(file: IO[bytes], report: Report, out: IO[bytes] | None = None) -> str:
-    """SHA-256 of what is left of `file`, in hex, copied to `out` on the way."""
+    """Returns the SHA-256 in hex of the rest of `file`, and copies the bytes to `out`."""
     digest, done = hashlib.sha256(), 0
     while chunk := file.read(CHUNK):
         digest.update(chunk)
@@ -74,7 +75,7 @@ def sha256_of(file: IO[bytes], report: Report, out: IO[bytes] | None = None) -> 
 
 
 def publish(finished: Path, target: Path) -> None:
-    """Give a finished file or folder its final name, durably: the bytes reach the disk before the name."""
+    """Gives a finished file or folder its final name, durably. Order: the bytes reach the disk before the name."""
     for path in [finished, *finished.rglob("*")] if finished.is_dir() else [finished]:
         _sync(path)
     os.replace(finished, target)
@@ -82,7 +83,7 @@ def publish(finished: Path, target: Path) -> None:
 
 
 def write_atomically(target: Path, text: str) -> None:
-    """Replace the file `target` by one that holds `text`; readers see the old one or the new one."""
+    """Replaces the file `target` by one with `text`; readers see either the old file or the new one."""
     finished = target.with_name(f".{target.name}.{os.getpid()}")
     finished.write_text(text, encoding="utf-8")
     publish(finished, target)

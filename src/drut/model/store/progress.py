@@ -1,4 +1,4 @@
-"""How a long fetch is reported: a bar on a terminal, plain lines elsewhere, nothing at all."""
+"""Progress reports of a long fetch: a bar on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Report = Callable[[int], None]  # takes the bytes done so far
 
 
 class Progress(Protocol):
-    """One piece of work is one `with progress(title, total) as report`; `total` in bytes, None if unknown."""
+    """Reports one piece of work: `with progress(title, total) as report`; `total` in bytes, None if unknown."""
 
     def __call__(self, title: str, total: int | None) -> AbstractContextManager[Report]: ...
 
 
 @contextlib.contextmanager
 def silent(title: str, total: int | None) -> Iterator[Report]:
-    """Report nothing."""
+    """Reports nothing."""
     yield lambda done: None
 
 
 @contextlib.contextmanager
 def show(title: str, total: int | None) -> Iterator[Report]:
-    """A live bar on standard error if it is a terminal, else a line at the start and every few seconds."""
+    """Shows a live bar on standard error if it is a terminal, else a line at the start and every few seconds."""
     with (_bar if sys.stderr.isatty() else _lines)(title, total) as report:
         yield report
 
@@ -67,7 +67,7 @@ def _lines(title: str, total: int | None) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def watching(folder: Path, report: Report, total: int | None) -> Iterator[None]:
-    """Report the bytes under `folder` while another program writes there; never more than `total`."""
+    """Reports the bytes under `folder` while another program writes there; never more than `total`."""
     done = threading.Event()
 
     def poll() -> None:
@@ -85,7 +85,7 @@ def watching(folder: Path, report: Report, total: int | None) -> Iterator[None]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of the files under `folder`, which may change meanwhile."""
+    """Returns the bytes of the files under `folder`, which may change meanwhile."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

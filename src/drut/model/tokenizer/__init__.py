@@ -1,4 +1,4 @@
-"""Text in and out: tokenizers, incremental detokenizing, stop strings."""
+"""Tokenizers, incremental detokenization and stop strings."""
 
 from drut.model.tokenizer.detokenize import Delta, Detokenizer, TextStream
 from drut.model.tokenizer.gguf import from_gguf

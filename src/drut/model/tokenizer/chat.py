@@ -1,4 +1,4 @@
-"""The chat templates of a model's files, by name: what each container calls them."""
+"""Reads the chat templates of a model's files, by name, from either container."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PREFIX = "tokenizer.chat_template."
 
 
 def hf_templates(directory: Path, configured: object) -> dict[str, str]:
-    """Those of a HF-style directory; `configured`: `chat_template` of its `tokenizer_config.json`.
+    """Returns the templates of a HF-style directory; `configured`: `chat_template` of its `tokenizer_config.json`.
 
-    Where there is `chat_template.jinja` or `additional_chat_templates/NAME.jinja` these count, and a warning is logged
-    where something else is configured, but for a `default` that they lack. `chat_template.json`, which processors of
-    older models have, comes last. ModelFileError for what is no template.
+    `chat_template.jinja` and `additional_chat_templates/NAME.jinja` have precedence, and a warning is logged if other
+    templates are configured, except a `default` that they lack. `chat_template.json`, from processors of older models,
+    comes last. Raises ModelFileError for an invalid template.
     """
     given = _configured(configured, f"{directory / 'tokenizer_config.json'}: chat_template")
     found = _files(directory)
@@ -47,7 +47,7 @@ def _files(directory: Path) -> dict[str, str]:
 
 
 def gguf_templates(metadata: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Those of a GGUF file's metadata. ModelFileError for what is no template."""
+    """Returns the templates of a GGUF file's metadata. Raises ModelFileError for an invalid template."""
     keys = {DEFAULT: "tokenizer.chat_template"}
     keys |= {key.removeprefix(_PREFIX): key for key in metadata if key.startswith(_PREFIX)}
     _check_count(len(keys), name)
@@ -56,7 +56,7 @@ def gguf_templates(metadata: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def gguf_keys(templates: Mapping[str, str]) -> dict[str, object]:
-    """The metadata of a GGUF file that holds them."""
+    """Returns the templates as keys of a GGUF file."""
     named = {name: text for name, text in templates.items() if name != DEFAULT}
     keys: dict[str, object] = {_PREFIX + name: text for name, text in named.items()}
     if DEFAULT in templates:
@@ -65,7 +65,7 @@ def gguf_keys(templates: Mapping[str, str]) -> dict[str, object]:
 
 
 def hf_value(templates: Mapping[str, str]) -> object:
-    """`chat_template` of `tokenizer_config.json`: the only template, or a list of named ones; None for none."""
+    """Returns `chat_template` of `tokenizer_config.json`: the only template, or a list of named ones; None for none."""
     if templates.keys() <= {DEFAULT}:
         return templates.get(DEFAULT)
     return [{"name": name, "template": text} for name, text in templates.items()]

@@ -1,7 +1,8 @@
-"""Token ids to text while they arrive. The unit is the byte, so a character may be spread over tokens.
+"""Incremental detokenization: token ids to text while they arrive. The unit is the byte, so a character may span
+several tokens.
 
-An incomplete character waits for its rest; an invalid byte becomes U+FFFD at once, and so does a character
-that the end cuts. Any split of the ids over calls gives the same text.
+An incomplete character waits for its remaining bytes. An invalid byte becomes U+FFFD at once, and so does a character
+that is incomplete at the end. Any split of the ids over calls gives the same text.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Vocabulary(Protocol):
-    """What detokenizing needs to know of a tokenizer."""
+    """The interface of a tokenizer that detokenization needs."""
 
     special_ids: frozenset[int]
-    stripped_spaces: int  # at most so many at the start of a text are not part of it
+    stripped_spaces: int  # maximum of spaces at the start of a text that are not part of it
 
     def token_bytes(self, token_id: int) -> bytes: ...
 
-    def first_bytes(self, token_id: int) -> bytes | None: ...  # as the first of a text; None outside the vocabulary
+    def first_bytes(self, token_id: int) -> bytes | None: ...  # for the first token; None outside the vocabulary
 
 
 class Detokenizer:
-    """Ids in, text out. `at_start`: the ids begin a text and do not continue one.
+    """Turns ids into text. `at_start`: the ids begin a text and do not continue one.
 
-    Some tokenizers put a space in front of every text: at the start it is taken away again. Some decoders also show the
-    first piece in another way.
+    Some tokenizers put a space in front of every text: at the start it is removed. Some decoders also decode the first
+    piece differently.
     """
 
     def __init__(self, tokenizer: Vocabulary, *, skip_special: bool = True, shown: Iterable[int] = (),
@@ -43,7 +44,7 @@ class Detokenizer:
         self._decoder = _utf8_decoder(errors="replace")
 
     def push(self, ids: Iterable[int]) -> str:
-        """The text that `ids` complete."""
+        """Returns the text that `ids` complete."""
         skipped, token_bytes = self._skipped, self._token_bytes
         rest = (i for i in ids if i not in skipped)
         data = self._begin(rest) if self._first else b""
@@ -55,7 +56,7 @@ class Detokenizer:
         return self._decoder.decode(data)
 
     def _begin(self, ids: Iterator[int]) -> bytes:
-        """The bytes of the first id that is in the vocabulary; takes it and those before it from `ids`."""
+        """Returns the bytes of the first id that is in the vocabulary; consumes it and the ids before it."""
         for token_id in ids:
             data = self._first_bytes(token_id)
             if data is not None:
@@ -64,19 +65,19 @@ class Detokenizer:
         return b""
 
     def flush(self) -> str:
-        """What is left at the end: one U+FFFD for a character that was cut, or nothing."""
+        """Returns the rest at the end: one U+FFFD for an incomplete character, or nothing."""
         return self._decoder.decode(b"", True)
 
 
 class Delta(NamedTuple):
-    """New text, and whether a stop string ended it."""
+    """New text, and whether a stop string ended the output."""
 
     text: str
     stopped: bool
 
 
 class TextStream:
-    """Detokenizing and stop strings of one answer. After a stop every call gives an empty text."""
+    """Detokenization and stop strings of one output. After a stop every call returns an empty text."""
 
     def __init__(
         self, tokenizer: Vocabulary, stops: Sequence[str] = (), *, skip_special: bool = True
@@ -85,10 +86,10 @@ class TextStream:
         self._stops = StopChecker(stops)
 
     def push(self, ids: Iterable[int]) -> Delta:
-        """The text that may go out. Push ids one by one to learn which of them completed a stop string."""
+        """Returns the text that may be emitted. Push ids one by one to find out which one completed a stop string."""
         return Delta(*self._stops.push(self._detokenizer.push(ids)))
 
     def flush(self) -> Delta:
-        """The end of the answer: all text held back, unless a stop string came before or comes just now."""
+        """Returns all text that was held back, unless a stop string ended the output before or ends it now."""
         text, stopped = self._stops.push(self._detokenizer.flush())
         return Delta(text + self._stops.flush(), stopped)

@@ -1,4 +1,4 @@
-"""A tokenizer rebuilt from GGUF metadata (keys `tokenizer.*`)."""
+"""Builds a tokenizer from GGUF metadata (keys `tokenizer.*`)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MODELS: dict[str, Callable[[GGUFVocabulary], Built]] = {
 
 
 def from_gguf(metadata: Mapping[str, object], name: str) -> Tokenizer:
-    """The tokenizer of a GGUF file called `name`, out of its metadata.
+    """Returns the tokenizer of a GGUF file called `name`, built from its metadata.
 
-    Raises UnsupportedError naming a kind of tokenizer or `pre` that is not known, ModelFileError naming the
-    key whose value is missing or damaged.
+    Raises UnsupportedError, which names an unknown kind of tokenizer or `pre`, and ModelFileError, which names the key
+    whose value is missing or damaged.
     """
     model = require(metadata, "tokenizer.ggml.model", str, name)
     if model not in _MODELS:

@@ -1,4 +1,4 @@
-"""Tokenizers of GGUF files that merge pieces: byte-level BPE, BPE over text, and SentencePiece's, which has scores."""
+"""BPE tokenizers of GGUF files: byte-level BPE, BPE over text, and SentencePiece's BPE, which has scores."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from drut.model.weights.metadata import optional, require_list
 
 log = logging.getLogger(__name__)
 
-_MOST_SPLITS = 50_000_000  # characters looked at for merges; Gemma's 256,000 pieces need 14 million
+_MOST_SPLITS = 50_000_000  # maximum of characters read while finding merges; Gemma's 256,000 pieces need 14 million
 # Bytes in the UTF-8 of line ends, tabs and assigned characters of planes 0 to 3.
 _ORDINARY = {*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1)} - {0xEE}
 Merges = list[tuple[str, str]]
 
 
 def byte_level(vocabulary: GGUFVocabulary) -> Built:
-    """`gpt2`: cut as `tokenizer.ggml.pre` names."""
+    """Builds `gpt2`: byte-level BPE with the pre-tokenizer that `tokenizer.ggml.pre` names."""
     metadata, name = vocabulary.metadata, vocabulary.name
     pre = optional(metadata, "tokenizer.ggml.pre", str, name)
     if pre is None:
-        warn_once(f"{name}: no tokenizer.ggml.pre: text is cut as by 'default', which may not be the model's way")
+        warn_once(f"{name}: no tokenizer.ggml.pre: the pre-tokenizer is 'default', which may not be the model's")
         pre = "default"
     if pre not in SPLITTINGS:
         known = ", ".join(SPLITTINGS)
@@ -41,7 +41,7 @@ def byte_level(vocabulary: GGUFVocabulary) -> Built:
 
 
 def gemma(vocabulary: GGUFVocabulary) -> Built:
-    """`gemma4`: BPE over text with U+2581 for spaces."""
+    """Builds `gemma4`: BPE over text with U+2581 for spaces."""
     return _split(vocabulary, SPLITTINGS["gemma4"])
 
 
@@ -57,7 +57,7 @@ def _split(vocabulary: GGUFVocabulary, splitting: Splitting) -> Built:
     backend.pre_tokenizer = splitting.pre_tokenizer()
     if spelled:
         _check_bytes(vocabulary)
-        backend.decoder = decoders.ByteLevel()  # for others that read what `to_json` writes
+        backend.decoder = decoders.ByteLevel()  # for other programs that read the output of `to_json`
         built = Built(backend, ByteLevelPieces(byte_alphabet()), adds_bos=splitting.adds_bos)
     else:
         text = _text_decoder(backend, strips=False)
@@ -66,7 +66,7 @@ def _split(vocabulary: GGUFVocabulary, splitting: Splitting) -> Built:
 
 
 def scored(vocabulary: GGUFVocabulary) -> Built:
-    """`llama`: SentencePiece's BPE. Of two neighbours that make a piece, those with the highest score are merged."""
+    """Builds `llama`: SentencePiece's BPE, which merges the adjacent pair whose joint piece has the highest score."""
     metadata, name = vocabulary.metadata, vocabulary.name
     vocab = _vocab(vocabulary)
     with library(f"{name}: tokenizer.ggml.tokens"):
@@ -82,9 +82,9 @@ def scored(vocabulary: GGUFVocabulary) -> Built:
 
 
 def merges_of(vocabulary: GGUFVocabulary) -> Merges:
-    """Every way to make a piece of two others, the highest score first, as SentencePiece would merge them.
+    """Returns every way to make a piece from two others, the highest score first, in SentencePiece's order of merging.
 
-    ModelFileError where the pieces are so long that looking for them would take minutes.
+    Raises ModelFileError if the pieces are so long that finding the merges would take minutes.
     """
     kinds, scores = (NORMAL, USER_DEFINED, UNUSED), vocabulary.scores()
     pieces = {text: i for i, text in enumerate(vocabulary.tokens) if vocabulary.types[i] in kinds}
@@ -98,19 +98,19 @@ def merges_of(vocabulary: GGUFVocabulary) -> Merges:
 
 
 def _check_scores(merges: Merges, scores: dict[str, float], name: str) -> None:
-    """Warns where pieces share a score: SentencePiece merges the first in the text, this the first in the file.
+    """Warns if pieces share a score: SentencePiece merges the first in the text, this tokenizer the first in the file.
 
-    Runs of one character, as of spaces, come out alike.
+    Runs of one character, such as spaces, have the same result.
     """
     made = {left + right for left, right in merges}
     mixed = [text for text in made if len(set(text)) > 1]
     if shared := len(mixed) - len({scores[text] for text in mixed}):
         warn_once(f"{name}: tokenizer.ggml.scores: {shared} pieces share a score with others: text with them may be "
-                  "split in another way than SentencePiece does")
+                  "split differently from SentencePiece")
 
 
 def _text_decoder(backend: tokenizers.Tokenizer, *, strips: bool) -> TextPieces:
-    """The pieces of text with U+2581 for spaces, and the same as `backend`'s decoder."""
+    """Returns the decoding of text pieces with U+2581 for spaces, and sets it as `backend`'s decoder."""
     space = decoders.Replace(SPACE, " ")
     steps: list[decoders.Decoder] = [space, decoders.ByteFallback(), decoders.Fuse()]
     backend.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if strips else steps)
@@ -134,11 +134,11 @@ def _merges(vocabulary: GGUFVocabulary) -> Merges:
     except ValueError:
         i = next(i for i, line in enumerate(lines) if line.count(" ") != 1)
         entry = f"entry {i}, {lines[i][:40]!r}"
-        raise ModelFileError(f"{vocabulary.name}: tokenizer.ggml.merges: {entry}, is not two parts") from None
+        raise ModelFileError(f"{vocabulary.name}: tokenizer.ggml.merges: {entry}, does not have two parts") from None
 
 
 def _check_bytes(vocabulary: GGUFVocabulary) -> None:
-    """Logs the bytes that no entry spells: text with them loses them. It warns only of those in ordinary text."""
+    """Logs the bytes without an entry in the vocabulary, which text loses. Warns only of bytes in ordinary text."""
     tokens = set(vocabulary.tokens)
     missing = {byte for char, byte in byte_alphabet().items() if char not in tokens}
     what = f"{vocabulary.name}: tokenizer.ggml.tokens has no entry for the bytes"

@@ -1,4 +1,4 @@
-"""The entries of a GGUF file's vocabulary, whatever they are tokens of."""
+"""The entries of a GGUF file's vocabulary, for all kinds of tokenizers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LAST_TYPE = 6
 
 @dataclass(frozen=True)
 class GGUFVocabulary:
-    """`tokens` by id with their `types`; `added` are those matched in text before anything else.
+    """The vocabulary: `tokens` by id with their `types`; `added` tokens are matched in text before all others.
 
-    Unused entries at the end, which fill the vocabulary up to a model's rows, are not in it.
+    Unused entries at the end, which pad the vocabulary to a model's rows, are left out.
     """
 
     metadata: Mapping[str, object]
@@ -32,7 +32,7 @@ class GGUFVocabulary:
 
     @property
     def model_size(self) -> int:
-        """Entries of the model that splits words: added tokens that end the vocabulary are none of it."""
+        """The number of entries of the model that splits words, without added tokens at the end of the vocabulary."""
         added = {i for i, _ in self.added}
         end = len(self.tokens)
         while end - 1 in added:
@@ -43,31 +43,31 @@ class GGUFVocabulary:
         key = "tokenizer.ggml.scores"
         scores = require_list(self.metadata, key, float, self.name)
         if len(scores) < len(self.tokens):
-            raise ModelFileError(f"{self.name}: {key} has {len(scores)} entries, for {len(self.tokens)} tokens")
+            raise ModelFileError(f"{self.name}: {key} has {len(scores)} entries for {len(self.tokens)} tokens")
         return scores
 
     def token_of(self, kind: str, default: int) -> str | None:
-        """The text of the token that a key names, as `unknown`; None where the vocabulary is too short for it."""
+        """Returns the text of the token that a key, as `unknown`, names; None if the id is outside the vocabulary."""
         token_id = optional(self.metadata, f"tokenizer.ggml.{kind}_token_id", int, self.name, default)
         return self.tokens[token_id] if 0 <= token_id < len(self.tokens) else None
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a kind of tokenizer makes of a vocabulary, and what holds where the file says nothing."""
+    """The result of building one kind of tokenizer, with its defaults for keys that the file omits."""
 
     backend: tokenizers.Tokenizer
     pieces: Pieces
-    literal: models.Model | None = None  # for texts in which special tokens are ordinary text
+    literal: models.Model | None = None  # the model for texts in which special tokens are ordinary text
     adds_bos: bool = False
     always_adds_bos: bool = False
     adds_eos: bool = False
     default_ids: dict[str, int] = field(default_factory=dict)
-    wraps: tuple[str, str] | None = None  # put around a text in place of BOS and EOS
+    wraps: tuple[str, str] | None = None  # tokens around a text instead of BOS and EOS
 
 
 def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary:
-    """ModelFileError naming the key whose value is missing or damaged."""
+    """Returns the vocabulary; raises ModelFileError, which names the key, if a value is missing or damaged."""
     tokens = require_list(metadata, "tokenizer.ggml.tokens", str, name)
     types = require_list(metadata, "tokenizer.ggml.token_type", int, name)
     if len(types) != len(tokens):
@@ -80,7 +80,7 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
     ids = {token: i for i, token in enumerate(tokens)}
     if len(ids) != len(tokens):
         twice = next(token for i, token in enumerate(tokens) if ids[token] != i)
-        raise ModelFileError(f"{name}: tokenizer.ggml.tokens holds {twice[:40]!r} twice")
+        raise ModelFileError(f"{name}: tokenizer.ggml.tokens has {twice[:40]!r} twice")
     while types and types[-1] == UNUSED:
         types.pop()
         tokens.pop()
@@ -90,7 +90,7 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
 def _added(
     metadata: Mapping[str, object], tokens: list[str], types: list[int], name: str
 ) -> list[tuple[int, AddedToken]]:
-    """Control and unknown tokens, which are special, and user-defined ones, which are only never split."""
+    """Returns control and unknown tokens, which are special, and user-defined tokens, which are only never split."""
     added = []
     strips = _strips(metadata, name)
     for i, (text, kind) in enumerate(zip(tokens, types, strict=True)):
@@ -104,7 +104,7 @@ def _added(
 
 @dataclass(frozen=True)
 class _Strips:
-    """Which added tokens take the white space beside them. A file has no key for it: its model's name decides."""
+    """Whether added tokens absorb adjacent white space. GGUF has no key for it, so the model's name decides."""
 
     left: frozenset[str] = frozenset()
     right_but: frozenset[str] | None = None

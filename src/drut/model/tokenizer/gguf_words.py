@@ -1,4 +1,4 @@
-"""Tokenizers of GGUF files that take words apart: WordPiece (`bert`) and SentencePiece's unigram (`t5`)."""
+"""Tokenizers of GGUF files that split words: WordPiece (`bert`) and SentencePiece's unigram (`t5`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _CHARS_MAP = "tokenizer.ggml.precompiled_charsmap"
 
 
 def word_piece(vocabulary: GGUFVocabulary) -> Built:
-    """`bert`: the longest piece first. The file marks pieces that begin a word, the library those that do not."""
+    """Builds `bert`: WordPiece, the longest piece first. The file marks pieces that begin a word, the library all
+    others."""
     metadata, name = vocabulary.metadata, vocabulary.name
     marked = [_marked(text, kind) for text, kind in zip(vocabulary.tokens, vocabulary.types, strict=True)]
     unknown = vocabulary.token_of("unknown", 100)
@@ -43,13 +44,13 @@ def _marked(text: str, kind: int) -> str:
 
 
 def unigram(vocabulary: GGUFVocabulary) -> Built:
-    """`t5`: the pieces whose scores add up to the most."""
+    """Builds `t5`: unigram, the segmentation with the highest sum of scores."""
     metadata, name = vocabulary.metadata, vocabulary.name
     scores = vocabulary.scores()
     lowest = min((s for s, kind in zip(scores, vocabulary.types, strict=False) if kind == NORMAL), default=0.0)
     entries = [(text, max(score, lowest) if kind in (CONTROL, UNKNOWN) else score)
                for text, kind, score in zip(vocabulary.tokens, vocabulary.types, scores, strict=False)]
-    hidden = [(" " + text if kind in (CONTROL, UNKNOWN) else text, score)  # no text has a space at that point
+    hidden = [(" " + text if kind in (CONTROL, UNKNOWN) else text, score)  # unreachable: no text has a space here
               for (text, score), kind in zip(entries, vocabulary.types, strict=True)]
     unknown = optional(metadata, "tokenizer.ggml.unknown_token_id", int, name, 2)
     with library(f"{name}: tokenizer.ggml.tokens"):
@@ -66,7 +67,7 @@ def unigram(vocabulary: GGUFVocabulary) -> Built:
 
 
 def _normalizers(vocabulary: GGUFVocabulary) -> list[normalizers.Normalizer]:
-    """The file's map of characters, then what it does with spaces."""
+    """Returns the file's map of characters, followed by its treatment of spaces."""
     metadata, name = vocabulary.metadata, vocabulary.name
     steps: list[normalizers.Normalizer] = []
     if metadata.get(_CHARS_MAP) is not None:

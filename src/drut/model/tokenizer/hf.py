@@ -1,4 +1,4 @@
-"""A tokenizer from a HF-style directory: `tokenizer.json` and the small files beside it."""
+"""Builds a tokenizer from a HF-style directory: `tokenizer.json` and the small files next to it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MAX_VOCABULARY_BYTES = 256 << 20
 
 
 def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer of a model directory.
+    """Returns the tokenizer of a model directory.
 
-    Reads `tokenizer.json`, and where they are there `tokenizer_config.json`, `special_tokens_map.json`,
-    `added_tokens.json`, `generation_config.json` (further ids that end an answer) and files with chat templates. Raises
-    ModelFileError naming the file that is missing or damaged, UnsupportedError naming a decoder that is not known, or a
-    pattern that may take unbounded time.
+    Reads `tokenizer.json` and, if present, `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`,
+    `generation_config.json` (further ids that end an output) and files with chat templates. Raises ModelFileError,
+    which names the file, if one is missing or damaged; UnsupportedError for an unknown decoder, or a pattern that may
+    take unbounded time.
     """
     directory = Path(directory)
     backend = _backend(directory / "tokenizer.json")
@@ -43,7 +43,7 @@ def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
     add_missing(backend, names, read_object(directory / "added_tokens.json"), str(directory))
     added = sorted(backend.get_added_tokens_decoder().items())
     for token_id, token in added:
-        token.special |= token_id in special  # once special, always: the files beside do not take that away
+        token.special |= token_id in special  # a special token stays special, whatever the other files say of it
     return Tokenizer(backend, added, pieces, _rules(directory, backend, names), str(directory))
 
 
@@ -78,7 +78,7 @@ def _rules(directory: Path, backend: tokenizers.Tokenizer, config: dict[str, Any
 
 
 def _surroundings(backend: tokenizers.Tokenizer, path: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids that the post-processor puts before and after a text."""
+    """Returns the ids that the post-processor puts before and after a text."""
     bare = encode(backend, "a", path)
     full = encode(backend, "a", path, add_special_tokens=True)
     for start in range(len(full) - len(bare) + 1):
@@ -88,7 +88,7 @@ def _surroundings(backend: tokenizers.Tokenizer, path: str) -> tuple[tuple[int, 
 
 
 def _switched(ids: tuple[int, ...], token_id: int | None, wanted: bool | None) -> tuple[int, ...]:
-    """`ids` with `token_id` put in or taken out where the configuration says so in words."""
+    """Returns `ids` with `token_id` added or removed if the configuration has a setting for it."""
     if token_id is None or wanted is None or wanted == (token_id in ids):
         return ids
     return (token_id, *ids) if wanted else tuple(i for i in ids if i != token_id)
@@ -97,7 +97,7 @@ def _switched(ids: tuple[int, ...], token_id: int | None, wanted: bool | None) -
 def _token_id(
     names: Mapping[str, object], key: str, backend: tokenizers.Tokenizer, path: Path
 ) -> int | None:
-    """The id of the token that `key` names, in words or as an object with `content`."""
+    """Returns the id of the token that `key` names, as a string or as an object with `content`."""
     token = text_of(names.get(key))
     if token is None:
         return None
@@ -108,9 +108,9 @@ def _token_id(
 
 
 def _eos(path: Path) -> frozenset[int]:
-    """The ids that end an answer, of a file that may name one or several."""
+    """Returns the ids that end an output; a file may have one or several."""
     whole = read_object(path)
-    text = whole.get("text_config")  # of a model that also sees
+    text = whole.get("text_config")  # only in multimodal models
     value = whole.get("eos_token_id", text.get("eos_token_id") if isinstance(text, dict) else None)
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(i) is int for i in ids):

@@ -1,4 +1,4 @@
-"""Added tokens that the small files beside a `tokenizer.json` know and it does not, as transformers 5 adds them."""
+"""Added tokens that are missing in `tokenizer.json` and present in the small files next to it, as in transformers 5."""
 
 from __future__ import annotations
 
@@ -19,27 +19,30 @@ _BY_ID = "added_tokens_decoder"
 _CONFIG, _MAP, _ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _EXTRA, _OLDER_EXTRA = "extra_special_tokens", "additional_special_tokens"
-_NAMED_EXTRA = "model_specific_special_tokens"  # an object: tokens by name
+_NAMED_EXTRA = "model_specific_special_tokens"  # an object with tokens by name
 _FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
 
 
 def special_names(config: Objects, mapped: Objects, where: str) -> dict[str, Any]:
-    """The configuration, with the special tokens of the map. The map counts where the configuration lists no tokens
-    by id, and then before it. Further special tokens without a name, which several keys may list, are under one key.
-    The log names what changes or does not count."""
+    """Returns the configuration merged with the special tokens of the map.
+
+    The map is used only if the configuration has no list of tokens by id, and then has precedence. Further special
+    tokens without a name, which several keys may list, are collected under one key. Differences and ignored entries
+    are logged.
+    """
     if _BY_ID in config:
         mapped = {}
     for key in filter(_is_name, mapped):
         theirs, ours = (text_of(names.get(key)) for names in (mapped, config))
         if theirs is not None and ours is not None and theirs != ours:
-            warn_once(f"{where}: {key} is {theirs!r} in {_MAP} and {ours!r} in {_CONFIG}: the first counts")
+            warn_once(f"{where}: {key} is {theirs!r} in {_MAP} and {ours!r} in {_CONFIG}: the first is used")
     named = {**_object(config, _NAMED_EXTRA), **_object(config, _EXTRA), **_object(mapped, _EXTRA)}
     return {**config, **mapped, _NAMED_EXTRA: named, _EXTRA: _extra(config, mapped, where), _OLDER_EXTRA: None}
 
 
 def _extra(config: Objects, mapped: Objects, where: str) -> list[object]:
-    """Further special tokens. The older key counts where there is no list under the newer; that of the map where the
-    configuration has neither. What the map lists under the newer key is added."""
+    """Returns further special tokens. The older key is used if there is no list under the newer one, and the map's if
+    the configuration has neither. The map's list under the newer key is added."""
     newer, older, mapped_older = config.get(_EXTRA), config.get(_OLDER_EXTRA), mapped.get(_OLDER_EXTRA)
     listed = isinstance(newer, list) and newer
     used, unused = (_items(newer), _items(older)) if listed else (_items(older), [])
@@ -51,15 +54,15 @@ def _extra(config: Objects, mapped: Objects, where: str) -> list[object]:
     texts = set(map(text_of, used))
     left = [text for token in unused if (text := text_of(token)) and text not in texts]
     if left:
-        warn_once(f"{where}: {_OLDER_EXTRA} that another list comes before do not count: {_shown(left)}")
+        warn_once(f"{where}: {_OLDER_EXTRA} are ignored, because another list has precedence: {_shown(left)}")
     return used
 
 
 def add_missing(backend: tokenizers.Tokenizer, names: Objects, added: Objects, where: str) -> None:
-    """Adds to `backend` the tokens that `names` (of `special_names`) and `added` (added_tokens.json) have more, and
-    makes those special that have a name.
+    """Adds to `backend` the tokens that only `names` (from `special_names`) and `added` (added_tokens.json) have, and
+    makes tokens with a name special.
 
-    ModelFileError naming a token that would not get the id that its file says.
+    Raises ModelFileError, which names the token, if a token would not get the id that its file gives.
     """
     known = backend.get_added_tokens_decoder()
     contents = {token.content for token in known.values()}
@@ -74,14 +77,14 @@ def add_missing(backend: tokenizers.Tokenizer, names: Objects, added: Objects, w
     for text in missing.keys() & named.keys():
         missing[text].special = True
     if new := [text for text in missing if text not in contents]:
-        warn_once(f"{where}: tokenizer.json lacks added tokens that the files beside it name: {_shown(new)}")
+        warn_once(f"{where}: tokenizer.json lacks added tokens that the files next to it have: {_shown(new)}")
     with library(f"{where}: added tokens"):
         backend.add_tokens(list(missing.values()))
     for token_id, token in listed:
         found = backend.token_to_id(token.content)
         if found != token_id:
-            raise ModelFileError(f"{where}: token {token.content[:40]!r} has id {token_id} beside tokenizer.json, "
-                                 f"which leads to {found}")
+            raise ModelFileError(f"{where}: token {token.content[:40]!r} has id {token_id} in a file next to "
+                                 f"tokenizer.json, which gives it id {found}")
 
 
 def _is_name(key: str) -> bool:
@@ -90,7 +93,7 @@ def _is_name(key: str) -> bool:
 
 
 def _named(names: Objects, where: str) -> dict[str, AddedToken]:
-    """The tokens that have a name, by their text: first those that any model may have."""
+    """Returns the tokens that have a name, by their text; names that any model may have come first."""
     own = {key: value for key, value in names.items() if _is_name(key) and key not in _NAMED and text_of(value)}
     by_name = {**{key: names.get(key) for key in _NAMED}, **own, **_object(names, _NAMED_EXTRA)}
     return _by_text(_special(value, key, where) for key, value in by_name.items())
@@ -110,13 +113,13 @@ def _shown(texts: list[str]) -> str:
 
 
 def text_of(token: object) -> str | None:
-    """The text of a token that is given as a string or as an object with `content`."""
+    """Returns the text of a token, which is a string or an object with `content`."""
     text = token.get("content") if isinstance(token, Mapping) else token
     return text if isinstance(text, str) else None
 
 
 def _listed(names: Objects, added: Objects, special: set[str], where: str) -> list[tuple[int, AddedToken]]:
-    """The tokens that are listed by id: those of the configuration, or where it lists none, of added_tokens.json."""
+    """Returns the tokens that are listed by id in the configuration, or else in added_tokens.json."""
     listed: dict[int, AddedToken] = {}
     if _BY_ID in names:
         entries = names[_BY_ID]
@@ -124,7 +127,7 @@ def _listed(names: Objects, added: Objects, special: set[str], where: str) -> li
             raise ModelFileError(f"{where}: added_tokens_decoder must be an object")
         for key, token in entries.items():
             if not _ID.fullmatch(key) or not isinstance(token, Mapping) or text_of(token) is None:
-                raise ModelFileError(f"{where}: added_tokens_decoder: {key[:40]!r} is no id with a token")
+                raise ModelFileError(f"{where}: added_tokens_decoder: {key[:40]!r} is not an id with a token")
             listed[int(key)] = _token(token, f"{where}: added_tokens_decoder: {key}")
     else:
         for text, token_id in added.items():

@@ -1,4 +1,4 @@
-"""The tokenizer of whatever is on disk, its weights never looked at."""
+"""Opens the tokenizer of any file or folder without reading weights."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from drut.model.weights.gguf import GGUFFile
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """Out of a GGUF file, of any architecture, a folder with a `tokenizer.json`, or that file itself.
+    """Returns the tokenizer of a GGUF file (of any architecture), of a folder with a `tokenizer.json`, or of that file.
 
-    Raises ModelFileError for a path that is none of them, and as `from_gguf` and `from_hf` do.
+    Raises ModelFileError for any other path, and the errors of `from_gguf` and `from_hf`.
     """
     if path.is_dir():
         return from_hf(path)
     if path.name == "tokenizer.json":
         return from_hf(path.parent)
     if path.suffix == ".json":
-        raise ModelFileError(f"{path}: a tokenizer's file is called tokenizer.json")
+        raise ModelFileError(f"{path}: a tokenizer's file must be called tokenizer.json")
     file = GGUFFile(path)
     try:
         return from_gguf(file.metadata, path.name)

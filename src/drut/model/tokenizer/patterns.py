@@ -1,10 +1,10 @@
-"""Which regular expressions of a `tokenizer.json` are used: those that take a bounded time a character of the text.
+"""Accepts the regular expressions of a `tokenizer.json` that take bounded time per character of the text.
 
-The library searches by backtracking and no one can stop it: `[ab]*[ab]*[ab]*[cd]` takes seconds for every few hundred
-letters, and the library's limit of tries is one for each place of the text. So the form decides, when a file is read.
-An alternative may repeat without bound only where nothing after it must match: then it never takes back what it
-took. Two well-known pieces break that rule and are linear all the same, together with what follows in them, and so are
-the expressions that Drut itself cuts text with.
+The library searches by backtracking and cannot be interrupted: `[ab]*[ab]*[ab]*[cd]` takes seconds for every few
+hundred letters, and the library's limit of tries applies to each position of the text. So the form of a pattern
+decides, when a file is read. An alternative may repeat without bound only if nothing after it must match: then it never
+backtracks. Two well-known expressions break that rule and are linear nevertheless, and so are the expressions of Drut's
+own pre-tokenizers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from drut.errors import UnsupportedError
 from drut.model.tokenizer.splitting import PATTERNS
 
-MOST_TRIES = 1000  # at one place of the text, over all patterns
+MOST_TRIES = 1000  # maximum at one position of the text, over all patterns
 
 _UPPER, _LOWER, _MARK = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[^\r\n\p{L}\p{N}]?"
 _SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-# What the first of two leaves, a run without lower case, the second takes whole.
+# The second of two alternatives matches the whole rest of the first: a run without lower case.
 _HEADS = tuple(f"{_MARK}{_UPPER}*{_LOWER}+{end}|{_MARK}{_UPPER}+{_LOWER}*{end}|" for end in ("", _SUFFIX))
-# White space is taken up to its last line end, then up to its last character, then whole: three looks at most.
+# White space is matched up to its last line end, then up to its last character, then whole: at most three tries.
 _TAILS = (r"|\s*[\r\n]+|\s+(?!\S)|\s+", r"|\s*[\r\n]|\s+(?!\S)|\s+", r"|\s+(?!\S)|\s+")
 
 _ESCAPE = r"(?:\\[pP]\{\^?\w+\}|\\[sSdDwWrnt]|\\u[0-9A-Fa-f]{4}|\\\W)"
@@ -35,7 +35,7 @@ _COUNTS: dict[str | None, tuple[int, int | None]] = {None: (1, 1), "?": (0, 1), 
 
 
 def check_patterns(parts: list[Any], name: str) -> None:
-    """UnsupportedError for a pattern in `parts`, the states of a tokenizer's parts, that may take unbounded time."""
+    """Raises UnsupportedError for a pattern in `parts`, states of a tokenizer's parts, that may take unbounded time."""
     tries = 0
     for kind, pattern in _patterns(parts):
         if pattern in PATTERNS:
@@ -43,11 +43,11 @@ def check_patterns(parts: list[Any], name: str) -> None:
         of_this = _tries(pattern) if kind == "Regex" else len(pattern)
         if of_this is None or (tries := tries + of_this) > MOST_TRIES:
             shown = repr(pattern if len(pattern) <= 60 else pattern[:57] + "...")
-            raise UnsupportedError(f"{name}: the pattern {shown} is not supported: it may search without end")
+            raise UnsupportedError(f"{name}: the pattern {shown} is not supported: it may take unbounded time")
 
 
 def _patterns(value: Any) -> Iterator[tuple[str, str]]:
-    """The patterns in a part's state, through sequences of parts: `Regex` or `String`, and the text."""
+    """Yields the patterns in a part's state, through sequences of parts: `Regex` or `String`, and the text."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "pattern" and isinstance(inner, dict):
@@ -60,7 +60,7 @@ def _patterns(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _tries(pattern: str) -> int | None:
-    """How many steps a failure at one place can take at most; None where there is no bound, or none that is known."""
+    """Returns the maximum of steps for a failure at one position; None if there is no known bound."""
     for head in _HEADS:
         pattern = pattern.removeprefix(head)
     for tail in _TAILS:
@@ -75,7 +75,7 @@ def _tries(pattern: str) -> int | None:
 
 
 def _alternative(pattern: str, at: int) -> tuple[int | None, int]:
-    """The tries of the alternative that starts at `at`, None without a bound, and where the next one starts."""
+    """Returns the tries of the alternative that starts at `at`, None without a bound, and the start of the next one."""
     ways, length, endless = 1, 1, False
     while at < len(pattern) and pattern[at] != "|":
         part = _PART.match(pattern, at)

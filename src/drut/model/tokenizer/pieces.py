@@ -1,7 +1,7 @@
-"""What bytes a vocabulary entry stands for, alone and as the first of a text.
+"""The bytes of a vocabulary entry, in general and as the first token of a text.
 
-Two spellings exist. Byte-level vocabularies write each byte as one printable character; the others write text, which a
-decoder of the library turns into what is shown, and may write single bytes as `<0x0A>`.
+Two spellings exist. Byte-level vocabularies write each byte as one printable character; other vocabularies write text,
+which the library's decoder transforms, and may write single bytes as `<0x0A>`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tokenizers import Regex, decoders
 
 from drut.errors import UnsupportedError
 
-_LONGEST_REPLACEMENT = 16  # characters: a decoder may not make a piece many times longer
+_LONGEST_REPLACEMENT = 16  # maximum of characters, because a decoder must not lengthen a piece many times
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def byte_alphabet() -> dict[str, int]:
-    """The character that spells each of the 256 bytes, to its byte.
+    """Maps the character that spells each of the 256 bytes to its byte.
 
-    Printable Latin-1 characters stand for themselves; the other bytes, in order, take U+0100 and on.
+    Printable Latin-1 characters represent themselves; the other bytes, in order, have U+0100 and following.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = (b for b in range(256) if b not in printable)
@@ -32,7 +32,7 @@ def byte_alphabet() -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ByteLevelPieces:
-    """Each character of a piece is one byte; a piece with a character outside the alphabet is plain text."""
+    """Pieces whose characters each spell one byte; a piece with a character outside the alphabet is plain text."""
 
     alphabet: Mapping[str, int]
     stripped_spaces: int = 0
@@ -46,10 +46,10 @@ class ByteLevelPieces:
 
 @dataclass(frozen=True)
 class TextPieces:
-    """`decoder` shows one piece, which may look different as the first of a text; None shows it as it is.
+    """Pieces of text. `decoder` decodes one piece, which may differ for the first of a text; None: no change.
 
-    `byte_fallback`: `<0xNN>` is one byte. `stripped_spaces`: at most so many spaces at the start of a text are not
-    part of it.
+    `byte_fallback`: `<0xNN>` is one byte. `stripped_spaces`: maximum of spaces at the start of a text that are not part
+    of it.
     """
 
     decoder: decoders.Decoder | None = None
@@ -68,9 +68,10 @@ Pieces = ByteLevelPieces | TextPieces
 
 
 def pieces_of(decoder: dict[str, Any] | None, name: str) -> Pieces:
-    """The spelling that the decoder of a `tokenizer.json` undoes. UnsupportedError names one not known.
+    """Returns the spelling that the decoder of a `tokenizer.json` reverses. Raises UnsupportedError, which names the
+    decoder, if it is unknown.
 
-    A step works on single pieces until `Fuse` joins them; after that only a `Strip` of leading spaces is known.
+    A step works on single pieces until `Fuse` joins them; after that only a `Strip` of leading spaces is supported.
     """
     steps = _steps(decoder)
     kinds = [step.get("type") for step in steps]
@@ -90,7 +91,7 @@ def pieces_of(decoder: dict[str, Any] | None, name: str) -> Pieces:
 
 
 def _is_single(step: dict[str, Any]) -> bool:
-    """Whether a step of the library works piece by piece, without end; one that strips ends fails on short pieces."""
+    """Whether a step of the library works on each piece alone. A step that strips ends fails on short pieces."""
     return step["type"] in _SINGLE and len(step.get("content", "")) <= _LONGEST_REPLACEMENT and not step.get("stop")
 
 
@@ -112,7 +113,7 @@ _SINGLE: dict[str, Callable[[Mapping[str, Any]], decoders.Decoder]] = {
 
 
 def _steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The steps of a decoder, those of sequences in it among them."""
+    """Returns the steps of a decoder, including the steps of nested sequences."""
     if decoder is None:
         return []
     if decoder["type"] != "Sequence":
@@ -121,7 +122,7 @@ def _steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def state_of(part: Any) -> dict[str, Any] | None:
-    """A part of `tokenizer.json` as the library understood it; as a pickle's state is how it gives it out."""
+    """Returns a part of `tokenizer.json` as the library parsed it, through its pickle state."""
     if part is None:
         return None
     state: dict[str, Any] = json.loads(part.__getstate__())

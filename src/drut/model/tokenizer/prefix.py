@@ -1,4 +1,4 @@
-"""A tokenizer's normalizer and pre-tokenizer without the space that they put in front of a text."""
+"""Removes from a tokenizer's normalizer and pre-tokenizer the space that they put in front of a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OFF: dict[str, dict[str, Any]] = {"Metaspace": {"prepend_scheme": "never"}, "By
 
 
 def without_prefix(backend: tokenizers.Tokenizer) -> _Parts | None:
-    """Both parts without it; None where they put none."""
+    """Returns both parts without the space; None if they add none."""
     given = state_of(backend.normalizer), state_of(backend.pre_tokenizer)
     normalizer, pre_tokenizer = map(_without, given)
     if (normalizer, pre_tokenizer) == given:
@@ -28,7 +28,7 @@ def without_prefix(backend: tokenizers.Tokenizer) -> _Parts | None:
 
 
 def _without(step: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A part's state without what puts a space in front; None where nothing is left of it."""
+    """Returns a part's state without the step that adds a space; None if no step remains."""
     if step is None or step["type"] == "Prepend":
         return None
     inner: dict[str, Any] = {key: [kept for one in step[key] if (kept := _without(one))]

@@ -1,4 +1,4 @@
-"""The small text files that come with a tokenizer."""
+"""Reads the small text files of a tokenizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_CONFIG_BYTES = 16 << 20
 
 
 def read_text(path: Path, limit: int = MAX_CONFIG_BYTES) -> str | None:
-    """The text of a file, or None where there is none. ModelFileError for one of more than `limit` bytes."""
+    """Returns the text of a file, or None if there is no file. Raises ModelFileError for more than `limit` bytes."""
     try:
         if not path.exists():
             return None
@@ -19,7 +19,7 @@ def read_text(path: Path, limit: int = MAX_CONFIG_BYTES) -> str | None:
             raise ModelFileError(f"{path}: not a regular file")
         size = path.stat().st_size
         if size > limit:
-            raise ModelFileError(f"{path}: {size} bytes is more than the {limit} that are read")
+            raise ModelFileError(f"{path}: {size} bytes is more than the maximum of {limit}")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ModelFileError(f"{path}: {error.strerror or error}") from None
@@ -28,7 +28,7 @@ def read_text(path: Path, limit: int = MAX_CONFIG_BYTES) -> str | None:
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """The JSON object in a file; empty where there is no such file. ModelFileError for anything else."""
+    """Returns the JSON object in a file; an empty one if there is no file. Raises ModelFileError for other contents."""
     text = read_text(path)
     if text is None:
         return {}

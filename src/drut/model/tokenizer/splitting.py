@@ -1,8 +1,8 @@
-r"""How text is cut into words before merging, by the name in `tokenizer.ggml.pre`.
+r"""Pre-tokenizers: how text is split into words before merging, by the name in `tokenizer.ggml.pre`.
 
-The names, and which share a splitting, are those of llama.cpp (src/llama-vocab.cpp). Its expressions approximate some
-published ones, where its matcher knows no case of letters outside ASCII: those are written here as published. No
-expression searches longer than its text is, so `(?<!\s)` stands in front of a run that must reach the end.
+The names, and the names that share a pre-tokenizer, are those of llama.cpp (src/llama-vocab.cpp). Its expressions
+approximate some published ones, because its matcher does not know the case of letters outside ASCII; here they are as
+published. Every expression takes linear time, so `(?<!\s)` stands in front of a run that must reach the end.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
-SPACE = "\u2581"  # how a piece spells a space where bytes are not spelled
+SPACE = "\u2581"  # the spelling of a space in vocabularies of text
 
 
 @dataclass(frozen=True)
 class Splitting:
-    """`patterns` cut one after the other, each what the ones before left; None stands for the one of GPT-2.
+    """A pre-tokenizer: `patterns` split in sequence, each one the parts of the previous ones; None is GPT-2's pattern.
 
-    With `bytes_spelled` each byte is one printable character then; else pieces are text with U+2581 for spaces. `nfc`:
-    the published tokenizers compose characters first.
+    With `bytes_spelled` each byte then becomes one printable character; else pieces are text with U+2581 for spaces.
+    `nfc`: the published tokenizers compose characters first.
     """
 
     patterns: tuple[str | None, ...]
     nfc: bool = False
-    whole_words: bool = False  # a word that is in the vocabulary is not built by merges
-    adds_bos: bool = False  # unless the file says otherwise
+    whole_words: bool = False  # a word in the vocabulary becomes one token without merges
+    adds_bos: bool = False  # default of the file's key
     bytes_spelled: bool = True
 
     def normalizer(self) -> normalizers.Normalizer | None:
@@ -57,12 +57,12 @@ _MARKS, _BLANKS = r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def _gpt4(digits: str, *, first: str = _ENGLISH + "|", word: str = _WORD, marks: str = _MARKS) -> str:
-    """Words with one leading mark, `digits`, runs of marks with their line ends, white space."""
+    """Returns a pattern of words with one leading mark, `digits`, runs of marks with their line ends, white space."""
     return f"{first}{word}|{digits}|{marks}|{_BLANKS}"
 
 
 def _cased(more: str = "") -> str:
-    """Words that are cut before an upper-case letter, of letters and marks that match `more` too."""
+    """Returns a pattern of words that end before an upper-case letter, of letters and marks that also match `more`."""
     upper, lower = (rf"[{kind}\p{{Lm}}\p{{Lo}}\p{{M}}{more}]" for kind in (r"\p{Lu}\p{Lt}", r"\p{Ll}"))
     return "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{run}" for run in (f"{upper}*{lower}+", f"{upper}+{lower}*"))
 
@@ -76,7 +76,7 @@ _ASCII_MARK = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
 _IDEOGRAPHS = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 _DEEPSEEK_IDEOGRAPHS = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 _DEEPSEEK_MARKS = "[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
-_DEEPSEEK_LETTERS = (  # of Latin, Greek, Cyrillic, Armenian, Georgian and other scripts that have case
+_DEEPSEEK_LETTERS = (  # Latin, Greek, Cyrillic, Armenian, Georgian and other scripts that have case
     "[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376"
     "\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-"
     "\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a"
@@ -115,7 +115,7 @@ _BLOOM = Splitting((_UNMARKED,))
 _GEMMA_4 = Splitting((_LINES,), adds_bos=True, bytes_spelled=False)
 _TINY_AYA = Splitting((r"(?<!\d)\d+\b", r"(?<!\d{3})(?:\d{3})+\z", r"\G\d{3}", *_O200K.patterns))
 
-# The first name of a splitting is the one that is written: of those alike, one that leaves BOS to the file.
+# The first name of a pre-tokenizer is used for writing: a name that leaves BOS to the file.
 _NAMED: tuple[tuple[str, Splitting], ...] = (
     ("gpt-2 phi-2 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe modern-bert gigachat "
      "a.x-4.0 mellum exaone4 jais trillion granite-docling", _GPT_2),
@@ -169,7 +169,7 @@ PATTERNS = frozenset([OUTER_SPACES, *(pattern for splitting in SPLITTINGS.values
 
 
 def name_of(state: Mapping[str, Any]) -> str | None:
-    """The name in `tokenizer.ggml.pre` of how a `tokenizer.json` cuts text; None where none of those known does."""
+    """Returns the name in `tokenizer.ggml.pre` of a `tokenizer.json`'s pre-tokenizer; None if no known one matches."""
     for name, splitting in SPLITTINGS.items():
         if bool(state["model"].get("ignore_merges")) != splitting.whole_words:
             continue
@@ -184,7 +184,7 @@ def name_of(state: Mapping[str, Any]) -> str | None:
 
 
 def _plain(step: Any) -> Any:
-    """A step of a tokenizer without what changes no token: offsets."""
+    """Returns a step of a tokenizer without offsets, which change no token."""
     if isinstance(step, dict):
         return {key: _plain(value) for key, value in step.items() if key != "trim_offsets"}
     return [_plain(item) for item in step] if isinstance(step, list) else step

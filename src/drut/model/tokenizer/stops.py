@@ -1,4 +1,5 @@
-"""Stop strings in a stream of text: an Aho-Corasick automaton, one step a character, however many strings."""
+"""Finds stop strings in a stream of text with an Aho-Corasick automaton: one step per character for any number of
+strings."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ MAX_STOP_CHARS = 16384
 
 
 class StopChecker:
-    """Releases text up to the first stop string, which is released only with `include`.
+    """Emits text up to the first stop string; the stop string itself is emitted only with `include`.
 
-    The match that ends first wins; of those that end together, the one that begins first. The order of the strings
-    changes nothing. What is held back is the longest end of the text that begins a stop string, and nothing more.
+    The match that ends first wins; of matches that end together, the one that begins first. The order of the strings
+    does not matter. The text held back is the longest suffix that is a prefix of a stop string.
     """
 
     def __init__(self, stops: Sequence[str] | StopStrings, *, include: bool = False) -> None:
-        """`stops`: the strings, or what was made of them once for several texts."""
+        """`stops`: the strings, or their automaton, which several texts may share."""
         self._automaton = stops if isinstance(stops, StopStrings) else StopStrings(stops)
         self._node = 0
         self._held = ""
@@ -26,7 +27,7 @@ class StopChecker:
         self.matched: str | None = None  # the stop string that ended the text
 
     def push(self, text: str) -> tuple[str, bool]:
-        """The text that may go out now, and whether a stop string has ended it."""
+        """Returns the text that may be emitted now, and whether a stop string has ended it."""
         if self.stopped or not text:
             return "", self.stopped
         automaton = self._automaton
@@ -46,17 +47,18 @@ class StopChecker:
         return text[:released], False
 
     def flush(self) -> str:
-        """The end of the text: what was held back and did not become a stop string."""
+        """Returns the text that was held back and did not become a stop string."""
         held, self._held, self._node = self._held, "", 0
         return held
 
 
 class StopStrings:
-    """The automaton of a list of stop strings: hundreds of bytes a character, so choices share one. Never changes.
+    """The automaton of a list of stop strings. It takes hundreds of bytes per character, so choices share one. It never
+    changes.
 
-    A node is a beginning of a stop string; being at it means that it is the longest that ends the text.
+    A node is a prefix of a stop string; the current node is the longest prefix that is a suffix of the text.
     `depth[node]` is its length, `matched[node]` that of the longest stop string that ends there, or 0.
-    RequestError for stop strings that are empty, or longer than MAX_STOP_CHARS in all.
+    Raises RequestError if a stop string is empty, or all together are longer than MAX_STOP_CHARS.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -78,14 +80,14 @@ class StopStrings:
                 node = self._next[node][char]
             self.matched[node] = len(stop)
         queue = list(self._next[0].values())
-        for node in queue:  # breadth first: a node's fallback is shorter, so done before it
+        for node in queue:  # order: breadth first, so that a node's fallback, which is shorter, is done before it
             for char, child in self._next[node].items():
                 fallback = self._fail[child] = self.step(self._fail[node], char)
                 self.matched[child] = self.matched[child] or self.matched[fallback]
                 queue.append(child)
 
     def step(self, node: int, char: str) -> int:
-        """The node after one more character."""
+        """Returns the node after one more character."""
         while node and char not in self._next[node]:
             node = self._fail[node]
         return self._next[node].get(char, 0)

@@ -1,4 +1,4 @@
-"""Text to token ids and back, whatever file the vocabulary came from."""
+"""Encodes text to token ids and decodes them, for vocabularies of any file format."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from drut.model.tokenizer.pieces import ByteLevelPieces, Pieces
 from drut.model.tokenizer.prefix import without_prefix
 from drut.model.tokenizer.words import bound_words
 
-LONG_TEXT = 4096  # characters, which take some milliseconds
+LONG_TEXT = 4096  # characters; encoding so many takes some milliseconds
 
 
 @dataclass(frozen=True)
 class TextRules:
-    """What a model file says about its text beyond the vocabulary.
+    """The text settings of a model file in addition to the vocabulary.
 
-    `prefix` and `suffix` are the ids put around a text with `add_special`: BOS and EOS, mostly.
+    `prefix` and `suffix` are the ids around a text with `add_special`: BOS and EOS in most models.
     """
 
     bos_id: int | None = None
     eos_ids: frozenset[int] = frozenset()
-    eos_id: int | None = None  # the one a chat template calls `eos_token`
+    eos_id: int | None = None  # `eos_token` of chat templates
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
     chat_template: str | None = None
@@ -36,10 +36,10 @@ class TextRules:
 
 
 class Tokenizer:
-    """A vocabulary with its rules. Safe to use from several threads.
+    """A vocabulary with its rules. Threads: safe to use from several threads.
 
-    `name` is the model's, for messages. `added` are the tokens matched in text before anything else, in order
-    of id. Raises ModelFileError where the vocabulary and `added` or `rules` do not fit.
+    `name` is the model's name, for messages. `added` tokens are matched in text before all others; they are in order of
+    id. Raises ModelFileError if `added` or `rules` do not fit the vocabulary.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Tokenizer:
         *,
         literal: models.Model | None = None,
     ) -> None:
-        """`literal`: the model for texts in which special tokens are ordinary text, where it is another one."""
+        """`literal`: the model for texts in which special tokens are ordinary text, if it differs."""
         added = list(added)
         bound_words(backend, name)
         self.name = name
@@ -60,9 +60,9 @@ class Tokenizer:
         self.special_ids = frozenset(i for i, token in added if token.special)
         self.stripped_spaces = pieces.stripped_spaces
         self._backend, self._added = backend, added
-        self._literal = _literal_twin(backend, added, name, literal)
+        self._literal = _literal_copy(backend, added, name, literal)
         self._pieces = pieces
-        # A byte-level decoder of the library would break some added tokens into bytes that are no text.
+        # The library's byte-level decoder would break some added tokens into bytes that are not text.
         spelled = isinstance(pieces, ByteLevelPieces)
         self._bytes = {i: token.content.encode() for i, token in added} if spelled else {}
         self.vocab_size = max([backend.get_vocab_size(with_added_tokens=True), *(i + 1 for i, _ in added)])
@@ -72,7 +72,7 @@ class Tokenizer:
 
     @property
     def special_texts(self) -> list[str]:
-        """How the special tokens are spelled."""
+        """The texts of the special tokens."""
         return [token.content for _, token in self._added if token.special]
 
     @property
@@ -81,17 +81,17 @@ class Tokenizer:
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """Every id that ends an answer."""
+        """Every id that ends an output."""
         return self.rules.eos_ids
 
     @property
     def add_bos(self) -> bool:
-        """Whether `encode` puts BOS in front of a text by itself."""
+        """Whether `encode` puts BOS in front of a text."""
         return self.rules.bos_id is not None and self.rules.bos_id in self.rules.prefix
 
     @cached_property
     def longest_piece(self) -> int:
-        """Characters of the longest vocabulary entry: a text of so many times n characters has at least n tokens."""
+        """The number of characters of the longest vocabulary entry; n tokens have at most n times as many."""
         return max(map(len, self._backend.get_vocab(with_added_tokens=True)), default=1)
 
     @property
@@ -100,25 +100,25 @@ class Tokenizer:
 
     @property
     def chat_templates(self) -> dict[str, str]:
-        """All of them by name; that without a name is called `default`."""
+        """All chat templates by name; the one without a name is called `default`."""
         default = {} if self.rules.chat_template is None else {"default": self.rules.chat_template}
         return default | dict(self.rules.named_templates)
 
     @property
     def bos_token(self) -> str:
-        """The text of BOS; empty where there is none."""
+        """The text of BOS; empty if there is none."""
         return self._text_of(self.rules.bos_id)
 
     @property
     def eos_token(self) -> str:
-        """The text of the main EOS; empty where there is none."""
+        """The text of the main EOS; empty if there is none."""
         return self._text_of(self.rules.eos_id)
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
-        """Ids of `text`. RequestError where it is no valid Unicode.
+        """Returns the ids of `text`. Raises RequestError if it is not valid Unicode.
 
-        `add_special` puts BOS and the like around it where the model's file says so. With `parse_special`
-        off, a special token spelled in the text is ordinary text.
+        `add_special` adds BOS and the like if the model's file has it so. Without `parse_special`, a special token
+        spelled in the text is ordinary text.
         """
         _check_text(text)
         backend = self._backend if parse_special else self._literal
@@ -126,28 +126,28 @@ class Tokenizer:
         return [*self.rules.prefix, *ids, *self.rules.suffix] if add_special else ids
 
     def encode_more(self, text: str, *, parse_special: bool = True) -> list[int]:
-        """Ids of `text` as it follows other text: the space that some tokenizers put in front of a text is left out."""
+        """Returns the ids of `text` that follows other text, without the space that some tokenizers put in front."""
         _check_text(text)
         parsing, literal = self._following
         return encode(parsing if parse_special else literal, text, self.name)
 
     @cached_property
     def _following(self) -> tuple[tokenizers.Tokenizer, tokenizers.Tokenizer]:
-        """The backends of `encode_more`: of text with special tokens, and without."""
+        """The backends of `encode_more`: for text with special tokens, and without."""
         parts = without_prefix(self._backend)
         if parts is None:
             return self._backend, self._literal
-        made = tuple(_twin(backend, self._added, self.name) for backend in (self._backend, self._literal))
-        for twin in made:
-            twin.normalizer, twin.pre_tokenizer = parts
+        made = tuple(_copy(backend, self._added, self.name) for backend in (self._backend, self._literal))
+        for copy in made:
+            copy.normalizer, copy.pre_tokenizer = parts
         made[1].encode_special_tokens = True
         return made[0], made[1]
 
     def encode_chat(self, rendered: str) -> list[int]:
-        """Ids of a rendered chat prompt: one BOS (or what begins a text in its place), whether or not the template
-        writes it, and no EOS added.
+        """Returns the ids of a rendered chat prompt, with one BOS (or the model's other prefix), whether or not the
+        template writes it, and without an added EOS.
 
-        The template writes it where it comes before all text that is not white space.
+        A template writes BOS if it precedes all text that is not white space.
         """
         ids = self.encode(rendered, add_special=False)
         begin, first = rendered.lstrip(), self._text_of(next(iter(self.rules.prefix), None))
@@ -155,16 +155,16 @@ class Tokenizer:
         return ids if written else [*self.rules.prefix, *ids]
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
-        """The text of a whole sequence: what a Detokenizer at the start of a text gives, all at once."""
+        """Returns the text of a whole sequence, the same text as a Detokenizer at the start of a text gives."""
         stream = Detokenizer(self, skip_special=skip_special, at_start=True)
         return stream.push(ids) + stream.flush()
 
     def to_json(self) -> str:
-        """What a file tokenizer.json holds, for other libraries; BOS and EOS, which `encode` adds, are not in it."""
+        """Returns the contents of a tokenizer.json, for other libraries, without BOS and EOS, which `encode` adds."""
         return str(self._backend.to_str())
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes a token adds to the text; none for an id outside the vocabulary."""
+        """Returns the bytes that a token adds to the text; none for an id outside the vocabulary."""
         found = self._bytes.get(token_id)
         if found is None:
             piece = self._piece(token_id)
@@ -174,7 +174,7 @@ class Tokenizer:
         return found
 
     def first_bytes(self, token_id: int) -> bytes | None:
-        """As `token_bytes`, of the first token of a text; None for an id outside the vocabulary."""
+        """Returns the bytes of the first token of a text; None for an id outside the vocabulary."""
         piece = self._piece(token_id)
         if piece is None or isinstance(self._pieces, ByteLevelPieces):
             return None if piece is None else self.token_bytes(token_id)
@@ -185,7 +185,7 @@ class Tokenizer:
         return piece
 
     def id_of(self, token: str) -> int | None:
-        """The id of a vocabulary entry as it is spelled in the file; None where there is none."""
+        """Returns the id of a vocabulary entry in the file's spelling; None if there is none."""
         found: int | None = self._backend.token_to_id(token)
         return found
 
@@ -196,10 +196,10 @@ class Tokenizer:
 def encode(
     backend: tokenizers.Tokenizer, text: str, name: str, *, add_special_tokens: bool = False
 ) -> list[int]:
-    """Ids from the library. ModelFileError where the vocabulary's own rules make it fail.
+    """Returns ids from the library. Raises ModelFileError if the vocabulary's own rules make it fail.
 
-    Of a long text as a batch of one: the library holds the interpreter's lock while it encodes a text alone, which for
-    a million characters is seconds in which no other thread runs.
+    Threads: a long text is encoded as a batch of one, because the library holds the interpreter's lock while it encodes
+    a single text, and for a million characters no other thread would run for seconds.
     """
     with library(f"{name}: the tokenizer cannot encode this text"):
         if len(text) > LONG_TEXT:
@@ -212,10 +212,10 @@ def encode(
 
 @contextmanager
 def library(what: str) -> Iterator[None]:
-    """Turns whatever the tokenizers library raises into a ModelFileError that begins with `what`.
+    """Turns any error of the tokenizers library into a ModelFileError that begins with `what`.
 
-    A panic of it, as for a regular expression that backtracks for ever or a piece shorter than it expects, is no
-    Exception.
+    A panic of the library, for example by a regular expression that backtracks without end or a piece that is too
+    short, is not an Exception.
     """
     try:
         yield
@@ -233,31 +233,32 @@ def _check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        raise RequestError(f"text holds a lone surrogate, U+{code:04X}, at character {error.start}") from None
+        raise RequestError(f"text has a lone surrogate, U+{code:04X}, at character {error.start}") from None
 
 
-def _literal_twin(
+def _literal_copy(
     backend: tokenizers.Tokenizer, added: list[tuple[int, AddedToken]], name: str, model: models.Model | None
 ) -> tokenizers.Tokenizer:
-    """The same vocabulary (shared, not copied, without `model`) that takes special tokens in a text for ordinary text.
+    """Returns a tokenizer with the same vocabulary (shared, unless there is `model`), for which special tokens in a
+    text are ordinary text.
 
-    The library has this as a property of the tokenizer, and two threads may want it both ways at once.
+    Threads: the library has this as a property of the tokenizer, and two threads may need both values at once.
     """
-    twin = _twin(backend, added, name)
+    copy = _copy(backend, added, name)
     for token_id, token in added:
-        if not backend.token_to_id(token.content) == twin.token_to_id(token.content) == token_id:
+        if not backend.token_to_id(token.content) == copy.token_to_id(token.content) == token_id:
             raise ModelFileError(f"{name}: added token {token.content[:40]!r} cannot have the id {token_id}")
     if model is not None:
-        twin.model = model
-    twin.encode_special_tokens = True
-    return twin
+        copy.model = model
+    copy.encode_special_tokens = True
+    return copy
 
 
-def _twin(backend: tokenizers.Tokenizer, added: list[tuple[int, AddedToken]], name: str) -> tokenizers.Tokenizer:
-    """Another tokenizer of the same parts and added tokens."""
+def _copy(backend: tokenizers.Tokenizer, added: list[tuple[int, AddedToken]], name: str) -> tokenizers.Tokenizer:
+    """Returns another tokenizer with the same parts and added tokens."""
     with library(f"{name}: added tokens"):
-        twin = tokenizers.Tokenizer(backend.model)
-        twin.normalizer = backend.normalizer
-        twin.pre_tokenizer = backend.pre_tokenizer
-        twin.add_tokens([token for _, token in added])
-    return twin
+        copy = tokenizers.Tokenizer(backend.model)
+        copy.normalizer = backend.normalizer
+        copy.pre_tokenizer = backend.pre_tokenizer
+        copy.add_tokens([token for _, token in added])
+    return copy

@@ -1,4 +1,4 @@
-"""Whether a stored tensor is what a role needs."""
+"""Checks that a stored tensor fits its role."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from drut.model.weights.source import TensorInfo, TensorSource
 
 
 def tensor_info(source: TensorSource, name: str, shape: tuple[int, ...], k: int, where: str) -> TensorInfo:
-    """The tensor `name`, whose shape and encoding are right; `k` is the length of its rows. Errors name the tensor."""
+    """Returns the tensor `name` after checking shape and encoding; `k` is the length of its rows. An error names the
+    tensor."""
     info = source.tensors.get(name)
     if info is None:
         raise ModelFileError(f"{where}: tensor {name!r} is missing")

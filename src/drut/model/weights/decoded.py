@@ -1,4 +1,4 @@
-"""The weights of a source as float32, whatever it stores: what its quantization is measured against."""
+"""The weights of a source decoded to float32: the reference for measuring its quantization."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drut.model.weights.source import TensorInfo, TensorSource
 
 
 class DecodedSource:
-    """Tensors that can be decoded are F32, with their columns in order; others stay as they are."""
+    """A source whose decodable tensors are F32, with their columns in order; other tensors are unchanged."""
 
     def __init__(self, base: TensorSource) -> None:
         self._base = base
@@ -26,7 +26,7 @@ class DecodedSource:
         return self._tensors
 
     def raw(self, name: str) -> U8:
-        """Decoded anew each time."""
+        """Returns the tensor's bytes, decoded again in each call."""
         info = self._base.tensors.get(name)
         if info is None or info.encoding == "F32" or find_encoding(info.encoding) is None:
             return self._base.raw(name)

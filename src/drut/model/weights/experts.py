@@ -1,4 +1,4 @@
-"""The tensors of experts, expert by expert, however a file groups them."""
+"""Reads the tensors of experts, expert by expert, for every grouping in files."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from drut.model.weights.source import TensorSource
 
 
 def check_experts(source: TensorSource, stored: StoredExperts, shape: tuple[int, ...], where: str) -> None:
-    """Every tensor is there, all in one encoding that can be read as it lies."""
+    """Checks that every tensor is present, in one encoding that can be read without reordering."""
     k = shape[-1] if len(shape) == 3 else 1
     infos = [tensor_info(source, name, stored.stored_shape(shape), k, where) for name in stored.names(shape[0])]
     for info in infos:
         if info.encoding != infos[0].encoding:
-            raise UnsupportedError(f"{where}: tensor {info.name!r} is {info.encoding}, that of the first expert "
-                                   f"{infos[0].encoding}; all of a layer must be alike")
+            raise UnsupportedError(f"{where}: tensor {info.name!r} is {info.encoding}, but the first expert's is "
+                                   f"{infos[0].encoding}; all of a layer must have one encoding")
         if source.columns(info.name) is not None:
             raise UnsupportedError(f"{where}: tensor {info.name!r}: experts with their columns in another order "
                                    "(act-order) are not supported")
         if (stored.transposed or len(shape) == 2) and not encoding(info.encoding).is_float:
-            raise UnsupportedError(f"{where}: tensor {info.name!r} is {info.encoding}; it must be of floats")
+            raise UnsupportedError(f"{where}: tensor {info.name!r} is {info.encoding}; it must have a float encoding")
 
 
 def expert_rows(source: TensorSource, stored: StoredExperts, count: int, n: int,
                 enc: Encoding) -> Iterator[NDArray[np.uint8]]:
-    """The rows of each expert's matrix as `enc` stores them, (n, row bytes). What was read is let go after each."""
+    """Yields the rows of each expert's matrix in encoding `enc`, (n, row bytes). The file's pages are released after
+    each expert."""
     names = stored.names(count)
     raw = np.empty(0, np.uint8)
     for i in range(count):
         name = names[i if stored.each else 0]
-        if stored.each or i == 0:  # a quantized tensor is put together anew whenever it is asked for
+        if stored.each or i == 0:  # reading a quantized tensor assembles it again, so it is read once
             raw = source.raw(name)
         one = raw if stored.each else raw[i * (raw.nbytes // count) : (i + 1) * (raw.nbytes // count)]
         if stored.transposed:
@@ -51,7 +52,7 @@ def expert_rows(source: TensorSource, stored: StoredExperts, count: int, n: int,
 
 
 def expert_biases(source: TensorSource, stored: StoredExperts, shape: tuple[int, ...]) -> F32:
-    """(experts, n)."""
+    """Returns the biases, (experts, n)."""
     count, n = shape
     parts = []
     for name in stored.names(count):

@@ -1,7 +1,7 @@
 """The tensor types of ggml by number: name, elements in a block, bytes of a block.
 
-Names that are also in `drut.formats.encoding` are those Drut computes with; the rest are known so that a file
-that holds them can be listed and its sizes checked.
+Drut computes with the types that are also in `drut.formats.encoding`; the others are known so that a file with them
+can be listed and its sizes checked.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ _UINT32, _BOOL, _STRING, _ARRAY = 4, 7, 8, 9
 class GGUFFile(TensorFile):
     """An open GGUF file: `metadata` by key (int, float, bool, str, or a list of one of them) and its tensors.
 
-    A tensor of a ggml type that Drut does not compute with is listed under that type's name.
-    Raises ModelFileError, naming file and item, for a damaged file.
+    A tensor of a ggml type that Drut does not compute with has that type's name as its encoding. Raises ModelFileError,
+    which names file and item, for a damaged file.
     """
 
     def _read(self) -> tuple[Mapping[str, object], Mapping[str, TensorInfo]]:
@@ -47,7 +47,7 @@ class GGUFFile(TensorFile):
 
 
 class _Reader:
-    """A cursor over the header. Nothing is allocated for a count that the bytes left could not hold."""
+    """A cursor over the header. It allocates nothing for a count that the remaining bytes could not hold."""
 
     def __init__(self, file: MappedFile) -> None:
         self.path, self.size, self.data = file.path, file.size, file.buffer
@@ -69,7 +69,7 @@ class _Reader:
         return metadata, self.tensor_table(n_tensors, alignment)
 
     def preamble(self) -> tuple[int, int]:
-        """Tensor count and key count, both possible in a file of this size."""
+        """Returns tensor count and key count, after checking that a file of this size can hold so many."""
         if self.data[:4] != b"GGUF":
             self.fail("not a GGUF file (the magic is wrong)")
         self.pos = 4
@@ -112,12 +112,13 @@ class _Reader:
         self.pos += values.nbytes
         if kind == _BOOL:
             if (values > 1).any():
-                self.fail(f"{what} holds a boolean that is neither 0 nor 1")
+                self.fail(f"{what} has a boolean that is neither 0 nor 1")
             values = values.astype(bool)
         return list(values.tolist())
 
     def strings(self, count: int, what: str) -> list[object]:
-        """`count` strings in one tight loop: most of the work of opening a file is its vocabulary."""
+        """Returns `count` strings, read in one tight loop: reading the vocabulary is most of the work of opening a
+        file."""
         data, pos, last = self.data, self.pos, self.end - 8
         length_at = _U64.unpack_from
         out: list[object] = []
@@ -152,11 +153,11 @@ class _Reader:
                 self.fail(f"tensors {quote(before)} and {quote(info.name)} overlap")
             end, before = info.offset + info.nbytes, info.name
             if end > self.size:
-                self.fail(f"tensor {quote(before)} ends at byte {end}, the file at {self.size} (truncated?)")
+                self.fail(f"tensor {quote(before)} ends at byte {end}, but the file at {self.size} (truncated?)")
         return placed
 
     def tensor(self, i: int, alignment: int) -> TensorInfo:
-        """One row of the table; the offset is still relative to the data section."""
+        """Returns one entry of the table; its offset is relative to the data section."""
         name = self.string(f"the name of tensor {i}", MAX_NAME_BYTES)
         what = f"tensor {quote(name)}"
         n_dims = self.u32(what)
@@ -175,7 +176,7 @@ class _Reader:
         if shape[-1] % block:
             self.fail(f"{what} has rows of {shape[-1]} elements, not whole {encoding} blocks of {block}")
         if offset % alignment:
-            self.fail(f"{what} lies at offset {offset}, not a multiple of {alignment}")
+            self.fail(f"{what} has offset {offset}, which is not a multiple of {alignment}")
         return TensorInfo(name, shape, encoding, offset, elements // block * block_bytes)
 
     def u32(self, what: str) -> int:
@@ -191,7 +192,7 @@ class _Reader:
     def string(self, what: str, limit: int) -> str:
         size = self.u64(what)
         if size > limit:
-            self.fail(f"{what} is a string of {size} bytes; at most {limit} are read")
+            self.fail(f"{what} is a string of {size} bytes; the maximum is {limit}")
         self.need(size, what)
         self.pos += size
         try:
@@ -201,12 +202,12 @@ class _Reader:
 
     def check_count(self, count: int, least_bytes: int, limit: int, what: str) -> None:
         if count > limit or count * least_bytes > self.end - self.pos:
-            self.fail(f"{what} of {count} is more than the file can hold or Drut reads")
+            self.fail(f"{what} of {count} is more than the file can hold or Drut's maximum")
 
     def need(self, nbytes: int, what: str) -> None:
         if nbytes > self.end - self.pos:
             if self.end < self.size:
-                self.fail(f"{what} lies past the first {MAX_HEADER_BYTES} bytes, the most a header may take")
+                self.fail(f"{what} lies past the first {MAX_HEADER_BYTES} bytes, the maximum of a header")
             self.fail(f"the file ends inside {what} (truncated?)")
 
     def fail(self, message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A GGUF model in parts, NAME-00001-of-0000N.gguf: the first has the metadata, each has some of the tensors."""
+"""GGUF models in parts, NAME-00001-of-0000N.gguf: the first has the metadata, each has some of the tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 
 class SplitGGUF:
-    """The parts seen as one file. Raises ModelFileError where one is missing, or says that it is another part."""
+    """The parts as one source of tensors. Raises ModelFileError if a part is missing or has another part's number."""
 
     def __init__(self, first: GGUFFile, paths: list[Path]) -> None:
         self.metadata = first.metadata
@@ -31,7 +31,7 @@ class SplitGGUF:
             self._parts += [GGUFFile(path) for path in paths[1:]]
             for number, part in enumerate(self._parts):
                 if part.metadata.get("split.no") != number or part.metadata.get("split.count") != len(paths):
-                    raise ModelFileError(f"{part.path}: it does not say that it is part {number + 1} of {len(paths)}")
+                    raise ModelFileError(f"{part.path}: its metadata is not that of part {number + 1} of {len(paths)}")
                 for name in part.tensors:
                     if name in where:
                         raise ModelFileError(f"{part.path}: tensor {quote(name)} is in another part, too")
@@ -48,7 +48,7 @@ class SplitGGUF:
 
     @property
     def tensors(self) -> Mapping[str, TensorInfo]:
-        """Tensors by name; each offset counts in the tensor's own part."""
+        """Tensors by name; each offset is relative to the tensor's own part."""
         return self._tensors
 
     def raw(self, name: str) -> NDArray[np.uint8]:
@@ -71,7 +71,7 @@ class SplitGGUF:
 
 
 def open_gguf(path: str | os.PathLike[str]) -> GGUFFile | SplitGGUF:
-    """A GGUF file, with the other parts where it is the first of several. ModelFileError for another part."""
+    """Opens a GGUF file, with the other parts if it is the first of several. Raises ModelFileError for another part."""
     path = Path(path)
     first = GGUFFile(path)
     count = first.metadata.get("split.count", 0)
@@ -85,7 +85,7 @@ def open_gguf(path: str | os.PathLike[str]) -> GGUFFile | SplitGGUF:
 
 
 def part_paths(path: Path) -> list[Path]:
-    """All parts of the model that `path` is one of, by its name; the file alone where the name tells of no parts."""
+    """Returns all parts of the model of `path`, by its name; only the file itself if its name is not that of a part."""
     match = _NAME.fullmatch(path.name)
     if match is None or not 1 <= int(match[3]) <= MAX_PARTS:
         return [path]

@@ -1,4 +1,4 @@
-"""Whether a model's head is its embedding, where a checkpoint says so and stores a head all the same."""
+"""Tied heads: decides if a head that a checkpoint stores in spite of `tie_word_embeddings` is used."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def with_stored_head(spec: ModelSpec, source: TensorSource, where: str) -> ModelSpec:
-    """`spec` with a head of its own where the file stores one that differs from the embedding, and logs it.
+    """Returns `spec` with a head of its own if the file stores one that differs from the embedding, and logs it.
 
-    A copy of the embedding stays tied. `transformers` does the same, whatever `tie_word_embeddings` says.
+    A copy of the embedding stays tied. `transformers` does the same and ignores `tie_word_embeddings` then.
     """
     if not spec.tied_head or not {EMBED, HEAD} <= source.tensors.keys() or same_tensor(source, EMBED, source, HEAD):
         return spec
-    warn_once(f"{where}: tie_word_embeddings is true, and the checkpoint has another lm_head.weight, which is used")
+    warn_once(f"{where}: tie_word_embeddings is true, but the checkpoint's lm_head.weight differs and is used")
     return replace(spec, tied_head=False)
 
 
 def shared_under_head(table: Mapping[str, Stored], spec: ModelSpec, source: TensorSource) -> Mapping[str, Stored]:
-    """`table` with the embedding under the head's name, where a file stores what they share under that name alone."""
+    """Returns `table` with the head's name for the embedding, if a file stores the tied tensor only under that name."""
     if spec.tied_head and HEAD in source.tensors and EMBED not in source.tensors:
         return {**table, "embed": replace(table["embed"], name=HEAD)}
     return table

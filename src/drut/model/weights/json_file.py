@@ -1,4 +1,4 @@
-"""JSON out of files nobody vouches for: bounded in bytes, items and depth, no key twice, UTF-8 only."""
+"""Reads JSON from untrusted files: bounded in bytes, items and depth, without duplicate keys, UTF-8 only."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def parse_json(raw: bytes, path: str | os.PathLike[str], what: str = "the file") -> dict[str, object]:
-    """The JSON object in `raw`. ModelFileError names `path` and `what` for all else or past the bounds."""
+    """Returns the JSON object in `raw`. Raises ModelFileError, which names `path` and `what`, for other contents or
+    beyond the bounds."""
     if sum(raw.count(c) for c in b",[{") > MAX_JSON_ITEMS:
-        raise ModelFileError(f"{os.fspath(path)}: {what} holds more than {MAX_JSON_ITEMS} JSON items")
+        raise ModelFileError(f"{os.fspath(path)}: {what} has more than {MAX_JSON_ITEMS} JSON items")
     try:
         value = json.loads(raw.decode(), object_pairs_hook=_no_duplicates)
     except RecursionError:
@@ -44,7 +45,7 @@ def parse_json(raw: bytes, path: str | os.PathLike[str], what: str = "the file")
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, object]:
-    """The JSON object in the file at `path`, at most MAX_JSON_BYTES long. Errors as `parse_json`."""
+    """Returns the JSON object in the file at `path`, of at most MAX_JSON_BYTES. Raises as `parse_json` does."""
     path = Path(path)
     try:
         if not path.is_file():

@@ -1,4 +1,5 @@
-"""Puts a model's tensors into a backend: role by role, checked against the spec, the file's pages let go after each."""
+"""Packs a model's tensors for a backend: role by role, checked against the spec. The file's pages are released after
+each role."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Weights:
     prefix: str = ""
 
     def layer(self, index: int) -> Weights:
-        """The same, with roles of layer `index` by their short names."""
+        """Returns the weights of layer `index`, by the short names of their roles."""
         return Weights(self.matrices, self.stacks, self.vectors, layer_role(index, ""))
 
     def matrix(self, role: str) -> Matrix:
@@ -58,7 +59,7 @@ class Weights:
 
 
 def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], where: str) -> None:
-    """Every role of `spec` is stored, with its shape and an encoding that is supported; the error names the tensor."""
+    """Checks that every role of `spec` is stored with its shape and a supported encoding; an error names the tensor."""
     used: set[str] = set()
     for role, shape in expected_shapes(spec).items():
         stored = table[role].present(source.tensors)
@@ -67,20 +68,20 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
         else:
             tensor_info(source, stored.name, (stored.rows or shape[0], *shape[1:]), shape[-1], where)
         used.update(stored.names(shape[0]))
-    # No key of a file need tell of a bias or a norm, and to leave one out would change the answer.
-    beyond = tuple(prefix.format(len(spec.layers)) for prefix in ("model.layers.{}.", "blk.{}.") if spec.drafts)
+    # A file need not have a key for a bias or a norm, and ignoring one would change the output.
+    beyond = tuple(prefix.format(len(spec.layers)) for prefix in ("model.layers.{}.", "blk.{}.") if spec.mtp_layer)
     for name in source.tensors:
         copied = spec.tied_head and name == "lm_head.weight"
         spare = not (name in used or copied or name.startswith(beyond) or SAID_ELSEWHERE.fullmatch(name))
-        if spare and not (name.endswith("bias") and not source.raw(name).any()):  # of zeros it changes nothing
+        if spare and not (name.endswith("bias") and not source.raw(name).any()):  # a bias of zeros changes nothing
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 
 
 def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], backend: Backend, where: str,
                  report: Report | None = None, kept: Mapping[str, NDArray[np.uint8]] | None = None) -> Weights:
-    """Packs every role of `spec`. `report` is told the bytes of each tensor done.
+    """Packs every role of `spec`. `report` gets the bytes of each tensor that is done.
 
-    Matrices in `kept`, by role, were packed before by the same backend, a PackingBackend, and are taken as they are.
+    Matrices in `kept`, by role, were packed before by the same backend, a PackingBackend, and are used unchanged.
     """
     check_tensors(spec, source, table, where)
     load = _Loading(shapes=expected_shapes(spec), source=source, table=table, backend=backend, where=where, kept=kept)
@@ -102,13 +103,13 @@ def load_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stor
 
 
 def is_bias(role: str) -> bool:
-    """Whether the role is kept with a matrix, as what is added to its outputs."""
+    """Whether the role is a bias of a matrix, which is stored with the matrix."""
     return role.rsplit(".", 1)[-1] in BIASES.values()
 
 
 def packed_encoding(role: str, stored: Stored, source: TensorSource) -> Encoding:
-    """What a role is packed as: as it is stored, but a router's bf16 widened. Its products choose experts, so its
-    activations are not rounded."""
+    """Returns the encoding in which a role is packed: its stored encoding, but F32 instead of a router's bf16, because
+    a router's products choose experts, so its activations are not rounded."""
     stored = stored.present(source.tensors)
     enc = encoding(source.tensors[stored.names(1)[0]].encoding)
     return encoding("F32") if enc.name == "BF16" and role.rsplit(".", 1)[-1] == "router" else enc
@@ -116,7 +117,7 @@ def packed_encoding(role: str, stored: Stored, source: TensorSource) -> Encoding
 
 @dataclass
 class _Loading:
-    """What is packed so far, and out of what."""
+    """The state of loading: what is packed so far, and its sources."""
 
     shapes: Mapping[str, tuple[int, ...]]
     source: TensorSource
@@ -132,7 +133,7 @@ class _Loading:
         return self.table[role].present(self.source.tensors)
 
     def bias(self, role: str) -> F32 | None:
-        """The values added to a matrix's outputs, (outputs,), or (experts, outputs)."""
+        """Returns the bias of a matrix, (outputs,) or (experts, outputs)."""
         prefix, _, short = role.rpartition(".")
         name = f"{prefix}.{BIASES[short]}" if short in BIASES else ""
         if name not in self.shapes:
@@ -171,22 +172,22 @@ class _Loading:
 
 
 def _sharers(stored: Stored, shape: tuple[int, ...]) -> int:
-    """About how many roles share the tensor."""
+    """Returns about how many roles share the tensor."""
     if isinstance(stored, StoredExperts):
         return stored.parts
     return max(1, stored.rows // shape[0])
 
 
 def _vector(source: TensorSource, stored: Stored, shape: tuple[int, ...], where: str) -> F32:
-    """In canonical order, the stored offset added."""
+    """Returns a vector in canonical order, with the stored offset added."""
     info = source.tensors[stored.name]
     enc = encoding(info.encoding)
     if not enc.is_float:
-        raise ModelFileError(f"{where}: tensor {info.name!r} is {info.encoding}; a vector must be of floats")
+        raise ModelFileError(f"{where}: tensor {info.name!r} is {info.encoding}; a vector must have a float encoding")
     raw: NDArray[np.uint8] = source.raw(info.name)
     values: F32 = decode(enc, raw, info.nbytes // enc.row_bytes(1))[0][stored.first : stored.first + shape[0]]
     if not np.isfinite(values).all():
-        raise ModelFileError(f"{where}: tensor {info.name!r} holds a value that is not finite")
+        raise ModelFileError(f"{where}: tensor {info.name!r} has a value that is not finite")
     order = stored.row_order(len(values))
     values = values if order is None else values[order]
     return values + np.float32(stored.offset) if stored.offset else values

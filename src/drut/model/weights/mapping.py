@@ -1,4 +1,4 @@
-"""A regular file mapped read-only, and one with named tensors in it: what is behind every weight container."""
+"""Read-only mappings of files, and files of named tensors: the base of every weight container."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from drut.model.weights.source import TensorInfo
 
 
 class MappedFile:
-    """The bytes of one file. Arrays handed out stay valid after `close`: the mapping ends with the last one.
+    """The bytes of one file.
 
-    Raises ModelFileError, naming the file, where it is missing, unreadable, empty or not a regular file.
+    Lifetime: arrays from `view` stay valid after `close`; the mapping ends with the last of them. Raises
+    ModelFileError, which names the file, if it is missing, unreadable, empty or not a regular file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -43,16 +44,16 @@ class MappedFile:
             raise ModelFileError(f"{self.path}: {getattr(error, 'strerror', None) or error}") from None
 
     def view(self, offset: int, nbytes: int) -> NDArray[np.uint8]:
-        """`nbytes` bytes at `offset`, read-only, shape (nbytes,). ModelFileError if the file shrank.
+        """Returns `nbytes` bytes at `offset`, read-only, shape (nbytes,). Raises ModelFileError if the file shrank.
 
-        To read a page that is no longer in the file would end the process with SIGBUS.
+        Hazard: reading a page past the end of the file ends the process with SIGBUS.
         """
         if self.buffer.size() < self.size:
             raise ModelFileError(f"{self.path}: the file became shorter while it was open")
         return np.frombuffer(self.buffer, np.uint8, nbytes, offset)
 
     def release(self, offset: int, nbytes: int) -> None:
-        """Give back the whole pages inside the range; a later touch reads them from the file again."""
+        """Releases the whole pages inside the range; a later access reads them from the file again."""
         page = mmap.PAGESIZE
         start = -(-offset // page) * page
         end = (offset + nbytes) // page * page
@@ -60,15 +61,15 @@ class MappedFile:
             self.buffer.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def close(self) -> None:
-        """End the mapping, at once or with the last array that looks at it."""
+        """Ends the mapping, at once or with the last array that uses it."""
         with contextlib.suppress(BufferError):
             self.buffer.close()
 
 
 class TensorFile(ABC):
-    """An open file of named tensors, in the file's order, and its `metadata`: what every container has.
+    """An open file of named tensors, in the file's order, with its `metadata`.
 
-    Raises ModelFileError where the file is damaged.
+    Raises ModelFileError if the file is damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -84,7 +85,7 @@ class TensorFile(ABC):
 
     @abstractmethod
     def _read(self) -> tuple[Mapping[str, object], Mapping[str, TensorInfo]]:
-        """Metadata and tensors as the header tells them, checked."""
+        """Returns metadata and tensors of the header, checked."""
 
     @property
     def tensors(self) -> Mapping[str, TensorInfo]:
@@ -92,21 +93,21 @@ class TensorFile(ABC):
         return self._tensors
 
     def raw(self, name: str) -> NDArray[np.uint8]:
-        """The tensor's bytes, read-only, shape (nbytes,). ModelFileError if it is missing or cut off."""
+        """Returns the tensor's bytes, read-only, (nbytes,). Raises ModelFileError if it is missing or truncated."""
         info = self._info(name)
         return self._file.view(info.offset, info.nbytes)
 
     def columns(self, name: str) -> NDArray[np.int32] | None:
-        """None: only quantized checkpoints reorder columns."""
+        """Returns None, because only quantized checkpoints reorder columns."""
         return None
 
     def release(self, name: str) -> None:
-        """Let the tensor's pages leave memory."""
+        """Lets the system drop the tensor's pages from memory."""
         info = self._info(name)
         self._file.release(info.offset, info.nbytes)
 
     def close(self) -> None:
-        """End the mapping; arrays from `raw` stay valid."""
+        """Ends the mapping; arrays from `raw` stay valid."""
         self._file.close()
 
     def _info(self, name: str) -> TensorInfo:
@@ -117,5 +118,5 @@ class TensorFile(ABC):
 
 
 def quote(name: str) -> str:
-    """A name as it stands in an error: quoted, on one line, of bounded length."""
+    """Returns a name for an error message: quoted, on one line, of bounded length."""
     return repr(name if len(name) <= 80 else name[:77] + "...")

@@ -1,4 +1,4 @@
-"""Typed access to a model's metadata, be it GGUF keys or a parsed `config.json`."""
+"""Typed access to a model's metadata: GGUF keys or a parsed `config.json`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NOUNS: dict[type, str] = {
 
 
 def require(metadata: Mapping[str, object], key: str, kind: type[T], path: Path) -> T:
-    """The value of `key` as `kind`: int, float, str or bool. An integer passes for a float; NaN does not.
+    """Returns the value of `key` as `kind`: int, float, str or bool. An integer is valid as a float; NaN is not.
 
-    Raises ModelFileError naming `path` and `key` where the key is missing, null or of another type.
+    Raises ModelFileError, which names `path` and `key`, if the key is missing, null or has another type.
     """
     value = metadata.get(key)
     if value is None:
@@ -40,18 +40,18 @@ def optional(metadata: Mapping[str, object], key: str, kind: type[T], path: Path
 def optional(
     metadata: Mapping[str, object], key: str, kind: type[T], path: Path, default: T | None = None
 ) -> T | None:
-    """As `require`, but `default` where the key is missing or null."""
+    """Does what `require` does, but returns `default` if the key is missing or null."""
     return default if metadata.get(key) is None else require(metadata, key, kind, path)
 
 
 def require_list(metadata: Mapping[str, object], key: str, kind: type[T], path: Path) -> list[T]:
-    """The list at `key`, each element as in `require`. ModelFileError names path, key and element."""
+    """Returns the list at `key`, with each element as in `require`. A ModelFileError names path, key and element."""
     values = metadata.get(key)
     if values is None:
         raise ModelFileError(f"{os.fspath(path)}: key {key!r} is missing")
     if not isinstance(values, list):
         raise ModelFileError(f"{os.fspath(path)}: key {key!r} must be a list, not {_describe(values)}")
-    if kind is not float and set(map(type, values)) <= {kind}:  # quick: a vocabulary has 100,000 elements
+    if kind is not float and set(map(type, values)) <= {kind}:  # fast path: a vocabulary has 100,000 elements
         return list(values)
     return [_checked(value, kind, path, f"element {i} of key {key!r}") for i, value in enumerate(values)]
 

@@ -1,4 +1,4 @@
-"""A model's weights by their form, without reading any: a plan can be recorded over them, and costs the same."""
+"""The outline of a model's weights: their form without data. A plan recorded over it has the same costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from drut.model.weights.source import TensorSource
 
 
 def outline_weights(spec: ModelSpec, source: TensorSource, table: Mapping[str, Stored], backend: Backend) -> Weights:
-    """What `load_weights` would pack into `backend`. The tensors must have passed `check_tensors`."""
+    """Returns the outline of what `load_weights` would pack for `backend`. `check_tensors` must have accepted the
+    tensors."""
     matrices: dict[str, Matrix] = {}
     stacks: dict[str, Stack] = {}
     vectors: dict[str, Vector] = {}

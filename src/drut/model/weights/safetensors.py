@@ -1,4 +1,4 @@
-"""Safetensors files, one or a set of shards behind an index. Source: the safetensors format's description.
+"""Safetensors files: one, or a set of shards with an index. Source: the safetensors format's description.
 
 Layout: header length (u64), header (a JSON object: name -> dtype, shape, data_offsets), the tensors' bytes
 without gaps, in the order of their offsets, up to the end of the file.
@@ -26,9 +26,9 @@ MAX_HEADER_BYTES = 100_000_000
 MAX_DIMS = 8
 MAX_ELEMENTS = 1 << 40
 MAX_SHARDS = 1000
-MAX_SHARD_NAME = 255  # characters; no file system takes more
+MAX_SHARD_NAME = 255  # characters; no file system allows more
 
-# Bits of one element. F32, F16 and BF16 are encodings Drut computes with; the rest can only be listed.
+# Bits of one element. Drut computes with F32, F16 and BF16; the others can only be listed.
 DTYPE_BITS: dict[str, int] = {
     "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "C64": 64,
     "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8,
@@ -38,26 +38,26 @@ DTYPE_BITS: dict[str, int] = {
 
 
 class SafetensorsFile(TensorFile):
-    """An open safetensors file: its tensors, and the strings of its `__metadata__`.
+    """An open safetensors file: its tensors and the strings of its `__metadata__`.
 
-    Raises ModelFileError, naming file and tensor, where dtypes, shapes and offsets do not describe the file.
+    Raises ModelFileError, which names file and tensor, if dtypes, shapes and offsets do not describe the file.
     """
 
     def _read(self) -> tuple[Mapping[str, object], Mapping[str, TensorInfo]]:
         header, start = self._read_header()
         notes = header.pop("__metadata__", {})
         if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
-            self._fail("__metadata__ is not a table of strings")
+            self._fail("__metadata__ is not an object of strings")
         return notes, self._table(header, start)
 
     def _read_header(self) -> tuple[dict[str, object], int]:
-        """The header and the offset of the first byte after it."""
+        """Returns the header and the offset of the first byte after it."""
         data, size = self._file.buffer, self._file.size
         if size < 8:
             self._fail("too short for a safetensors file (truncated?)")
         length = int.from_bytes(data[:8], "little")
         if length > MAX_HEADER_BYTES:
-            self._fail(f"not a safetensors file, or its header of {length} bytes is past {MAX_HEADER_BYTES}")
+            self._fail(f"not a safetensors file, or its header of {length} bytes is longer than {MAX_HEADER_BYTES}")
         if length > size - 8:
             self._fail(f"a header of {length} bytes in a file of {size} (truncated?)")
         raw = data[8 : 8 + length]
@@ -96,7 +96,7 @@ class SafetensorsFile(TensorFile):
         begin, end = span
         bits = elements * DTYPE_BITS[dtype]
         if bits % 8 or end - begin != bits // 8:
-            self._fail(f"{what} takes {bits / 8:g} bytes by shape and dtype, {end - begin} by its offsets")
+            self._fail(f"{what} has {bits / 8:g} bytes by shape and dtype, but {end - begin} by its offsets")
         return TensorInfo(name, tuple(shape), dtype, start + begin, end - begin)
 
     def _fail(self, message: str) -> NoReturn:
@@ -104,7 +104,7 @@ class SafetensorsFile(TensorFile):
 
 
 class ShardedSafetensors:
-    """Several safetensors files seen as one, by the table `weight_map` (tensor -> file) of an index."""
+    """Several safetensors files as one source, by the table `weight_map` (tensor -> file) of an index."""
 
     def __init__(self, shards: Mapping[str, SafetensorsFile], weight_map: Mapping[str, str]) -> None:
         self._shards, self._where = shards, weight_map
@@ -112,23 +112,23 @@ class ShardedSafetensors:
 
     @property
     def tensors(self) -> Mapping[str, TensorInfo]:
-        """Tensors by name; each offset counts in the tensor's own shard."""
+        """Tensors by name; each offset is relative to the tensor's own shard."""
         return self._tensors
 
     def raw(self, name: str) -> NDArray[np.uint8]:
-        """As `SafetensorsFile.raw`."""
+        """Does what `SafetensorsFile.raw` does."""
         return self._shard(name).raw(name)
 
     def columns(self, name: str) -> NDArray[np.int32] | None:
-        """None, as of `SafetensorsFile`."""
+        """Returns None, as for a `SafetensorsFile`."""
         return None
 
     def release(self, name: str) -> None:
-        """As `SafetensorsFile.release`."""
+        """Does what `SafetensorsFile.release` does."""
         self._shard(name).release(name)
 
     def close(self) -> None:
-        """Close every shard."""
+        """Closes every shard."""
         for shard in self._shards.values():
             shard.close()
 
@@ -139,17 +139,17 @@ class ShardedSafetensors:
 
 
 def open_safetensors(directory: str | os.PathLike[str]) -> TensorSource:
-    """The weights of an HF-style directory: `model.safetensors`, else the shards its index names.
+    """Opens the weights of an HF-style directory: `model.safetensors`, else the shards that its index names.
 
-    Raises ModelFileError where neither is there, or the index names files outside the directory, missing
-    files, or tensors that are not in the shard it gives.
+    Raises ModelFileError if neither exists, or the index names files outside the directory, missing files, or tensors
+    that are not in their shard.
     """
     folder = Path(directory)
     if (folder / SINGLE).is_file():
         return SafetensorsFile(folder / SINGLE)
     index = folder / INDEX
     if not index.is_file():
-        raise ModelFileError(f"{folder}: holds neither {SINGLE} nor {INDEX}")
+        raise ModelFileError(f"{folder}: has neither {SINGLE} nor {INDEX}")
     weight_map = read_index(index)
     shards: dict[str, SafetensorsFile] = {}
     try:
@@ -166,9 +166,9 @@ def open_safetensors(directory: str | os.PathLike[str]) -> TensorSource:
 
 
 def _unlisted(shards: Mapping[str, SafetensorsFile], weight_map: Mapping[str, str], index: Path) -> dict[str, str]:
-    """Tensor -> shard, of those that lie in a shard and not in the index. `transformers` reads them, too.
+    """Maps tensors that are in a shard and not in the index to their shard. `transformers` reads them, too.
 
-    Raises ModelFileError for a tensor that lies in two shards with different bytes.
+    Raises ModelFileError for a tensor that is in two shards with different bytes.
     """
     found: dict[str, str] = {}
     for file, shard in shards.items():
@@ -180,15 +180,15 @@ def _unlisted(shards: Mapping[str, SafetensorsFile], weight_map: Mapping[str, st
 
 
 def read_index(index: Path) -> dict[str, str]:
-    """Tensor -> shard, each shard a plain name of a safetensors file beside the index."""
+    """Maps each tensor to its shard; a shard is a plain name of a safetensors file next to the index."""
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise ModelFileError(f"{index}: weight_map is missing or no table of tensors")
+        raise ModelFileError(f"{index}: weight_map is missing or not a table of tensors")
     table: dict[str, str] = {}
     for name, file in weight_map.items():
         plain = isinstance(file, str) and file.endswith(".safetensors") and file == os.path.basename(file)
         if not plain or "\0" in file or len(file) > MAX_SHARD_NAME:
-            raise ModelFileError(f"{index}: tensor {quote(name)} is not in a file beside the index")
+            raise ModelFileError(f"{index}: tensor {quote(name)} is not in a file next to the index")
         table[name] = file
     if len(set(table.values())) > MAX_SHARDS:
         raise ModelFileError(f"{index}: names more than {MAX_SHARDS} shards")

@@ -1,4 +1,4 @@
-"""Whether two stored tensors are the same."""
+"""Compares stored tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a weight file offers, whatever its container: named tensors as raw bytes, mapped read-only."""
+"""The interface of weight files of any container: named tensors as raw bytes, mapped read-only."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ class TensorSource(Protocol):
     def tensors(self) -> Mapping[str, TensorInfo]: ...
 
     def raw(self, name: str) -> NDArray[np.uint8]:
-        """The tensor's bytes, a read-only 1-D view of the mapping. ModelFileError if there is no such tensor."""
+        """Returns the tensor's bytes, a read-only 1-D view of the mapping. Raises ModelFileError if it is missing."""
         ...
 
     def columns(self, name: str) -> NDArray[np.int32] | None:
-        """Which input each column of the tensor multiplies; None where they lie in order."""
+        """Returns for each column of the tensor the index of its input; None if they are in order."""
         ...
 
     def release(self, name: str) -> None:
-        """Tell the kernel the tensor's pages will not be read again soon, so that they stop counting as resident."""
+        """Advises the system that the tensor's pages will not be read again soon, so that they no longer count as
+        resident."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The text part of a model that also sees: its config and its tensors, under the names of a model that only reads."""
+"""The text part of a multimodal model: its config and its tensors, with the names of a text-only model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from drut.errors import ModelFileError
 from drut.model.weights.source import TensorInfo, TensorSource
 
-# Where files keep the text part: as `language_model`, within `model` in newer ones.
+# Prefixes of the text part's tensors: `language_model`, inside `model` in newer files.
 PREFIX = re.compile(r"language_model\.|(?<=^model\.)language_model\.")
 OUTER = ("eos_token_id", "bos_token_id")
 
 
 def text_config(config: Mapping[str, object], where: str) -> Mapping[str, object]:
-    """The settings of `text_config`, with those of the whole. The whole alone decides whether the head is tied: it is
-    where the key is missing."""
+    """Returns the settings of `text_config` merged with those of the whole model. Only the whole model's key decides
+    if the head is tied; the default is true."""
     inner = config["text_config"]
     if not isinstance(inner, Mapping):
         raise ModelFileError(f"{where}: text_config must be an object")
@@ -29,7 +29,7 @@ def text_config(config: Mapping[str, object], where: str) -> Mapping[str, object
 
 
 class TextPart:
-    """A TensorSource of those tensors alone."""
+    """A TensorSource of the text part's tensors."""
 
     def __init__(self, source: TensorSource) -> None:
         self._source = source
@@ -40,7 +40,7 @@ class TextPart:
 
     @property
     def skipped(self) -> int:
-        """How many tensors are not of the text part."""
+        """The number of tensors outside the text part."""
         return len(self._source.tensors) - len(self._stored)
 
     def raw(self, name: str) -> NDArray[np.uint8]:

@@ -34,6 +34,6 @@ def usage(job: Job, assembler: Assembler) -> Usage:
     """Returns the usage of a finished request. Each prompt counts once, independent of n."""
     made = usage_so_far(job, assembler.completion_tokens)
     made.prompt_tokens_details = PromptDetails(assembler.cached_tokens)
-    if job.params.thought is not None:
+    if job.params.reasoning is not None:
         made.completion_tokens_details = CompletionDetails(assembler.reasoning_tokens)
     return made

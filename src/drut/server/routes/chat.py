@@ -57,7 +57,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     if calls is not None:
         params = replace(params, constraint=calls.constraint)
     reading = replace(reading, bound=params.constraint is not None)
-    params = replace(params, thought=reading.watched)
+    params = replace(params, reasoning=reading.watched)
     ids = texts.chat_ids(text)
     echo = bool(request.echo) and messages[-1]["role"] == "assistant"
     return Job(

@@ -1,4 +1,4 @@
-"""AWQ, `gemm` layout: codes (k, n) and zero points packed along n, in an order of their own.
+"""AWQ, `gemm` layout: codes (k, n) and zero points packed along n, in AWQ's own order.
 
 Source: the layout that AutoAWQ writes.
 """
@@ -17,11 +17,11 @@ from drut.model.weights.metadata import optional, require
 from drut.model.weights.quantized.groups import group_count
 from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, Recipe
 
-ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # which of eight columns the i-th lowest four bits of a word are
+ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # the column, of eight, of the i-th lowest four bits of a word
 
 
 def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
-    """A recipe for each `X.qweight`. Errors name the key or the tensor."""
+    """Yields a recipe for each `X.qweight`. An error names the key or the tensor."""
     where = f"{parts.where}: quantization_config"
     bits = require(config, "w_bit" if config.get("bits") is None else "bits", int, where)
     key = "q_group_size" if config.get("group_size") is None else "group_size"
@@ -56,7 +56,7 @@ def _rows(parts: Parts, qweight: str, scales: str, qzeros: str) -> Callable[[], 
 
 
 def transposed(words: Array) -> U8:
-    """Words (k, n/8) as codes (n, k), a byte each."""
+    """Returns words (k, n/8) as codes (n, k), a byte each."""
     k, count = words.shape
     out = np.empty((count, 8, k), np.uint8)
     for i, column in enumerate(ORDER):
@@ -65,7 +65,7 @@ def transposed(words: Array) -> U8:
 
 
 def paired(words: Array) -> U8:
-    """Words (k, n/8) as codes (n, k/2), two in a byte, the lower first. k is even."""
+    """Returns words (k, n/8) as codes (n, k/2), two in a byte, the lower first. k is even."""
     k, count = words.shape
     even, odd = words.view(np.uint32)[::2], words.view(np.uint32)[1::2]
     out = np.empty((count, 8, k // 2), np.uint8)

@@ -1,8 +1,8 @@
-"""compressed-tensors: integers, packed or not, FP8, NVFP4 and MXFP4, as LLM Compressor writes them.
+"""compressed-tensors, the format of LLM Compressor: integers, packed or not, FP8, NVFP4 and MXFP4.
 
-Which layers are quantized, and how, is read off the tensors; `config_groups` must agree. Scales of activations, and
-that they were to be quantized in some way, are not used: integer weights take int8 activations by groups of 32, finer
-than any scheme a file can ask for, and float weights take floats (FP4, in int8, more than the file asks for).
+The tensors determine which layers are quantized, and how; `config_groups` must agree. Settings and scales of
+activations are not used: integer weights have int8 activations in groups of 32, finer than any scheme that a file can
+request, and float weights have float activations (FP4: int8, more precise than the file requests).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantize
 
 @dataclass(frozen=True)
 class Scheme:
-    """What one of `config_groups` says about weights."""
+    """The weight settings of one of `config_groups`."""
 
     bits: int
     kind: str  # int or float
@@ -40,7 +40,7 @@ class Scheme:
 
 
 def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
-    """A recipe for each quantized layer. Errors name the key or the tensor."""
+    """Yields a recipe for each quantized layer. An error names the key or the tensor."""
     where = f"{parts.where}: quantization_config"
     _refuse(config, where)
     schemes = list(_schemes(config, where))
@@ -89,18 +89,18 @@ def _schemes(config: Mapping[str, object], where: str) -> Iterator[Scheme]:
 
 
 def _agree(parts: Parts, name: str, schemes: list[Scheme], bits: int, zeros: bool, groups: int, k: int) -> None:
-    """ModelFileError unless one of the schemes describes what is stored."""
+    """Raises ModelFileError unless one of the schemes describes the stored tensors."""
     for s in schemes:
         size = s.group if s.group and s.group > 0 else k
         if s.bits == bits and s.symmetric != zeros and (k // size if s.strategy == "group" else 1) == groups:
             return
     parts.fail(name, f"has {bits} bits and {groups} groups in a row of {k}, {'with' if zeros else 'without'} zero "
-               "points: no group of quantization_config says so")
+               "points: no group of quantization_config matches")
 
 
 @dataclass(frozen=True)
 class _Integers:
-    """An integer layer as its tensors have it."""
+    """An integer layer as its tensors describe it."""
 
     parts: Parts
     name: str
@@ -122,7 +122,7 @@ class _Integers:
                       parts=tuple(filter(self.parts.has, names)), rows=rows, columns=columns)
 
     def by_row(self, array: Array) -> Array:
-        """(n, groups) of one number for all, one for each row, or all of them."""
+        """Returns (n, groups) from one number for all, one for each row, or all of them."""
         return np.broadcast_to(array.reshape(-1, self.groups), (self.n, self.groups))
 
     def columns(self) -> NDArray[np.int32] | None:
@@ -134,7 +134,7 @@ class _Integers:
 
 
 def _layer(parts: Parts, name: str, codes: str, bits: int, n: int, k: int, schemes: list[Scheme]) -> _Integers:
-    """The layer, once its scales have a shape that fits and a scheme agrees."""
+    """Returns the layer after checking that the shape of its scales fits and a scheme agrees."""
     scale = parts.info(f"{name}.weight_scale", *SCALE_TYPES)
     whole = all(dim == 1 for dim in scale.shape)
     groups = 1 if whole or len(scale.shape) < 2 else scale.shape[1]
@@ -146,14 +146,15 @@ def _layer(parts: Parts, name: str, codes: str, bits: int, n: int, k: int, schem
 
 
 def _packed_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:
-    """`weight_packed` int32 (n, k * bits / 32), the low bits first; zero points are packed along n."""
+    """Returns the recipe of `weight_packed` int32 (n, k * bits / 32), the low bits first; zero points are packed along
+    n."""
     codes = f"{name}.weight_packed"
     n, words = parts.matrix(codes, "I32").shape
     parts.expect(f"{name}.weight_shape", (2,), "I64", "I32")
     rows, k = (int(x) for x in parts.read(f"{name}.weight_shape"))
     bits = next((b for b in (4, 8) if rows == n and k > 0 and k * b == 32 * words), 0)
     if not bits:
-        parts.fail(codes, f"of shape {[n, words]} does not hold {rows} rows of {k} codes of 4 or 8 bits")
+        parts.fail(codes, f"has shape {[n, words]}, which does not fit {rows} rows of {k} codes of 4 or 8 bits")
     layer = _layer(parts, name, codes, bits, n, k, schemes)
     zeros = layer.part("weight_zero_point")
     if parts.has(zeros):
@@ -174,7 +175,7 @@ def _packed_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:
 
 
 def _plain_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:
-    """`weight` int8 (n, k); codes and zero points are signed."""
+    """Returns the recipe of `weight` int8 (n, k); codes and zero points are signed."""
     codes = f"{name}.weight"
     n, k = parts.matrix(codes, "I8").shape
     layer = _layer(parts, name, codes, 8, n, k, schemes)

@@ -1,4 +1,4 @@
-"""Which format a checkpoint says it is in, and what it says about it."""
+"""Finds the quantization format of a checkpoint and its settings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FORMATS: dict[str, Format] = {
 
 
 def open_quantized(source: TensorSource, config: Config, folder: Path) -> TensorSource:
-    """`source` with whole weights where the model at `folder` is quantized, else as it is.
+    """Returns `source` with assembled weights if the model at `folder` is quantized, else `source` itself.
 
-    UnsupportedError names a format, or what of it, that is not supported; ModelFileError what does not fit together.
+    Raises UnsupportedError, which names the format or setting, and ModelFileError if tensors and settings do not match.
     """
     found = quantization(config, folder)
     if found is None:
@@ -36,12 +36,12 @@ def open_quantized(source: TensorSource, config: Config, folder: Path) -> Tensor
                                f"(supported: {', '.join(FORMATS)})")
     recipes = list(FORMATS[method](Parts(source, where), settings))
     if not recipes:
-        raise ModelFileError(f"{where}: quant_method {quote(method)}, but no tensor is quantized so")
+        raise ModelFileError(f"{where}: quant_method is {quote(method)}, but no tensor has that format")
     return QuantizedSource(source, recipes, where)
 
 
 def quantization(config: Config, folder: Path) -> tuple[str, Config, str] | None:
-    """Method, settings, and where they stand: `config.json`, or the file that ModelOpt writes beside it."""
+    """Returns method, settings and their file: `config.json`, or ModelOpt's file next to it."""
     where = f"{folder.name}/config.json"
     settings = config.get("quantization_config") or config.get("compression_config")
     if settings is not None:

@@ -1,4 +1,4 @@
-"""FP4 (E2M1) weights: NVFP4 (E4M3 scales of 16 elements times a float) and MXFP4 (powers of two for 32)."""
+"""FP4 (E2M1) weights: NVFP4 (E4M3 scales of 16 elements times a float) and MXFP4 (powers of two for 32 elements)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from drut.model.weights.quantized.recipe import Parts, Recipe
 
 
 def nvfp4(parts: Parts, name: str, codes: str, whole: str, *, divides: bool) -> Recipe:
-    """Layer `name`: `codes` U8 (n, k/2), its `weight_scale` (n, k/16) and `whole`, one divisor or factor."""
+    """Returns the recipe of layer `name`: `codes` U8 (n, k/2), its `weight_scale` (n, k/16) and `whole`, the tensor's
+    divisor or factor."""
     n, half = parts.matrix(codes, "U8").shape
     fine = f"{name}.weight_scale"
     parts.expect(fine, (n, half // 8), "F8_E4M3")
@@ -29,7 +30,8 @@ def nvfp4(parts: Parts, name: str, codes: str, whole: str, *, divides: bool) -> 
 
 
 def mxfp4(parts: Parts, weight: str, codes: str, scales: str) -> Recipe:
-    """`weight` of `codes` U8 (.., n, k/2) or (.., n, k/32, 16) and `scales` U8 (.., n, k/32), E8M0."""
+    """Returns the recipe of `weight`: `codes` U8 (.., n, k/2) or (.., n, k/32, 16) and `scales` U8 (.., n, k/32),
+    E8M0."""
     shape = parts.info(scales, "U8", "F8_E8M0").shape
     k = 32 * shape[-1] if shape else 0
     stored = parts.info(codes, "U8")
@@ -38,7 +40,8 @@ def mxfp4(parts: Parts, weight: str, codes: str, scales: str) -> Recipe:
 
 
 def _blocks(parts: Parts, codes: str, scales: str) -> Callable[[], U8]:
-    """The blocks of GGUF: the scale, then elements 0..15 in the low and 16..31 in the high halves of bytes."""
+    """Returns a function that makes GGUF's blocks: the scale, then elements 0..15 in the low and 16..31 in the high
+    halves of bytes."""
     def rows() -> U8:
         exponents = parts.source.raw(scales).reshape(-1, 1)
         elements = pairs(parts.source.raw(codes).reshape(-1, 16))

@@ -1,7 +1,7 @@
 """FP8 (E4M3) weights with a scale for the tensor, for each row, or for each block of rows and columns.
 
-A scale multiplies, though `weight_scale_inv` has a name that says otherwise. Scales of activations are not used: those
-stay float32 here, which is nearer to the model before it was quantized.
+A scale multiplies, in spite of the name `weight_scale_inv`. Scales of activations are not used: activations stay
+float32 here, which is closer to the model before quantization.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCALES = ("weight_scale_inv", "weight_scale")
 
 
 def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
-    """A recipe for each FP8 matrix `X.weight` with its scale."""
+    """Yields a recipe for each FP8 matrix `X.weight` with its scale."""
     block = None
     if config.get("weight_block_size") is not None:
         block = tuple(require_list(config, "weight_block_size", int, f"{parts.where}: quantization_config"))
@@ -29,7 +29,7 @@ def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
 
 
 def fp8_recipes(parts: Parts, block: tuple[int, ...] | None) -> Iterator[Recipe]:
-    """As `recipes`; `block` is (rows, columns) that one scale serves."""
+    """Does what `recipes` does; `block`: the (rows, columns) of one scale."""
     for name in parts.names(".weight"):
         dtype = parts.source.tensors[f"{name}.weight"].encoding
         if dtype == "F8_E4M3":
@@ -51,7 +51,7 @@ def _recipe(parts: Parts, name: str, block: tuple[int, ...] | None) -> Recipe:
 
 def _spread(parts: Parts, name: str, shape: tuple[int, ...], n: int, k: int,
             block: tuple[int, ...] | None) -> tuple[int, int]:
-    """How many rows a row of scales serves, and how many columns each of them; 0 for all of a row."""
+    """Returns the number of rows of a row of scales, and the number of columns of a scale; 0 for the whole row."""
     if all(dim == 1 for dim in shape):
         return n, 0
     if shape in ((n,), (n, 1)):
@@ -59,8 +59,8 @@ def _spread(parts: Parts, name: str, shape: tuple[int, ...], n: int, k: int,
     sound = block is not None and len(block) == 2 and min(block) > 0
     if block is not None and sound and shape == (-(-n // block[0]), -(-k // block[1])):
         return block[0], block[1]
-    parts.fail(name, f"has shape {list(shape)}, which is neither one scale, nor {n} rows of them, nor one for each "
-               "block that quantization_config names")
+    parts.fail(name, f"has shape {list(shape)}, which is neither one scale, nor one for each of {n} rows, nor one for "
+               "each block of quantization_config")
 
 
 def _rows(parts: Parts, codes: str, scales: str, n: int, rows_each: int) -> Callable[[], U8]:

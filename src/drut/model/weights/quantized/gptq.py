@@ -1,7 +1,7 @@
-"""GPTQ: codes (k, n) packed along k, zero points packed along n, a group for each column where they were reordered.
+"""GPTQ: codes (k, n) packed along k, zero points packed along n, and the group of each column if they were reordered.
 
-Source: the layout that AutoGPTQ writes. Version 1 stores zero points less one, and its decoder adds the one within the
-bits of a code; version 2 stores them as they are.
+Source: the layout that AutoGPTQ writes. Version 1 stores zero points minus one, and its decoder adds the one within the
+bits of a code; version 2 stores them unchanged.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from drut.model.weights.metadata import optional, require
 from drut.model.weights.quantized.groups import column_order, group_count, packed, unpacked
 from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, Recipe
 
-VERSIONS = {"gptq": 1, "gptq_v2": 0}  # what is added to a stored zero point
+VERSIONS = {"gptq": 1, "gptq_v2": 0}  # the number added to a stored zero point
 
 
 def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
-    """A recipe for each `X.qweight`. Errors name the key or the tensor."""
+    """Yields a recipe for each `X.qweight`. An error names the key or the tensor."""
     where = f"{parts.where}: quantization_config"
     bits, group = require(config, "bits", int, where), require(config, "group_size", int, where)
     version = optional(config, "checkpoint_format", str, where, "gptq")
@@ -76,11 +76,11 @@ class _Linear:
         if not self.symmetric:
             return join(scales, zeros, codes)
         if zeros.any():
-            self.parts.fail(f"{self.name}.qzeros", "holds other zero points than sym in quantization_config says")
+            self.parts.fail(f"{self.name}.qzeros", "has zero points that contradict sym in quantization_config")
         return join(scales, codes)
 
     def zeros(self) -> Array:
-        """(n, groups), int8, counted from the middle of the codes."""
+        """Returns the zero points (n, groups), int8, relative to the middle of the codes."""
         stored = unpacked(self.parts.read(f"{self.name}.qzeros"), self.bits)[:, : self.n]
         middle = 1 << self.bits - 1
         added = (stored.T.astype(np.int16) + self.added) & (2 * middle - 1)

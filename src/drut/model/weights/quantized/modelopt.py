@@ -1,4 +1,4 @@
-"""What NVIDIA's ModelOpt exports: FP8 with a scale a tensor, and NVFP4. Scales of activations are not used (fp8.py)."""
+"""NVIDIA ModelOpt's exports: FP8 with a scale per tensor, and NVFP4. Scales of activations are not used (fp8.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drut.model.weights.quantized.recipe import Parts, Recipe
 
 
 def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
-    """A recipe for each quantized layer."""
+    """Yields a recipe for each quantized layer."""
     algorithm = require(config, "quant_algo", str, parts.where)
     if algorithm == "FP8":
         yield from fp8_recipes(parts, None)

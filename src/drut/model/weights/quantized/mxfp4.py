@@ -1,6 +1,6 @@
-"""MXFP4 as gpt-oss has it: experts `X.weight`, (experts, outputs, inputs), as `X_blocks` and `X_scales`.
+"""MXFP4 as in gpt-oss: experts `X.weight`, (experts, outputs, inputs), as `X_blocks` and `X_scales`.
 
-Where a checkpoint of floats has a tensor `X`, its rows are inputs.
+If a float checkpoint has a tensor `X`, its rows are inputs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from drut.model.weights.quantized.recipe import Parts, Recipe
 
 
 def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
-    """A recipe for each `X_blocks`."""
+    """Yields a recipe for each `X_blocks`."""
     for name in dict.fromkeys(parts.names("_blocks") + parts.names("_scales")):
         yield mxfp4(parts, f"{name}.weight", f"{name}_blocks", f"{name}_scales")

@@ -1,4 +1,4 @@
-"""What formats have in common: typed parts with checked shapes, and the source that shows whole weights."""
+"""Shared by all formats: typed parts with checked shapes, and the source that has assembled weights."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ SCALE_TYPES: dict[str, ScaleType] = {"F16": "f16", "BF16": "bf16", "F32": "f32"}
 
 
 class Parts:
-    """The stored tensors of a checkpoint, checked as they are asked for. Errors name `where` and the tensor."""
+    """The stored tensors of a checkpoint, checked on access. An error names `where` and the tensor."""
 
     def __init__(self, source: TensorSource, where: str) -> None:
         self.source, self.where = source, where
 
     def fail(self, name: str, what: str) -> NoReturn:
-        """ModelFileError about a tensor."""
+        """Raises ModelFileError about a tensor."""
         raise ModelFileError(f"{self.where}: tensor {quote(name)} {what}")
 
     def names(self, suffix: str) -> list[str]:
-        """What stands before `suffix` in the names of tensors that end so."""
+        """Returns the names of tensors that end with `suffix`, without it."""
         return [name.removesuffix(suffix) for name in self.source.tensors if name.endswith(suffix)]
 
     def has(self, name: str) -> bool:
         return name in self.source.tensors
 
     def info(self, name: str, *dtypes: str) -> TensorInfo:
-        """The tensor, of one of `dtypes`."""
+        """Returns the tensor, which must have one of `dtypes`."""
         info = self.source.tensors.get(name)
         if info is None:
             self.fail(name, "is missing")
@@ -48,33 +48,33 @@ class Parts:
         return info
 
     def matrix(self, name: str, *dtypes: str) -> TensorInfo:
-        """As `info`, of two dimensions, neither of them 0."""
+        """Does what `info` does, and checks that the tensor has two dimensions, neither of them 0."""
         info = self.info(name, *dtypes)
         if len(info.shape) != 2 or 0 in info.shape:
             self.fail(name, f"has shape {list(info.shape)}; it must be a matrix")
         return info
 
     def expect(self, name: str, shape: tuple[int, ...], *dtypes: str, why: str = "") -> TensorInfo:
-        """As `info`, of exactly `shape`."""
+        """Does what `info` does, and checks that the tensor has exactly `shape`."""
         info = self.info(name, *dtypes)
         if info.shape != shape:
             self.fail(name, f"has shape {list(info.shape)}, expected {list(shape)}{why}")
         return info
 
     def read(self, name: str) -> Array:
-        """The tensor as an array, read-only; BF16 and FP8 as their bits."""
+        """Returns the tensor as a read-only array; BF16 and FP8 as their bits."""
         info = self.source.tensors[name]
         return self.source.raw(name).view(NUMPY[info.encoding]).reshape(info.shape)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one weight comes together: `rows` gives its bytes, (n, row bytes); `columns` the order of its columns."""
+    """Assembles one weight: `rows` returns its bytes, (n, row bytes), and `columns` the order of its columns."""
 
     name: str
     shape: tuple[int, ...]
     encoding: Encoding
-    parts: tuple[str, ...]  # the stored tensors it is made of
+    parts: tuple[str, ...]  # the stored tensors that it is assembled from
     rows: Callable[[], U8]
     columns: Callable[[], NDArray[np.int32] | None] = lambda: None
 
@@ -87,7 +87,7 @@ class Recipe:
 
 
 class QuantizedSource:
-    """`base` with the parts of each recipe replaced by the weight."""
+    """The source `base` with the parts of each recipe replaced by the assembled weight."""
 
     def __init__(self, base: TensorSource, recipes: Iterable[Recipe], where: str) -> None:
         self._base, self._recipes = base, {recipe.name: recipe for recipe in recipes}
@@ -105,11 +105,11 @@ class QuantizedSource:
 
     @property
     def tensors(self) -> Mapping[str, TensorInfo]:
-        """Tensors by name; the offset of a quantized weight is that of its codes."""
+        """Tensors by name; the offset of a quantized weight is the offset of its codes."""
         return self._tensors
 
     def raw(self, name: str) -> U8:
-        """As of any source; a quantized weight is put together anew each time."""
+        """Returns the tensor's bytes; a quantized weight is assembled again in each call."""
         if name not in self._recipes:
             return self._base.raw(name)
         return self._recipes[name].rows().reshape(-1)
