@@ -52,7 +52,7 @@ def test_a_comparison_is_not_written_over_and_only_rounds_change_one(tmp_path: P
     (tmp_path / "out").mkdir()
     (tmp_path / "out/comparison.json").write_text("{}")
     assert main(command(tmp_path, "--out", str(tmp_path / "out"))) == 2
-    assert "holds a comparison already; --resume" in capsys.readouterr().err
+    assert "has a comparison already; --resume" in capsys.readouterr().err
     assert main(["bench", "compare", "--resume", str(tmp_path), "--seed", "3"]) == 2
     assert "--rounds alone" in capsys.readouterr().err
     assert main(["bench", "compare", "--resume", str(tmp_path / "out")]) == 2

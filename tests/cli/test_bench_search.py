@@ -30,7 +30,7 @@ def search(url: str, out: Path, *flags: str) -> int:
     (["--concurrency-curve", "1,x"], "--concurrency-curve must be numbers"),
     (["--concurrency-curve", "4,1"], "--concurrency-curve must be ascending"),
     (["--slo", "speed=3"], "--slo takes each of"),
-    (["--cv", "2"], "--cv is of --arrivals gamma"),
+    (["--cv", "2"], "--cv requires --arrivals gamma"),
     (["--workers", "0"], "--workers must be auto or a number"),
     ([], "cannot connect to 127.0.0.1:9"),
 ])

@@ -133,15 +133,15 @@ class Chat:
         if forgotten:
             turns = "turn is" if forgotten == 1 else f"{forgotten} turns are"
             note(f"the oldest {turns} forgotten: the conversation no longer fits {self._llm.room} tokens")
-        said: list[str] = []
-        done = self._stream(question, said, interrupt)
-        self.conversation.add(question, "".join(said))
+        shown: list[str] = []
+        done = self._stream(question, shown, interrupt)
+        self.conversation.add(question, "".join(shown))
         if done is not None and self._people:
             cut = " (truncated at --max-tokens or the end of the context)" if done.finish_reason == "length" else ""
             note(speed(done) + cut)
 
-    def _stream(self, question: str, said: list[str], interrupt: Interrupt) -> Completion | None:
-        """Shows the answer and collects its pieces, without reasoning, in `said`; returns None if an interrupt stopped
+    def _stream(self, question: str, shown: list[str], interrupt: Interrupt) -> Completion | None:
+        """Shows the answer and collects its pieces, without reasoning, in `shown`; returns None if an interrupt stopped
         it."""
         messages = self.conversation.messages(question)
         parser = thoughts.parser(self._llm, messages)
@@ -150,7 +150,7 @@ class Chat:
             for chunk in chunks:
                 ended = chunk.completion is not None or interrupt.wanted
                 for delta in [*parser.push(chunk.text), *(parser.finish() if ended else ())]:
-                    thoughts.show(delta, out, said)
+                    thoughts.show(delta, out, shown)
                 if ended:
                     break
         return chunk.completion

@@ -44,10 +44,10 @@ class Conversation:
 
     def messages(self, question: str) -> list[Message]:
         """Returns the whole conversation, followed by `question`."""
-        said = [{"role": "system", "content": self.system}] if self.system is not None else []
+        earlier = [{"role": "system", "content": self.system}] if self.system is not None else []
         for asked, answered in self.turns:
-            said += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
-        return [*said, {"role": "user", "content": question}]
+            earlier += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
+        return [*earlier, {"role": "user", "content": question}]
 
     def fit(self, question: str, reader: Reader, answer_tokens: int) -> int:
         """Removes the oldest turns until `question` and an answer fit; returns the number of removed turns.

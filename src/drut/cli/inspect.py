@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
 def _rows(d: Description) -> Iterator[tuple[str, str]]:
     """Yields label and text of each line. Text from the file is escaped when it is printed."""
     yield "model", d.path
-    yield "name", d.name or "not said"
-    yield "licence", d.licence or "not said"
+    yield "name", d.name or "none"
+    yield "licence", d.licence or "none"
     yield "architecture", f"{d.architecture} (family {d.family})"
     yield "parameters", f"{d.parameters:,}"
     yield "file", f"{_size(d.file_bytes)}, {d.tensors} tensors, {d.bits_per_weight:.2f} bits per weight"

@@ -147,13 +147,13 @@ def _event(data: bytes) -> tuple[str, str | None, dict[str, Any]]:
 def _completion(text: str, reason: str, usage: Mapping[str, Any], started: float, first: float | None) -> Completion:
     """Returns the completion; its timings are measured here, from sending the request on."""
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    prompt, said = (n if isinstance(n, int) and n >= 0 else 0 for n in counts)
+    prompt, output = (n if isinstance(n, int) and n >= 0 else 0 for n in counts)
     timings, now = {}, time.monotonic()
     if first is not None:
         timings["ttft_s"] = first - started
-        timings["decode_tokens_per_s"] = (said - 1) / (now - first) if said > 1 and now > first else 0.0
+        timings["decode_tokens_per_s"] = (output - 1) / (now - first) if output > 1 and now > first else 0.0
     return Completion(text=text, token_ids=[], finish_reason=reason, prompt_tokens=prompt, cached_tokens=0,
-                      completion_tokens=said, seed=0, timings=timings)
+                      completion_tokens=output, seed=0, timings=timings)
 
 
 def _refusal(url: str, status: int, data: bytes) -> RemoteError:

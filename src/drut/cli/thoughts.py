@@ -21,8 +21,8 @@ def parser(talker: Talker, messages: list[Message]) -> MessageParser:
     return MessageParser(ReasoningParser(*marks, begun=begun))
 
 
-def show(delta: Delta, out: Writer, said: list[str]) -> None:
-    """Shows reasoning dimmed, with an empty line between it and the answer; appends the answer to `said`."""
+def show(delta: Delta, out: Writer, shown: list[str]) -> None:
+    """Shows reasoning dimmed, with an empty line between it and the answer; appends the answer to `shown`."""
     if isinstance(delta, Reasoning):
         out.aside(delta.text)
         out.after_reasoning = True
@@ -30,5 +30,5 @@ def show(delta: Delta, out: Writer, said: list[str]) -> None:
         if out.after_reasoning:
             out.aside("\n\n")
             out.after_reasoning = False
-        said.append(delta.text)
+        shown.append(delta.text)
         out.write(delta.text)

@@ -66,8 +66,8 @@ class Encoding:
             raise ValueError(f"{self.name} stores blocks of {self.block} elements; a row of {k} is not whole blocks")
         if self.block_bytes:
             return k // self.block * self.block_bytes
-        beside = (1 if self.scale == "e4m3" else SCALE_BYTES[self.scale]) + (self.offset == "zero_points")
-        return 4 * self.row_scale + self.groups(k) * beside + k * self.bits // 8
+        extra = (1 if self.scale == "e4m3" else SCALE_BYTES[self.scale]) + (self.offset == "zero_points")
+        return 4 * self.row_scale + self.groups(k) * extra + k * self.bits // 8
 
 
 IQ4_NL_TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)

@@ -21,7 +21,8 @@ class ChatTemplates:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> ChatTemplates:
-        """Those of a tokenizer's model. UnsupportedError where it has none that fits; ModelFileError for a bad one."""
+        """Returns the templates of a tokenizer's model. Raises UnsupportedError if none fits, and ModelFileError for an
+        invalid one."""
         sources = tokenizer.chat_templates
         if not sources:
             raise UnsupportedError(f"{tokenizer.name} has no chat template, so it can only continue text")

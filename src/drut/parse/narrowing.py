@@ -81,6 +81,6 @@ def _most(value: object, keys: Collection[str]) -> int:
         return max((_most(member, keys) for member in value), default=0)
     if not isinstance(value, Mapping):
         return 0
-    said = [value[key] for key in keys if key in value]
-    sizes = [len(s) if isinstance(s, list) else int(s) if isinstance(s, int | float) else 0 for s in said]
+    values = [value[key] for key in keys if key in value]
+    sizes = [len(s) if isinstance(s, list) else int(s) if isinstance(s, int | float) else 0 for s in values]
     return max([*sizes, *(_most(member, keys) for member in value.values())], default=0)

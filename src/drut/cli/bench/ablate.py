@@ -1,4 +1,4 @@
-"""`drut bench ablate`: what each technique buys."""
+"""`drut bench ablate`: measures the effect of each technique."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ if TYPE_CHECKING:
     from drut.bench.ablate.run import Plan
     from drut.bench.engines.engine import ModelFiles
 
-SUMMARY = "switch each technique off and on, and say what it buys"
+SUMMARY = "measure the effect of each technique, switched off and on"
 DESCRIPTION = (
-    "Starts this system's server twice for each technique, with it and without, lets the two take turns at work where "
-    "it should help and at work where it should not, and writes what it bought: DIR/ablation.json, ablation.csv and "
-    "summary.md, after each block. Exits 3 where a server failed.")
+    "Starts Drut's server twice for each technique, with it and without, alternates between the two on work where the "
+    "technique should help and on work where it should not, and writes its effect: DIR/ablation.json, ablation.csv and "
+    "summary.md, after each block. Exits with 3 if a server failed.")
 FAILED_EXIT, INTERRUPT_EXIT = 3, 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, what is measured, and where it goes."""
-    parser.add_argument("--model", default="smollm2-135m-instruct", metavar="M", help="known name, GGUF file or "
-                        "folder; the work is sized for the default (default: smollm2-135m-instruct)")
-    parser.add_argument("--techniques", metavar="NAMES", help="with commas between (default: all; --dry-run "
+    """Adds the model, the measurements, and the output folder."""
+    parser.add_argument("--model", default="smollm2-135m-instruct", metavar="M", help="known name, GGUF file "
+                        "or folder; the work is sized for the default (default: smollm2-135m-instruct)")
+    parser.add_argument("--techniques", metavar="NAMES", help="comma-separated (default: all; --dry-run "
                         "names them)")
-    parser.add_argument("--rounds", type=int, default=4, metavar="N", help="of each technique; 3 are needed for a "
+    parser.add_argument("--rounds", type=int, default=4, metavar="N", help="rounds of each technique; 3 or more for a "
                         "verdict (default: 4)")
     parser.add_argument("--duration", type=float, default=5.0, metavar="S", help="measured seconds of a block "
                         "(default: 5)")
-    parser.add_argument("--warmup", type=float, default=1.0, metavar="S", help="least seconds of load before them "
+    parser.add_argument("--warmup", type=float, default=1.0, metavar="S", help="minimum seconds of load before them "
                         "(default: 1)")
     parser.add_argument("--threads", type=int, metavar="N", help="kernel threads of the servers (default: the CPUs)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the requests (default: 0)")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of a run before are "
-                        "replaced, unless --resume")
-    parser.add_argument("--resume", action="store_true", help="go on with what DIR holds: blocks that are missing or "
-                        "void, further techniques or rounds")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the requests (default: 0)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the files; files of an earlier run "
+                        "are replaced, unless --resume")
+    parser.add_argument("--resume", action="store_true", help="continue with the results in DIR: missing or void "
+                        "blocks, further techniques or rounds")
     parser.add_argument("--document", metavar="FILE", help="also write the result as a page of documentation")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be measured and how long it takes "
-                        "(and write --document without figures where there are none)")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be measured and its time "
+                        "(and write --document without missing figures)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 3 where a server failed, or 130 where it was interrupted; what was measured is kept in all cases."""
+    """Returns 0, 3 if a server failed, or 130 if it was interrupted; measurements are kept in all cases."""
     from drut.bench.ablate.book import JSON, Book, empty
     from drut.bench.ablate.markdown import document
     from drut.bench.ablate.run import Plan
@@ -98,7 +98,7 @@ def _measure(args: argparse.Namespace, plan: Plan, book: Book) -> int:
     try:
         ablate(plan, find("drut"), files, book, tell)
     except KeyboardInterrupt:
-        note("interrupted; --resume goes on from here")
+        note("interrupted; --resume continues from here")
         interrupted = True
     print((book.folder / "summary.md").read_text(), end="")
     failed = any(contestant.outcome != "measured" for contestant in book.ablation.contestants)
@@ -113,7 +113,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _command(args: argparse.Namespace) -> str:
-    """As it would be given again: what was not left at its default, but for where the files lie."""
+    """Returns the command line to repeat the run, without defaults and paths of files."""
     words = ["drut bench ablate"]
     for name in ("model", "techniques", "rounds", "duration", "warmup", "threads", "seed"):
         parser = argparse.ArgumentParser()

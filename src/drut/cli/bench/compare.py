@@ -1,4 +1,4 @@
-"""`drut bench compare`: engines side by side on the same work."""
+"""`drut bench compare`: compares engines on the same work."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from typing import Any
 from drut.cli.bench.struct_flags import add_struct_flags, given
 from drut.errors import RequestError
 
-SUMMARY = "engines side by side on the same work"
+SUMMARY = "compare engines on the same work"
 DESCRIPTION = (
-    "Starts engines on one model, asks each whether it answers as it should, and lets them take turns at the same "
-    "work, all others held. Writes DIR/comparison.json, after each turn, then blocks.csv, summary.md and report.html. "
-    "Exits 3 where no engine was measured and passed, 130 where it was interrupted; --resume goes on then.")
+    "Starts engines on one model, checks the quality of their answers, and alternates between them on the same work, "
+    "with the others stopped. Writes DIR/comparison.json after each turn, then blocks.csv, summary.md and report.html. "
+    "Exits with 3 if no engine was measured and passed, with 130 if it was interrupted; --resume then continues.")
 NOTHING_EXIT, INTERRUPT_EXIT = 3, 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A flag for each of the settings, and where files go."""
+    """Adds a flag for each of the settings, and the output folder."""
     from drut.bench.compare.settings import Settings
 
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", metavar="DIR", help="folder for the files; it must hold no comparison yet")
-    where.add_argument("--resume", metavar="DIR", help="take the turns that an unfinished comparison lacks; of the "
-                       "settings --rounds alone may be given anew")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML, under the names of the flags "
-                        "with _ for -; flags win over them")
-    parser.add_argument("--dry-run", action="store_true", help="tell the turns and how long they take, start nothing")
+    where.add_argument("--out", metavar="DIR", help="folder for the files; it must not have a comparison yet")
+    where.add_argument("--resume", metavar="DIR", help="take the missing turns of an unfinished comparison; only "
+                       "--rounds may be given with it")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML, with the flags' names "
+                        "and _ for -; flags have precedence")
+    parser.add_argument("--dry-run", action="store_true", help="print the turns and their time, start nothing")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_struct_flags(parser, Settings)
 
 
 def run(args: argparse.Namespace) -> int:
-    """The files are written whatever ends it."""
+    """Runs the comparison; the files are written even after an error or an interrupt."""
     from drut.bench.compare.comparing import Comparing
     from drut.bench.compare.files import NAME, blocks_csv, load, save, write
     from drut.bench.compare.settings import Settings, settings
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     before = None
     if args.resume is not None:
         if args.config is not None or values.keys() - {"rounds"}:
-            raise RequestError("--resume goes on with the settings of before; --rounds alone may be given")
+            raise RequestError("--resume continues with the earlier settings; only --rounds may be given")
         before = load(Path(args.resume))
         values = {**before.settings, **values}
     folder = Path(args.resume or args.out)
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     make_folder(folder)
     if before is None and (folder / NAME).exists():
-        raise RequestError(f"--out: {folder} holds a comparison already; --resume goes on with it")
+        raise RequestError(f"--out: {folder} has a comparison already; --resume continues it")
     code = 0
     try:
         with _ended_by_signals():
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             write(folder / "summary.md", summary(found).encode() + b"\n")
             if found.blocks:
                 write_report(find([folder / NAME]), folder / "report.html")
-        finally:  # a full disk must not take the figures too
+        finally:  # the results are printed even if writing fails, for example on a full disk
             print(summary(found))
     if code == 0 and not any(c.outcome == "measured" for c in found.contestants):
         return NOTHING_EXIT
@@ -97,8 +97,8 @@ def _plan(comparing: Any, tell: Any) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM as Ctrl-C, and both also where a shell has this run in the background, which ignores Ctrl-C: engines must
-    not outlive the comparison."""
+    """Handles SIGTERM like Ctrl-C, and Ctrl-C also in a background job of a shell, which ignores it: engines must not
+    outlive the comparison."""
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 

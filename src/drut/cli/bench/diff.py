@@ -1,4 +1,4 @@
-"""`drut bench diff`: what became better or worse between two measurements."""
+"""`drut bench diff`: compares two measurements."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from drut.errors import RequestError
 
-SUMMARY = "two measurements of the same work: what became better or worse"
+SUMMARY = "compare two measurements of the same work"
 DESCRIPTION = (
-    "Compares two results, comparisons, searches or ablations figure by figure, by the intervals that they hold. Exits "
-    "0 where nothing is worse, 1 where something is by more than chance and --least, 2 where they cannot be compared.")
+    "Compares two results, comparisons, searches or ablations metric by metric, by their intervals. Exits with 0 if "
+    "nothing is worse, 1 if something is worse by more than chance and --least, 2 if they cannot be compared.")
 WORSE_EXIT, INCOMPARABLE_EXIT = 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The two, and what counts."""
+    """Adds the two measurements and the criteria."""
     parser.add_argument("a", metavar="A", help="the earlier one: a file, or a folder that has one")
     parser.add_argument("b", metavar="B", help="the later one")
-    parser.add_argument("--figures", metavar="NAMES", help="figures to compare, with commas between, or all; without "
-                        "this the usual ones that have intervals (docs/report.md)")
+    parser.add_argument("--figures", metavar="NAMES", help="metrics to compare, comma-separated, or all (default: the "
+                        "usual ones that have intervals, docs/report.md)")
     parser.add_argument("--least", type=float, default=0.05, metavar="X", help="relative change that matters (default: "
                         "0.05)")
-    parser.add_argument("--force", action="store_true", help="compare other work or another machine all the same")
+    parser.add_argument("--force", action="store_true", help="compare different work or different machines, too")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code says it all to a CI."""
+    """Compares and prints; the exit code is sufficient for a CI."""
     import msgspec
 
     from drut.bench.diff.comparable import differences
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     refused = bool(known.reasons) and not args.force
     found = [] if refused else changes(a, b, figures, args.least)
     if not refused and all(change.verdict == "unknown" for change in found):
-        known.reasons.append("no figure is in both with an interval (a window of 10 s, three rounds, or --figures)")
+        known.reasons.append("no metric has an interval in both (a window of 10 s, three rounds, or --figures)")
         refused = True
     if args.json:
         print(msgspec.json.encode({"comparable": not refused, "reasons": known.reasons, "notes": known.notes,
@@ -69,7 +69,7 @@ def _figures(text: str) -> set[str]:
 
 
 def _same_kind(a: Path, b: Path) -> tuple[Any, Any]:
-    """The documents; of folders that have several, those of the one kind that both have."""
+    """Returns the documents; if folders have several, those of the only kind that both have."""
     from drut.bench.report.documents import find, kind
 
     ones, others = ({kind(s.document): s.document for s in find([place])} for place in (a, b))

@@ -1,4 +1,4 @@
-"""Flags that commands which load a server share, and what is made of them."""
+"""Flags shared by the commands that load a server, and the objects made from them."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from drut.errors import RequestError
 
 
 def add_target(parser: argparse.ArgumentParser, needed: bool = True) -> None:
-    """The server, and how it is asked. `needed`: its URL and model must be given."""
+    """Adds the server and the form of requests. `needed`: its URL and model must be given."""
     group = parser.add_argument_group("the server")
     group.add_argument("--url", required=needed, metavar="U", help="such as http://127.0.0.1:8000, with "
-                       "/v1 or without, or with the path of chats or completions; a query goes with every request")
+                       "/v1 or without, or with the path of chats or completions; a query is sent with every request")
     group.add_argument("--endpoint", metavar="PATH", help="added to --url for requests, such as /chat/completions "
                        "(default: by --api, after /v1 where the URL has no version)")
     group.add_argument("--model", required=needed, metavar="M", help="the model's name in requests")
     group.add_argument("--tokenizer", metavar="NAME", help="known model, folder or file whose tokenizer is the "
-                       "server's (default: --model, where such a one is at hand)")
+                       "server's (default: --model, if that has one here)")
     group.add_argument("--api-key", metavar="KEY", help="sent as Authorization: Bearer (default: $OPENAI_API_KEY)")
     group.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="a further header")
     group.add_argument("--body", default="{}", metavar="JSON", help="further fields of every request, such as "
                        "'{\"temperature\": 0}'")
-    group.add_argument("--no-stream", action="store_true", help="ask for whole answers: only E2E can be told then")
-    group.add_argument("--continuous-usage", action="store_true", help="ask for the number of tokens with each piece "
-                       "of a stream (vLLM); not every server takes it")
-    group.add_argument("--timeout", type=float, default=600.0, metavar="S", help="most seconds of a request "
+    group.add_argument("--no-stream", action="store_true", help="request whole answers: only E2E can be measured then")
+    group.add_argument("--continuous-usage", action="store_true", help="request the number of tokens with each chunk "
+                       "of a stream (vLLM); not every server supports it")
+    group.add_argument("--timeout", type=float, default=600.0, metavar="S", help="maximum seconds of a request "
                        "(default: 600)")
     group.add_argument("--insecure", action="store_true", help="do not check the server's certificate")
     group.add_argument("--ca", metavar="FILE", help="certificates to trust instead of the system's")
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """What is sent, and when."""
+    """Adds the work and its schedule."""
     group = parser.add_argument_group("the load")
     add_work(group)
     how = group.add_mutually_exclusive_group()
-    how.add_argument("--rate", type=float, metavar="R", help="open loop: sessions that arrive in a second")
+    how.add_argument("--rate", type=float, metavar="R", help="open loop: sessions that arrive per second")
     how.add_argument("--concurrency", type=int, metavar="C", help="closed loop: users who each begin a session when "
-                     "the last one is over")
-    add_arrivals(group, "constant", "poisson", "gamma", "trace", more="; trace: when the workload's trace says, "
+                     "their last one is over")
+    add_arrivals(group, "constant", "poisson", "gamma", "trace", more="; trace: at the times of the workload's trace, "
                  "without --rate")
-    group.add_argument("--ramp-to", type=float, metavar="R", help="the rate goes straight from --rate to this over "
+    group.add_argument("--ramp-to", type=float, metavar="R", help="the rate changes linearly from --rate to this over "
                        "the measured window")
     group.add_argument("--warmup", type=float, default=5.0, metavar="S", help="seconds of the same load before the "
                        "measured window (default: 5)")
-    group.add_argument("--duration", type=float, required=True, metavar="S", help="seconds that are measured")
-    group.add_argument("--grace", type=float, default=60.0, metavar="S", help="most seconds that measured requests "
+    group.add_argument("--duration", type=float, required=True, metavar="S", help="seconds of the measured window")
+    group.add_argument("--grace", type=float, default=60.0, metavar="S", help="maximum seconds that measured requests "
                        "are waited for after the window; then they have failed (default: 60)")
 
 
@@ -56,56 +56,56 @@ Group = argparse._ArgumentGroup
 
 
 def add_work(group: Group) -> None:
-    """What is sent, whenever that is."""
-    group.add_argument("--workload", required=True, metavar="W", help="what is sent: NAME or NAME:KEY=VALUE,...; "
-                       "`drut bench workloads` names them all")
-    group.add_argument("--api", choices=("chat", "completions"), default="chat", help="where requests go (default: "
+    """Adds the work, without its schedule."""
+    group.add_argument("--workload", required=True, metavar="W", help="the workload: NAME or NAME:KEY=VALUE,...; "
+                       "`drut bench workloads` lists them")
+    group.add_argument("--api", choices=("chat", "completions"), default="chat", help="the API of requests (default: "
                        "chat)")
     group.add_argument("--token-ids", action="store_true", help="prompts of completions are token ids")
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="of the schedule and the workload (default: 0)")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="seed of schedule and workload (default: 0)")
     group.add_argument("--workers", default="auto", metavar="N", help="client processes (default: auto, by the load "
                        "and the CPUs)")
 
 
 def add_arrivals(group: Group, *kinds: str, more: str = "") -> None:
-    """How sessions arrive in an open loop."""
-    group.add_argument("--arrivals", choices=kinds, help=f"of an open loop (default: poisson{more})")
+    """Adds the arrivals of sessions in an open loop."""
+    group.add_argument("--arrivals", choices=kinds, help=f"arrivals of an open loop (default: poisson{more})")
     group.add_argument("--cv", type=float, metavar="X", help="coefficient of variation of gamma gaps: 1 is Poisson, "
                        "more is burstier")
 
 
 def add_judgement(parser: argparse.ArgumentParser) -> None:
-    """Limits, what is watched, and where files go."""
-    group = parser.add_argument_group("what comes of it")
+    """Adds limits, observations, and the output folder."""
+    group = parser.add_argument_group("results")
     group.add_argument("--slo", metavar="LIMITS", help="for goodput: ttft=500,tpot=50,e2e=10s, each optional, in "
-                       "milliseconds where no unit stands")
-    group.add_argument("--max-error-rate", type=float, default=0.01, metavar="X", help="share of failed requests past "
+                       "milliseconds if there is no unit")
+    group.add_argument("--max-error-rate", type=float, default=0.01, metavar="X", help="share of failed requests above "
                        "which the run is void (default: 0.01)")
-    group.add_argument("--metrics-url", metavar="U", help="where the server's own metrics are (default: beside --url)")
-    group.add_argument("--no-metrics", action="store_true", help="leave the server's own metrics alone")
-    group.add_argument("--server-pid", type=int, metavar="PID", help="a server here: its CPUs and memory are "
-                       "told as well")
-    group.add_argument("--price", metavar="P", help="of the server's machines: 1.20/h@2026-11-01 SOURCE, or a .json "
-                       "file (docs/metrics.md); gives cost by request and token")
-    group.add_argument("--input-busy-share", type=float, metavar="X", help="share of the server's busy time that "
-                       "prompts took, which splits the cost between input and output")
-    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of a run before "
+    group.add_argument("--metrics-url", metavar="U", help="URL of the server's own metrics (default: next to --url)")
+    group.add_argument("--no-metrics", action="store_true", help="do not read the server's own metrics")
+    group.add_argument("--server-pid", type=int, metavar="PID", help="a server on this machine: its CPUs and memory "
+                       "are measured, too")
+    group.add_argument("--price", metavar="P", help="price of the server's machines: 1.20/h@2026-11-01 SOURCE, or a "
+                       ".json file (docs/metrics.md); gives cost by request and token")
+    group.add_argument("--input-busy-share", type=float, metavar="X", help="share of the server's busy time for "
+                       "prompts, which splits the cost between input and output")
+    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; files of an earlier run "
                        "are replaced")
-    group.add_argument("--no-arrivals", action="store_true", help="leave the arrivals of every piece out of the file")
+    group.add_argument("--no-arrivals", action="store_true", help="omit the arrival times of chunks from the file")
     group.add_argument("--json", action="store_true", help="print validity, steady state and summary as one JSON "
                        "object instead of the text")
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def slo_of(args: argparse.Namespace) -> Any:
-    """The limits of --slo; None where there are none."""
+    """Returns the limits of --slo; None if there are none."""
     from drut.bench.metrics.request import Slo
 
     return Slo.parse(args.slo) if args.slo else None
 
 
 def load_plan(args: argparse.Namespace) -> Any:
-    """The `LoadPlan` that the flags ask for."""
+    """Returns the `LoadPlan` of the flags."""
     from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop
     from drut.bench.load.wire import Window
 
@@ -117,7 +117,7 @@ def load_plan(args: argparse.Namespace) -> Any:
     if args.concurrency is not None:
         for name in ("arrivals", "cv", "ramp_to"):
             if getattr(args, name) is not None:
-                raise RequestError(f"--{name.replace('_', '-')} is of an open loop, and --concurrency is a closed one")
+                raise RequestError(f"--{name.replace('_', '-')} is for an open loop, and --concurrency is a closed one")
         loop: OpenLoop | ClosedLoop = ClosedLoop(args.concurrency)
     else:
         loop = OpenLoop(_schedule(args))
@@ -125,7 +125,7 @@ def load_plan(args: argparse.Namespace) -> Any:
 
 
 def target_of(args: argparse.Namespace) -> Any:
-    """The `Target` that the flags ask for."""
+    """Returns the `Target` of the flags."""
     from drut.bench.load.client import Target
 
     return Target(url=args.url, model=args.model, endpoint=args.endpoint, headers=_headers(args), body=_body(args.body),
@@ -134,7 +134,7 @@ def target_of(args: argparse.Namespace) -> Any:
 
 
 def workers_of(args: argparse.Namespace, loop: Any) -> int:
-    """Client processes for a loop, by --workers; no more than there are users. Raises RequestError."""
+    """Returns the number of client processes for a loop, by --workers; at most one per user. Raises RequestError."""
     from drut.bench.load.fleet import ClosedLoop, workers_for
 
     if args.workers == "auto":
@@ -145,13 +145,13 @@ def workers_of(args: argparse.Namespace, loop: Any) -> int:
 
 
 def billing_of(args: argparse.Namespace) -> Any:
-    """The `Billing` of --price; None without one."""
+    """Returns the `Billing` of --price; None without a price."""
     from drut.bench.cost import parse_price
     from drut.bench.result.build import Billing
 
     if args.price is None:
         if args.input_busy_share is not None:
-            raise RequestError("--input-busy-share is of --price")
+            raise RequestError("--input-busy-share requires --price")
         return None
     if args.input_busy_share is not None and not 0 <= args.input_busy_share <= 1:
         raise RequestError(f"--input-busy-share must be from 0 to 1, not {args.input_busy_share}")
@@ -164,12 +164,12 @@ def _schedule(args: argparse.Namespace) -> Any:
     if args.arrivals == "trace":
         for name in ("rate", "cv", "ramp_to"):
             if getattr(args, name) is not None:
-                raise RequestError(f"--{name.replace('_', '-')} has no use with --arrivals trace")
+                raise RequestError(f"--{name.replace('_', '-')} has no effect with --arrivals trace")
         return None
     if args.rate is None:
         raise RequestError("one of --rate, --concurrency and --arrivals trace is needed")
     if args.cv is not None and args.arrivals != "gamma":
-        raise RequestError("--cv is of --arrivals gamma")
+        raise RequestError("--cv requires --arrivals gamma")
     end = args.rate if args.ramp_to is None else args.ramp_to
     rate = Rate(args.rate, end, args.warmup, args.warmup + args.duration)
     return Schedule(rate, args.arrivals or "poisson", 1.0 if args.cv is None else args.cv, args.seed)
@@ -202,7 +202,7 @@ def _body(text: str) -> dict[str, Any]:
 
 
 def settings_of(args: argparse.Namespace, workers: int) -> dict[str, Any]:
-    """All flags as they came, for the file; what is secret left out."""
+    """Returns all flags as given, for the file, without secrets."""
     from drut.bench.address import shown
 
     secret = ("api_key", "header", "run", "command", "bench")

@@ -7,18 +7,18 @@ import argparse
 from drut.errors import RequestError
 
 SUMMARY = "an OpenAI-compatible server with scripted service times"
-DESCRIPTION = "Serves OpenAI's surface with times and faults that a script fixes, until it is interrupted."
+DESCRIPTION = "Serves OpenAI's API with times and faults by a script, until it is interrupted."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where it listens, and the script."""
-    parser.add_argument("--script", required=True, metavar="FILE", help="what it does, in TOML or JSON (docs/mock.md)")
+    """Adds the address and the script."""
+    parser.add_argument("--script", required=True, metavar="FILE", help="the script, in TOML or JSON (docs/mock.md)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, metavar="P", help="port (default: 8000; 0: any)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Until it is interrupted."""
+    """Serves until it is interrupted."""
     from drut.bench.mock import serve_script
 
     if not 0 <= args.port <= 65535:

@@ -1,4 +1,4 @@
-"""`drut bench report`: what was measured, as one page."""
+"""`drut bench report`: writes results as one page."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from pathlib import Path
 
 from drut.errors import RequestError
 
-SUMMARY = "one HTML page, Markdown and CSV of what was measured"
+SUMMARY = "write results as one HTML page, Markdown and CSV"
 DESCRIPTION = (
     "Makes one HTML file with plots and tables of any result.json, comparison.json, search.json and ablation.json, "
-    "and beside it the same as Markdown and CSV. The page needs no network and has no script.")
+    "and next to it the same as Markdown and CSV. The page needs no network and has no script.")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is read, and where it goes."""
+    """Adds inputs and output."""
     parser.add_argument("places", nargs="+", metavar="DIR|FILE", help="a file, or a folder that has some")
-    parser.add_argument("--out", metavar="FILE", help="the page; .md and .csv lie beside it (default: report.html "
-                        "beside the first file)")
+    parser.add_argument("--out", metavar="FILE", help="the page; .md and .csv are next to it (default: report.html "
+                        "next to the first file)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tells the paths it wrote."""
+    """Writes the page; prints the paths."""
     from drut.bench.files import make_folder
     from drut.bench.report.documents import find
     from drut.bench.report.write import write_report
 
     out = None if args.out is None else Path(args.out)
     if out is not None and out.suffix != ".html":
-        raise RequestError(f"--out must end in .html, not be {args.out!r}")
+        raise RequestError(f"--out must end in .html, unlike {args.out!r}")
     sources = find([Path(place) for place in args.places])
     if out is None:
         out = sources[0].path.with_name("report.html")

@@ -1,4 +1,4 @@
-"""`drut bench search`: how much load a server takes."""
+"""`drut bench search`: finds the maximum load of a server."""
 
 from __future__ import annotations
 
@@ -15,43 +15,44 @@ from drut.cli.bench.flags import add_arrivals, add_target, add_work, settings_of
 from drut.cli.bench.started import add_engine, target_for
 from drut.errors import RequestError
 
-SUMMARY = "find how much load a server takes"
+SUMMARY = "find the maximum load of a server"
 DESCRIPTION = (
-    "Finds the requests a second that a server ends with work always waiting, the knee of its latency, and the highest "
-    "rate that holds limits (--slo), within a budget of time: DIR/search.json, search.csv and summary.md, written anew "
-    "after each run.")
+    "Finds a saturated server's requests per second, the knee of its latency, and the highest rate that holds limits "
+    "(--slo), within a budget of time: DIR/search.json, search.csv and summary.md, which are written again after each "
+    "run.")
 INTERRUPT_EXIT, ENDED_EXIT = 130, 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The server, the load, what is sought, and where files go."""
+    """Adds the server, the load, the goals, and the output folder."""
     add_target(parser, needed=False)
     add_engine(parser)
     load = parser.add_argument_group("the load")
     add_work(load)
     add_arrivals(load, "constant", "poisson", "gamma")
     group = parser.add_argument_group("the search")
-    group.add_argument("--slo", metavar="LIMITS", help="ttft=500,tpot=50,e2e=10s, each optional, in milliseconds where "
-                       "no unit stands; without it no rate is sought that holds them")
+    group.add_argument("--slo", metavar="LIMITS", help="ttft=500,tpot=50,e2e=10s, each optional, in milliseconds if "
+                       "there is no unit; without limits no rate is searched for them")
     group.add_argument("--attain", type=float, default=0.95, metavar="X", help="share of requests that must hold the "
                        "limits (default: 0.95)")
-    group.add_argument("--tolerance", type=float, default=0.05, metavar="X", help="how near the rate is to be told, "
+    group.add_argument("--tolerance", type=float, default=0.05, metavar="X", help="precision of the rate, "
                        "as a share of it (default: 0.05)")
     group.add_argument("--concurrency-curve", default="1,2,4,8", metavar="LIST", help="users of the closed loop, "
                        "doubled from there while throughput grows (default: 1,2,4,8)")
-    group.add_argument("--budget", default="10m", metavar="T", help="the most time for all, such as 90s, 10m or 1h "
+    group.add_argument("--budget", default="10m", metavar="T", help="maximum time in total, such as 90s, 10m or 1h "
                        "(default: 10m)")
-    group.add_argument("--metrics-url", metavar="U", help="where the server's own metrics are (default: beside --url)")
-    group.add_argument("--no-metrics", action="store_true", help="leave the server's own metrics alone")
-    group.add_argument("--server-pid", type=int, metavar="PID", help="a server here, whose CPUs and memory are watched")
-    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of a search before are "
-                       "replaced")
+    group.add_argument("--metrics-url", metavar="U", help="URL of the server's own metrics (default: next to --url)")
+    group.add_argument("--no-metrics", action="store_true", help="do not read the server's own metrics")
+    group.add_argument("--server-pid", type=int, metavar="PID", help="a server on this machine: its CPUs and memory "
+                       "are measured, too")
+    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of an earlier search "
+                       "are replaced")
     group.add_argument("--json", action="store_true", help="print the answers as one JSON object instead of the text")
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def run(args: argparse.Namespace) -> int:
-    """3 where the search ended before its time, 130 where it was interrupted; what is known is written all the same."""
+    """Returns 3 if the search ended too early, 130 if it was interrupted; results are written in all cases."""
     from drut.bench.address import shown
     from drut.bench.files import make_folder
     from drut.bench.result.build import environment
@@ -78,12 +79,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_load(args: argparse.Namespace) -> None:
-    """Refuses what makes no sense before anything is started or sent."""
+    """Refuses contradictory flags before anything is started or sent."""
     from drut.bench.load.fleet import ClosedLoop
     from drut.bench.load.schedule import Rate, Schedule
 
     if args.cv is not None and args.arrivals != "gamma":
-        raise RequestError("--cv is of --arrivals gamma")
+        raise RequestError("--cv requires --arrivals gamma")
     Schedule(Rate.steady(1.0), args.arrivals or "poisson", 1.0 if args.cv is None else args.cv)
     workers_of(args, ClosedLoop(1))
 
@@ -117,7 +118,7 @@ def _seconds(text: str) -> float:
 
 @contextmanager
 def _terminated() -> Iterator[None]:
-    """SIGTERM between two runs ends the search as Ctrl-C does."""
+    """Handles SIGTERM between two runs like Ctrl-C: it ends the search."""
     def hear(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
@@ -129,7 +130,7 @@ def _terminated() -> Iterator[None]:
 
 
 class _Line:
-    """Progress on standard error: a line a run, and on a terminal one that moves below."""
+    """Progress on standard error: a line per run and, on a terminal, a live line below."""
 
     def __init__(self, quiet: bool) -> None:
         from rich.console import Console
@@ -147,12 +148,12 @@ class _Line:
             self._status.stop()
 
     def tell(self, line: str) -> None:
-        """A run begins."""
+        """Shows the begin of a run."""
         if not self._quiet:
             self._console.print(line, markup=False, soft_wrap=True)
 
     def progress(self, ask: Any, now: Any) -> None:
-        """How the run stands."""
+        """Shows the state of the run."""
         if self._status is not None:
             self._status.update(f"{max(now.elapsed_s, 0):.0f} of {ask.warmup_s + ask.window_s:.0f} s: {now.in_flight} "
                                 f"in flight, {now.done} done, {now.failed} failed")

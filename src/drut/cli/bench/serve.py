@@ -1,4 +1,4 @@
-"""`drut bench serve`: one server under load."""
+"""`drut bench serve`: measures one server under load."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from drut.errors import RequestError
 
 SUMMARY = "measure a server under load"
 DESCRIPTION = (
-    "Sends a workload to a server, by the clock (--rate) or by so many users (--concurrency), and writes what a user "
-    "would have felt: DIR/result.json, requests.csv and summary.md. Exits 3 where the run is void.")
+    "Sends a workload to a server, by a schedule (--rate) or by a number of users (--concurrency), and writes the "
+    "latencies and rates of its users: DIR/result.json, requests.csv and summary.md. Exits with 3 if the run is void.")
 VOID_EXIT, INTERRUPT_EXIT = 3, 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The server, the load, and what comes of it."""
+    """Adds the server, the load, and the results."""
     add_target(parser)
     add_load(parser)
     add_judgement(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """A run that is void exits with 3, an interrupted one with 130, the files written all the same."""
+    """Measures; returns 3 if the run is void, 130 if it was interrupted; the files are written in all cases."""
     from drut.bench.files import make_folder
     from drut.bench.load.halt import INTERRUPTED
     from drut.bench.load.progress import ProgressLine
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         result, halted = measure(asked, line.tell)
     try:
         write(result, folder)
-    finally:  # a full disk must not take the figures too
+    finally:  # the results are printed even if writing fails, for example on a full disk
         print(_short(result) if args.json else markdown(result))
     if halted == INTERRUPTED:
         return INTERRUPT_EXIT

@@ -1,4 +1,4 @@
-"""The server of a command that may start it itself."""
+"""The server of a command, which may start it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from drut.errors import RequestError
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """In place of --url and --model."""
-    group = parser.add_argument_group("or an engine that is started for it")
-    group.add_argument("--engine", metavar="E", help="'ENGINE [gguf=FILE ...] [--flag ...]', as `drut bench compare` "
-                       "takes a contestant (docs/engines.md)")
+    """Adds the flags that replace --url and --model."""
+    group = parser.add_argument_group("or an engine that the command starts")
+    group.add_argument("--engine", metavar="E", help="'ENGINE [gguf=FILE ...] [--flag ...]', as in `drut bench "
+                       "compare` (docs/engines.md)")
     group.add_argument("--model-files", metavar="FILE", help="the model in the layouts that engines read, as JSON "
                        "(docs/compare.md)")
     group.add_argument("--context", type=int, default=2048, metavar="N", help="tokens of a prompt and its answer, at "
@@ -27,8 +27,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def target_for(args: argparse.Namespace, folder: Path) -> Iterator[tuple[Any, argparse.Namespace]]:
-    """The `Target`, and the flags with what is known of the server, which serves until the end of `with`. An engine's
-    log goes into `folder`. Raises RequestError, CannotRunError, EngineFailedError."""
+    """Yields the `Target`, and the flags completed with the server's properties. The server runs until the end of
+    `with`; an engine's log is in `folder`. Raises RequestError, CannotRunError, EngineFailedError."""
     if args.engine is None:
         for name in ("url", "model"):
             if getattr(args, name) is None:
@@ -37,7 +37,7 @@ def target_for(args: argparse.Namespace, folder: Path) -> Iterator[tuple[Any, ar
         return
     for name in ("url", "endpoint"):
         if getattr(args, name) is not None:
-            raise RequestError(f"--{name} is of a server that runs; --engine starts one")
+            raise RequestError(f"--{name} is for a running server; --engine starts one")
     import msgspec
 
     from drut.bench.engines.process import start

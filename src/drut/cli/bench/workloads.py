@@ -1,19 +1,19 @@
-"""`drut bench workloads`: what may be sent."""
+"""`drut bench workloads`: lists workloads."""
 
 from __future__ import annotations
 
 import argparse
 
-SUMMARY = "name the workloads and their options"
-DESCRIPTION = "Names the workloads and their options, as --workload takes them."
+SUMMARY = "list the workloads and their options"
+DESCRIPTION = "Lists the workloads and their options, for --workload."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
+    """Adds no arguments."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints them."""
+    """Prints the list."""
     from drut.bench.workloads import help_text
 
     print(help_text())

@@ -79,11 +79,11 @@ def write_pack(path: Path, key: str, model: str, matrices: Iterable[tuple[Form, 
     """Writes the file at `path` in place. Order: the head is written last, so that a truncated file has none. Raises
     OSError."""
     entries: list[_Entry] = []
-    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(1) as beside:
+    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(1) as checksums:
         out = _Pieces(file)
         out.write(bytes(DATA_AT))
         for form, data in matrices:
-            sums = beside.submit(_sums, data)
+            sums = checksums.submit(_sums, data)
             at = out.at
             out.write(data.data)
             out.write(bytes(_aligned(out.at) - out.at))

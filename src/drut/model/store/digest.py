@@ -23,8 +23,8 @@ def model_digest(path: str | os.PathLike[str]) -> str:
     """
     path = Path(path)
     if path.is_dir():
-        beside = path / "hf_quant_config.json"
-        files = sorted([path / "config.json", *path.glob("*.safetensors"), *([beside] if beside.is_file() else [])])
+        modelopt = path / "hf_quant_config.json"
+        files = sorted([path / "config.json", *path.glob("*.safetensors"), *([modelopt] if modelopt.is_file() else [])])
     else:
         files = part_paths(path)
     if files == [path]:

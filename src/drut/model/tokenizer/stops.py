@@ -57,7 +57,7 @@ class StopStrings:
     changes.
 
     A node is a prefix of a stop string; the current node is the longest prefix that is a suffix of the text.
-    `depth[node]` is its length, `matched[node]` that of the longest stop string that ends there, or 0.
+    `depth[node]` is its length, `matched[node]` the length of the longest stop string that ends there, or 0.
     Raises RequestError if a stop string is empty, or all together are longer than MAX_STOP_CHARS.
     """
 

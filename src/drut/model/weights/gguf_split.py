@@ -36,10 +36,10 @@ class SplitGGUF:
                     if name in where:
                         raise ModelFileError(f"{part.path}: tensor {quote(name)} is in another part, too")
                     where[name] = part
-            said = self.metadata.get("split.tensors.count", len(where))
-            if said != len(where):
+            count = self.metadata.get("split.tensors.count", len(where))
+            if count != len(where):
                 raise ModelFileError(f"{first.path}: the parts have {len(where)} tensors, "
-                                     f"split.tensors.count is {said}")
+                                     f"split.tensors.count is {count}")
         except BaseException:
             self.close()
             raise

@@ -48,11 +48,11 @@ def quantization(config: Config, folder: Path) -> tuple[str, Config, str] | None
         if not isinstance(settings, Mapping):
             raise ModelFileError(f"{where}: quantization_config must be an object")
         return require(settings, "quant_method", str, f"{where}: quantization_config"), settings, where
-    beside = folder / "hf_quant_config.json"
-    if not beside.is_file():
+    modelopt = folder / "hf_quant_config.json"
+    if not modelopt.is_file():
         return None
-    where = f"{folder.name}/{beside.name}"
-    settings = read_json(beside).get("quantization")
+    where = f"{folder.name}/{modelopt.name}"
+    settings = read_json(modelopt).get("quantization")
     if not isinstance(settings, Mapping):
         raise ModelFileError(f"{where}: quantization must be an object")
     return "modelopt", settings, where
