@@ -118,7 +118,7 @@ def planes(code: Literal["int4", "int8", "fp8"], group: int, scale: ScaleType, *
 
 
 def find_encoding(name: str) -> Encoding | None:
-    """The encoding called `name`, if it is one that Drut computes with."""
+    """Returns the encoding called `name`; None if Drut does not compute with it."""
     if name in ENCODINGS or name == NVFP4.name:
         return ENCODINGS.get(name, NVFP4)
     match = _PLANES.fullmatch(name)

@@ -20,9 +20,9 @@ U8 = NDArray[np.uint8]
 
 
 class Split(NamedTuple):
-    """Codes (rows, k) with the zero point taken off or the table applied; scales and minima (rows, groups).
+    """Codes (rows, k) minus zero point or after the table lookup; scales and minima (rows, groups).
 
-    Codes are int8, or int16 where each group has a zero point of its own.
+    Codes are int8, or int16 if each group has its own zero point.
     """
 
     codes: NDArray[np.int8] | NDArray[np.int16]
@@ -31,7 +31,7 @@ class Split(NamedTuple):
 
 
 def _e4m3() -> F32:
-    """Every E4M3 number by its byte (OCP 8-bit floating point): bias 7, no infinities, NaN where all bits are set."""
+    """Returns all E4M3 numbers by byte (OCP 8-bit floating point): bias 7, no infinities, NaN if all bits are set."""
     byte = np.arange(256)
     exponent, mantissa = byte >> 3 & 15, byte & 7
     size = np.where(exponent == 0, mantissa / 8 * 2.0**-6, (1 + mantissa / 8) * 2.0 ** (exponent - 7))

@@ -11,7 +11,8 @@ from drut.cache.kinds.paged import PagedKind
 from drut.cache.kinds.window import WindowGroup, WindowKind
 from drut.kernels.kv import Layout
 
-Kinds = Mapping[str, Callable[[Layout, int], Group]]  # by `Layout.kind`: makes the group; with rows of the largest step
+# `Layout.kind` -> maker of the group, from layout and maximum of rows of a step
+Kinds = Mapping[str, Callable[[Layout, int], Group]]
 KINDS: Kinds = {
     "full": lambda layout, step: FullGroup(),
     "window": lambda layout, step: WindowGroup(layout.window, step),
