@@ -52,7 +52,7 @@ def test_a_lost_slot_is_noticed() -> None:
 
 
 def test_two_groups_may_keep_the_whole_context() -> None:
-    """As a model and the drafter beside it: a hit has the pages of both, and both leave with the node."""
+    """A model with a drafter: a hit has the pages of both, and both are evicted with the node."""
     cache = make([FullGroup(), FullGroup(), WindowGroup(P, 8)], [12, 12, 12])
     tokens = list(range(5 * P + 1))
     table = cache.table()

@@ -1,4 +1,4 @@
-"""The prefix tree: what it finds, what it locks, what it lets go first, and what it remembers of it."""
+"""The prefix tree: lookup, locks, order of eviction, and ghosts of evicted nodes."""
 
 from __future__ import annotations
 

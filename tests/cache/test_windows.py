@@ -1,4 +1,4 @@
-"""KV groups with a window: what a sequence lets go, where a prefix can be gone on with, and the count of it all."""
+"""KV groups with a window: which pages a sequence frees, where a prefix can resume, and all counts."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ WINDOWS = [(0, 1), (0, 20), (0, P), (0, 40, 7), (20,), (2 * P,), (50, 3)]
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(WINDOWS), st.booleans(), st.randoms(use_true_random=False))
 def test_random_use_keeps_the_books(windows: tuple[int, ...], prefix_cache: bool, dice) -> None:
-    """Tables come, grow and go over a few texts; a model of tokens says what every visible page must hold."""
+    """Tables come, grow and go over a few texts; a model of tokens knows the contents of every visible page."""
     pages = [dice.choice([8, 14, 30]) for _ in windows]
     cache = make_cache(windows, tuple(pages), prefix_cache=prefix_cache)
     held: list[dict[int, tuple[int, ...]]] = [{} for _ in windows]  # by group and page: the tokens that lead to it

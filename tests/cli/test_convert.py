@@ -1,4 +1,4 @@
-"""`drut convert`: what it writes opens, notes tell what does not fit, and errors are one line."""
+"""`drut convert`: its output opens, notes name what does not fit, and errors are one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`drut eval`: figures of a tiny model beside itself and beside another, limits, and the exit code."""
+"""`drut eval`: metrics of a tiny model against itself and against another, limits, and the exit code."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ ANSWER = [event(""), b": still here\n\n", event("Hé"), event("llo"), event(fini
 
 
 class Fake(ThreadingHTTPServer):
-    """A server that tells `answer` piece by piece, and takes down what it was asked."""
+    """A server that sends `answer` in pieces and records its requests."""
 
     daemon_threads = True
 

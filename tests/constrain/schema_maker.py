@@ -50,7 +50,7 @@ class Maker:
         self._container = "$defs" if draft >= 2019 else "definitions"
 
     def root(self) -> dict[str, Any]:
-        """A schema with definitions; it says its draft, but that 2020-12 may go without saying."""
+        """Returns a schema with definitions; it names its draft, except that 2020-12 may be omitted."""
         schema = self.schema(self._dice.choice((1, 2, 2, 3)))
         made = schema if isinstance(schema, dict) else {"type": "object"}
         return self.whole(made)

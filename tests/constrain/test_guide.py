@@ -105,7 +105,7 @@ def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, see
 
 
 def test_a_token_asked_about_is_what_the_mask_says_of_it(walker: Walker) -> None:
-    """But for an end that is ignored and the first token of a thought, where the answer may be no for nothing."""
+    """Exceptions: an ignored end token and the first token of reasoning, for which `accepts` may be False."""
     thoughts = (None, Thought("<t>", "/>", begun=True, budget=4, closing="/>"), Thought("<t>", "/>"))
     seen = 0
     for seed in range(60):

@@ -69,7 +69,7 @@ def made_of(walker: Walker, schema: Any, seed: int) -> str | None:
 
 
 def ascii_only(choose: Any) -> Any:
-    """Few bytes go on in a string, and its end is among them, so that it soon ends."""
+    """Few bytes continue a string, including its end, so that it ends soon."""
     few, closing = frozenset(b'"{}[]:,.-0123456789 truefalsn'), frozenset(b'"}]')
 
     def chosen(allowed: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""A head that a checkpoint stores is used, counted and kept, whatever its config says of ties."""
+"""A head that a checkpoint stores is used, counted and kept, whatever its config's tie_word_embeddings."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def home(tmp_path, monkeypatch) -> Path:
 
 
 class FakePip:
-    """Stands for the Python that runs pip: writes `wheel` where pip would, says `stderr`, counts its runs."""
+    """Replaces the Python that runs pip: writes `wheel` where pip would, prints `stderr`, counts its runs."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log, self.wheel, self.stderr = folder / "log", folder / "wheel", folder / "stderr"

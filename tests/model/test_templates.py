@@ -1,4 +1,4 @@
-"""Several chat templates of a model: which of them a conversation gets, and where files say them."""
+"""Several chat templates of a model: which one a conversation gets, and where files have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens that only the small files beside a tokenizer.json know: the ids are those that transformers 5.24 gives."""
+"""Tokens that only the small files next to a tokenizer.json have: the ids are those that transformers 5.24 gives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def by_id(**tokens: dict[str, Any]) -> dict[str, Any]:
     return CONFIG | {"added_tokens_decoder": {key.removeprefix("at"): value for key, value in tokens.items()}}
 
 
-# What the files say, the ids of TEXT, and TEXT again with special tokens skipped.
+# The files, the ids of TEXT, and TEXT again with special tokens skipped.
 CASES: dict[str, tuple[dict[str, Any], list[int], str]] = {
     "nowhere": ({"config": CONFIG}, PLAIN, TEXT),
     "listed by id": ({"config": by_id(at259=token("<|tool|>"))}, ADDED, "ab <x> ab"),

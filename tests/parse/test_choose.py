@@ -1,4 +1,4 @@
-"""What a template says of marks and formats."""
+"""Marks and formats are found in templates."""
 
 from __future__ import annotations
 

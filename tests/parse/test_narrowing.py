@@ -1,4 +1,4 @@
-"""Schemas of arguments are narrowed so that they end; what fits still fits what the client said."""
+"""Schemas of arguments are narrowed so that they end; a value that fits also fits the client's schema."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_wherever_it_stands(around: Any) -> None:
 
 
 def test_no_minimum_is_left_without_room() -> None:
-    """Also where it stands beside what gets the bound, and not in it."""
+    """Also if it is a sibling of what gets the bound, and not inside it."""
     far = {"allOf": [TEXT, {"minLength": 9}], "$defs": {"a": {**LIST, "prefixItems": [TEXT, TEXT, TEXT]}}}
     made = bounded(far, BOUNDS)
     assert made["allOf"][0]["maxLength"] == 9  # type: ignore[index]

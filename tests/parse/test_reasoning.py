@@ -36,7 +36,7 @@ def said(made: Message) -> tuple[str, str, list[tuple[str, str]]]:
     ("<think>half</thi", False, "half</thi", ""),
     ("half\n", True, "half", ""),
     ("", False, "", ""),
-    # behind a thought no mark is shown, and what further marks hold is reasoning
+    # behind reasoning no mark is shown, and text between further marks is reasoning
     ("a</think>b</think>c<think>d", True, "a\nd", "bc"),
     ("a</think>\n\n<think>\n</think>\n\n<think>\n</think>\n\nYes.", True, "a", "Yes."),
     ("</think></think></think>", True, "", ""),

@@ -128,7 +128,7 @@ def test_what_is_no_call_is_content_to_the_letter(form: Format, text: str) -> No
 
 
 def shape(deltas: list[Delta]) -> list[tuple[str, object]]:
-    """In the order in which things were told, pieces joined."""
+    """In the order of the deltas, pieces joined."""
     made: list[list[Any]] = []
     for delta in deltas:
         kind, text = type(delta).__name__, delta.name if isinstance(delta, CallBegins) else delta.text

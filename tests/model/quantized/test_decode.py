@@ -1,4 +1,4 @@
-"""Quantized layers come out as their definitions, or the packages that write them, say: bit for bit."""
+"""Quantized layers are decoded bit for bit as their definitions, or the packages that write them, demand."""
 
 from __future__ import annotations
 
