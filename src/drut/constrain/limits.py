@@ -22,7 +22,7 @@ MOST_DIGITS = 300  # maximum of an integer's digits: the range of a float
 MOST_MULTIPLE = 1000  # maximum of multipleOf as an integer without its decimal point: its automaton has so many states
 
 
-def check_text(name: str, text: str, most_bytes: int) -> None:
+def check_text(name: str, text: str, max_bytes: int) -> None:
     """Raises RequestError, which names `name`, for a value that is not a string, is too long or cannot be encoded."""
     if not isinstance(text, str):
         raise RequestError(f"{name} must be a string, not {type(text).__name__}")
@@ -30,8 +30,8 @@ def check_text(name: str, text: str, most_bytes: int) -> None:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise RequestError(f"{name} has a lone surrogate") from None
-    if size > most_bytes:
-        raise RequestError(f"{name}: {size} bytes; at most {most_bytes} are allowed")
+    if size > max_bytes:
+        raise RequestError(f"{name}: {size} bytes; at most {max_bytes} are allowed")
     if "\0" in text:
         raise RequestError(f"{name} has a NUL character")
 
