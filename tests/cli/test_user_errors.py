@@ -151,7 +151,7 @@ def test_a_setting_of_the_environment(tiny, capsys, monkeypatch, name, value, wo
     ("model", "words"),
     [
         ("", "the name of the model is empty"),
-        ("org/model", "on the Hugging Face hub it would be hf:org/model"),
+        ("org/model", "for the Hugging Face hub write hf:org/model"),
         ("https://huggingface.co/org/model", "write hf:ORG/REPO"),
     ],
 )

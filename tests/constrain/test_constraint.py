@@ -64,7 +64,7 @@ SCHEMAS: list[tuple[Any, str]] = [
     ({"exclusiveMinimum": 1e19}, "exclusiveMinimum: beyond 64 bits"),
     ({"default": {"const": -(2**63)}, "$ref": "#/default"}, "does not lead to a schema"),
     ({"required": list(WIDE)}, f"required of {MOST_PROPERTIES + 1} names"),
-    (chain(MOST_CHAIN), f"nested more than {MOST_CHAIN} deep in all"),
+    (chain(MOST_CHAIN), f"nested more than {MOST_CHAIN} deep in total"),
 ]
 
 

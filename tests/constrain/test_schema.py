@@ -137,7 +137,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"title": 5}, "title must be a string, not 5"), ({"minimum": "x"}, "minimum must be a number, not 'x'"),
     ({"properties": {"a/b": {"required": True}}}, "required must be a list of strings, not True, at #/properties/a~1b"),
     ({"$defs": {"unused": {"type": "int"}}}, "type must be one of null, "),
-    ({"maxItems": -1}, "maxItems must be a whole"),
+    ({"maxItems": -1}, "maxItems must be an integer"),
     ({"enum": []}, "enum must be a list, not empty"), ({"anyOf": []}, "anyOf must be a list of schemas"),
     ({"pattern": 5}, "pattern must be a string"), ({"items": 5}, "items must be a schema"),
     ({"anyOf": [{"type": "number"}, {"pattern": "^(?!a)b"}]},

@@ -409,10 +409,10 @@ def test_an_answer_can_be_continued():
     assert template.render(spaced, continue_final=True).endswith("assistant\nOnce")
     as_it_is = ChatTemplate("{% for m in messages %}[{{ m.content }}]{% endfor %}")
     assert as_it_is.render(spaced, continue_final=True) == "[Hello][ Once "
-    with pytest.raises(RequestError, match="does not show the last message"):
+    with pytest.raises(RequestError, match="changes the last message"):
         ChatTemplate("{{ messages[0].content }}").render(open_ended, continue_final=True)
     cut = ChatTemplate("{{ messages[-1].content.split('upon')[-1] }}")
-    with pytest.raises(RequestError, match="does not show the last message"):
+    with pytest.raises(RequestError, match="changes the last message"):
         cut.render(open_ended, continue_final=True)
 
 

@@ -340,7 +340,7 @@ def test_an_unknown_token_type_is_named(metadata, change):
 
 def test_a_token_that_stands_twice_is_named(metadata):
     metadata["tokenizer.ggml.tokens"][0] = "ab"
-    with pytest.raises(ModelFileError, match=r"tokens holds 'ab' twice"):
+    with pytest.raises(ModelFileError, match=r"tokens has 'ab' twice"):
         from_gguf(metadata, "m")
 
 

@@ -64,8 +64,8 @@ def words_of(chars: int) -> models.Model:
 
 
 @pytest.mark.parametrize(("model", "most", "words"), [
-    (piece_of, 256, "a unigram piece of 257 characters is longer than the 256"),
-    (words_of, 200, "max_input_chars_per_word 201 is more than the 200"),
+    (piece_of, 256, "a unigram piece of 257 characters is longer than the maximum of 256"),
+    (words_of, 200, "max_input_chars_per_word 201 is more than the maximum of 200"),
 ])
 def test_what_would_take_time_that_grows_with_the_square_of_a_text_is_refused(
         model: Callable[[int], models.Model], most: int, words: str) -> None:
