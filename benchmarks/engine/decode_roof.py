@@ -84,12 +84,12 @@ class Turn:
         engine, vocab = self.llm.engine, self.llm.files.spec.vocab
         params = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True)
         request = self.llm.submit(self._rng.integers(0, vocab, PROMPT).tolist(), params)[0].request
-        while engine.busy and len(request.output) < SETTLED:
+        while engine.busy and len(request.output_ids) < SETTLED:
             engine.step()
-        began, first = time.perf_counter(), len(request.output)
+        began, first = time.perf_counter(), len(request.output_ids)
         while engine.busy:
             engine.step()
-        assert len(request.output) == TOKENS, request.finish_reason
+        assert len(request.output_ids) == TOKENS, request.finish_reason
         return (time.perf_counter() - began) / (TOKENS - first)
 
 

@@ -176,7 +176,7 @@ def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[
         began = now()
         for update in core.step():
             said[update.request] += [now() - offset] if update.token is not None else []
-            if len(update.request.output) >= lengths[update.request]:
+            if len(update.request.output_ids) >= lengths[update.request]:
                 core.finish(update.request, "stop")
     del pacing.observe
     outcomes = [Outcome(a, len(times), times[0], times[-1], r.why.preemptions)

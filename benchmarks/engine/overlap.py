@@ -48,7 +48,7 @@ def mix(llm: LLM, rng: random.Random) -> Outcome:
         driver.step()
         steps += 1
     seconds = max(stream.times[-1] for stream in streams) - start
-    answers = [stream.answer.request.output for stream in streams]
+    answers = [stream.answer.request.output_ids for stream in streams]
     return sum(map(len, prompts + answers)) / seconds, answers
 
 

@@ -91,5 +91,5 @@ def decode(llm: LLM, prompts: list[list[int]], new_tokens: int, constraint: Cons
     while llm.engine.busy:
         tokens += len(driver.step())
     seconds = max(stream.times[-1] for stream in streams) - start
-    answers = [stream.answer.request.output for stream in streams]
+    answers = [stream.answer.request.output_ids for stream in streams]
     return Decoded(answers, tokens, seconds)

@@ -7,7 +7,7 @@ import socket
 import struct
 
 LENGTH = struct.Struct("<I")
-MOST_BYTES = 1 << 30  # maximum of a frame; a larger length is invalid
+MAX_BYTES = 1 << 30  # maximum of a frame; a larger length is invalid
 
 
 def frame(data: bytes) -> bytes:
@@ -31,7 +31,7 @@ async def receive_frame(reader: asyncio.StreamReader) -> bytes | None:
 
 def _length(header: bytes) -> int:
     (length,) = LENGTH.unpack(header)
-    if length > MOST_BYTES:
+    if length > MAX_BYTES:
         raise OSError(f"a frame of {length} bytes")
     return int(length)
 

@@ -32,8 +32,8 @@ class ChancePreemption(Policy):
     def victim(self, running: Sequence[Request]) -> Request:
         return self._inner.victim(running)
 
-    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
-        return self._inner.displaced(request, running, reserve)
+    def victims_for(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        return self._inner.victims_for(request, running, reserve)
 
     def preempt_now(self, running: Sequence[Request]) -> list[Request]:
         """Only requests that got a token since they were last admitted: the others must get on."""

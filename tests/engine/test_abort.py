@@ -28,7 +28,7 @@ def test_abort_after_any_number_of_steps(steps: int, overlap: bool, burst: int, 
     company = others(engine)
     for _ in range(steps):
         engine.step()
-    said, ended = list(request.output), request.finish_reason
+    said, ended = list(request.output_ids), request.finish_reason
     engine.abort(request)
     assert request not in engine.scheduler.running
     assert request not in engine.scheduler.waiting
@@ -40,7 +40,7 @@ def test_abort_after_any_number_of_steps(steps: int, overlap: bool, burst: int, 
         assert update.request is not request, "an ended request says nothing more"
     finish_all(engine)
     engine.abort(request)
-    assert request.output == said
+    assert request.output_ids == said
     for other in company:
         check_answer(engine, other)
         assert other.finish_reason == "length"

@@ -107,7 +107,7 @@ def outputs(backend: Backend, directory: Path, config: EngineConfig) -> list[lis
     engine.check_idle()
     assert not isinstance(executable, LateExecutable) or executable.launched >= 12
     engine.close()
-    return [request.output for request in requests]
+    return [request.output_ids for request in requests]
 
 
 @pytest.mark.parametrize("overlap", [False, True])

@@ -76,7 +76,7 @@ def test_tokens_leave_while_the_burst_runs(monkeypatch: pytest.MonkeyPatch) -> N
     assert gate.launches == [1, 10]
     for n in range(1, 6):
         gate.let(1)
-        while len(request.output) < 1 + n:
+        while len(request.output_ids) < 1 + n:
             engine.step()
     assert gate.launches == [1, 10], "and nothing else was launched for them"
     gate.open()
@@ -103,13 +103,13 @@ def test_an_arrival_ends_it_after_the_step_that_runs(monkeypatch: pytest.MonkeyP
     gate = Gate(engine, monkeypatch)
     request = decoding(engine)
     gate.let(3)
-    while len(request.output) < 3:
+    while len(request.output_ids) < 3:
         engine.step()
     other = submit(engine, text(1, 4))
     gate.let(1)
     while len(gate.launches) == 2:
         engine.step()
-    assert len(request.output) == 4, "one step more"
+    assert len(request.output_ids) == 4, "one step more"
     gate.open()
     while other.first_token_at is None:
         engine.step()
@@ -127,17 +127,17 @@ def test_a_request_that_goes_ends_it(monkeypatch: pytest.MonkeyPatch, how: str) 
     request, other = submit(engine, text(0, 4), max_tokens=40), submit(engine, text(1, 4), max_tokens=40)
     engine.step()
     gate.let(3)
-    while len(request.output) < 3:
+    while len(request.output_ids) < 3:
         engine.step()
     engine.finish(request, how)
     gate.let(1)
     while len(gate.launches) == 2:
         engine.step()
-    assert len(other.output) == 4
+    assert len(other.output_ids) == 4
     gate.open()
     finish_all(engine)
     check_answer(engine, other)
-    assert len(request.output) == 3
+    assert len(request.output_ids) == 3
     check_idle(engine)
     engine.close()
 
@@ -152,7 +152,7 @@ def test_the_end_of_a_sequence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     request = submit(engine, prompt, max_tokens=60, stop_token_ids=(tokens[at],))
     other = submit(engine, text(1, 4), max_tokens=60)
     finish_all(engine)
-    assert request.output == tokens[: at + 1]
+    assert request.output_ids == tokens[: at + 1]
     assert request.why.steps == at + 1, "no step after it computed a row of it"
     check_answer(engine, other)
     executable = engine.runner.executable

@@ -275,8 +275,8 @@ def test_a_step_that_fails_takes_guides_back(llm: LLM, monkeypatch: pytest.Monke
     assert requests[0].finish_reason == "error"
     guide = requests[0].guide
     assert guide is not None
-    guide.truncate(len(requests[0].output))
-    assert guide.taken == len(requests[0].output)
+    guide.truncate(len(requests[0].output_ids))
+    assert guide.taken == len(requests[0].output_ids)
     engine.drain()
     assert said(ask(llm, constraint=JSON)) == said(whole)
 

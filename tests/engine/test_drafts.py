@@ -38,9 +38,9 @@ def test_others_keep_their_rows_however_much_is_guessed() -> None:
         guesser.learn(engine, request)
     while not all(r.decoding for r in requests):
         engine.step()
-    lengths = [len(r.output) for r in requests]
+    lengths = [len(r.output_ids) for r in requests]
     engine.step()
-    assert all(len(r.output) > length for r, length in zip(requests, lengths, strict=True))
+    assert all(len(r.output_ids) > length for r, length in zip(requests, lengths, strict=True))
 
 
 def test_what_depends_on_the_host_is_not_guessed() -> None:

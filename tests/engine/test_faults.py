@@ -90,11 +90,11 @@ BOOKED = [swap_shared, swap_one_of_another, free_early, evict_early, share_an_ow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
 def test_the_canary_notices(fault: Callable[[Engine, Request, Request], None], overlap: bool) -> None:
     engine, one, two = scene(overlap)
-    said = len(one.output)
+    said = len(one.output_ids)
     fault(engine, one, two)
     with pytest.raises(KvCorruptionError):
         steps(engine, 3)
-    assert len(one.output) <= said + 2, "the step that would have read it never ran"
+    assert len(one.output_ids) <= said + 2, "the step that would have read it never ran"
 
 
 @pytest.mark.parametrize("fault", BOOKED, ids=lambda f: f.__name__)

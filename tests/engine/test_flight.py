@@ -42,15 +42,15 @@ def flight(burst: Burst) -> Flight:
 def test_a_burst_that_ends_while_it_is_read_is_open_until_its_last_step_was_read() -> None:
     one = flight(Hasty(8, [Progress(3, False), Progress(4, True)]))
     assert len(list(one.outputs())) == 3
-    assert not one.landed
-    assert one.open_ended
+    assert not one.complete
+    assert one.length_unknown
     assert len(list(one.outputs())) == 1
-    assert one.landed
-    assert not one.open_ended
+    assert one.complete
+    assert not one.length_unknown
 
 
 def test_of_a_burst_that_has_not_ended_one_more_step_is_certain() -> None:
     one = flight(Hasty(4, [Progress(3, False), Progress(4, True)]))
     assert len(list(one.outputs())) == 3
-    assert not one.open_ended
-    assert not one.landed
+    assert not one.length_unknown
+    assert not one.complete

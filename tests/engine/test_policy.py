@@ -90,11 +90,11 @@ def test_who_was_served_least_goes_first_and_levels_double() -> None:
     assert [r.order for r in order] == [1, 3, 2, 0, 4], "0 and 63 are of one level, 130 and 200 too"
 
 
-def displaced(request: Request, running: list[Request], expected: int) -> list[Request]:
+def victims_for(request: Request, running: list[Request], expected: int) -> list[Request]:
     reserve = Reserve()
     for _ in range(100):
         reserve.lengths.add(expected, ended=True)
-    return LeastServed(Clock()).displaced(request, running, reserve)
+    return LeastServed(Clock()).victims_for(request, running, reserve)
 
 
 def test_the_most_served_gives_way_if_that_is_worth_it() -> None:
@@ -102,11 +102,11 @@ def test_the_most_served_gives_way_if_that_is_worth_it() -> None:
     long.limit = longer.limit = 10_000
     long.progress.tokens += [0] * 300
     longer.progress.tokens += [0] * 600
-    assert displaced(new, [long, longer], 200) == [longer, long], "nothing is known of answers so long"
-    assert displaced(new, [long, longer], 1500) == [], "the new one is as long"
-    assert displaced(new, [], 200) == []
+    assert victims_for(new, [long, longer], 200) == [longer, long], "nothing is known of answers so long"
+    assert victims_for(new, [long, longer], 1500) == [], "the new one is as long"
+    assert victims_for(new, [], 200) == []
     long.limit = longer.limit = 700
-    assert displaced(new, [long, longer], 200) == [], "less is left than what would be computed again"
+    assert victims_for(new, [long, longer], 200) == [], "less is left than what would be computed again"
 
 
 @settings(max_examples=40, deadline=None)
@@ -137,13 +137,13 @@ def test_nobody_is_displaced_more_often_than_stated(asks: list[tuple[int, int]],
 def test_the_others_displace_nobody(policy: type[Policy]) -> None:
     long = plain(1, 0.0, priority=9)
     long.progress.tokens += [0] * 5000
-    assert policy(Clock()).displaced(plain(2, 1.0), [long], Reserve()) == []
+    assert policy(Clock()).victims_for(plain(2, 1.0), [long], Reserve()) == []
 
 
 def test_who_displaces_says_so_and_both_are_answered() -> None:
     engine = make_engine(seqs=1, policy="least-served")
     long = submit(engine, text(0, 4), max_tokens=900)
-    while len(long.output) < 100:
+    while len(long.output_ids) < 100:
         engine.step()
     short = submit(engine, text(1, 4), max_tokens=5)
     engine.step()
@@ -159,7 +159,7 @@ def test_nobody_is_displaced_for_one_that_still_does_not_fit() -> None:
     engine = make_engine(seqs=4, pages=40, policy="least-served")
     first = submit(engine, text(0, 300), max_tokens=100, priority=-1)
     second = submit(engine, text(1, 10), max_tokens=630)
-    while len(second.output) < 70:
+    while len(second.output_ids) < 70:
         engine.step()
     large = submit(engine, text(2, 330), max_tokens=4)
     for _ in range(20):

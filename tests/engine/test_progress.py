@@ -33,7 +33,7 @@ def test_a_prompt_in_chunks_and_a_token() -> None:
     assert p.done == 2
     assert p.land(second)
     p.add(9)
-    assert (p.computed, p.done, p.known, p.output) == (3, 3, 4, [9])
+    assert (p.computed, p.done, p.known, p.output_ids) == (3, 3, 4, [9])
 
 
 def test_of_drafts_those_that_equal_their_draws_count() -> None:
@@ -79,7 +79,7 @@ def test_forced_tokens_come_behind_those_on_their_way() -> None:
     p = Progress([5, 6, 7])
     one = work(p, 3, 1)
     p.launch(one)
-    p.force([8, 9])
+    p.append_forced([8, 9])
     assert (p.known, p.next_forced()) == (6, None)
     p.land(one)
     p.add(1)

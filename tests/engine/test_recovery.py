@@ -47,7 +47,7 @@ def step(engine: Engine, log: Log) -> list[Request]:
 
 
 def in_flight(engine: Engine) -> set[Request]:
-    return {w.request for w in engine._flight.work} if engine._flight else set()
+    return {w.request for w in engine._inflight.work} if engine._inflight else set()
 
 
 @settings(max_examples=80, deadline=None)

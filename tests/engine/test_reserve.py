@@ -39,7 +39,7 @@ def test_a_quantile_lets_in_more_than_the_limits_and_fewer_than_nothing() -> Non
         together[quantile] = 0
         while engine.busy:
             for update in engine.step():
-                if len(update.request.output) >= 40:
+                if len(update.request.output_ids) >= 40:
                     engine.finish(update.request, "stop")
             together[quantile] = max(together[quantile], len(engine.scheduler.running))
         preempted[quantile] = engine.scheduler.preemptions["pages"]

@@ -155,7 +155,7 @@ def test_those_that_may_be_passed_say_why_too() -> None:
         engine.step()
     engine.scheduler.preempt(again)
     engine.step()
-    assert again.why.waited_for == "its last token is on its way"
+    assert again.why.waited_for == "its last token is in flight"
     finish_all(engine)
     for request in (first, second, passing, again):
         check_answer(engine, request)
@@ -235,9 +235,9 @@ def test_a_long_prompt_rides_along_in_pieces() -> None:
     long = submit(engine, text(1, 300), max_tokens=1)
     steps = 0
     while long.finish_reason is None:
-        said = len(stream.output)
+        said = len(stream.output_ids)
         engine.step()
-        assert len(stream.output) == said + 1
+        assert len(stream.output_ids) == said + 1
         steps += 1
     assert steps == 300 // LEAST + 300 // LEAST // PLAIN_EVERY
 
@@ -267,7 +267,7 @@ def test_who_computes_its_own_answer_again_is_no_stream() -> None:
     engine = make_engine(pages=64, tokens=64, prefix_cache=False)
     slow_prompts(engine)
     request = submit(engine, text(0, 10), max_tokens=400)
-    while len(request.output) < 300:
+    while len(request.output_ids) < 300:
         engine.step()
     engine.scheduler.preempt(request)
     steps = 0

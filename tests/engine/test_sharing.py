@@ -38,7 +38,7 @@ def test_choices_share_the_pages_of_their_prompt() -> None:
     finish_all(engine, log)
     assert [r.cached_tokens for r in requests] == [0, 160, 160]
     assert engine.runner.executable.rows == 161 + 2 * 1 + 3 * 4  # type: ignore[attr-defined]
-    assert len({tuple(r.output) for r in requests}) == 3
+    assert len({tuple(r.output_ids) for r in requests}) == 3
     for request in requests:
         check_answer(engine, request, log[request])
 

@@ -216,14 +216,14 @@ def test_it_takes_no_drafter(directory: Path) -> None:
         def propose(self, anchors):
             raise AssertionError
 
-        def commit(self, landed):
+        def commit(self, verified):
             raise AssertionError
 
         def forget(self, key):
             raise AssertionError
 
     engine = engine_of(toy(directory, MIXED))
-    with pytest.raises(UnsupportedError, match="whose state cannot go back"):
+    with pytest.raises(UnsupportedError, match="whose state cannot be rewound"):
         Engine(engine.runner, engine.scheduler, vocab=engine.vocab, context=engine.context, eos_ids=engine.eos_ids,
                drafter=Never())
     engine.close()

@@ -91,7 +91,7 @@ def test_choices_share_what_their_windows_see() -> None:
 def test_a_preempted_sequence_resumes_from_its_last_window() -> None:
     engine = make_engine(windows=(0, 20), tokens=64, canary=True)
     request = submit(engine, text(0, 150), max_tokens=30)
-    while len(request.output) < 12:
+    while len(request.output_ids) < 12:
         step(engine, make_log())
     engine.scheduler.preempt(request)
     step(engine, make_log())

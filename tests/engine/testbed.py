@@ -41,7 +41,7 @@ from drut.kernels.plan import Plan, Segment
 from drut.kernels.pool import HostPool
 from drut.kernels.predictor import MULTIPLE, Predictor
 from drut.observe.ledger import Peaks
-from drut.speculate import Anchor, Drafter, Landed
+from drut.speculate import Drafter, DraftInput, VerifiedDrafts
 from tests.engine.chance import ChancePreemption
 
 VOCAB = 50
@@ -246,7 +246,7 @@ class FakeBackend(Backend):
 
     stack = vector = pool = packed_bytes = matrix
 
-    def load(self, plan, pools, limits, beside=None) -> FakeExecutable:
+    def load(self, plan, pools, limits, shared_with=None) -> FakeExecutable:
         return FakeExecutable(pools, self.windows)
 
     def close(self) -> None:
@@ -307,12 +307,12 @@ class Guesser:
         self.answers[request.order] = prompt + expected(prompt, request.params, request.seed, request.choice,
                                                         engine.room, engine.runner.executable.windows).tokens
 
-    def propose(self, anchors: Sequence[Anchor]) -> list[list[int]]:
+    def propose(self, inputs: Sequence[DraftInput]) -> list[list[int]]:
         return [[token if self.dice.random() >= self.errs else self.dice.randrange(VOCAB)
-                 for token in self.answers[a.sequence][len(a.tokens) :][: self.drafts]] for a in anchors]
+                 for token in self.answers[a.sequence][len(a.tokens) :][: self.drafts]] for a in inputs]
 
-    def commit(self, landed: Sequence[Landed]) -> None:
-        for one in landed:
+    def commit(self, verified: Sequence[VerifiedDrafts]) -> None:
+        for one in verified:
             assert len(one.tokens) == one.accepted + 1
             self.accepted += one.accepted
             self.drafted += one.drafted
@@ -388,7 +388,7 @@ def check_answer(engine: Engine, request: Request, said: Said | None = None) -> 
     want = expected(prompt, request.params, request.seed, request.choice, engine.room,
                     engine.runner.executable.windows)
     whole = request.finish_reason in ("stop", "length")
-    assert request.output == (want.tokens if whole else want.tokens[: len(request.output)])
+    assert request.output_ids == (want.tokens if whole else want.tokens[: len(request.output_ids)])
     if said is not None:
         for got, wanted in zip((said.tokens, said.scored, said.prompt_scored), want, strict=True):
             assert got == (wanted if whole else wanted[: len(got)])

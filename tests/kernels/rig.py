@@ -138,7 +138,7 @@ class Ran:
     def read(self, buffer: Buffer) -> F32:
         """The last step's rows of a buffer."""
         rows, exe = self.step.rows, self.executable
-        held = exe.state.values if isinstance(exe, NumpyExecutable) else exe.room.buffers
+        held = exe.state.values if isinstance(exe, NumpyExecutable) else exe.workspace.buffers
         return held[buffer][:rows, : buffer.width].copy()
 
 

@@ -141,7 +141,7 @@ def turned(backend: Backend, x: F32, inv_freq: list[float], start: int, scale: f
     ran.run(range(rows), start)
     table = ran.read(rope)
     if isinstance(backend, NativeBackend):  # its rows are contiguous, not padded
-        table = ran.executable.room.buffers[rope].ravel()[: table.size].reshape(table.shape).copy()
+        table = ran.executable.workspace.buffers[rope].ravel()[: table.size].reshape(table.shape).copy()
     return ran.read(q), table
 
 

@@ -159,8 +159,9 @@ def seen(backend: Backend, plan: Plan, case: Case) -> Iterator[dict[str, np.ndar
         pages = ran.pool.data.view(np.uint8)  # type: ignore[attr-defined]
         yield {buffer.name: ran.read(buffer) for buffer in written if buffer.copies == 1} | {"pages": pages.copy()}
     if not isinstance(backend, NumpyBackend):
-        assert ran.executable.room.buffers.keys() >= written  # type: ignore[attr-defined]
-        assert ran.executable.room.buffers.keys().isdisjoint(case.gone) == written.isdisjoint(case.gone)  # type: ignore[attr-defined]
+        buffers = ran.executable.workspace.buffers.keys()  # type: ignore[attr-defined]
+        assert buffers >= written
+        assert buffers.isdisjoint(case.gone) == written.isdisjoint(case.gone)
 
 
 @pytest.mark.parametrize("name", ["F32", "BF16", "Q4_0"])

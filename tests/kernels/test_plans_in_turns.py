@@ -50,7 +50,7 @@ def plans(request: pytest.FixtureRequest, tmp_path: Path) -> Plans:
     spec, weights = files.spec, files.load(backend)
     layouts = decoder.kv_layouts(spec, "bf16")
     made = [decoder.record(s, weights, layouts)
-            for s in (spec, replace(spec, layers=spec.layers[:1]), replace(spec, logit_scale=0.25, logit_cap=0.0))]
+            for s in (spec, replace(spec, layers=spec.layers[:1]), replace(spec, logit_scale=0.25, logit_softcap=0.0))]
     return Plans(backend, *made, layouts)  # type: ignore[arg-type]
 
 
@@ -107,10 +107,10 @@ def test_what_lives_for_a_step_is_shared_where_it_is_large_enough(plans: Plans) 
     assert isinstance(whole, NativeExecutable)
     assert isinstance(first, NativeExecutable)
     assert isinstance(larger, NativeExecutable)
-    common = set(first.room.buffers) & set(whole.room.buffers)
+    common = set(first.workspace.buffers) & set(whole.workspace.buffers)
     assert len(common) > 3
     for buffer in common:
-        assert np.shares_memory(first.room.buffers[buffer], whole.room.buffers[buffer])
-        assert not np.shares_memory(larger.room.buffers[buffer], whole.room.buffers[buffer])
+        assert np.shares_memory(first.workspace.buffers[buffer], whole.workspace.buffers[buffer])
+        assert not np.shares_memory(larger.workspace.buffers[buffer], whole.workspace.buffers[buffer])
     assert np.shares_memory(first.logits(1), whole.logits(1))
     assert not np.shares_memory(larger.logits(1), whole.logits(1))

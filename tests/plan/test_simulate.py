@@ -40,7 +40,7 @@ def test_it_takes_the_steps_of_the_engine(pages: int, policy: str, quantile: flo
     ends = []
     while engine.busy:
         for update in engine.step():
-            if len(update.request.output) == requests[update.request].answer:
+            if len(update.request.output_ids) == requests[update.request].answer:
                 engine.finish(update.request, "stop")
                 ends.append(requests[update.request])
     sizes = (pages, 12)[: len(windows)]
@@ -52,7 +52,7 @@ def test_it_takes_the_steps_of_the_engine(pages: int, policy: str, quantile: flo
     assert done.preemptions == engine.scheduler.preemptions
     assert [p.cached for p in simulation.scheduler.cache.pools] == [p.cached for p in engine.cache.pools]
     assert [o.preemptions for o in done.outcomes] == [r.why.preemptions for r in requests]
-    assert [o.tokens for o in done.outcomes] == [len(r.output) for r in requests]
+    assert [o.tokens for o in done.outcomes] == [len(r.output_ids) for r in requests]
     finished = [o.finished_at for o in done.outcomes]
     assert [finished[work.index(a)] for a in ends] == sorted(finished)
 

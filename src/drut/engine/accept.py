@@ -1,4 +1,4 @@
-"""Turns the outputs of steps into tokens of requests: the one place where a request gets a token or ends by one."""
+"""Turns step outputs into output tokens. This is the only place where a request gets a token or ends by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drut.engine.work import Work
 from drut.errors import RequestError
 from drut.kernels.ops import F32
 from drut.kernels.output import Status, StepOutput
-from drut.speculate import Drafter, Landed
+from drut.speculate import Drafter, VerifiedDrafts
 
 NOTHING_ALLOWED = "min_tokens, stop_token_ids, logit_bias and the constraint together leave no token"
 
@@ -21,43 +21,47 @@ Finish = Callable[[Request, str], None]
 
 
 class Acceptor:
-    """Confirms rows with the scheduler, appends tokens and scores, and finishes the requests that they end."""
+    """Confirms rows with the scheduler, appends tokens and scores, and ends requests by EOS, stop id, grammar or
+    length."""
 
     def __init__(self, scheduler: Scheduler, finish: Finish, drafter: Drafter | None = None) -> None:
         self._scheduler, self._finish, self._drafter = scheduler, finish, drafter
 
     def process(self, works: Sequence[Work], out: StepOutput, step: int, logits: F32 | None,
                 updates: list[Update]) -> None:
-        """Adds the updates of a step's output to `updates`; `step`: its number in a burst."""
-        now, at, landed = time.monotonic(), 0, list[Landed]()
+        """Processes the output of a step and appends to `updates`; `step`: its number in a burst.
+
+        For a request that has ended since the launch the tokens are dropped.
+        """
+        now, at, verified = time.monotonic(), 0, list[VerifiedDrafts]()
         tokens, status = out.tokens.tolist(), out.status.tolist()
         for work in works:
             draws = range(at + work.scores, at + work.samples)
             drawn = tokens[draws.start : draws.stop]
             count = self._scheduler.confirm(work, step, drawn)
             if work.request.speculates and work.draws:
-                landed.append(Landed(work.request.order, drawn[:count], len(work.drafts), count - 1))
+                verified.append(VerifiedDrafts(work.request.order, drawn[:count], len(work.drafts), count - 1))
             if work.request.finish_reason is None:
                 self._read_scores(work, out, at, logits, updates)
                 for sample in draws[:count]:
                     self._read(work.request, out, sample, tokens[sample], status[sample], now, updates)
                 self.take_forced_tokens(work.request, now, updates)
             at += work.samples
-        if landed and self._drafter is not None:
-            self._drafter.commit(landed)
+        if verified and self._drafter is not None:
+            self._drafter.commit(verified)
 
     def force(self, requests: Sequence[Request], updates: list[Update]) -> None:
-        """Takes the tokens that grammars force next: at once, or behind what is on its way."""
+        """Appends the tokens that grammars force next: at once, or queued behind tokens in flight."""
         now = time.monotonic()
         for request in requests:
             if run := forced_run(request):
                 waits = request.progress.inflight > 0
-                request.progress.force(run)
+                request.progress.append_forced(run)
                 if not waits:
                     self.take_forced_tokens(request, now, updates)
 
     def take_forced_tokens(self, request: Request, now: float, updates: list[Update]) -> None:
-        """Appends forced tokens that come right behind those the host has."""
+        """Appends the forced tokens that directly follow the tokens that the host has."""
         while request.finish_reason is None and (token := request.progress.next_forced()) is not None:
             reasoning = self._append(request, token, now)
             updates.append(Update(request, token, reasoning=reasoning, reasoning_tokens=_reasoning_tokens(request)))
@@ -71,7 +75,7 @@ class Acceptor:
 
     def _read(self, request: Request, out: StepOutput, sample: int, token: int, status: int, now: float,
               updates: list[Update]) -> None:
-        """One drawn token. A draft that ended the request leaves nothing to read behind it."""
+        """Reads one sampled token. If an accepted draft ended the request, the samples after it are ignored."""
         if request.finish_reason is not None:
             return
         if status != Status.DRAWN:
@@ -87,7 +91,7 @@ class Acceptor:
                               reasoning_tokens=_reasoning_tokens(request)))
 
     def _append(self, request: Request, token: int, now: float) -> bool:
-        """The request has one more token, which may end it. True if it is none of the answer proper."""
+        """Appends a token to a request, which may end it. Returns True if the token is part of the reasoning."""
         request.progress.add(token)
         request.edits.push(token)
         reasoning = request.reasoning is not None and request.reasoning.push(token)

@@ -1,6 +1,7 @@
-"""Admission: whether a waiting request can run now, and which running ones make room for it.
+"""Admission: moves a waiting request into the batch if a sequence, pages and rows are available.
 
-An attempt takes what the request needs and returns its first work, or takes nothing and returns the reason.
+An attempt does the prefix cache lookup and the KV block allocation, and returns the first work of the request. If it is
+refused, it releases everything and returns the reason.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from drut.engine.work import Budget, Limits, Refused, Work
 
 
 class SchedulerStallError(RuntimeError):
-    """Requests are left and a step would compute nothing: a bug, never a user's error."""
+    """Requests are left, but a step would compute nothing. This is a bug, never a user's error."""
 
 
 class Shortage(NamedTuple):
-    """Why the head of the queue was refused pages, so that the next step need not match its whole prompt again."""
+    """Remembers a refusal for lack of pages, so that the next step need not look up the whole prompt again."""
 
     request: Request
-    tokens: int  # known then
+    tokens: int  # of the request at that time
     match: Match
-    shared: list[int]  # pages of its prefix that others hold, by KV group
-    admitted: int  # admissions and ends so far: either may change whose pages are held
+    shared: list[int]  # pages of its prefix that other requests hold, by KV group
+    admitted: int  # number of admissions and ends at that time: each may change which pages are held
 
 
 def must_wait(request: Request, cache: KvCache) -> Refused | None:
-    """Why `request` cannot begin however much room there is."""
+    """Returns why `request` cannot start even if there is room; None if it can."""
     if request.progress.inflight:
-        return Refused("token", "its last token is on its way", passable=True)
+        return Refused("token", "its last token is in flight", passable=True)
     for blocker in request.blockers:
         return Refused(blocker.kind, blocker.reason, passable=True)
     first = request.first_choice
@@ -43,7 +44,7 @@ def must_wait(request: Request, cache: KvCache) -> Refused | None:
 
 
 class Admission:
-    """Attempts to admit requests. `running` is the scheduler's list; nothing here writes to it."""
+    """Tries to admit waiting requests. `running` is the scheduler's list, which is only read here."""
 
     def __init__(self, cache: KvCache, limits: Limits, pacer: Pacer, reserve: Reserve,
                  running: Sequence[Request]) -> None:
@@ -52,11 +53,12 @@ class Admission:
         self._shortage: Shortage | None = None
 
     def changed(self) -> None:
-        """A request was admitted, or left the running ones."""
+        """Invalidates what is remembered of refusals: a request was admitted or stopped running."""
         self._changes += 1
 
     def attempt(self, request: Request, budget: Budget, now: float) -> Work | Refused:
-        """Pages, and rows of the step, for a request that waits; `now` by the policy's clock."""
+        """Tries to admit a waiting request: returns its first work, or the reason for a refusal. `now`: by the policy's
+        clock."""
         if refused := must_wait(request, self.cache):
             return refused
         if len(self._running) >= self.limits.seqs:
@@ -64,7 +66,7 @@ class Admission:
         if self._running and (short := self._still_short(request)):
             return _no_pages(short)
         before = self.cache.available
-        hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)
+        hit = 0 if request.scores_prompt else self.cache.attach(request.table, request.tokens)  # prefix cache lookup
         short = _short(self._needed(request), self.cache.available)
         if short and self._running:
             self._note_shortage(request, hit, before)
@@ -84,8 +86,9 @@ class Admission:
             request.cached_tokens = min(hit, request.prompt_tokens)
         return work
 
-    def room_by(self, victims: Sequence[Request], request: Request) -> list[Request]:
-        """As few of `victims`, in order, as make room for `request` if they are preempted; none if all do not."""
+    def fewest_victims(self, victims: Sequence[Request], request: Request) -> list[Request]:
+        """Returns the fewest of `victims`, in order, whose preemption makes room for `request`; empty if none
+        suffice."""
         gone: list[Request] = []
         pages = self.cache.available
         for victim in victims:
@@ -96,10 +99,11 @@ class Admission:
         return []
 
     def _needed(self, request: Request, gone: Collection[Request] = ()) -> list[int]:
-        """Pages that must be available to admit `request`, by KV group, if those `gone` no longer run."""
+        """Returns the pages that must be available to admit `request`, by KV group, once `gone` are preempted."""
         running = [r for r in self._running if r not in gone]
-        return [self.reserve.to_start(request, group) - request.table.held(i)
-                + sum(self.reserve.to_go_on(r, group, i) for r in running) for i, group in enumerate(self.cache.groups)]
+        return [self.reserve.pages_to_admit(request, group) - request.table.held(i)
+                + sum(self.reserve.pages_to_continue(r, group, i) for r in running)
+                for i, group in enumerate(self.cache.groups)]
 
     def _note_shortage(self, request: Request, hit: int, before: Sequence[int]) -> None:
         """`before`: pages available before `request` attached its prefix of `hit` tokens."""
@@ -109,10 +113,10 @@ class Admission:
                                   self._changes)
 
     def _still_short(self, request: Request) -> tuple[int, int] | None:
-        """The shortage of pages that a whole attempt would find, where the last one tells without another match.
+        """Returns the shortage of pages that a full attempt would find, if the last attempt implies it; else None.
 
-        A prefix of n pages saves n, of which those that no other request holds are no longer available. So only the
-        pages that others hold count, and they change with admissions, ends, and new nodes behind the match.
+        A cached prefix of n pages saves n pages, but those that no other request holds then stop being available. So
+        only pages held by others change the balance. They change with admissions, ends and new nodes behind the match.
         """
         last = self._shortage
         if (last is None or last.request is not request or last.tokens != len(request.tokens)
@@ -127,5 +131,5 @@ def _no_pages(short: tuple[int, int]) -> Refused:
 
 
 def _short(needed: Sequence[int], available: Sequence[int]) -> tuple[int, int] | None:
-    """Pages needed and available in the first KV group that lacks some; None if none does."""
+    """Returns the pages needed and available in the first KV group with too few; None if there is none."""
     return next(((n, had) for n, had in zip(needed, available, strict=True) if n > had), None)

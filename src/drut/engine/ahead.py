@@ -1,4 +1,4 @@
-"""Bursts: decoding steps that follow a scheduled one by themselves, without the host."""
+"""Multi-step decoding: a burst of decode steps follows the scheduled step without the host."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from drut.cache.cache import KvCache
 from drut.engine.work import Work
 
 
-def steps_ahead(works: Collection[Work], cache: KvCache, most: int) -> int:
-    """How many of `most` steps may follow: as far as all only decode and have, or get, pages for the rows."""
-    ahead = most
+def steps_ahead(works: Collection[Work], cache: KvCache, max_steps: int) -> int:
+    """Returns how many steps may follow, at most `max_steps`. All requests must decode, and have pages for the rows.
+
+    Reserves pages while there are free ones; it never preempts.
+    """
+    ahead = max_steps
     for work in works:
         ahead = min(ahead, work.request.steps_alone - 1) if work.decodes and not work.drafts else 0
     for work in works:
@@ -22,6 +25,6 @@ def steps_ahead(works: Collection[Work], cache: KvCache, most: int) -> int:
 
 
 def unwind(work: Work, steps: int) -> None:
-    """The last `steps` of those that were to follow `work` did not run."""
+    """Takes back the last `steps` of the steps that should have followed `work`: the burst ended early."""
     work.request.progress.retract(work, steps)
     work.request.why.steps -= steps

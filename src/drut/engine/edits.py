@@ -1,4 +1,5 @@
-"""The ids whose logits a request changes before sampling: bias, penalties, and ends that may not come yet."""
+"""Logits processors: the changes that a request makes to logits before sampling, by `logit_bias`, penalties and
+`min_tokens`. The kernels apply them (docs/numerics.md)."""
 
 from __future__ import annotations
 
@@ -12,36 +13,36 @@ from drut.kernels.descriptor import Edits
 
 
 class EditTable:
-    """Grows with the output where penalties count it; constant otherwise."""
+    """The logits processors of one request, as a table of ids. It grows with the output only if there are penalties."""
 
     def __init__(self, params: SamplingParams, prompt: Iterable[int], ends: Iterable[int]) -> None:
-        """`ends`: ids that would end the answer, held back for `min_tokens`."""
+        """`ends`: ids that end the output, forbidden before `min_tokens`."""
         self._params = params
-        self._penal = (params.repetition_penalty != 1.0 or params.presence_penalty != 0.0
+        self._has_penalties = (params.repetition_penalty != 1.0 or params.presence_penalty != 0.0
                        or params.frequency_penalty != 0.0)
         self._bias = {int(i): float(b) for i, b in (params.logit_bias or {}).items()}
         self._ends = tuple(ends) if params.min_tokens > 0 else ()
-        self._seen = dict.fromkeys(prompt, 0) if self._penal else {}
-        self._kept: Edits | None = None
-        self._holds = False  # whether what is kept holds the ends back
+        self._seen = dict.fromkeys(prompt, 0) if self._has_penalties else {}
+        self._cached: Edits | None = None
+        self._cached_holds_ends = False  # whether `_cached` forbids `ends`
 
     @property
-    def follows_output(self) -> bool:
-        """Whether the edits depend on the last token, and not only on how many there are."""
-        return self._penal
+    def depends_on_last_token(self) -> bool:
+        """True if the edits depend on the last token, and not only on the number of tokens."""
+        return self._has_penalties
 
     def push(self, token: int) -> None:
-        """Counts a token of the output."""
-        if self._penal:
+        """Counts an output token for the penalties."""
+        if self._has_penalties:
             self._seen[token] = self._seen.get(token, 0) + 1
-            self._kept = self._kept and counted(self._kept, token)
+            self._cached = self._cached and counted(self._cached, token)
 
-    def edits(self, outputs: int) -> Edits | None:
-        """What to change for the output token number `outputs` (0 for the first); None if nothing."""
-        held = self._ends if outputs < self._params.min_tokens else ()
-        if self._kept is None or self._holds != bool(held):
-            self._kept, self._holds = self._build(held), bool(held)
-        return self._kept if len(self._kept.ids) else None
+    def edits(self, output_index: int) -> Edits | None:
+        """Returns the changes for the output token at `output_index`; None if there are none."""
+        held = self._ends if output_index < self._params.min_tokens else ()
+        if self._cached is None or self._cached_holds_ends != bool(held):
+            self._cached, self._cached_holds_ends = self._build(held), bool(held)
+        return self._cached if len(self._cached.ids) else None
 
     def _build(self, held: tuple[int, ...]) -> Edits:
         ids = sorted({*self._bias, *self._seen, *held})
@@ -53,7 +54,7 @@ class EditTable:
 
 
 def counted(edits: Edits, token: int) -> Edits:
-    """`edits` with `token` generated once more; those before stay as they are, since a step may still read them."""
+    """Returns `edits` after one more output `token`. Copies: a step in flight may still read the old arrays."""
     at = int(np.searchsorted(edits.ids, token))
     if at == len(edits.ids) or edits.ids[at] != token:
         return Edits(*(np.insert(array, at, value) for array, value in zip(edits, (token, 0, 1, 1), strict=True)))

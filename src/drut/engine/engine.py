@@ -1,4 +1,9 @@
-"""The engine: requests in, tokens out, one step at a time."""
+"""The engine: owns the scheduler, the KV cache and the runner, and computes requests one step at a time.
+
+`Engine.step` is the loop body. Where the parts are: continuous batching, KV block allocation and preemption in
+`scheduler.py`; prefix cache lookup in `admission.py`; chunked prefill in `rows.py`; logits processors in `edits.py`;
+grammar masks in `masks.py`; step replay and sampling behind `runner.py`; output processing in `accept.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from drut.engine.flight import Flight
 from drut.engine.intake import Intake
 from drut.engine.meter import StepMeter
 from drut.engine.params import SamplingParams
-from drut.engine.recovery import break_off, take_back
+from drut.engine.recovery import roll_back, undo_admission
 from drut.engine.request import Request
 from drut.engine.runner import Runner
 from drut.engine.scheduler import Scheduler
@@ -24,12 +29,14 @@ from drut.engine.update import Update
 from drut.engine.work import Work
 from drut.errors import UnsupportedError
 from drut.observe.ledger import Peaks
-from drut.speculate import Anchor, Drafter
+from drut.speculate import Drafter, DraftInput
 
 
 @dataclass
 class StepJournal:
-    """What `recover` needs if `step` raises: updates so far, the failing work, and work launched on top of that."""
+    """Holds the state that `recover` needs if `step` raises: the updates so far, the work that failed, and dependent
+    work that
+    was already launched (`dropped`)."""
 
     updates: list[Update] = field(default_factory=list)
     work: Sequence[Work] = ()
@@ -37,55 +44,59 @@ class StepJournal:
 
 
 class Engine:
-    """Scheduler, cache and runner in one loop. Use from one thread at a time.
+    """Runs scheduler, cache and runner in one loop. Use from one thread at a time.
 
-    With `overlap` a step is scheduled, and the one before it processed, while another runs.
+    With `overlap` one step is in flight while the host processes the outputs of the step before it.
     """
 
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
                  overlap: bool = False, forced_tokens: bool = True, grammars: Grammars | None = None,
                  drafter: Drafter | None = None) -> None:
-        """`forced_tokens`: whether those are taken at once; `grammars`: None if no constraint can be served; `drafter`
-        guesses tokens of requests without constraint, reasoning and penalties."""
+        """`forced_tokens`: append the tokens that a grammar forces without sampling them; `grammars`: None if no
+        constraint can be served; `drafter`: proposes tokens of requests without constraint, reasoning and penalties.
+
+        Raises UnsupportedError if there is a drafter and the model has state that cannot be rewound.
+        """
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
         self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
-        # A tokenizer may name ids its model has no logits for; the kernels must not meet them.
+        # A tokenizer may list ids without logits in its model; they must not reach the kernels.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
         self._intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
                               speculates=drafter is not None)
         self.grammars, self.blocked = grammars, Blocked()
         if drafter is not None and not self.cache.rewinds:
-            raise UnsupportedError("a model whose state cannot go back has no drafter")
+            raise UnsupportedError("a model whose state cannot be rewound has no drafter")
         self.meter = StepMeter(scheduler.pacer.predictor)
         self.drafter = drafter
         self._acceptor = Acceptor(scheduler, self.finish, drafter)
-        self._flight: Flight | None = None
+        self._inflight: Flight | None = None  # the in-flight step: launched, and its outputs are not all processed
         self._journal = StepJournal()
 
     @property
     def room(self) -> int:
-        """Tokens that a prompt and its output may have together."""
+        """The maximum number of tokens of a prompt and its output together."""
         return self._intake.room
 
     @property
     def busy(self) -> bool:
-        return bool(self.scheduler.running or self.scheduler.waiting or self._flight)
+        """True if `step` has something to do."""
+        return bool(self.scheduler.running or self.scheduler.waiting or self._inflight)
 
     @property
     def preemptions(self) -> int:
-        """How often a running request was put back to waiting."""
+        """The number of preemptions since the start."""
         return sum(self.scheduler.preemptions.values())
 
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
                salt: str = "", reasoning: ThoughtWatch | None = None) -> list[Request]:
-        """Queues a prompt, one request a choice (`Intake.requests`)."""
+        """Adds a prompt to the request queue. Returns one request per choice (`Intake.requests`)."""
         requests = self._intake.requests(tokens, params, name=request_id, priority=priority, salt=salt,
                                          reasoning=reasoning)
         self._queue(requests)
         return requests
 
     def submit_logits(self, tokens: Sequence[int], chunk: int) -> Request:
-        """Queues a prompt whose logits are wanted at every position, `chunk` rows of it in a step at most."""
+        """Queues a prompt to compute its logits at every position, at most `chunk` rows per step."""
         request = self._intake.logits_request(tokens, chunk)
         self._queue([request])
         return request
@@ -97,16 +108,20 @@ class Engine:
         self._stop_burst()
 
     def _stop_burst(self) -> None:
-        """What runs must not go on as if nothing had changed."""
-        if self._flight is not None:
-            self._flight.stop()
+        """Ends a burst in flight after its current step: the set of requests has changed."""
+        if self._inflight is not None:
+            self._inflight.stop()
 
     def abort(self, request: Request) -> None:
-        """Ends a request wherever it is. Does nothing if it has ended."""
+        """Aborts a request in any state. Does nothing if it has ended."""
         self.finish(request, "abort")
 
     def finish(self, request: Request, reason: str) -> None:
-        """Ends a request for a reason found outside, as a stop string. Does nothing if it has ended."""
+        """Ends a request with a finish reason, such as a stop string. Does nothing if it has ended.
+
+        Its pages are released at once. A step in flight may still write to them, which is safe: steps run in order, so
+        a new owner of a page writes later. The outputs of that step for this request are dropped.
+        """
         if request.finish_reason is None:
             request.finish_reason = reason
             request.finished_at = time.monotonic()
@@ -116,99 +131,118 @@ class Engine:
                 self.drafter.forget(request.order)
 
     def step(self) -> list[Update]:
-        """Computes one step and returns what it brought. With `overlap`: launches a step and returns what the one
-        before it brought; while a burst runs, what has come since."""
+        """Computes one step and returns its updates: new tokens, scores and ends of requests.
+
+        In order:
+        1. Resolve blockers, such as grammars that were compiled, and append tokens that grammars force.
+        2. Schedule: `Scheduler.schedule` chooses the rows of the next step.
+        3. Launch the step. The runner fills the step descriptor and replays the recorded plan.
+        4. Process outputs: confirm rows, append the sampled tokens, end requests.
+
+        Without overlap, phase 4 waits for the step that phase 3 launched. With overlap, phase 3 leaves the new step N
+        in flight and phase 4 processes step N-1, so the host works while step N runs. When step N is scheduled, the
+        tokens of step N-1 are not known yet: they count as in flight, and a row of step N that needs one takes it from
+        its relay slot.
+
+        A burst in flight is several decode steps in one launch. A call returns the updates of the burst's steps so far,
+        and schedules again only when the number of its remaining steps is known.
+
+        If it raises, `recover` makes the engine usable again.
+        """
         self._journal = journal = StepJournal()
-        if self._flight is not None and self._flight.burst is not None:
-            self._flight.wait()
-            self._take(self._flight)
-            if self._flight is not None and self._flight.open_ended:
+        if self._inflight is not None and self._inflight.burst is not None:
+            self._inflight.wait()
+            self._process(self._inflight)
+            if self._inflight is not None and self._inflight.length_unknown:
                 return journal.updates
-        journal.work = ()
+        journal.work = ()  # from here on until the launch, no work is to blame for an error
         for request in self.blocked.resolve():
             self.finish(request, "error")
             journal.updates.append(Update(request, None))
         if self.forced_tokens:
             self._acceptor.force(list(self.scheduler.running), journal.updates)
         journal.work = work = self.scheduler.schedule(self._drafts())
-        flight = self.runner.launch(work) if work else None
-        if flight is None and self._flight is None:
+        launched = self.runner.launch(work) if work else None
+        if launched is None and self._inflight is None:
             self.blocked.wait()
+        due = launched  # the step whose outputs are processed now
         if self.overlap:
-            flight, self._flight = self._flight, flight
+            due, self._inflight = self._inflight, launched
         try:
-            while flight and not flight.landed:
-                flight.wait()
-                self._take(flight)
+            while due and not due.complete:
+                due.wait()
+                self._process(due)
             return journal.updates
         except BaseException:
-            if self._flight is not None:  # launched on top of the step that failed, it means nothing
-                self._flight.stop()
-                self._flight.settle()
-                journal.dropped = self._flight.work
-                self._flight = None
+            if self._inflight is not None:  # it was launched on top of the failed step: its outputs are invalid
+                self._inflight.stop()
+                self._inflight.settle()
+                journal.dropped = self._inflight.work
+                self._inflight = None
             raise
 
     def _drafts(self) -> Mapping[Request, Sequence[int]]:
-        """Guesses for the requests that may use some in the next step."""
-        if self.drafter is None or not (open_ := [r for r in self.scheduler.running if r.may_draft]):
+        """Returns drafts for the running requests that can verify some in the next step."""
+        if self.drafter is None or not (ready := [r for r in self.scheduler.running if r.may_draft]):
             return {}
-        anchors = [Anchor(r.order, r.tokens, r.limit - r.known - 1) for r in open_]
-        return dict(zip(open_, self.drafter.propose(anchors), strict=True))
+        inputs = [DraftInput(r.order, r.tokens, r.limit - r.known - 1) for r in ready]
+        return dict(zip(ready, self.drafter.propose(inputs), strict=True))
 
     def recover(self) -> tuple[list[Update], list[Request]]:
-        """After `step` has raised: ends the requests whose step it was, and takes back what was launched on top of it.
+        """Repairs the engine after `step` has raised: ends the requests of the failed step with "error", and rolls back
+        the work that was launched on top of it.
 
-        Returns what the step had brought before, and the requests that are lost; the others go on. If no work was
-        found to blame, scheduling failed: what ran is lost, or else the first that waits. KvCorruptionError if the
-        pages no longer add up.
+        Returns the updates from before the failure, and the requests that were ended; all others continue. If no step
+        was running, scheduling failed: then all running requests end, or the first waiting one if none runs. Raises
+        KvCorruptionError if the pages no longer add up.
         """
         self.meter.failed += 1
         journal, self._journal = self._journal, StepJournal()
         lost = [w.request for w in journal.work]
         if not lost:
-            break_off(self.scheduler)
+            undo_admission(self.scheduler)
             lost = list(self.scheduler.running) or self.scheduler.waiting[:1]
         for request in lost:
             self.finish(request, "error")
         for work in journal.dropped:
-            take_back(self.scheduler, work)
+            roll_back(self.scheduler, work)
         self.check_idle()
         return journal.updates, lost
 
-    def _take(self, flight: Flight) -> None:
-        """Takes what has come of a flight since. After its last output its account is closed."""
-        self._journal.work = flight.work
+    def _process(self, flight: Flight) -> None:
+        """Processes the outputs of an in-flight step that are new. After its last output, measures and releases it."""
+        self._journal.work = flight.work  # to blame if this raises
         try:
             for out in flight.outputs():
                 self._acceptor.process(flight.work, out, flight.read - 1, flight.logits, self._journal.updates)
         except BaseException:
-            if flight is self._flight:
-                self._flight = None
+            if flight is self._inflight:
+                self._inflight = None
             raise
-        if flight.landed:
+        if flight.complete:
             self.meter.add(flight.work, flight.read, flight.seconds)
             if flight.planned > flight.read:
                 for work in flight.work:
                     unwind(work, flight.planned - flight.read)
-            flight.release()
-            if flight is self._flight:
-                self._flight = None
+            flight.release()  # last: a later step may now overwrite the outputs
+            if flight is self._inflight:
+                self._inflight = None
 
     def compare_with(self, peaks: Peaks) -> None:
-        """From now on the meter tells the floor of each step beside the time it took."""
+        """Sets the measured roof of this machine: from now on the meter adds up the roofline of each step, too."""
         self.meter.compare(peaks)
 
     def drain(self) -> None:
-        """Waits for a step in flight and drops what it brings to requests that have ended."""
-        while self._flight:
+        """Waits for the step in flight. Its outputs for requests that have ended are dropped."""
+        while self._inflight:
             self.step()
 
     def check_idle(self) -> None:
-        """Counts all pages anew; when nothing runs, free + cached = total. Raises KvCorruptionError."""
+        """Recounts all pages and raises KvCorruptionError on a mismatch. When nothing runs, free + cached = total."""
         check_cache(self.cache, [r.table for r in (*self.scheduler.running, *self.scheduler.waiting)])
 
     def close(self) -> None:
+        """Aborts all requests and ends the threads of runner and grammar compiler."""
         for request in (*self.scheduler.running, *self.scheduler.waiting):
             self.abort(request)
         self.runner.close()

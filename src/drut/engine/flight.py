@@ -1,4 +1,4 @@
-"""What was launched and is not over yet."""
+"""In-flight steps: launched, and not all outputs processed."""
 
 from __future__ import annotations
 
@@ -14,66 +14,68 @@ from drut.kernels.pending import Pending
 
 
 class Ran(NamedTuple):
-    """What a launch returns when it is over. Its arrays stay as they are until `Flight.release`, whatever runs next."""
+    """Holds the results of a finished step. No later step writes the arrays before `Flight.release`."""
 
     output: StepOutput | None  # of one step; a burst's outputs are in the burst
-    seconds: float  # that it took, or each step of a burst
+    seconds: float  # duration of the step; of a burst, the mean of its steps
     logits: F32 | None = None  # (samples, vocab), if a request of the step wants them
-    pending: Pending | None = None  # that owns the output, where it may be used again
+    pending: Pending | None = None  # owner of the output, if the memory is reused
 
 
 class Flight:
-    """A step, or a burst of them over the same work."""
+    """An in-flight step, or a burst of steps over the same work. The engine's thread uses it while the step runs."""
 
     def __init__(self, work: Sequence[Work], ran: Future[Ran] | Ran, burst: Burst | None = None) -> None:
-        """`ran`: itself, where the step ran on the caller's thread."""
+        """`ran`: the result itself if the step ran on the caller's thread, else its future."""
         self.work, self._ran, self.burst = work, ran, burst
-        self.read = 0  # steps whose outputs were taken
-        self.landed = False  # all outputs there will be were taken
+        self.read = 0  # steps whose outputs were read
+        self.complete = False  # all outputs were read, and no more will come
 
     @property
     def planned(self) -> int:
-        """Steps, if none of them is the last before its time."""
+        """The number of steps, if none ends the burst early."""
         return 1 + self.work[0].ahead
 
     @property
-    def open_ended(self) -> bool:
-        """Whether, as far as was read, nobody can say yet how many steps will have run. Not a word of what the burst
-        says now: it may have ended since, and what it brought last would be passed over."""
-        return self.burst is not None and not self.landed and self.planned - self.read > 1
+    def length_unknown(self) -> bool:
+        """True while the number of steps that the burst will run is unknown.
+
+        Uses only the outputs that were read. Asking the burst would be a race: it may have ended since, and its last
+        output would be skipped."""
+        return self.burst is not None and not self.complete and self.planned - self.read > 1
 
     @property
     def ran(self) -> Ran:
-        """Waits until it is over; raises what it raised."""
+        """Waits for the end and returns the result. Raises the error of the step."""
         return self._ran if isinstance(self._ran, Ran) else self._ran.result()
 
     @property
     def seconds(self) -> float:
-        """Of the step, or of each in the burst; it has landed."""
+        """The duration of the step, or the mean of a burst's steps. Call when it is complete."""
         return self.ran.seconds
 
     @property
     def logits(self) -> F32 | None:
-        """Of a step's samples; None of a burst."""
+        """The logits of the samples, if a request wants them; None for a burst."""
         return self.ran.logits if self.burst is None else None
 
     def stop(self) -> None:
-        """Lets the step that runs be the last. One step alone ends anyway."""
+        """Ends a burst after its current step. Has no effect on a single step."""
         if self.burst is not None:
             self.burst.stop()
 
     def settle(self) -> None:
-        """Waits until nothing of it runs, whether or not it failed."""
+        """Waits for the end, and ignores an error."""
         if not isinstance(self._ran, Ran):
             wait([self._ran])
 
     def release(self) -> None:
-        """The outputs were read and may be used again. It has landed."""
+        """Gives the memory of the outputs back to the backend. Call when it is complete; later reads are races."""
         if (pending := self.ran.pending) is not None:
             pending.release()
 
     def wait(self) -> None:
-        """Until there is an output to take, or there will be none."""
+        """Waits until there is an output to read, or no more will come. A single step is waited for by `outputs`."""
         while self.burst is not None:
             done, over = self.burst.progress
             if done > self.read or over:
@@ -81,11 +83,11 @@ class Flight:
             self.burst.wait(self.read)
 
     def outputs(self) -> Iterator[StepOutput]:
-        """Takes the outputs there are; raises what the run raised."""
+        """Yields the outputs that are new. Raises the error of the step."""
         if self.burst is None:
             output = self.ran.output
             assert output is not None
-            self.read, self.landed = 1, True
+            self.read, self.complete = 1, True
             yield output
             return
         done, over = self.burst.progress
@@ -93,5 +95,5 @@ class Flight:
             self.read += 1
             yield self.burst.output(self.read - 1)
         if over:
-            _ = self.ran  # raises what it raised
-            self.landed = True
+            _ = self.ran  # raises the error of the step, if there was one
+            self.complete = True

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 OCTAVE = 8  # lengths are counted in buckets, so many to a doubling: a quantile is at most 9 % too long
-MOST = 1 << 21
+MAX_LENGTH = 1 << 21
 LEAST_ENDS = 16  # fewer ends say nothing yet
 KEPT_ENDS = 1024  # counts are halved at so many, so that old traffic is forgotten
 ROUNDING = 1e-9  # of products of shares, which must not make a bucket of a quantile that is just reached
@@ -20,7 +20,7 @@ FRESH = 8  # ends between two looks at what runs
 
 def _bounds() -> list[int]:
     bounds = sorted({round(2 ** (i / OCTAVE)) for i in range(21 * OCTAVE)})
-    return [*bounds, MOST]
+    return [*bounds, MAX_LENGTH]
 
 
 BOUNDS = _bounds()  # a bucket holds the lengths above the bound before, up to its own

@@ -13,10 +13,10 @@ from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 
 SEED_BITS = 64
-MOST_ANSWERS = 128
-MOST_IDS = 1024  # of stop_token_ids, and of logit_bias
+MAX_CHOICES = 128
+MAX_IDS = 1024  # of stop_token_ids, and of logit_bias
 HIGHEST_ID = (1 << 31) - 1
-MOST_TEMPERATURE = 100.0
+MAX_TEMPERATURE = 100.0
 PENALTY_RANGE = 0.01, 100.0  # of repetition_penalty: logits stay finite
 
 
@@ -57,7 +57,7 @@ class SamplingParams:
         for name in ("stop_token_ids", "shown_special_ids"):
             object.__setattr__(self, name, _ids(name, getattr(self, name)))
         _integer("max_tokens", self.max_tokens, 1, 1 << 30)
-        _number("temperature", self.temperature, 0.0, MOST_TEMPERATURE)
+        _number("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
         _number("top_p", self.top_p, 0.0, 1.0)
         if self.top_p == 0.0:
             raise RequestError("top_p must be above 0 and at most 1, not 0.0")
@@ -65,7 +65,7 @@ class SamplingParams:
         _number("min_p", self.min_p, 0.0, 1.0)
         if self.seed is not None:
             _integer("seed", self.seed, -(1 << SEED_BITS - 1), (1 << SEED_BITS) - 1)
-        _integer("n", self.n, 1, MOST_ANSWERS)
+        _integer("n", self.n, 1, MAX_CHOICES)
         _integer("min_tokens", self.min_tokens, 0, self.max_tokens)
         for name in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
             _boolean(name, getattr(self, name))
@@ -135,8 +135,8 @@ def _ids(name: str, values: Iterable[int]) -> tuple[int, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise RequestError(f"{name} must be a list of token ids, not {_shown(values)}")
     ids = tuple(values)
-    if len(ids) > MOST_IDS:
-        raise RequestError(f"{name} must hold at most {MOST_IDS} ids, not {len(ids)}")
+    if len(ids) > MAX_IDS:
+        raise RequestError(f"{name} must hold at most {MAX_IDS} ids, not {len(ids)}")
     for i in ids:
         _integer(f"an id of {name}", i, 0, HIGHEST_ID)
     return ids

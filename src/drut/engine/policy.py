@@ -1,5 +1,5 @@
-"""The order of admission and the choice of preemption victims. A policy changes when a request is computed, never its
-tokens."""
+"""Scheduling policies: the order of the request queue and the choice of preemption victims. A policy changes when a
+request is computed, never its tokens."""
 
 from __future__ import annotations
 
@@ -12,65 +12,66 @@ from drut.engine.request import Request
 from drut.engine.reserve import Reserve
 from drut.errors import RequestError
 
-Rank = tuple[float, ...]  # the smaller goes first
+Rank = tuple[float, ...]  # the smallest is first
 
 
 class Policy(ABC):
-    """Which waiting requests are tried first, and which running ones are preempted. It never changes a bit.
+    """Decides which waiting requests are tried first and which running requests are preempted.
 
-    `bursts`: whether steps may follow each other without the scheduler.
+    `bursts`: whether multi-step decoding is allowed, in which steps follow each other without the scheduler.
     """
 
     bursts = True
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, aging_s: float = 10.0) -> None:
-        """`aging_s`: seconds of waiting that weigh as much as one step of priority, where waiting counts."""
+        """`aging_s`: seconds of waiting that weigh as much as one level of priority, in policies that use it."""
         self.clock, self.aging_s = clock, aging_s
 
     @abstractmethod
     def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
-        """The waiting requests that may be tried, best first."""
+        """Returns the waiting requests that may be admitted, best first."""
 
     def may_join(self, request: Request) -> bool:
-        """Whether a waiting request may be admitted while others run."""
+        """True if a waiting request may be admitted while others run."""
         return True
 
     def victim(self, running: Sequence[Request]) -> Request:
-        """The running request that is preempted if pages run out: of the lowest priority the latest.
+        """Returns the preemption victim if pages run out: the latest arrival of the lowest priority.
 
-        So the best of all is never preempted, and each gets to be the best."""
+        So the first request is never preempted and makes progress, and in time every request is first."""
         return max(running, key=lambda r: (r.priority, r.order))
 
-    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
-        """Running requests that may be preempted to admit `request`, in preemption order. `reserve` estimates final
-        lengths."""
+    def victims_for(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        """Returns running requests that may be preempted to admit `request`, in preemption order. `reserve` estimates
+        final lengths."""
         return []
 
     def preempt_now(self, running: Sequence[Request]) -> list[Request]:
-        """Running requests to preempt before the next step, whatever room there is."""
+        """Returns running requests to preempt before the next step, even if there is room for all."""
         return []
 
 
 class FirstCome(Policy):
-    """By arrival; a preempted request keeps its place."""
+    """Orders by arrival; a preempted request keeps its place."""
 
     def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
         return sorted(waiting, key=lambda r: r.order)
 
 
 class Priority(Policy):
-    """By priority, the smaller number first, then by arrival. What has little priority may wait for ever."""
+    """Orders by priority, the smaller number first, then by arrival. Requests of low priority may starve."""
 
     def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
         return sorted(waiting, key=lambda r: (r.priority, r.order))
 
 
 class Aging(Policy):
-    """By priority and size of the prompt, both weighed against the time since arrival: a step of priority counts as
-    much as `PROMPT` tokens, or as `aging_s` of waiting.
+    """Orders by priority, prompt length and time since arrival: one level of priority counts as much as `PROMPT` prompt
+    tokens, or as `aging_s` seconds of waiting.
 
-    Of two requests the order never changes, since both wait alike. So a request is only ever passed by those that come
-    less than `aging_s` times the difference in steps after it, and a long prompt waits in proportion to its length.
+    The order of two requests never changes, since both age at the same rate. So a later request can only pass an
+    earlier one if it arrives within `aging_s` times their difference in levels. A long prompt waits in proportion to
+    its length, and no request starves.
     """
 
     PROMPT = 512
@@ -87,17 +88,16 @@ class Aging(Policy):
 
 
 class LeastServed(Aging):
-    """Within a priority by how many tokens were said for a request, in levels that double; within a level by arrival
-    and size of the prompt, as Aging weighs them. Waiting takes a level off for each `aging_s`, so long answers end
-    beside any number of new ones.
+    """Orders by priority, then by the number of generated tokens in levels that double, then as Aging does. Waiting
+    lowers the level by one for each `aging_s`, so that long outputs finish even if new requests keep coming.
 
-    One that waits takes the place of a running one of a higher level, if that one
-    - is expected to take longer still than the new one takes in all and itself to be computed again, and
-    - has at least doubled its answer since it was admitted last, by a quantum at least.
-    So a request of n tokens is displaced at most 1 + log2(n / QUANTUM) times.
+    A waiting request may preempt a running one of a higher level if the running one
+    - is expected to need more tokens than the new request in all plus its own recomputation, and
+    - has at least doubled its output since its last admission, by QUANTUM tokens or more.
+    So a request with n output tokens is preempted in favour of others at most 1 + log2(n / QUANTUM) times.
     """
 
-    QUANTUM = 64  # tokens of the lowest level
+    QUANTUM = 64  # output tokens of the lowest level
 
     def _level(self, request: Request) -> int:
         return ((request.known - request.prompt_tokens) // self.QUANTUM).bit_length()
@@ -107,13 +107,13 @@ class LeastServed(Aging):
         return request.priority, self._level(request) - aged, *super().rank(request)
 
     def _grown(self, request: Request) -> bool:
-        said, before = request.known - request.prompt_tokens, request.admitted_with
-        return said - before >= max(before, self.QUANTUM)
+        generated, before = request.num_output_tokens, request.admitted_with
+        return generated - before >= max(before, self.QUANTUM)
 
     def victim(self, running: Sequence[Request]) -> Request:
         return Policy.victim(self, running)
 
-    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+    def victims_for(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
         wanted, takes = self.rank(request)[:2], reserve.tokens(request, 0.5)
         return sorted((r for r in running if (r.priority, self._level(r)) > wanted and self._grown(r)
                        and reserve.tokens(r, 0.5) - r.known > r.known + takes),
@@ -121,10 +121,12 @@ class LeastServed(Aging):
 
 
 class LongestPrefix(FirstCome):
-    """By how much of the request is cached. The oldest goes first once it was passed over often enough, and a long
-    queue is taken by arrival: matching every request of it would cost more than it saves."""
+    """Orders by the length of the cached prefix, found by a prefix cache lookup for each waiting request.
 
-    PATIENCE = 64  # times the oldest is passed over
+    The oldest request is first after it was passed over PATIENCE times. A queue longer than QUEUE is ordered by
+    arrival, because the lookups would cost more than they save."""
+
+    PATIENCE = 64  # times that the oldest request may be passed over
     QUEUE = 128
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, aging_s: float = 10.0) -> None:
@@ -151,6 +153,7 @@ POLICIES: dict[str, type[Policy]] = {
 
 
 def make_policy(name: str, clock: Callable[[], float] = time.monotonic, aging_s: float = 10.0) -> Policy:
+    """Returns the policy of that name. Raises RequestError if the name is unknown."""
     try:
         return POLICIES[name](clock, aging_s)
     except KeyError:

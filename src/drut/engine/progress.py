@@ -1,10 +1,10 @@
-"""How far a request has come. Nothing else writes these counts.
+"""The progress of a request: its tokens and the counts of known, scheduled and finished rows.
 
     done <= computed <= known
 
-`known` counts the tokens the host has and those on their way. `computed` counts the rows that are computed, once the
-steps in flight are over; `done` counts those of finished steps. Prompt chunks, decoding, prefix hits, verification of
-drafts and resumption all are the same difference between `known` and `computed`.
+`known` counts the tokens that the host has and the tokens in flight. `computed` counts the rows that will be computed
+when the steps in flight are over; `done` counts the rows of finished steps. Chunked prefill, decode, prefix cache hits,
+verification of drafts and recomputation after a preemption are all the same: rows between `computed` and `known`.
 """
 
 from __future__ import annotations
@@ -17,75 +17,79 @@ if TYPE_CHECKING:
 
 
 class ProgressError(AssertionError):
-    """The counts of a request contradict each other: a bug, never a user's error."""
+    """The counts of a request contradict each other. This is a bug, never a user's error."""
 
 
 class Progress:
-    """The tokens of one request and the counts over them. Used by the engine's thread alone."""
+    """Holds the tokens of one request and the counts over them, and alone writes them. For the engine's thread only."""
 
     __slots__ = ("_computed", "_done", "_epoch", "_forced", "_inflight", "_prompt_scored", "_verifying",
                  "prompt_tokens", "tokens")
 
     def __init__(self, prompt: Sequence[int]) -> None:
-        self.tokens = list(prompt)  # the prompt, then the output the host has
+        self.tokens = list(prompt)  # prompt and output tokens that the host has
         self.prompt_tokens = len(self.tokens)
         self._computed = self._done = self._inflight = self._prompt_scored = self._epoch = 0
-        self._forced: dict[int, int] = {}  # output index: id, of tokens behind those on their way
+        self._forced: dict[int, int] = {}  # by output index: known tokens behind tokens in flight
         self._verifying = False
 
     @property
     def computed(self) -> int:
+        """The number of rows that are computed once the steps in flight are over."""
         return self._computed
 
     @property
     def done(self) -> int:
+        """The number of rows that finished steps have computed: their keys and values are in the pages."""
         return self._done
 
     @property
     def inflight(self) -> int:
-        """Tokens on their way: drawn by steps in flight, or forced behind those."""
+        """The number of tokens in flight: to be drawn by in-flight steps, or forced and queued behind those."""
         return self._inflight
 
     @property
     def prompt_scored(self) -> int:
-        """Prompt positions whose logprob is computed, or on its way."""
+        """The number of prompt positions whose logprob is computed or in flight."""
         return self._prompt_scored
 
     @property
     def epoch(self) -> int:
-        """Raised by preemption and by the end: rows of steps launched before do not count."""
+        """A number that preemption and the end raise: rows of steps that were launched before do not count."""
         return self._epoch
 
     @property
     def verifying(self) -> bool:
-        """Drafts are being verified: until that lands nobody knows how many tokens come, and no row may follow."""
+        """True while a verification of drafts is in flight: the number of its tokens is unknown, so no row may
+        follow."""
         return self._verifying
 
     @property
     def known(self) -> int:
+        """The number of tokens, tokens in flight included."""
         return len(self.tokens) + self._inflight
 
     @property
     def num_output_tokens(self) -> int:
-        """Output tokens, those on their way included."""
+        """The number of output tokens, tokens in flight included."""
         return self.known - self.prompt_tokens
 
     @property
-    def output(self) -> list[int]:
-        """Output tokens the host has."""
+    def output_ids(self) -> list[int]:
+        """The output tokens that the host has."""
         return self.tokens[self.prompt_tokens :]
 
     def attach(self, hit: int) -> None:
-        """Admission: the first `hit` rows are in the cache."""
+        """Records an admission: the first `hit` rows are in the prefix cache."""
         self._computed = self._done = hit
         self._check()
 
     def detach(self) -> None:
-        """Admission is withdrawn."""
+        """Undoes `attach`."""
         self._computed = self._done = 0
 
     def launch(self, work: Work) -> None:
-        """A step with `work`, and the steps ahead of the host that follow it, are on their way."""
+        """Records the launch of a step with `work` and of the steps of its burst."""
         if work.start != self._computed or work.epoch != self._epoch:
             raise ProgressError(f"rows from {work.start} are launched, {self._computed} are computed")
         self._computed += work.rows + work.ahead
@@ -95,9 +99,10 @@ class Progress:
         self._check()
 
     def land(self, work: Work, step: int = 0) -> bool:
-        """The step with `work`, or the one that many steps after it, is over; the caller adds the tokens it drew.
+        """Records that the step with `work`, or step number `step` of its burst, is over. The caller adds its tokens.
 
-        False if the request was preempted or has ended meanwhile: then its rows do not count, only its tokens."""
+        Returns False if the request was preempted or ended since the launch: then only the tokens count, not the rows.
+        """
         self._inflight -= work.draws
         self._verifying = False
         if work.epoch != self._epoch:
@@ -106,8 +111,9 @@ class Progress:
         return True
 
     def accept(self, work: Work, drawn: Sequence[int]) -> int:
-        """How many of the ids `drawn` by a verification that has landed count: one for each leading draft that equals
-        its draw, and the one after those. Rows of the other drafts are retracted."""
+        """Returns how many of the ids `drawn` by a verification are accepted: one for each leading draft that equals
+        its
+        sample, and the sample after those. Takes back the rows of the other drafts."""
         accepted = next((i for i, draft in enumerate(work.drafts) if draft != drawn[i]), len(work.drafts))
         if work.epoch == self._epoch:
             self._computed -= len(work.drafts) - accepted
@@ -115,47 +121,47 @@ class Progress:
         return accepted + 1
 
     def add(self, token: int) -> None:
-        """The host has one more output token."""
+        """Appends an output token that the host has received."""
         self.tokens.append(token)
 
     def retract(self, work: Work, steps: int) -> None:
-        """The last `steps` of those that were to follow `work` did not run."""
+        """Takes back the last `steps` steps of a burst, which did not run."""
         self._inflight -= steps
         if work.epoch == self._epoch:
             self._computed -= steps
             self._check()
 
-    def take_back(self, work: Work) -> None:
-        """The outcome of a launched step was dropped: its tokens do not come, its scores are computed again.
+    def roll_back(self, work: Work) -> None:
+        """Takes back a launched step whose outputs are dropped: its tokens never arrive, its scores are computed again.
 
-        The rows are the caller's to invalidate by `preempt`."""
+        The caller invalidates the rows by `preempt`."""
         self._inflight -= work.draws + work.ahead
         self._verifying = False
         self._prompt_scored -= work.scores
 
     def preempt(self) -> None:
-        """The pages are gone; tokens on their way still count."""
+        """Records a preemption: no row is computed any more. Tokens in flight still count."""
         self._epoch += 1
         self._computed = self._done = 0
 
     def end(self) -> None:
-        """The request has ended; what steps in flight still bring does not count."""
+        """Records the end of the request: rows of steps in flight do not count."""
         self.preempt()
 
-    def force(self, run: Sequence[int]) -> None:
-        """Queues tokens that are known already behind those on their way; their rows are computed and not sampled."""
+    def append_forced(self, run: Sequence[int]) -> None:
+        """Queues tokens that are already known behind the tokens in flight. Their rows are computed but not sampled."""
         self._forced.update(enumerate(run, self.num_output_tokens))
         self._inflight += len(run)
 
     def next_forced(self) -> int | None:
-        """Takes the next token if it was forced; the caller adds it."""
+        """Removes and returns the next token if it was forced, else None. The caller adds it."""
         token = self._forced.pop(len(self.tokens) - self.prompt_tokens, None) if self._forced else None
         if token is not None:
             self._inflight -= 1
         return token
 
     def forced_at(self, index: int) -> int | None:
-        """The forced output token number `index`, if it is one."""
+        """Returns the forced token at output index `index`, or None."""
         return self._forced.get(index)
 
     def _check(self) -> None:

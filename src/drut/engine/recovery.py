@@ -1,4 +1,4 @@
-"""Putting the scheduler right after a step that failed."""
+"""Recovery: repairs the scheduler after a step that failed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from drut.engine.scheduler import Scheduler
 from drut.engine.work import Work
 
 
-def break_off(scheduler: Scheduler) -> None:
-    """`schedule` has raised: a request that was just being admitted waits again."""
+def undo_admission(scheduler: Scheduler) -> None:
+    """Undoes an admission that was interrupted when `schedule` raised: the request waits again."""
     for request in scheduler.waiting:
         scheduler.cache.release(request.table)
         request.progress.detach()
 
 
-def take_back(scheduler: Scheduler, work: Work) -> None:
-    """The step with `work` was launched and its outcome dropped: what it would have computed is computed again."""
+def roll_back(scheduler: Scheduler, work: Work) -> None:
+    """Rolls back a launched step whose outputs are dropped: its rows are computed again, its tokens drawn again.
+
+    The grammar matcher may have seen those tokens, so it is truncated; a running request is preempted.
+    """
     request = work.request
-    request.progress.take_back(work)
+    request.progress.roll_back(work)
     if request.guide is not None:
-        request.guide.truncate(len(request.output))
+        request.guide.truncate(len(request.output_ids))
     if request in scheduler.running and request.progress.epoch == work.epoch:
         scheduler.preempt(request)

@@ -1,4 +1,5 @@
-"""Room that answers under way will still want, so that no more is admitted than the KV cache can hold to the end."""
+"""Reserved pages: KV pages that running requests will still need, by an estimate of their final lengths. Admission
+leaves them free, so that fewer requests must be preempted later."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ FULL = FullGroup()
 
 
 class Reserve:
-    """Of each answer as many tokens as the share `quantile` of such answers does not exceed; 1 reserves up to its
-    limit, and so does any quantile before lengths are known. 0: a page of each running request, however long it gets.
+    """Turns estimates of output lengths into numbers of pages.
+
+    `quantile`: the share of requests whose final length the reserved pages hold. 1 reserves up to the length limit, and
+    so does every other quantile before lengths are known; 0 reserves one page for each running request.
     """
 
     def __init__(self, quantile: float = 0.0) -> None:
@@ -22,24 +25,26 @@ class Reserve:
         self.lengths = LengthEstimate()
 
     def tokens(self, request: Request, quantile: float) -> int:
-        """Prompt and answer together, in the end."""
-        made = max(request.known - request.prompt_tokens, 0)
+        """Returns the final number of tokens, prompt and output, that the share `quantile` of requests like this one
+        does
+        not exceed."""
+        made = max(request.num_output_tokens, 0)
         length = self.lengths.length(made, quantile)
         return request.limit if length is None else min(request.prompt_tokens + length, request.limit)
 
-    def to_start(self, request: Request, group: Group = FULL) -> int:
-        """Pages of a KV group that a request has to have in prospect when it is admitted, those it shares included."""
+    def pages_to_admit(self, request: Request, group: Group = FULL) -> int:
+        """Returns the pages of a KV group that must be available to admit a request, shared ones included."""
         known = len(request.tokens)
         return group.max_pages(max(known, self.tokens(request, self.quantile)) if self.quantile else known)
 
-    def to_go_on(self, request: Request, group: Group = FULL, index: int = 0) -> int:
-        """Pages of a group, the cache's number `index`, that a running request will take beside those it has."""
+    def pages_to_continue(self, request: Request, group: Group = FULL, index: int = 0) -> int:
+        """Returns how many more pages of KV group number `index` are reserved for a running request."""
         held = request.table.held(index)
-        wanted = max(1, self.to_start(request, group) - held) if self.quantile else 1
+        wanted = max(1, self.pages_to_admit(request, group) - held) if self.quantile else 1
         return min(wanted, max(0, group.max_pages(request.limit) - held))
 
-    def ended(self, request: Request, others: Collection[Request]) -> None:
-        """Learns from a request that has ended, beside `others` that have not."""
-        made = len(request.output)
+    def learn(self, request: Request, others: Collection[Request]) -> None:
+        """Adds the length of a request that has ended to the estimate; `others` have not ended yet."""
+        made = len(request.output_ids)
         if made:
-            self.lengths.add(made, ended=request.finish_reason == "stop", running=(len(r.output) for r in others))
+            self.lengths.add(made, ended=request.finish_reason == "stop", running=(len(r.output_ids) for r in others))

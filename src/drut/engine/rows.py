@@ -1,4 +1,5 @@
-"""How many rows of one request a step takes: what is pending, within the budget, in chunks if it is a prompt."""
+"""Chunked prefill: how many of the pending rows of a request one step computes. A long prompt takes several steps, each
+together with decoding requests."""
 
 from __future__ import annotations
 
@@ -10,14 +11,17 @@ from drut.engine.work import Budget, Limits, Work
 
 
 def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> Work | None:
-    """The rows of `request` that the budget allows, or None."""
+    """Returns the rows of `request` that fit the budget, or None.
+
+    Prompt rows whose logprobs are requested are sampled and so also take from the budget of samples.
+    """
     pending = request.pending
     if pending == 0 or request.waits_for_token:
         return None
     chunk = 1 if pending == 1 else _chunk(request, pending, budget, limits, pacer)
     count = min(pending, budget.tokens, chunk)
     if limits.chunk == 0 and count < pending and budget.work:
-        return None  # whole prompts wait for a step with room
+        return None  # whole prompts wait for a step with enough budget
     start = request.computed
     scores = 0
     if request.scores_prompt:
@@ -25,7 +29,7 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
         count = min(count, first - start + budget.samples)
         scores = max(0, min(start + count, request.prompt_tokens - 1) - first)
         if count == pending and scores == budget.samples:
-            count -= 1  # no room to sample: the last row, which no score needs, waits
+            count -= 1  # no sample is left for the last row, so it waits; no score needs it
     sample = count == pending
     if count <= 0 or sample + scores > budget.samples:
         return None
@@ -34,16 +38,16 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
 
 
 def with_drafts(work: Work, drafts: Sequence[int], budget: Budget, others: int) -> Work:
-    """`work`, a decoding row, with rows that verify `drafts`: as many as the length limit allows and the budget has
-    left once each of `others` has its row."""
+    """Adds rows that verify `drafts` to the decode `work`: as many as the length limit allows and the budget has left
+    after one row for each of `others` requests."""
     request = work.request
-    most = min(budget.tokens - 1 - others, budget.samples - 1 - others, request.limit - request.known - 1)
-    kept = tuple(drafts[: max(most, 0)])
+    count = min(budget.tokens - 1 - others, budget.samples - 1 - others, request.limit - request.known - 1)
+    kept = tuple(drafts[: max(count, 0)])
     return work._replace(rows=1 + len(kept), draws=1 + len(kept), drafts=kept)
 
 
 def _chunk(request: Request, pending: int, budget: Budget, limits: Limits, pacer: Pacer) -> int:
-    """Most prompt tokens of one request, that has `pending` rows to compute, in a step."""
+    """Returns the maximum number of rows in this step for a request that has `pending` rows to compute."""
     chunk = request.chunk or limits.chunk
     if chunk == 0:
         return pending
@@ -52,4 +56,4 @@ def _chunk(request: Request, pending: int, budget: Budget, limits: Limits, pacer
     if not budget.paced or not budget.tokens:
         return budget.tokens
     fit = pacer.tokens(budget.work.values(), request.computed, min(request.pending, budget.tokens))
-    return max(fit, 1) if request.decoding else fit  # an answer goes on by tokens already known, whatever they cost
+    return max(fit, 1) if request.decoding else fit  # a stream of forced or recomputed rows must not stall either

@@ -32,5 +32,5 @@ class StaticBatching(Policy):
     def victim(self, running: Sequence[Request]) -> Request:
         return self._inner.victim(running)
 
-    def displaced(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
-        return self._inner.displaced(request, running, reserve)
+    def victims_for(self, request: Request, running: Sequence[Request], reserve: Reserve) -> list[Request]:
+        return self._inner.victims_for(request, running, reserve)

@@ -1,4 +1,4 @@
-"""What a step brought a request."""
+"""Updates: what a step computed for a request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drut.kernels.output import StepOutput
 
 
 class Scored(NamedTuple):
-    """A token's place among all: its logprob and rank, and the likeliest ids with theirs, likeliest first."""
+    """The logprob and rank of a token, and the most likely ids with their logprobs, most likely first."""
 
     token: int
     logprob: float
@@ -19,21 +19,21 @@ class Scored(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A token or none, scores if asked for, and the logits of prompt rows if the request wants those.
+    """A new token or None, scores if requested, and logits of prompt rows if requested.
 
-    `request.finish_reason` says whether it ended."""
+    `request.finish_reason` is set if the request has ended."""
 
     request: Request
     token: int | None
     scored: Scored | None = None
     prompt_scored: tuple[Scored, ...] = ()
     logits: F32 | None = None  # (rows, vocab)
-    reasoning: bool = False  # the token is none of the answer proper
-    reasoning_tokens: int = 0  # so far, marks included
+    reasoning: bool = False  # the token is part of the reasoning
+    reasoning_tokens: int = 0  # number so far, marks included
 
 
 def scored(out: StepOutput, sample: int, top: int | None) -> Scored:
-    """The scores of a sample, with the `top` likeliest ids."""
+    """Returns the scores of a sample, with the `top` most likely ids."""
     n = top or 0
     best = zip(out.top_ids[sample, :n].tolist(), out.top_logprobs[sample, :n].tolist(), strict=True)
     return Scored(int(out.tokens[sample]), float(out.logprobs[sample]), int(out.ranks[sample]),

@@ -1,4 +1,4 @@
-"""What a step computes: rows of requests, within a budget; and the reasons a request has to wait."""
+"""The work of a step: rows of requests within a token budget. Also the reasons why a request waits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from drut.engine.request import Request
 
 
 class Work(NamedTuple):
-    """Rows of one request in a step: `rows` tokens from position `start` on. The last `draws` of them are sampled: none
-    of a chunk that is not the last one, one of a decoding row, 1 + len(drafts) where drafts are verified.
+    """The scheduled rows of one request in a step: `rows` tokens from position `start` on. The last `draws` rows are
+    sampled: 0 in a prefill chunk that is not the last, 1 in a decode, 1 + len(drafts) if drafts are verified.
     """
 
     request: Request
     start: int
     rows: int
     draws: int
-    scores: int  # leading rows whose next token's logprob is wanted
-    epoch: int
-    ahead: int = 0  # steps after this one that go on from it without the host, one row each; the same for all work
-    drafts: tuple[int, ...] = ()  # guesses of the next tokens; they are the last rows' tokens
+    scores: int  # leading rows that are sampled for prompt logprobs
+    epoch: int  # of the request at the launch; a preemption raises it, and these rows no longer count
+    ahead: int = 0  # decode steps that follow without the host, one row each; the same for all work of a step
+    drafts: tuple[int, ...] = ()  # proposed next tokens: the tokens of the last rows
 
     @property
     def samples(self) -> int:
@@ -28,23 +28,24 @@ class Work(NamedTuple):
 
     @property
     def decodes(self) -> bool:
-        """All rows say tokens, or verify guesses of them: what a decoding stream asks of a step."""
+        """True if all rows are sampled: a decode or a verification of drafts, not a prefill chunk."""
         return self.draws == self.rows
 
     @property
     def first_draw(self) -> int:
-        """Output index of the first token that it draws."""
+        """Output index of the first token that this work draws."""
         return self.start + self.rows - max(self.draws - 1, 0) - self.request.prompt_tokens
 
 
-# What a waiting request waits for, in a word.
+# What a waiting request waits for, as a metric label: its turn in the queue, a sequence slot, KV pages, token budget,
+# the first choice's prompt, its own token in flight, a grammar.
 WAITS = ("turn", "sequences", "pages", "budget", "choice", "token", "grammar")
-PLACES = ("sequences", "pages")  # of those, what a running request could give it
-PREEMPTIONS = ("pages", "policy", "other")  # pages ran out; another was to have its place; a fault, or a test
+PLACES = ("sequences", "pages")  # the WAITS that a preemption of a running request can resolve
+PREEMPTIONS = ("pages", "policy", "other")  # pages ran out; in favour of another request; a fault, or a test
 
 
 class Refused(NamedTuple):
-    """Why a request was not admitted, in a word of WAITS and in full. `passable`: those behind it may be tried."""
+    """The reason of a refused admission, as one of WAITS and in full. `passable`: requests behind it may be tried."""
 
     waits_on: str
     reason: str
@@ -52,8 +53,8 @@ class Refused(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Of one step. `chunk`: prompt tokens of a request, 0 for whole prompts, None for as many as stall no stream.
-    `burst`: decoding steps in one call."""
+    """The maximum size of a step: sequences, rows (token budget), samples. `chunk`: maximum prompt tokens of a request,
+    0 for whole prompts, None to let the pacer decide. `burst`: maximum decode steps in one launch."""
 
     seqs: int
     tokens: int
@@ -64,7 +65,8 @@ class Limits(NamedTuple):
 
 @dataclass
 class Budget:
-    """What the step being put together has left, and what it holds. `paced`: prompts may not make it much longer."""
+    """The rows and samples left in the step that is being scheduled, and its work so far. `paced`: the prefill pacer
+    limits prompt rows, because streams decode in this step."""
 
     tokens: int
     samples: int
@@ -72,11 +74,13 @@ class Budget:
     work: dict[Request, Work] = field(default_factory=dict)
 
     def add(self, work: Work) -> None:
+        """Adds the rows of a request to the batch."""
         self.work[work.request] = work
         self.tokens -= work.rows
         self.samples -= work.samples
 
     def drop(self, request: Request) -> Work | None:
+        """Removes the rows of a request from the batch, if it has some, and returns them."""
         work = self.work.pop(request, None)
         if work is not None:
             self.tokens += work.rows

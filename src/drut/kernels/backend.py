@@ -1,4 +1,4 @@
-"""What a backend does for the layers above: keep weights, give room, run plans."""
+"""The interface of a backend: it packs weights, allocates page pools and runs plans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drut.kernels.weight import Matrix, Stack, Vector
 
 
 class Limits(NamedTuple):
-    """The largest step an executable must take."""
+    """Holds the maximum size of the steps of an executable."""
 
     rows: int
     samples: int
@@ -34,25 +34,25 @@ Host = Callable[[str], None]  # called at each stop of a plan with the stop's na
 
 
 class Executable(ABC):
-    """A plan made ready to run over the pages of each KV group. Steps run in the order of their launch."""
+    """A plan that is ready to run over the pages of each KV group. Steps run in the order of their launch."""
 
     @abstractmethod
     def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
-        """Starts every segment, and calls `host` between them. Until it is done the descriptor stays as it is.
+        """Starts a step and calls `host` between its segments. `step` must not be changed before the step is done.
 
-        A backend may also run the step before it returns.
+        A backend may also run the whole step before it returns.
         """
 
     def run(self, step: StepDescriptor, host: Host | None = None) -> StepOutput:
-        """Launches the step and waits for it."""
+        """Launches the step, waits for it and returns its output."""
         return self.launch(step, host).result()
 
     def burst(self, steps: int, ends: Sequence[Sequence[int]]) -> Burst:
-        """What `run_burst` fills: at most so many steps, and each sequence's ids that end it."""
+        """Returns a burst for `run_burst`: at most `steps` steps, and for each sequence the ids that end it."""
         return Burst(steps, ends)
 
     def run_burst(self, step: StepDescriptor, burst: Burst) -> None:
-        """Runs `step`, whose rows are sequences that decode, and the steps after it. It writes over `step`."""
+        """Runs `step`, in which each sequence decodes one row, and the steps after it. It overwrites `step`."""
         while True:
             out = self.run(step)
             over = burst.last(out)
@@ -63,44 +63,44 @@ class Executable(ABC):
 
     @abstractmethod
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
-        """Draws these samples of the last step again, from its logits, by what `step` says of them now.
+        """Draws these samples of the last step again from its logits, with the settings that `step` has now.
 
-        The outputs of that step, and what the sequences go on with, then have the new tokens.
+        Writes the new tokens to the outputs of that step and to the relay slots of the sequences.
         """
 
     @abstractmethod
     def logits(self, count: int) -> F32:
-        """Raw logits of the last step's first `count` samples, (count, vocab), from BEFORE_SAMPLE on.
+        """Returns the raw logits of the last step's first `count` samples, (count, vocab), valid from BEFORE_SAMPLE on.
 
-        They are the executable's own: the next run overwrites them.
+        The array belongs to the executable: the next run overwrites it.
         """
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
-        """By layer, how many rows each of its experts got since the start."""
+        """Returns by layer the number of rows that each expert computed since the start."""
         return {}
 
     def used_experts(self) -> tuple[int, ...]:
-        """By layer, how many experts had rows in the last step; 0 for a layer without experts."""
+        """Returns by layer the number of experts with rows in the last step; 0 for a layer without experts."""
         return ()
 
 
 class Backend(ABC):
-    """One way to compute: where weights live and who runs the operations."""
+    """Owns packed weights and page pools, and runs operations on one kind of hardware."""
 
     name: str
-    fusions: Sequence[Rule] = ()  # whose results `load` takes
+    fusions: Sequence[Rule] = ()  # the fusion rules whose operations `load` accepts
 
     @abstractmethod
     def describe(self) -> str:
-        """One phrase for people: backend, instruction set, threads."""
+        """Returns a phrase for logs: backend, instruction set, threads."""
 
     @abstractmethod
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
                bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> Matrix:
-        """Packs `n` rows of `k` elements stored in `raw`; `rows[i]` says which stored row becomes row i.
+        """Packs `n` rows of `k` elements stored in `raw`; `rows[i]` is the stored row that becomes row i.
 
         Column i multiplies element `columns[i]` of a row of activations; all matrices of one operation have the same
-        columns. ModelFileError where a scale of the weights is not finite.
+        columns. Raises ModelFileError if a scale of the weights is not finite.
         """
 
     @abstractmethod
@@ -110,22 +110,24 @@ class Backend(ABC):
 
     @abstractmethod
     def packed_bytes(self, enc: Encoding, n: int, k: int) -> int:
-        """`nbytes` of a matrix of this form, and of each in a stack."""
+        """Returns the `nbytes` of a packed matrix of this encoding and shape, and of each matrix in a stack."""
 
     @abstractmethod
     def vector(self, values: F32) -> Vector:
-        """Keeps float32 `values`, padded with zeros."""
+        """Copies float32 `values` and pads them with zeros."""
 
     @abstractmethod
     def pool(self, layout: Layout, pages: int) -> Pool:
-        """Room for `pages` units, touched on first use."""
+        """Allocates a pool of `pages` pages. The memory is touched on first use."""
 
     @abstractmethod
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits, beside: Executable | None = None) -> Executable:
-        """Makes `plan` ready over a pool a KV group; buffers hold `limits.rows` rows.
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+             shared_with: Executable | None = None) -> Executable:
+        """Returns an executable of `plan` over one pool per KV group, for steps of at most `limits`.
 
-        Several plans may share the pools. `beside`: an executable of this backend whose steps and this one's run in
-        turns. They share the relay, and as far as sizes allow what lives for one step, logits too.
+        Several plans may share the pools. `shared_with`: an executable of this backend that never runs at the same time
+        as the new one. The two share the relay slots and, as far as sizes allow, the memory that lives for one step,
+        logits included.
         """
 
     @abstractmethod
@@ -134,22 +136,22 @@ class Backend(ABC):
 
 
 class PackingBackend(Backend):
-    """A backend whose packed matrices are plain bytes, which may be kept in a file and taken up again."""
+    """A backend whose packed matrices are plain bytes, which may be stored in a file and loaded again."""
 
     @abstractmethod
     def packing(self, encodings: Iterable[Encoding]) -> str:
-        """An id that differs where matrices of these encodings are packed in another way."""
+        """Returns an id of the packing of these encodings: another layout has another id."""
 
     @abstractmethod
     def packed(self, matrix: Matrix | Stack) -> NDArray[np.uint8]:
-        """The bytes of a matrix or a stack of this backend, shape (nbytes,)."""
+        """Returns the bytes of a matrix or a stack of this backend, shape (nbytes,)."""
 
     @abstractmethod
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None,
               columns: NDArray[np.int32] | None = None) -> Matrix:
-        """A matrix of bytes that were packed before; they must stay as they are."""
+        """Returns a matrix over bytes that were packed before. The caller must not change the bytes."""
 
     @abstractmethod
     def adopt_stack(self, enc: Encoding, data: NDArray[np.uint8], count: int, n: int, k: int, *,
                     bias: F32 | None = None) -> Stack:
-        """The same of a stack, whose matrices lie one after another."""
+        """Returns a stack over packed bytes, its matrices one after another."""

@@ -147,7 +147,7 @@ class Simulation:
             self._take(w, ran)
 
     def _left(self, request: Request) -> int:
-        made = len(request.output)
+        made = len(request.output_ids)
         return min(self._answers[request] - made, request.limit - request.prompt_tokens - made)
 
     def _take(self, work: Work, ran: int) -> None:
@@ -161,12 +161,12 @@ class Simulation:
         if request.first_token_at is None:
             request.first_token_at = self.now
         if self._left(request) == 0:
-            ended = len(request.output) == self._answers[request]
+            ended = len(request.output_ids) == self._answers[request]
             request.finish_reason, request.finished_at = "stop" if ended else "length", self.now
             self.scheduler.finish(request)
 
     def _outcome(self, arrival: Arrival, request: Request) -> Outcome:
         assert request.first_token_at is not None
         assert request.finished_at is not None
-        return Outcome(arrival, len(request.output), request.first_token_at, request.finished_at,
+        return Outcome(arrival, len(request.output_ids), request.first_token_at, request.finished_at,
                        request.why.preemptions)

@@ -1,5 +1,5 @@
 """Speculative decoding: drafts of a sequence's next tokens, which the model verifies in one step."""
 
-from drut.speculate.drafter import Anchor, Drafter, Landed
+from drut.speculate.drafter import Drafter, DraftInput, VerifiedDrafts
 
-__all__ = ["Anchor", "Drafter", "Landed"]
+__all__ = ["DraftInput", "Drafter", "VerifiedDrafts"]

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
-class Anchor(NamedTuple):
-    """A sequence that may be drafted: all its tokens are known, and at most `most` drafts can be used."""
+class DraftInput(NamedTuple):
+    """A sequence to propose drafts for: all its tokens are known, and at most `max_drafts` drafts can be verified."""
 
     sequence: int  # unique during the engine's lifetime
     tokens: Sequence[int]
-    most: int
+    max_drafts: int
 
 
-class Landed(NamedTuple):
+class VerifiedDrafts(NamedTuple):
     """The result of a verification: `tokens` are the `accepted` drafts of `drafted`, and the token sampled after
     them."""
 
@@ -31,11 +31,11 @@ class Landed(NamedTuple):
 class Drafter(Protocol):
     """The interface. Threads: the engine's thread calls it, between two steps."""
 
-    def propose(self, anchors: Sequence[Anchor]) -> Sequence[Sequence[int]]:
-        """Returns drafts of the tokens that follow each anchor, in order; an empty draft is valid."""
+    def propose(self, inputs: Sequence[DraftInput]) -> Sequence[Sequence[int]]:
+        """Returns for each input its drafts of the next tokens, in order; an empty draft is valid."""
         ...
 
-    def commit(self, landed: Sequence[Landed]) -> None:
+    def commit(self, verified: Sequence[VerifiedDrafts]) -> None:
         """Takes the results of verifications."""
         ...
 

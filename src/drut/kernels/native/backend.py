@@ -196,11 +196,12 @@ class NativeBackend(PackingBackend):
     def pool(self, layout: Layout, pages: int) -> Pool:
         return HostPool(reserve(pages * layout.page_bytes, huge=True).reshape(pages, layout.page_bytes))
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits, beside: Executable | None = None) -> Executable:
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+             shared_with: Executable | None = None) -> Executable:
         from drut.kernels.native.executable import NativeExecutable
 
-        assert beside is None or isinstance(beside, NativeExecutable)
-        return NativeExecutable(self, plan, on_host(pools), limits, beside)
+        assert shared_with is None or isinstance(shared_with, NativeExecutable)
+        return NativeExecutable(self, plan, on_host(pools), limits, shared_with)
 
     def close(self) -> None:
         if self.workers is not None:

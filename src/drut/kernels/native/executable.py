@@ -23,7 +23,7 @@ from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.compile.table import codes as operation_codes
 from drut.kernels.native.compile.table import compiled
 from drut.kernels.native.outputs import OutputSet, OutputSets
-from drut.kernels.native.room import Room
+from drut.kernels.native.step_memory import StepMemory
 from drut.kernels.native.workspace import Workspace
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
@@ -35,31 +35,32 @@ if TYPE_CHECKING:
     from drut.kernels.native.backend import NativeBackend
 
 
-Call = tuple[int, int]  # address of the first operation's pointer, and how many
+Call = tuple[int, int]  # address of the first operation's pointer, number of operations
 
 
 class NativeExecutable(Executable):
     """Holds activations, compiled operations and the context that the native side reads. One step at a time."""
 
     def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits,
-                 beside: NativeExecutable | None = None) -> None:
+                 shared_with: NativeExecutable | None = None) -> None:
         self._backend, self._limits, self._pools = backend, limits, tuple(pools)
         self.plan = plan  # the compiled operations point into its weights
         self._keep: list[Any] = []
         head, widest = _measure(plan)
         self._vocab = head.weight.n
-        self._workspace: Workspace = beside._workspace if beside is not None else Workspace()
-        logits = self._workspace.take(("logits", self._vocab), limits.samples * padded(self._vocab) * 4)
+        self._step_memory: StepMemory = shared_with._step_memory if shared_with is not None else StepMemory()
+        logits = self._step_memory.take(("logits", self._vocab), limits.samples * padded(self._vocab) * 4)
         self._logits = logits.view(np.float32).reshape(limits.samples, -1)
         self._outputs = OutputSets()
-        self._last: OutputSet | None = None  # of the last step: the context points to it, and a redraw writes it
-        self._relay: NDArray[np.int32] = beside._relay if beside is not None else np.zeros(limits.relay_slots, np.int32)
-        assert len(self._relay) >= limits.relay_slots, "the relay is that of the same sequences"
+        self._last: OutputSet | None = None  # outputs of the last step: `_context` points to them, `redraw` writes them
+        self._relay: NDArray[np.int32] = (
+            np.zeros(limits.relay_slots, np.int32) if shared_with is None else shared_with._relay)
+        assert len(self._relay) >= limits.relay_slots, "executables that share relay slots run the same sequences"
         self._context = self._make_context(widest)
         self.op_ns = np.zeros(len(plan.ops), np.int64)
-        self.room = Room(limits.rows, self._logits, activation_formats(plan), self._workspace)
+        self.workspace = Workspace(limits.rows, self._logits, activation_formats(plan), self._step_memory)
         codes = operation_codes(backend.library)
-        structs = [compiled(op, self.room, codes) for op in plan.ops]
+        structs = [compiled(op, self.workspace, codes) for op in plan.ops]
         addresses = [ctypes.addressof(struct) for struct in structs]
         self._keep.append(structs)
         size = len(addresses)
@@ -81,10 +82,10 @@ class NativeExecutable(Executable):
         backend, limits = self._backend, self._limits
         lib = backend.library
         max_rows = max(limits.rows, limits.samples)  # a row may be sampled more than once
-        acts = self._workspace.take("acts", max_rows * lib.drut_act_row_bytes(backend.isa_handle, widest))
+        acts = self._step_memory.take("acts", max_rows * lib.drut_act_row_bytes(backend.isa_handle, widest))
         pairs = limits.rows * max((op.routes.top_k for op in self.plan.ops if isinstance(op, ops.Route)), default=0)
         scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab, min(pairs, limits.rows), pairs)
-        scratch = self._workspace.take("scratch", backend.threads * scratch_bytes)
+        scratch = self._step_memory.take("scratch", backend.threads * scratch_bytes)
         self._keep += [acts, scratch]
         pages = (abi.Pages * len(self._pools))(*(abi.Pages(data=p.ctypes.data, page_bytes=p.shape[1])
                                                  for p in self._pools))
@@ -149,10 +150,10 @@ class NativeExecutable(Executable):
         return self._logits[:count, : self._vocab]
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
-        return self.room.routes.loads()
+        return self.workspace.routes.loads()
 
     def used_experts(self) -> tuple[int, ...]:
-        return self.room.routes.used()
+        return self.workspace.routes.used()
 
 
 def _measure(plan: Plan) -> tuple[ops.Head, int]:

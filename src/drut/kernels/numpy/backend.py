@@ -1,4 +1,5 @@
-"""The NumPy backend: every operation in plain arrays. The kernels' oracle, and the stand-in where none are built."""
+"""The NumPy backend computes every operation in plain arrays. It is the oracle of the native kernels, and replaces them
+if they are not built."""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ class NumpyVector:
 
 
 class NumpyBackend(Backend):
-    """Replay and eager are the same here."""
+    """Computes on the caller's thread. Replay and eager execution are the same."""
 
     name = "numpy"
     fusions = EVERY
 
     def __init__(self, table: Table = OPERATIONS) -> None:
-        """`table`: the operations that plans may have."""
+        """`table`: the operations that this backend can run."""
         self._table = table
 
     def describe(self) -> str:
@@ -62,10 +63,11 @@ class NumpyBackend(Backend):
     def pool(self, layout: Layout, pages: int) -> Pool:
         return HostPool(np.zeros((pages, layout.page_bytes), np.uint8))
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits, beside: Executable | None = None) -> Executable:
-        assert beside is None or isinstance(beside, NumpyExecutable)
-        relay = np.zeros(limits.relay_slots, np.int32) if beside is None else beside.state.relay
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+             shared_with: Executable | None = None) -> Executable:
+        assert shared_with is None or isinstance(shared_with, NumpyExecutable)
+        relay = np.zeros(limits.relay_slots, np.int32) if shared_with is None else shared_with.state.relay
         return NumpyExecutable(plan, on_host(pools), relay, self._table)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing: the backend owns no threads."""

@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from drut.engine.params import (
     HIGHEST_ID,
-    MOST_ANSWERS,
-    MOST_IDS,
-    MOST_TEMPERATURE,
+    MAX_CHOICES,
+    MAX_IDS,
+    MAX_TEMPERATURE,
     PENALTY_RANGE,
     SamplingParams,
 )
@@ -35,7 +35,7 @@ Deadline = Annotated[float, Meta(gt=0, le=86400, description="seconds from its a
                                                              "with an error")]
 Name = Annotated[str, Meta(max_length=256)]
 Bias = Annotated[dict[str, Any], Meta(
-    description="a number from -100 to 100 to add to the logit of each token id", max_length=MOST_IDS,
+    description="a number from -100 to 100 to add to the logit of each token id", max_length=MAX_IDS,
     extra_json_schema={"additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
                        "propertyNames": {"pattern": "^[0-9]{1,10}$"}})]
 
@@ -53,9 +53,9 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     model: Name | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Meta(ge=0, le=MOST_TEMPERATURE)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    n: Annotated[int, Meta(ge=1, le=MOST_ANSWERS)] | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
     seed: Int64 | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
@@ -66,7 +66,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     repetition_penalty: Annotated[float, Meta(ge=PENALTY_RANGE[0], le=PENALTY_RANGE[1])] | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=MOST_TOKENS)] | None = None
     ignore_eos: bool | None = None
-    stop_token_ids: Annotated[list[TokenId], Meta(max_length=MOST_IDS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Meta(max_length=MAX_IDS)] | None = None
     skip_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
     prompt_logprobs: TopLogprobs | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from drut.kernels import ops
 from drut.kernels.native import abi
 from drut.kernels.native.compile.row import Row
-from drut.kernels.native.room import Room, address, norm
+from drut.kernels.native.workspace import Workspace, address, norm
 
 
 class Qkv(abi.Struct):
@@ -26,27 +26,27 @@ class Attention(abi.Struct):
                 *abi.int32s("group", abi.RESERVED), *abi.int64s("layer_offset"))
 
 
-def qkv(op: ops.Qkv, room: Room) -> dict[str, Any]:
-    x, stride = room.buffer(op.x)
-    return _stored(op, room) | {
+def qkv(op: ops.Qkv, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
+    return _stored(op, workspace) | {
         "x": x, "norm": norm(op.norm), "width": op.x.width, "stride": stride,
         "q_proj": address(op.q_proj), "k_proj": address(op.k_proj), "v_proj": address(op.v_proj),
     }
 
 
-def store_qkv(op: ops.StoreQkv, room: Room) -> dict[str, Any]:
+def store_qkv(op: ops.StoreQkv, workspace: Workspace) -> dict[str, Any]:
     unread = dict.fromkeys(("x", "q_proj", "k_proj", "v_proj"))
-    return _stored(op, room) | unread | {"norm": norm(None), "width": 0, "stride": 0}
+    return _stored(op, workspace) | unread | {"norm": norm(None), "width": 0, "stride": 0}
 
 
-def _stored(op: ops.Qkv | ops.StoreQkv, room: Room) -> dict[str, Any]:
+def _stored(op: ops.Qkv | ops.StoreQkv, workspace: Workspace) -> dict[str, Any]:
     """Returns the fields for the work after the projections, common to both operations."""
-    q, q_stride = room.buffer(op.q)
-    k, kv_stride = room.buffer(op.k)
-    rope, half = room.rope(op.rope)
+    q, q_stride = workspace.buffer(op.q)
+    k, kv_stride = workspace.buffer(op.k)
+    rope, half = workspace.rope(op.rope)
     amount, span = op.growth or (0.0, 0)
     return {
-        "q": q, "k": k, "v": room.buffer(op.v)[0], "q_stride": q_stride, "kv_stride": kv_stride,
+        "q": q, "k": k, "v": workspace.buffer(op.v)[0], "q_stride": q_stride, "kv_stride": kv_stride,
         "q_norm": norm(op.q_norm), "k_norm": norm(op.k_norm), "wide_norm": op.wide_norm,
         "rope": rope, "rope_half": half, "position_scale": amount, "position_span": span, **_pages(op, op.heads),
     }
@@ -59,11 +59,11 @@ def _pages(op: ops.Qkv | ops.StoreQkv | ops.Attention, heads: int) -> dict[str, 
             "group": kv.group, "layer_offset": kv.offset(op.layer)}
 
 
-def attention(op: ops.Attention, room: Room) -> dict[str, Any]:
-    q, q_stride = room.buffer(op.q)
-    out, out_stride = room.buffer(op.out)
+def attention(op: ops.Attention, workspace: Workspace) -> dict[str, Any]:
+    q, q_stride = workspace.buffer(op.q)
+    out, out_stride = workspace.buffer(op.out)
     return {"q": q, "q_stride": q_stride, "out": out, "out_stride": out_stride,
-            "out_format": room.activation_format(op), "sinks": address(op.sinks), "scale": op.scale,
+            "out_format": workspace.activation_format(op), "sinks": address(op.sinks), "scale": op.scale,
             "window": op.window, "softcap": op.cap, **_pages(op, op.heads)}
 
 

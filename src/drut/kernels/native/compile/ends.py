@@ -9,7 +9,7 @@ import numpy as np
 from drut.kernels import ops
 from drut.kernels.native import abi
 from drut.kernels.native.compile.row import Row
-from drut.kernels.native.room import Room, address, norm
+from drut.kernels.native.workspace import Workspace, address, norm
 
 
 class Embed(abi.Struct):
@@ -30,26 +30,26 @@ class Sample(abi.Struct):
     _fields_ = (("op", abi.Op), *abi.pointers("logits"), *abi.int32s("logits_stride", "vocab"))
 
 
-def embed(op: ops.Embed, room: Room) -> dict[str, Any]:
-    x, stride = room.buffer(op.x)
+def embed(op: ops.Embed, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
     return {"table": address(op.table), "x": x, "stride": stride, "scale": op.scale}
 
 
-def rope_table(op: ops.RopeTable, room: Room) -> dict[str, Any]:
-    frequencies = room.keep(np.array(op.inv_freq, np.float64))
-    table, _ = room.rope(op.rope)
+def rope_table(op: ops.RopeTable, workspace: Workspace) -> dict[str, Any]:
+    frequencies = workspace.keep(np.array(op.inv_freq, np.float64))
+    table, _ = workspace.rope(op.rope)
     return {"inv_freq": frequencies.ctypes.data, "table": table, "half": len(frequencies), "scale": op.scale}
 
 
-def head(op: ops.Head, room: Room) -> dict[str, Any]:
-    x, stride = room.buffer(op.x)
-    return {"x": x, "norm": norm(op.norm), "weight": address(op.weight), "logits": room.logits.ctypes.data,
-            "width": op.x.width, "stride": stride, "logits_stride": room.logits.shape[1], "scale": op.scale,
+def head(op: ops.Head, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
+    return {"x": x, "norm": norm(op.norm), "weight": address(op.weight), "logits": workspace.logits.ctypes.data,
+            "width": op.x.width, "stride": stride, "logits_stride": workspace.logits.shape[1], "scale": op.scale,
             "softcap": op.cap}
 
 
-def sample(op: ops.Sample, room: Room) -> dict[str, Any]:
-    return {"logits": room.logits.ctypes.data, "logits_stride": room.logits.shape[1], "vocab": op.vocab}
+def sample(op: ops.Sample, workspace: Workspace) -> dict[str, Any]:
+    return {"logits": workspace.logits.ctypes.data, "logits_stride": workspace.logits.shape[1], "vocab": op.vocab}
 
 
 ROWS: dict[type[ops.Op], Row] = {

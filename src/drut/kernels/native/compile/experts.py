@@ -7,7 +7,7 @@ from typing import Any
 from drut.kernels import ops
 from drut.kernels.native import abi
 from drut.kernels.native.compile.row import Row
-from drut.kernels.native.room import Room, address, norm
+from drut.kernels.native.workspace import Workspace, address, norm
 
 
 class Route(abi.Struct):
@@ -27,31 +27,31 @@ class ExpertsDown(abi.Struct):
                 *abi.int32s("in_stride", "stride", "in_format", abi.RESERVED))
 
 
-def route(op: ops.Route, room: Room) -> dict[str, Any]:
-    x, stride = room.buffer(op.x)
-    logits, logits_stride = room.buffer(ops.Buffer("router_logits", op.routing.experts))
-    loads, used = room.routes.counters(op.layer, op.routing.experts)
+def route(op: ops.Route, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
+    logits, logits_stride = workspace.buffer(ops.Buffer("router_logits", op.routing.experts))
+    loads, used = workspace.routes.counters(op.layer, op.routing.experts)
     how = op.routing
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "weight": address(op.weight),
             "score_bias": address(op.correction), "shared_gate": address(op.shared_gate), "logits": logits,
-            "logits_stride": logits_stride, "routes": room.routes.address(op.routes), "loads": loads,
+            "logits_stride": logits_stride, "routes": workspace.routes.address(op.routes), "loads": loads,
             "used_count": used, "sigmoid": how.sigmoid, "normalize": how.normalize, "groups": how.groups,
             "kept_groups": how.kept_groups, "scale": how.scale}
 
 
-def gate_up(op: ops.ExpertsGateUp, room: Room) -> dict[str, Any]:
-    x, stride = room.buffer(op.x)
-    out, out_stride = room.buffer(op.out)
+def gate_up(op: ops.ExpertsGateUp, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
+    out, out_stride = workspace.buffer(op.out)
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "gate": address(op.gate),
-            "up": address(op.up), "routes": room.routes.address(op.routes), "out": out, "out_stride": out_stride,
-            "out_format": room.activation_format(op), "activation": abi.ACTIVATIONS[op.activation]}
+            "up": address(op.up), "routes": workspace.routes.address(op.routes), "out": out, "out_stride": out_stride,
+            "out_format": workspace.activation_format(op), "activation": abi.ACTIVATIONS[op.activation]}
 
 
-def down(op: ops.ExpertsDown, room: Room) -> dict[str, Any]:
-    source, in_stride = room.buffer(op.source)
-    x, stride = room.buffer(op.x)
-    return {"source": source, "in_stride": in_stride, "in_format": room.activation_format(op), "down": address(op.down),
-            "routes": room.routes.address(op.routes), "x": x, "stride": stride}
+def down(op: ops.ExpertsDown, workspace: Workspace) -> dict[str, Any]:
+    source, in_stride = workspace.buffer(op.source)
+    x, stride = workspace.buffer(op.x)
+    return {"source": source, "in_stride": in_stride, "in_format": workspace.activation_format(op),
+            "down": address(op.down), "routes": workspace.routes.address(op.routes), "x": x, "stride": stride}
 
 
 ROWS: dict[type[ops.Op], Row] = {

@@ -7,7 +7,7 @@ from typing import Any
 from drut.kernels import ops
 from drut.kernels.native import abi
 from drut.kernels.native.compile.row import Row
-from drut.kernels.native.room import Room, address, norm
+from drut.kernels.native.workspace import Workspace, address, norm
 
 
 class Project(abi.Struct):
@@ -34,40 +34,40 @@ class GateUp(abi.Struct):
                 *abi.int32s("width", "stride", "out_stride", "out_format", "activation", abi.RESERVED))
 
 
-def project(op: ops.Project, room: Room) -> dict[str, Any]:
-    source, in_stride = room.buffer(op.source)
-    x, stride = room.buffer(op.x)
-    row_scale = None if op.shared is None else room.routes.shared(op.shared)
-    return {"source": source, "in_stride": in_stride, "in_format": room.activation_format(op),
+def project(op: ops.Project, workspace: Workspace) -> dict[str, Any]:
+    source, in_stride = workspace.buffer(op.source)
+    x, stride = workspace.buffer(op.x)
+    row_scale = None if op.shared is None else workspace.routes.shared(op.shared)
+    return {"source": source, "in_stride": in_stride, "in_format": workspace.activation_format(op),
             "weight": address(op.weight), "x": x, "stride": stride, "row_scale": row_scale, "add": op.add,
             "scale": op.scale}
 
 
-def normalize(op: ops.Normalize, room: Room) -> dict[str, Any]:
-    x, stride = room.buffer(op.x)
-    out, out_stride = room.buffer(op.out)
+def normalize(op: ops.Normalize, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
+    out, out_stride = workspace.buffer(op.out)
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "out": out, "out_stride": out_stride}
 
 
-def activate(op: ops.Activate, room: Room) -> dict[str, Any]:
-    gate = room.buffer(op.gate)[0] if op.gate else None
-    up, stride = room.buffer(op.up)
-    out, _ = room.buffer(op.out)
+def activate(op: ops.Activate, workspace: Workspace) -> dict[str, Any]:
+    gate = workspace.buffer(op.gate)[0] if op.gate else None
+    up, stride = workspace.buffer(op.up)
+    out, _ = workspace.buffer(op.out)
     return {"gate": gate, "up": up, "out": out, "stride": stride, "activation": abi.ACTIVATIONS[op.activation]}
 
 
-def add(op: ops.Add, room: Room) -> dict[str, Any]:
-    source, in_stride = room.buffer(op.source)
-    x, stride = room.buffer(op.x)
+def add(op: ops.Add, workspace: Workspace) -> dict[str, Any]:
+    source, in_stride = workspace.buffer(op.source)
+    x, stride = workspace.buffer(op.x)
     return {"source": source, "in_stride": in_stride, "norm": norm(op.norm), "x": x, "width": op.x.width,
             "stride": stride, "scale": op.scale}
 
 
-def gate_up(op: ops.GateUp, room: Room) -> dict[str, Any]:
-    x, stride = room.buffer(op.x)
-    out, out_stride = room.buffer(op.out)
+def gate_up(op: ops.GateUp, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
+    out, out_stride = workspace.buffer(op.out)
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "gate": address(op.gate),
-            "up": address(op.up), "out": out, "out_stride": out_stride, "out_format": room.activation_format(op),
+            "up": address(op.up), "out": out, "out_stride": out_stride, "out_format": workspace.activation_format(op),
             "activation": abi.ACTIVATIONS[op.activation]}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from drut.kernels.native import abi
-from drut.kernels.native.room import Room
+from drut.kernels.native.workspace import Workspace
 
-Fill = Callable[[Any, Room], dict[str, Any]]
+Fill = Callable[[Any, Workspace], dict[str, Any]]
 
 
 class Row(NamedTuple):

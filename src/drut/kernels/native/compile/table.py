@@ -10,7 +10,7 @@ from drut.kernels import ops
 from drut.kernels.native import abi
 from drut.kernels.native.compile import attention, ends, experts, matrices
 from drut.kernels.native.compile.row import Row
-from drut.kernels.native.room import Room
+from drut.kernels.native.workspace import Workspace
 
 ROWS: Mapping[type[ops.Op], Row] = {**ends.ROWS, **attention.ROWS, **matrices.ROWS, **experts.ROWS}
 STRUCTS = (*abi.SHARED, *dict.fromkeys(row.struct for row in ROWS.values()))
@@ -24,11 +24,11 @@ def codes(library: ctypes.CDLL) -> dict[str, int]:
     return found
 
 
-def compiled(op: ops.Op, room: Room, codes: Mapping[str, int]) -> abi.Struct:
-    """Returns the struct of `op`, with pointers into `room` and to weights. Raises UnsupportedError if the library
+def compiled(op: ops.Op, workspace: Workspace, codes: Mapping[str, int]) -> abi.Struct:
+    """Returns the struct of `op`, with pointers into `workspace` and to weights. Raises UnsupportedError if the library
     lacks the operation."""
     row = ROWS.get(type(op))
     if row is None or row.name not in codes:
         raise UnsupportedError(f"the native kernels have no operation {type(op).__name__}")
     head = abi.Op(code=codes[row.name], layer=getattr(op, "layer", 0))
-    return row.struct(op=head, **row.fill(op, room))
+    return row.struct(op=head, **row.fill(op, workspace))
