@@ -85,7 +85,7 @@ def _measure(args: argparse.Namespace, plan: Plan, book: Book) -> int:
     from drut.bench.engines.registry import find
     from drut.model.store import resolve
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         if not args.quiet:
             note(line)
 
@@ -93,10 +93,10 @@ def _measure(args: argparse.Namespace, plan: Plan, book: Book) -> int:
         return model_files(args.model, path, book.folder / "models", weights)
 
     path = resolve(args.model)
-    tell(f"{len(plan.recipes)} techniques, {plan.rounds} rounds: about {minutes(seconds(plan, book))}")
+    report(f"{len(plan.recipes)} techniques, {plan.rounds} rounds: about {minutes(seconds(plan, book))}")
     interrupted = False
     try:
-        ablate(plan, find("drut"), files, book, tell)
+        ablate(plan, find("drut"), files, book, report)
     except KeyboardInterrupt:
         note("interrupted; --resume continues from here")
         interrupted = True

@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
         values = {**before.settings, **values}
     folder = Path(args.resume or args.out)
     comparing = Comparing.of(settings(values, args.config), folder, before)
-    tell = _silent if args.quiet else _say
-    _plan(comparing, tell)
+    report = _silent if args.quiet else _report
+    _plan(comparing, report)
     if args.dry_run:
         return 0
     make_folder(folder)
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
     code = 0
     try:
         with _ended_by_signals():
-            comparing.run(tell)
+            comparing.run(report)
     except KeyboardInterrupt:
-        tell("interrupted")
+        report("interrupted")
         code = INTERRUPT_EXIT
     finally:
         found = comparing.comparison()
@@ -85,14 +85,14 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _plan(comparing: Any, tell: Any) -> None:
+def _plan(comparing: Any, report: Any) -> None:
     left = comparing.missing()
     paper = comparing.paper
     seconds = comparing.seconds(len(left))
     end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
-    tell(f"{len(left)} turns of {len(comparing.candidates)} contestants at {len(comparing.works)} cells: at least "
-         f"{seconds / 60:.0f} min, until {end}, beside what they take to start, to answer {paper.most_tokens} tokens "
-         "each, at most, for the gate, and to end what is in flight when a turn does")
+    report(f"{len(left)} turns of {len(comparing.candidates)} contestants at {len(comparing.works)} cells: at least "
+           f"{seconds / 60:.0f} min, until {end}, without the time to start, to answer {paper.most_tokens} tokens "
+           "each, at most, for the gate, and to end requests in flight at the end of a turn")
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 

@@ -43,7 +43,7 @@ def from_hf(directory: str | os.PathLike[str]) -> Tokenizer:
     add_missing(backend, names, read_object(directory / "added_tokens.json"), str(directory))
     added = sorted(backend.get_added_tokens_decoder().items())
     for token_id, token in added:
-        token.special |= token_id in special  # a special token stays special, whatever the other files say of it
+        token.special |= token_id in special  # a token that one file makes special stays special
     return Tokenizer(backend, added, pieces, _rules(directory, backend, names), str(directory))
 
 
