@@ -54,7 +54,7 @@ def test_a_comparison_is_not_written_over_and_only_rounds_change_one(tmp_path: P
     assert main(command(tmp_path, "--out", str(tmp_path / "out"))) == 2
     assert "has a comparison already; --resume" in capsys.readouterr().err
     assert main(["bench", "compare", "--resume", str(tmp_path), "--seed", "3"]) == 2
-    assert "--rounds alone" in capsys.readouterr().err
+    assert "only --rounds" in capsys.readouterr().err
     assert main(["bench", "compare", "--resume", str(tmp_path / "out")]) == 2
     assert "is not a comparison" in capsys.readouterr().err
 

@@ -84,7 +84,7 @@ def test_the_exit_code_of_a_diff_says_what_came_of_it(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(("args", "words"), [
     (["--figures", "speed"], "--figures: there is no 'speed'; there are "),
     (["--least", "-1"], "--least must be from 0"),
-    (["--figures", "tpot_ms_p99"], "no figure is in both with an interval")])
+    (["--figures", "tpot_ms_p99"], "no metric has an interval in both")])
 def test_what_a_diff_cannot_do_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str],
                                        words: str) -> None:
     run = str(put(tmp_path, "result.json", samples.result(seconds=12.0, lost=0)))
