@@ -34,7 +34,7 @@ def test_a_server_that_drips_ends_with_the_time_for_it(head: str) -> None:
         thread.start()
         begun = time.monotonic()
         exchange = Exchange(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3)
-        with pytest.raises(RequestError, match=r"no answer in 0\.3 s"):
+        with pytest.raises(RequestError, match=r"no reply within 0\.3 s"):
             exchange.post("/v1/completions", {})
         assert time.monotonic() - begun < 30.0
         over.set()

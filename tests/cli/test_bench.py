@@ -53,7 +53,7 @@ def test_a_run_leaves_its_files_and_says_what_came_of_it(tmp_path: Path, capsys:
     assert request.body["temperature"] == 0
     out = capsys.readouterr()
     assert out.out.startswith(f"# m at {server.url}\n")
-    assert re.match(r"(warm-up|measuring|waiting for the last,) \d+ of [\d.]+ s: ", out.err)
+    assert re.match(r"(warm-up|measuring|waiting for the last requests,) \d+ of [\d.]+ s: ", out.err)
     data = json.loads((tmp_path / "a/b/result.json").read_text())
     assert code == (0 if data["validity"]["valid"] else 3)
     assert lag_alone(data["validity"]["reasons"])
@@ -151,7 +151,7 @@ def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.Captu
     (["--rate", "1", "--workload", "synthetic"], "Connection refused"),
     (["--rate", "1", "--model", "~nobody-of-that-name"], "cannot connect to"),
     (["--rate", "1", "--model", "m" * 300], "cannot connect to"),
-    (["--rate", "1", "--header", "X: \u20ac"], "'X' is not a header that can be sent"),
+    (["--rate", "1", "--header", "X: \u20ac"], "'X' is not a valid header"),
     (["--rate", "1", "--url", "http://[::1"], "Invalid IPv6 URL"),
     (["--rate", "1", "--url", "http://me:word@h"], "the URL must hold no user and password"),
     (["--rate", "1", "--metrics-url", "http://me:word@h"], "the URL must hold no user and password"),

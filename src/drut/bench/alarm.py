@@ -1,7 +1,8 @@
-"""Calls back at absolute times, to some ten microseconds: one heap, one timer.
+"""Callbacks at absolute times, precise to some ten microseconds: one heap, one timer.
 
-Timers of event loops count in milliseconds: every request would be sent up to 1 ms late, and the wait would be
-charged to the server. The kernel's timerfd is exact, and costs one wake-up for each moment at which something is due.
+Timers of event loops count milliseconds: every request would be sent up to 1 ms late, and the latency of the server
+would include that delay. The kernel's timerfd is precise, and costs one wake-up for each time at which callbacks are
+due.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from functools import partial
 from typing import Protocol
 
 Due = Callable[[], float | None]
-"""Does what is due. Returns when to be called again, None for never."""
+"""Runs the callbacks that are due. Returns the time of the next call, or None if there is none."""
 
 
 class Timer(Protocol):
-    """Calls back once, about at a time of the monotonic clock."""
+    """A timer that calls back once, at about a given time of the monotonic clock."""
 
     def set(self, at: float) -> None:
-        """Replaces a time set before."""
+        """Sets the time, which replaces an earlier one."""
 
     def close(self) -> None:
-        """It never calls back again."""
+        """Stops the timer."""
 
 
 class Alarm:
-    """Callbacks at times of `time.monotonic()`, in order of time, never early. Belongs to the running loop.
+    """Runs callbacks at times of `time.monotonic()`, in order of time, never early. Belongs to the running event loop.
 
-    A late call never moves what is due later, and a callback that raises ends itself alone. `close` drops what is not
-    due yet.
+    A late callback does not delay later ones, and an exception of a callback does not affect the others. `close` drops
+    the callbacks that are not due yet.
     """
 
     def __init__(self) -> None:
@@ -45,20 +46,20 @@ class Alarm:
         self._set_for = float("inf")
 
     def at(self, when: float, callback: Due) -> None:
-        """Calls back at `when`, or as soon as may be where that has passed."""
+        """Schedules a callback at `when`, or as soon as possible if that time has passed."""
         heapq.heappush(self._heap, (when, next(self._order), callback))
         if when < self._set_for:
             self._set(when)
 
     async def until(self, when: float) -> None:
-        """Returns at `when`; at once where that has passed."""
+        """Returns at `when`; at once if that time has passed."""
         if when > time.monotonic():
             done = asyncio.get_running_loop().create_future()
             self.at(when, partial(_wake, done))
             await done
 
     def close(self) -> None:
-        """No callback comes any more."""
+        """Drops all callbacks."""
         self._heap.clear()
         self._timer.close()
 
@@ -67,8 +68,9 @@ class Alarm:
         self._timer.set(when)
 
     def _ring(self) -> None:
-        heap, self._set_for = self._heap, float("-inf")  # what is added meanwhile is covered by the timer set below
-        until = time.monotonic()  # what falls due meanwhile waits until the sockets had their turn
+        # callbacks that are added meanwhile are covered by the timer set below
+        heap, self._set_for = self._heap, float("-inf")
+        until = time.monotonic()  # callbacks that fall due meanwhile run after the sockets were served
         try:
             while heap and heap[0][0] <= until:
                 callback = heapq.heappop(heap)[2]
@@ -89,12 +91,12 @@ class LoopTimer:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, at: float) -> None:
-        """Rings up to about a millisecond late."""
+        """Sets the time; the callback is up to about a millisecond late."""
         self.close()
         self._handle = self._loop.call_later(max(at - time.monotonic(), 0.0), self._ring)
 
     def close(self) -> None:
-        """Forgets what was set."""
+        """Cancels the callback."""
         if self._handle is not None:
             self._handle.cancel()
 
@@ -107,10 +109,11 @@ class TimerSpec(ctypes.Structure):
 
 
 class KernelTimer:
-    """A timer of the Linux kernel, which counts nanoseconds: a file that is readable once the time has come."""
+    """A timer of the Linux kernel, which counts nanoseconds: a file descriptor that becomes readable at the set
+    time."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
-        """Raises AttributeError or OSError where there is none."""
+        """Raises AttributeError or OSError if the system has no such timer."""
         libc = ctypes.CDLL(None, use_errno=True)
         self._ring, self._loop, self._settime = ring, asyncio.get_running_loop(), libc.timerfd_settime
         self._settime.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.POINTER(TimerSpec), ctypes.c_void_p)
@@ -122,7 +125,7 @@ class KernelTimer:
         self._loop.add_reader(self.fd, self._readable)
 
     def set(self, at: float) -> None:
-        """Rings within microseconds where the CPU is free."""
+        """Sets the time; the callback is at most microseconds late if the CPU is free."""
         self._armed = True
         self._spec.at_s = int(at)
         self._spec.at_ns = max(1, int((at - int(at)) * 1e9))  # a timer of zero is off; one in the past rings at once
@@ -130,7 +133,7 @@ class KernelTimer:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Closes the file descriptor."""
         if self.fd >= 0:
             self._loop.remove_reader(self.fd)
             os.close(self.fd)
@@ -141,13 +144,13 @@ class KernelTimer:
         try:
             self._ring()
         finally:
-            if not self._armed and self.fd >= 0:  # setting it anew makes it unreadable without a read
+            if not self._armed and self.fd >= 0:  # setting the timer again makes it unreadable without a read
                 with suppress(BlockingIOError):
                     os.read(self.fd, 8)
 
 
 def best_timer(ring: Callable[[], None]) -> Timer:
-    """The finest that this system has."""
+    """Returns the most precise timer of this system."""
     with suppress(AttributeError, OSError):
         return KernelTimer(ring)
     return LoopTimer(ring)

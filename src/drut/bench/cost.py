@@ -1,7 +1,7 @@
-"""What tokens and requests cost at a dated price, with the machine billed for all of the run, idle or not.
+"""The cost of tokens and requests at a dated price, with the machine billed for the whole run, idle or not.
 
-A machine that computes prompts for a share s of its busy time has s of the bill put on input tokens and the rest on
-output tokens. Input tokens found in a cache count as a part of one that was computed.
+If a machine computes prompts in a share s of its busy time, s of the bill is the cost of input tokens and the rest is
+the cost of output tokens. An input token from the prefix cache counts as a fraction of a computed one.
 """
 
 from __future__ import annotations
@@ -28,49 +28,50 @@ _SIGNS = {"$": "USD", "€": "EUR", "£": "GBP"}
 
 
 class Owned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine that was bought."""
+    """A machine that was bought, and its running costs."""
 
     capex: _NotNegative
     years: _Positive
-    kw: _NotNegative  # drawn in the run
-    pue: Annotated[float, Meta(ge=1, le=10)]  # power of the whole site over that of its machines
+    kw: _NotNegative  # drawn during the run
+    pue: Annotated[float, Meta(ge=1, le=10)]  # power of the whole data centre divided by the power of its machines
     per_kwh: _NotNegative
 
     @property
     def per_hour(self) -> float:
-        """Of every hour, used or not."""
+        """Returns the cost of every hour, used or not."""
         return self.capex / (self.years * HOURS_A_YEAR) + self.kw * self.pue * self.per_kwh
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the machines of a run cost together. One of `per_hour` and `owned` is given."""
+    """The price of all machines of a run together. Exactly one of `per_hour` and `owned` is set."""
 
     date: datetime.date
     source: str
     currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")] = "USD"
     per_hour: _NotNegative | None = None
     owned: Owned | None = None
-    cached_ratio: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of a cached input token to one that is computed
+    # cost of a cached input token divided by that of a computed one
+    cached_ratio: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
     def __post_init__(self) -> None:
         if (self.per_hour is None) == (self.owned is None):
-            raise ValueError("a price needs one of per_hour and owned")
+            raise ValueError("a price needs exactly one of per_hour and owned")
 
     @property
     def hourly(self) -> float:
-        """In `currency` an hour."""
+        """Returns the price of an hour in `currency`."""
         return self.owned.per_hour if self.owned else self.per_hour or 0.0
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What was served in a run, whose failures are in neither tokens nor requests.
+    """The tokens and requests that a run served; failed requests count in neither.
 
-    `input_busy_share`: of the machine's busy time, what went into prompts; None where it is not known.
+    `input_busy_share` is the share of the machine's busy time spent on prompts; None if it is unknown.
     """
 
     seconds: float
     requests: int
-    input_tokens: int  # with cached ones
+    input_tokens: int  # including cached tokens
     cached_tokens: int
     output_tokens: int
     input_busy_share: float | None = None
@@ -78,7 +79,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Cost:
-    """In `currency`; None where there is nothing to divide by, or the split is not known."""
+    """Costs in `currency`; None if there is nothing to divide by or the split is unknown."""
 
     currency: str
     date: str
@@ -86,7 +87,7 @@ class Cost:
     per_hour: float
     run: float
     per_request: float | None
-    per_million_output_alone: float | None  # with all of the bill on output tokens
+    per_million_output_alone: float | None  # if output tokens bear the whole bill
     input_busy_share: float | None
     per_million_uncached_input: float | None
     per_million_cached_input: float | None
@@ -94,16 +95,16 @@ class Cost:
 
 
 def parse_price(text: str) -> Price:
-    """A price such as `1.20/h@2026-11-01`, with a currency before it (`EUR 1.20/h@...`, `$1.20/h@...`; USD where there
-    is none) and a source behind it if wished, or the path of a .json file with the fields of `Price`.
+    """Parses a price such as `1.20/h@2026-11-01`, with an optional currency before it (`EUR 1.20/h@...`, `$1.20/h@...`;
+    default: USD) and an optional source after it, or the path of a .json file with the fields of `Price`.
 
-    Raises RequestError, which names what is wrong.
+    Raises RequestError, which names the fault.
     """
     if text.endswith(".json"):
         return _checked(text, lambda: msgspec.json.decode(Path(text).read_bytes(), type=Price))
     found = _SHORT.fullmatch(text)
     if not found:
-        raise RequestError(f"--price: {text!r} is not like 1.20/h@2026-11-01, nor the name of a .json file")
+        raise RequestError(f"--price: {text!r} is neither like 1.20/h@2026-11-01 nor the name of a .json file")
     currency = _SIGNS.get(found[1] or "$", found[1] or "").strip()
     fields = {"per_hour": found[2], "date": found[3], "source": found[4] or "as given", "currency": currency}
     return _checked(f"--price: {text!r}", lambda: msgspec.convert(fields, Price, strict=False))
@@ -112,24 +113,24 @@ def parse_price(text: str) -> Price:
 def _checked(name: str, read: Callable[[], Price]) -> Price:
     try:
         return read()
-    except (OSError, ValueError) as error:  # msgspec's errors are of ValueError
+    except (OSError, ValueError) as error:  # msgspec's errors are subclasses of ValueError
         raise RequestError(f"{name}: {error}") from None
 
 
 def input_busy_share(prefill_s: float, output_tokens: float, step_s: float) -> float:
-    """The share of prompts in the busy time: of a request whose prompt takes `prefill_s` alone and each of whose
-    `output_tokens` adds `step_s` to a step. With the rate of requests l, it is l T_pre / (l T_pre + l o t1).
+    """Returns the share of prompts in the busy time, for requests whose prompt takes `prefill_s` alone and whose
+    `output_tokens` each add `step_s` to a step. With a rate of requests l it is l T_pre / (l T_pre + l o t1).
 
-    Raises RequestError where there is no work.
+    Raises RequestError if there is no work.
     """
     decode_s = output_tokens * step_s
     if not prefill_s + decode_s > 0:
-        raise RequestError("busy time must be above 0 to be shared")
+        raise RequestError("the busy time must be above 0")
     return prefill_s / (prefill_s + decode_s)
 
 
 def cost(price: Price, usage: Usage) -> Cost:
-    """What a run cost, by token and by request. Raises RequestError where the usage cannot be."""
+    """Returns the cost of a run by token and by request. Raises RequestError if the usage is inconsistent."""
     share = usage.input_busy_share
     if not 0 <= usage.cached_tokens <= usage.input_tokens:
         raise RequestError("cached_tokens must be from 0 to input_tokens")
@@ -154,7 +155,7 @@ def _per(amount: float, count: float) -> float | None:
 
 
 def amount(value: float | None) -> str:
-    """Three significant digits, never fewer than two decimals; `-` where there is none."""
+    """Formats an amount with three significant digits and at least two decimals; `-` for None."""
     if value is None:
         return "-"
     digits = 2 if value == 0 else max(2, 2 - math.floor(math.log10(abs(value))))
@@ -162,7 +163,7 @@ def amount(value: float | None) -> str:
 
 
 def describe(cost: Cost) -> str:
-    """Lines for people: the figures, and the price with its date and source."""
+    """Formats the costs for people: the figures, and the price with its date and source."""
     lines = [f"per request                 {amount(cost.per_request)}"]
     if cost.input_busy_share is None:
         lines.append(f"per million output tokens   {amount(cost.per_million_output_alone)} (prompts included)")

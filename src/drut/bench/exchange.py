@@ -1,4 +1,4 @@
-"""The HTTP client of everything but the load: one question at a time, bounded in size and in time."""
+"""An HTTP client for everything except the load: one request at a time, with limits of size and time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from drut.errors import DrutError, RequestError
 
 MAX_REPLY_BYTES = 64 << 20
 CONNECT_S = 10.0
-GLANCE_S = 0.1  # between two looks of one who waits for an event
+GLANCE_S = 0.1  # between two checks while waiting for an event
 _READ = 1 << 16
 
 
 class RefusedError(RequestError):
-    """A reply whose status is not 200, with the reply."""
+    """Raised for a reply whose status is not 200; holds the reply."""
 
     def __init__(self, message: str, status: int, data: bytes) -> None:
         super().__init__(message)
@@ -32,8 +32,8 @@ class RefusedError(RequestError):
 
 
 class Exchange:
-    """One connection to a server, for one thread at a time. Paths are as `Address` takes them; `name` begins every
-    error."""
+    """One connection to a server, used by one thread at a time. Paths are those of `Address`; `name` begins every error
+    text."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, timeout_s: float = 30.0,
                  tls: ssl.SSLContext | None = None, name: str = "", endpoint: str | None = None,
@@ -50,25 +50,27 @@ class Exchange:
             self._connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=connect_s, context=tls)
 
     def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """The reply's body. RequestError where there is none, RefusedError where its status is not 200."""
+        """Sends a POST and returns the reply's body. Raises RequestError if there is no reply, RefusedError if its
+        status is not 200."""
         status, data = self.send(path, body)
         if status != 200:
             raise self._refused(path, status, data)
         return data
 
     def send(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
-        """Status and body, of a POST where there is a body to send, else of a GET. RequestError where there is no whole
-        answer in time."""
+        """Sends a POST if there is a body, otherwise a GET. Returns status and body. Raises RequestError if no complete
+        reply arrives in time."""
         return self._send(self._address.path(path), body)
 
     def page(self) -> tuple[int, bytes]:
-        """The same of the very URL that this was made of."""
+        """Sends a GET of the URL itself. Returns status and body."""
         return self._send(self._page, None)
 
     @contextlib.contextmanager
     def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Iterator[Event | None]]:
-        """The events of a reply as they come, and None every `GLANCE_S` in which none does. The end of the block ends
-        the request; the time limit is for each wait. RequestError and RefusedError as `post`, also amid the events."""
+        """Yields the events of a reply as they arrive, and None after every `GLANCE_S` without an event. The end of the
+        block ends the request; the time limit applies to each wait. Raises RequestError and RefusedError as `post`
+        does, also between events."""
         try:
             sock = self._sent(self._address.path(path), body)
             response = self._connection.getresponse()
@@ -87,7 +89,7 @@ class Exchange:
         self._connection.close()
 
     def _send(self, target: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
-        """A connection that the server closed between two requests is opened once more."""
+        """Sends a request. Opens the connection once more if the server closed it between two requests."""
         again = self._connection.sock is not None
         while True:
             try:
@@ -99,7 +101,7 @@ class Exchange:
                 self._connection.close()
 
     def _once(self, target: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
-        # The socket's timeout is for each read: a server that sends a byte now and then would never end.
+        # The socket's timeout applies to each read: a server that sends one byte now and then would never time out.
         late, used = threading.Event(), list[socket.socket]()
         guard = threading.Timer(self._timeout_s, _hang_up, [late, used])
         guard.daemon = True
@@ -115,15 +117,15 @@ class Exchange:
         finally:
             guard.cancel()
         if late.is_set():
-            raise TimeoutError(f"no answer in {self._timeout_s:g} s")
+            raise TimeoutError(f"no reply within {self._timeout_s:g} s")
         if len(data) > self._most:
-            raise http.client.HTTPException(f"more than {self._most} bytes")
+            raise http.client.HTTPException(f"the reply is longer than {self._most} bytes")
         if response.length:
-            raise http.client.HTTPException("the answer was cut short")
+            raise http.client.HTTPException("the reply was cut short")
         return response.status, data
 
     def _sent(self, target: str, body: Mapping[str, Any] | None) -> socket.socket:
-        """Sends a request. The socket, which the connection forgets where no other request is to follow."""
+        """Sends a request and returns the socket, which the connection forgets if no other request follows."""
         if self._connection.sock is None:
             self._connection.connect()
         sock: socket.socket = self._connection.sock
@@ -158,7 +160,7 @@ class Exchange:
 
 
 class _Reader:
-    """Reads the events of a reply in a thread, into a queue that ends with None or with what went wrong."""
+    """Reads the events of a reply in a thread, into a queue that ends with None or with an exception."""
 
     def __init__(self, sock: socket.socket, response: http.client.HTTPResponse) -> None:
         self.queue: queue.Queue[Event | Exception | None] = queue.Queue()
@@ -167,7 +169,7 @@ class _Reader:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the reading."""
+        """Stops reading."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(1.0)
@@ -187,5 +189,5 @@ class _Reader:
 def _hang_up(late: threading.Event, used: list[socket.socket]) -> None:
     late.set()
     for sock in used:
-        with contextlib.suppress(OSError):  # it may be closed
+        with contextlib.suppress(OSError):  # it may be closed already
             sock.shutdown(socket.SHUT_RDWR)

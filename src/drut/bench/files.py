@@ -1,4 +1,4 @@
-"""Reads and writes files: documents say their schema, and a file takes its name only when it is whole."""
+"""Reads and writes documents: each states its schema, and a file gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MOST_BYTES = 1 << 30
 
 
 def read_file(path: Path, kind: type[Document], schema: str, what: str) -> Document:
-    """A file that says its schema, which must be `schema`; `what` it is to be, for the error. Raises DrutError."""
+    """Reads a file whose schema must be `schema`; `what` names the kind of file in errors. Raises DrutError."""
     return read_any(path, {schema: kind}, f"not {what}")
 
 
 def read_any(path: Path, kinds: Mapping[str, type[Document]], damaged: str) -> Document:
-    """A file of one of several kinds, by the schema that it says. Raises DrutError where it is missing, too large or of
-    another schema, and where it is `damaged`, as the error puts it."""
+    """Reads a file of one of several kinds, by the schema that it states. Raises DrutError if it is missing, too large,
+    of another schema, or invalid (`damaged` is the text for that)."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise DrutError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
@@ -44,17 +44,17 @@ class _Schema(msgspec.Struct):
 
 
 def make_folder(folder: Path) -> None:
-    """Before a run, so that it is not lost for want of a place. Raises RequestError."""
+    """Creates the output folder before a run, so that results are not lost. Raises RequestError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RequestError(f"--out: cannot make the folder {folder}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
-        raise RequestError(f"--out: no files may be made in {folder}")
+        raise RequestError(f"--out: the folder {folder} is not writable")
 
 
 def write_file(path: Path, fill: Callable[[TextIO], object]) -> None:
-    """Raises DrutError, the file of before untouched."""
+    """Writes a file. Raises DrutError and leaves an existing file unchanged."""
     partial = path.with_name(path.name + ".partial")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:

@@ -1,4 +1,4 @@
-"""One measured run, from what is asked to its result: what every command that loads a server is made of."""
+"""One measured run, from its parameters to its result: the base of every command that loads a server."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from drut.errors import RequestError
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be sent, and what is watched meanwhile.
+    """The parameters of a run: what it sends and what it watches.
 
-    `workload` is as `--workload` takes it. `tokenizer`: an open one, or what `open_tokenizer` takes; None: the
-    model's, where it can be had. `metrics_url` None leaves the server's own metrics alone. `primed`: what prompts of
-    the workload share is sent once before the load (`Workload.primers`), so that a run finds the same cache however
-    short it is. `settings` go into the result as they are.
+    `workload` is the text of `--workload`. `tokenizer` is an open tokenizer or an argument of `open_tokenizer`; None:
+    the model's own, if available. `metrics_url` None: the server's metrics are not read. `primed`: shared prefixes of
+    the prompts are sent once before the load (`Workload.primers`), so that the cache state does not depend on the
+    length of the run. `settings` are copied into the result.
     """
 
     plan: LoadPlan
@@ -49,10 +49,10 @@ class Run:
 
 
 def measure(run: Run, tell: Callable[[Progress], None] | None = None) -> tuple[Result, str | None]:
-    """The result, and why it was ended before its time (`Load.halted`).
+    """Returns the result, and the reason for an early end or None (`Load.halted`).
 
-    In the main thread SIGINT and SIGTERM end the run in order; KeyboardInterrupt where they leave nothing to tell.
-    Raises RequestError for what cannot be sent, DrutError where the server cannot be reached or nothing was measured.
+    In the main thread SIGINT and SIGTERM end the run in order; KeyboardInterrupt is raised if nothing was measured by
+    then. Raises RequestError for invalid parameters, DrutError if the server cannot be reached or nothing was measured.
     """
     target = run.plan.target
     target.path(run.chat)
@@ -70,7 +70,7 @@ def measure(run: Run, tell: Callable[[Progress], None] | None = None) -> tuple[R
 
 
 def _sessions(run: Run, tls: Any) -> tuple[Sessions, Tokenizer | None]:
-    """The sessions, and the target's tokenizer where there is one; a workload that needs one says so."""
+    """Returns the sessions, and the target's tokenizer if there is one; a workload that needs one raises an error."""
     why = ""
     target = run.plan.target
     tokenizer = None

@@ -1,4 +1,4 @@
-"""Server-sent events out of a byte stream (WHATWG HTML, 9.2): name and data of each event, whatever the cuts."""
+"""Splits a byte stream into server-sent events (WHATWG HTML, 9.2), with name and data, however the stream is cut."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from typing import NamedTuple
 
 from drut.errors import DrutError
 
-MOST_BYTES = 1 << 20  # of one event
+MOST_BYTES = 1 << 20  # maximum of one event
 
 
 class TooLongError(DrutError):
-    """An event is past the bound."""
+    """Raised for an event above the maximum length."""
 
 
 class Event(NamedTuple):
-    """`name` is empty where the stream gives none, which stands for `message`."""
+    """A server-sent event. `name` is empty if the stream has none, which stands for `message`."""
 
     name: bytes
     data: bytes
 
 
 class SseSplitter:
-    """Feed it what arrives; it gives the events that this completed, in order.
+    """Splits a stream into events; `feed` returns the events that the new bytes complete, in order.
 
-    Lines end in LF, CR LF or CR. A CR that ends what was fed waits for the next byte, since an LF may follow. Comments
-    and the fields `id` and `retry` are skipped, as is an event without data.
+    Lines end in LF, CR LF or CR. A CR at the end of the input waits for the next byte, because LF may follow. Comments,
+    the fields `id` and `retry`, and events without data are skipped.
     """
 
     __slots__ = ("_data", "_held", "_held_size", "_most", "_name", "_size", "_started")
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
-        self._held: list[bytes] = []  # of a line whose end has not come
+        self._held: list[bytes] = []  # of a line whose end has not arrived
         self._held_size = 0
         self._name = b""
-        self._data: list[bytes] = []  # of an event whose end has not come
+        self._data: list[bytes] = []  # of an event whose end has not arrived
         self._size = 0
         self._started = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """Raises TooLongError where an event grows past the bound."""
+        """Raises TooLongError for an event above the maximum length."""
         if self._held:
             if b"\n" not in data and b"\r" not in data and self._held[-1][-1:] != b"\r":
                 self._hold(data)
@@ -55,7 +55,7 @@ class SseSplitter:
             self._started = True
         if b"\r" in data:
             return self._lines_with_cr(data)
-        if not self._data and not self._name and data.endswith(b"\n\n"):  # whole events, as nearly always
+        if not self._data and not self._name and data.endswith(b"\n\n"):  # whole events, the usual case
             events: list[Event] = []
             for block in data[:-2].split(b"\n\n"):
                 if block.startswith(b"data: ") and b"\n" not in block:

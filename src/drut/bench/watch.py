@@ -1,4 +1,4 @@
-"""What is watched beside the requests themselves: the server's own metrics, and what the run takes of this machine."""
+"""Watches the server's own metrics and the resources of this machine during a run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from drut.bench.server_side import ServerSide, ServerWatch
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """From before the warm-up until the last answer. `server` is None where its metrics were not asked for."""
+    """The measurements from before the warm-up until the last response. `server` is None if its metrics were not
+    requested."""
 
     server: ServerSide | None
     resources: Resources
 
 
 class Watch:
-    """Watches while it is entered; `result` is there afterwards."""
+    """Watches inside its `with` block; `result` is available afterwards."""
 
     def __init__(self, metrics_url: str | None, headers: Mapping[str, str], server_pid: int | None,
                  tls: ssl.SSLContext | None = None) -> None:
-        """Raises RequestError where the URL is none, or there is no process of that id."""
+        """Raises RequestError if the URL is invalid or no process has that id."""
         self._server = ServerWatch(metrics_url, headers=headers, tls=tls) if metrics_url is not None else None
         self._resources = ResourceWatch(server_pid)
         self.result: Watched | None = None

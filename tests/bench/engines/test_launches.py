@@ -258,7 +258,7 @@ def test_an_engine_that_is_not_installed_says_how_it_is_got(
 
 @pytest.mark.parametrize("name", PEERS)
 def test_an_engine_that_reads_none_of_the_files(name: str, peers: Path) -> None:
-    with pytest.raises(CannotRunError, match=r"reads .*; tiny is not here as one"):
+    with pytest.raises(CannotRunError, match=r"reads .*; tiny has none"):
         find(name).launch(ModelFiles("tiny", "tiny"), Options(2), PORT)
 
 

@@ -131,7 +131,7 @@ def test_streams_that_are_none(stream: bytes, failure: str, words: str) -> None:
 @pytest.mark.parametrize(("body", "failure", "words"), [
     (message("yes", "abort"), "server", "finish_reason 'abort'"),
     (message("yes", "error"), "server", "finish_reason 'error'"),
-    (message("yes", None), "cut", "the answer ended without finish_reason"),
+    (message("yes", None), "cut", "the response ended without finish_reason"),
     (message("", "stop", usage={"completion_tokens": 5}), "empty", "no text"),
     (message(None), "empty", "no text"),
     ({"error": {"message": "overloaded"}}, "server", "overloaded"),

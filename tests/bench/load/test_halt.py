@@ -110,7 +110,7 @@ def test_a_run_in_which_all_fails_is_ended(loop: ClosedLoop | OpenLoop, monkeypa
     with ScriptedServer(refuses) as server:
         load = ran(server.url, loop, Window(0.0, 60.0, 60.0), sessions(), 2)
     assert load.halted is not None
-    assert "requests all failed, such as: status 503" in load.halted
+    assert "requests all failed, for example: status 503" in load.halted
     assert 0.5 <= load.window.end < 30
     assert not load.behind
     assert min(load.cpu) > 0

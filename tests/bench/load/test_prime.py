@@ -45,7 +45,7 @@ def test_a_server_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyP
 
     def send(self: Exchange, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
         asked.append(path)
-        raise RequestError("no answer in 1 s")
+        raise RequestError("no reply within 1 s")
 
     monkeypatch.setattr(Exchange, "send", send)
     prime(Target("http://127.0.0.1:9", "m"), TURNS)

@@ -234,4 +234,4 @@ def test_progress_on_a_terminal_is_one_line_that_goes() -> None:
     out = io.StringIO()
     with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=out, force_terminal=True)) as line:
         line.tell(Progress(14.0, 3, 9, 1, 100))
-    assert "waiting for the last, 2 of 5 s" in out.getvalue()
+    assert "waiting for the last requests, 2 of 5 s" in out.getvalue()

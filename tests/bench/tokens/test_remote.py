@@ -165,7 +165,7 @@ def test_a_dripping_server_ends(serve):
 
     url, _ = serve(answer)
     try:
-        with pytest.raises(RequestError, match=r"no answer in 0\.2 s"):
+        with pytest.raises(RequestError, match=r"no reply within 0\.2 s"):
             ServerTokenizer(url, "m", timeout_s=0.2)
     finally:
         stop.set()

@@ -1,1 +1,1 @@
-"""Serving engines that a benchmark starts, watches and stops itself, and servers that run already."""
+"""Serving engines that a benchmark starts, watches and stops, and servers that already run."""

@@ -1,4 +1,5 @@
-"""Weights in the page cache before an engine starts, so that its start does not hang on who read them before."""
+"""Reads weights into the page cache before an engine starts, so that its start time does not depend on earlier
+reads."""
 
 from __future__ import annotations
 
@@ -11,12 +12,11 @@ from drut.bench.engines.engine import Launch, ModelFiles
 from drut.bench.engines.files import LAYOUTS
 
 _AT_ONCE = 1 << 22
-MOST_SHARE = 0.5  # of the memory that may be had
+MOST_SHARE = 0.5  # share of the available memory
 
 
 def read_ahead(launch: Launch, files: ModelFiles) -> int:
-    """Reads those files of the model that the engine is started on; gives their bytes. None where they are too large to
-    stay in memory."""
+    """Reads the model files that the engine uses; returns their bytes. None if they are too large to stay in memory."""
     layouts = [path for name in LAYOUTS if (path := getattr(files, name)) is not None]
     paths = list(_files(path for path in layouts if str(path) in launch.argv))
     size = sum(path.stat().st_size for path in paths)

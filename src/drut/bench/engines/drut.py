@@ -1,4 +1,4 @@
-"""This system's own server."""
+"""Drut's own server."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from drut.bench.engines.weights import of_folder, of_gguf
 
 
 class Drut:
-    """`drut serve`, of this very installation."""
+    """`drut serve` of this installation."""
 
     name = "drut"
     title = "Drut"
     verified = True
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the GGUF file where there is one, else on the checkpoint."""
+        """Launches on the GGUF file if there is one, else on the checkpoint."""
         path = files.gguf or files.hf
         if path is None:
-            raise CannotRunError(f"drut reads GGUF files and Hugging Face folders; {files.name} is here as neither")
+            raise CannotRunError(f"drut reads GGUF files and Hugging Face folders; {files.name} has neither")
         argv = (sys.executable, "-m", "drut", "serve", str(path), "--served-model-name", files.name,
                 "--host", "127.0.0.1", "--port", str(port), "--threads", str(options.threads),
                 "--max-model-len", str(options.context), "--max-seqs", str(options.sequences),

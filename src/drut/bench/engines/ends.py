@@ -1,4 +1,4 @@
-"""Tokens that end an answer, for engines that can only be kept from ending by a bias against them."""
+"""End-of-sequence tokens, for engines that can be kept from ending a response only by a logit bias."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from drut.errors import DrutError
 from drut.model.store import resolve
 from drut.model.tokenizer import open_tokenizer
 
-# Engines take these for ends by their text alone, whatever the model's settings say.
+# Engines treat these as end-of-sequence tokens by their text alone, whatever the model's settings are.
 _BY_TEXT = ("<|endoftext|>", "<|im_end|>", "<|end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|endofturn|>",
             "</s>", "<EOT>", "<|return|>", "<|call|>")
 BIAS = -100
 
 
 def bias_against_ends(files: ModelFiles) -> dict[str, int]:
-    """`logit_bias` that makes an answer as long as `max_tokens`. CannotRunError where the tokenizer cannot be read."""
+    """Returns a `logit_bias` that makes a response as long as `max_tokens`. Raises CannotRunError if the tokenizer
+    cannot be read."""
     try:
         path = Path(files.tokenizer).expanduser()
         tokenizer = open_tokenizer(path if path.exists() else resolve(files.tokenizer))
@@ -26,5 +27,5 @@ def bias_against_ends(files: ModelFiles) -> dict[str, int]:
             if len(found) == 1 and tokenizer.decode(found, skip_special=False) == text:
                 ids.add(found[0])
     except (DrutError, OSError) as error:
-        raise CannotRunError(f"no tokenizer to tell which tokens end an answer: {error}") from None
+        raise CannotRunError(f"no tokenizer to find the end-of-sequence tokens: {error}") from None
     return {str(id): BIAS for id in sorted(ids)}

@@ -1,4 +1,4 @@
-"""What an engine is to a benchmark: how it is started on a model, and how it wants to be asked."""
+"""The interface of an engine to a benchmark: how it is started on a model, and how requests are sent to it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from drut.errors import DrutError
 
 
 class CannotRunError(DrutError):
-    """An engine that cannot run here, before it was started: not installed, or it reads none of the files at hand."""
+    """Raised before an engine is started if it cannot run here: it is not installed, or reads none of the available
+    files."""
 
 
 class EngineFailedError(DrutError):
-    """An engine that was started and did not come up, or ended; the message ends with the last lines of its log."""
+    """Raised if an engine was started and did not become ready, or ended; the text ends with the last lines of its
+    log."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True):
-    """One model in the layouts that engines read, None where it is not at hand. `label` says what differs between them,
-    such as the format of their weights; `tokenizer` is what `open_tokenizer` takes."""
+    """The files of one model in the layouts that engines read, None if not available. `label` names differences between
+    them, such as the format of their weights; `tokenizer` is an argument of `open_tokenizer`."""
 
     name: str
     tokenizer: str
@@ -32,8 +34,8 @@ class ModelFiles(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How engines are set up, each by its own flags: threads, tokens of the longest prompt and answer, sequences at a
-    time. `flags` are further ones, as they are."""
+    """Settings that every engine maps to its own flags: threads, maximum tokens of prompt and response together,
+    maximum sequences at a time. `flags` are further flags, passed unchanged."""
 
     threads: int
     context: int = 2048
@@ -42,10 +44,11 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """A process to start and how to talk with it. `argv` is empty for a server that runs already.
+    """A process to start and how to send requests to it. `argv` is empty for a server that already runs.
 
-    `ready`: a path that answers 200 once it serves, or "completion" where only a first completion can tell. `exact` and
-    `body` go into every request (`Target`); `token_ids`: prompts may be ids. `remarks` are told beside every figure.
+    `ready`: a path that answers 200 once the engine serves, or "completion" if only a first completion shows it.
+    `exact` and `body` go into every request (`Target`); `token_ids`: prompts may be token ids. `remarks` are shown with
+    every figure.
     """
 
     url: str
@@ -59,17 +62,17 @@ class Launch(msgspec.Struct, frozen=True):
     token_ids: bool = True
     metrics: bool = False
     versions: dict[str, str] = {}
-    weights: str = ""  # what it reads: "GGUF Q8_0", "bf16", ...
+    weights: str = ""  # the format that it reads: "GGUF Q8_0", "bf16", ...
     remarks: tuple[str, ...] = ()
 
 
 class Engine(Protocol):
-    """One file each in this package; `registry.py` has them by name."""
+    """An engine. Each has its own file in this package; `registry.py` maps names to them."""
 
     name: str
     title: str
-    verified: bool  # seen to run, not only its launch against a recorded process
+    verified: bool  # whether it was seen to run; if not, only its command line was tested
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """How it is started at its best CPU configuration. Raises CannotRunError."""
+        """Returns the launch at the engine's best CPU configuration. Raises CannotRunError."""
         ...

@@ -1,4 +1,4 @@
-"""`ModelFiles` as a file of JSON: paths are strings, relative ones from the file's folder on."""
+"""Reads and writes `ModelFiles` as JSON: paths are strings, relative to the file's folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAYOUTS = ("gguf", "hf", "openvino", "mlx")
 
 
 def load_model_files(path: Path) -> ModelFiles:
-    """Raises RequestError where it cannot be read, is none, or names a path that is not there."""
+    """Reads a file. Raises RequestError if it cannot be read, is invalid, or names a path that does not exist."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -34,12 +34,12 @@ def load_model_files(path: Path) -> ModelFiles:
     for layout in LAYOUTS:
         found: Path | None = getattr(files, layout)
         if found is not None and not found.exists():
-            raise RequestError(f"{path}: {layout}: there is no {found}")
+            raise RequestError(f"{path}: {layout}: {found} does not exist")
     return files
 
 
 def save_model_files(files: ModelFiles, path: Path) -> None:
-    """What `load_model_files` reads."""
+    """Writes a file that `load_model_files` reads."""
     def as_text(value: Any) -> str:
         return str(value)
 

@@ -1,10 +1,10 @@
-"""Stands between a benchmark and an engine that it started, so that nothing of the engine outlives either.
+"""A guard process between a benchmark and its engine, so that no process of the engine outlives either.
 
     python -m drut.bench.engines.guard < ORDERS
 
-ORDERS is one line of JSON (`Orders`). The engine then runs until standard input ends, which it also does when the
-benchmark dies in whatever way. Standard output tells the engine's process id, and its exit code once it has one;
-standard error is the engine's log.
+ORDERS is one line of JSON (`Orders`). The engine runs until standard input ends, which also happens when the benchmark
+dies for any reason. Standard output reports the engine's process id, and its exit code when it has ended; standard
+error is the engine's log.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from drut.lifetime import adopt_orphans, die_with
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What to run, in which environment; the seconds it may take to end when asked to, and then its children.
-    `pipes`: file descriptors for its standard input and output, instead of nothing and the log."""
+    """The command and environment of the engine, and the seconds that it, and then its children, may take to end.
+    `pipes`: file descriptors for its standard input and output, in place of nothing and the log."""
 
     argv: list[str]
     env: dict[str, str]
@@ -36,7 +36,8 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line on standard output: the engine's id, why it could not be started, or the code it ended with."""
+    """A line of the guard's standard output: the engine's process id, the reason why it could not start, or its exit
+    code."""
 
     pid: int | None = None
     why: str | None = None
@@ -44,7 +45,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main() -> None:
-    """Start the engine, wait for the end of standard input, end the engine and all that came of it."""
+    """Starts the engine, waits for the end of standard input, then ends the engine and all its descendants."""
     orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -56,7 +57,7 @@ def main() -> None:
     except OSError as error:
         _tell(Told(why=f"{error.strerror}: {orders.argv[0]}"))
         return
-    for pipe in orders.pipes or ():  # their ends are to be seen
+    for pipe in orders.pipes or ():  # else the ends of these pipes would never be seen
         os.close(pipe)
     _tell(Told(pid=engine.pid))
     try:
@@ -69,7 +70,8 @@ def main() -> None:
 
 
 def _children_pipe() -> int:
-    """Has something to read whenever a child ended: waiting takes no time from the engine."""
+    """Returns a pipe that becomes readable when a child has ended, so that waiting takes no CPU time from the
+    engine."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -78,7 +80,7 @@ def _children_pipe() -> int:
 
 
 def _reap(engine: subprocess.Popen[bytes]) -> bool:
-    """Let all children go that are over, adopted ones too. Whether the engine was among them."""
+    """Reaps all children that have ended, adopted ones too. Returns whether the engine was among them."""
     was = engine.returncode
     with contextlib.suppress(ChildProcessError):
         while (pid_status := os.waitpid(-1, os.WNOHANG))[0]:
@@ -88,12 +90,12 @@ def _reap(engine: subprocess.Popen[bytes]) -> bool:
 
 
 def _end(engine: subprocess.Popen[bytes], orders: Orders) -> None:
-    """SIGTERM for the engine, which knows best how to end its children; SIGKILL for what is left."""
+    """Sends SIGTERM to the engine, so that it can end its children, then SIGKILL to the rest."""
     _reap(engine)
     end = time.monotonic()
     if engine.returncode is None:
         os.kill(engine.pid, signal.SIGTERM)
-        for process in _members():  # a stopped one hears no SIGTERM
+        for process in _members():  # a stopped process does not handle SIGTERM
             with contextlib.suppress(psutil.Error):
                 process.resume()
         while not _reap(engine) and time.monotonic() < end + orders.patience_s:
@@ -109,7 +111,7 @@ def _end(engine: subprocess.Popen[bytes], orders: Orders) -> None:
 
 
 def _members() -> list[psutil.Process]:
-    """Descendants that are not over."""
+    """Returns the descendants that have not ended."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):

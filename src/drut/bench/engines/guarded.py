@@ -1,4 +1,4 @@
-"""A process under its guard: started, held still, weighed, and ended with all that came of it."""
+"""A process under a guard: starts it, suspends it, measures its memory, and ends it with all descendants."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from drut.bench.engines.engine import CannotRunError
 from drut.bench.engines.guard import Orders, Told
 from drut.bench.engines.tree import Tree
 
-# What is set for the benchmark, and would change an engine.
+# Variables set for the benchmark that would change an engine.
 _NOT_THEIRS = ("OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "LD_PRELOAD", "DRUT_ISA", "DRUT_THREADS")
 _OUR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 
 class Guarded:
-    """Runs `argv`, which sees `environment(argv, env)`, with standard error in the file `log`.
+    """Runs `argv` with the environment `environment(argv, env)`, with standard error in the file `log`.
 
-    Asked to end, the process has `patience_s` seconds, and then its children `children_s`. `pipes`: file descriptors
-    for its standard input and output, which belong to it from then on; None for none. `prepare` runs in the guard
-    before it starts, which the process inherits. Raises CannotRunError where the program is not there.
+    The process has `patience_s` seconds to end after SIGTERM, and then its children have `children_s`. `pipes`: file
+    descriptors for its standard input and output, which the process then owns; None for none. `prepare` runs in the
+    guard before the process starts, which inherits its effects. Raises CannotRunError if the program does not exist.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, *, patience_s: float, children_s: float,
@@ -49,7 +49,7 @@ class Guarded:
         self._main = _process(told.pid)
 
     def alive(self) -> bool:
-        """The process runs, or is held."""
+        """Returns whether the process runs or is suspended."""
         try:
             return self._main is not None and self._main.is_running() and \
                 self._main.status() != psutil.STATUS_ZOMBIE
@@ -57,7 +57,8 @@ class Guarded:
             return False
 
     def code(self, timeout_s: float = 0.0) -> int | None:
-        """What it ended with, waited for `timeout_s`; None where it runs, or its guard was killed."""
+        """Returns the exit code, after waiting up to `timeout_s`; None if the process runs, or if its guard was
+        killed."""
         end = time.monotonic() + timeout_s
         while self.alive() and time.monotonic() < end:
             time.sleep(0.01)
@@ -67,14 +68,14 @@ class Guarded:
         return self._code
 
     def how_it_ended(self) -> str:
-        """For people, with the last lines of its log; call it where `alive` is False."""
+        """Describes the end of the process for people, with the last lines of its log; call it if `alive` is False."""
         code = self.code()
         how = "it ended" if code is None else f"it ended by {_signal_name(-code)}" if code < 0 else \
             f"it ended with exit code {code}"
         return f"{how}; {tail(self.log)}"
 
     def stop(self) -> None:
-        """SIGTERM, time to end, SIGKILL for what is left; returns when nothing of it is there any more."""
+        """Sends SIGTERM, waits, sends SIGKILL to the rest; returns when all processes have ended."""
         if self._ended:
             return
         self._ended = True
@@ -88,27 +89,28 @@ class Guarded:
         except subprocess.TimeoutExpired:
             guard.kill()
             guard.wait()
-        for process in members:  # nothing, unless somebody killed the guard
+        for process in members:  # none, unless the guard was killed
             with contextlib.suppress(psutil.Error):
                 process.kill()
         guard.stdout.close()
 
     def _told(self) -> Told | None:
-        """The guard's next words."""
+        """Returns the guard's next message."""
         assert self._guard.stdout is not None
         line = self._guard.stdout.readline()
         return msgspec.json.decode(line, type=Told) if line else None
 
 
 def environment(argv: Sequence[str], env: Mapping[str, str], ours: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a process sees: `ours` (this process's) without what is set for us alone, and `env`."""
+    """Returns the environment of a process: `ours` (this process's) without the variables set for the benchmark, and
+    `env`."""
     ours = os.environ if ours is None else ours
     out = _NOT_THEIRS if argv[0] == sys.executable else (*_NOT_THEIRS, *_OUR_PYTHON)
     return {**{name: value for name, value in ours.items() if name not in out}, **env}
 
 
 def tail(log: Path, lines: int = 12) -> str:
-    """The end of a log for a message."""
+    """Returns the end of a log for an error text."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - (64 << 10)))
@@ -128,7 +130,7 @@ def _start(orders: Orders, log: Path, cwd: Path | None, prepare: Callable[[], No
     for pipe in orders.pipes or ():
         os.close(pipe)
     assert guard.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # told by what it does not say
+    with contextlib.suppress(BrokenPipeError):  # the missing message reports it
         guard.stdin.write(msgspec.json.encode(orders) + b"\n")
         guard.stdin.flush()
     return guard

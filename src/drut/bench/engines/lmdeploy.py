@@ -1,4 +1,4 @@
-"""LMDeploy, which needs an NVIDIA GPU. Its flags are those of its manual; it was not run here."""
+"""LMDeploy, which needs an NVIDIA GPU. Its flags are taken from its manual; this launcher was never run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class LmDeploy:
     verified = False
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the checkpoint."""
+        """Launches on the checkpoint."""
         if files.hf is None:
-            raise CannotRunError(f"LMDeploy reads Hugging Face folders; {files.name} is not here as one")
+            raise CannotRunError(f"LMDeploy reads Hugging Face folders; {files.name} has none")
         if not where.has_nvidia():
             raise CannotRunError("LMDeploy needs an NVIDIA GPU, and there is none here")
         command = where.program(self.name, "lmdeploy", HOW)
@@ -30,4 +30,4 @@ class LmDeploy:
         return Launch(f"http://127.0.0.1:{port}", files.name, argv, {"HF_HUB_OFFLINE": "1"}, ready="/v1/models",
                       ready_timeout_s=900.0, token_ids=False,
                       versions=where.versions(where.python(self.name, "lmdeploy", HOW), ("lmdeploy", "torch")),
-                      weights=of_folder(files.hf), remarks=("its prefix cache, off by default, is on",))
+                      weights=of_folder(files.hf), remarks=("its prefix cache is on (default: off)",))

@@ -1,4 +1,4 @@
-"""MLX-LM: on macOS as it is; on Linux on CPUs, with a BLAS that is meant for use."""
+"""MLX-LM: on macOS unchanged; on Linux on CPUs, with an optimized BLAS."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Mlx:
     verified = True  # on Linux; not on macOS
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the folder that mlx_lm.convert made; on Linux its weights are best fp32."""
+        """Launches on the folder made by mlx_lm.convert; on Linux fp32 weights are fastest."""
         if files.mlx is None:
-            raise CannotRunError(f"MLX reads folders that mlx_lm.convert made; {files.name} is not here as one")
+            raise CannotRunError(f"MLX reads folders made by mlx_lm.convert; {files.name} has none")
         python = where.python("mlx", "mlx_lm.server", "make peers ARGS=mlx, or pip install mlx-lm")
-        hub = home() / "bench" / "no-hub"  # it lists this folder, and ends where there is none
+        hub = home() / "bench" / "no-hub"  # it lists this folder, and exits if it does not exist
         hub.mkdir(parents=True, exist_ok=True)
         env = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(hub)}
-        remarks = ["no ignore_eos: a bias keeps it from ending", "prompts are texts, one a request"]
+        remarks = ["no ignore_eos: a logit bias prevents the end of sequence", "prompts are text, one per request"]
         if sys.platform == "linux":
             env |= {"OMP_NUM_THREADS": str(options.threads), "OPENBLAS_NUM_THREADS": str(options.threads)}
             blas = where.library("libopenblas.so.0")
             if blas is not None:
-                # OpenBLAS lies beside the libraries it needs, which the system may lack.
+                # OpenBLAS lies in the folder of its own libraries, which the system may lack.
                 env |= {"LD_PRELOAD": str(blas), "LD_LIBRARY_PATH": f"{blas.parent}:{blas.parent.parent}"}
-            remarks.append("a CPU is not what it is made for" + ("" if blas else "; slower without OpenBLAS"))
+            remarks.append("it is not made for CPUs" + ("" if blas else "; slower without OpenBLAS"))
         argv = (str(python), "-m", "mlx_lm.server", "--model", str(files.mlx), "--host", "127.0.0.1",
                 "--port", str(port), "--decode-concurrency", str(options.sequences),
                 "--prompt-concurrency", str(options.sequences), *options.flags)

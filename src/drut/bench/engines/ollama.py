@@ -1,4 +1,4 @@
-"""Ollama. Its settings are those of its manual; it was not run here."""
+"""Ollama. Its settings are taken from its manual; this launcher was never run."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ WRAPPER = Path(__file__).parent / "wrappers" / "ollama_serve.py"
 
 
 class Ollama:
-    """`ollama serve` with the GGUF file brought in as a model, by a script that does the one and then the other."""
+    """`ollama serve` with the GGUF file imported as a model, by a script that does both."""
 
     name = "ollama"
     title = "Ollama"
     verified = False
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the GGUF file, of which it keeps a copy. It has no flags: `options.flags` are settings NAME=VALUE."""
+        """Launches on the GGUF file, which Ollama copies. It has no flags: `options.flags` are settings NAME=VALUE."""
         if files.gguf is None:
-            raise CannotRunError(f"Ollama reads GGUF files; {files.name} is not here as one")
+            raise CannotRunError(f"Ollama reads GGUF files; {files.name} has none")
         if bad := [flag for flag in options.flags if "=" not in flag]:
-            raise CannotRunError(f"Ollama is set by NAME=VALUE, not {bad[0]!r}")
-        command = where.program(self.name, "ollama", "install it by its maker's instructions")
+            raise CannotRunError(f"Ollama settings are NAME=VALUE, not {bad[0]!r}")
+        command = where.program(self.name, "ollama", "install it by its own instructions")
         env = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(home() / "bench" / "ollama"),
                "OLLAMA_NUM_PARALLEL": str(options.sequences), "OLLAMA_CONTEXT_LENGTH": str(options.context),
                "OLLAMA_KEEP_ALIVE": "-1", **dict(flag.split("=", 1) for flag in options.flags)}
         argv = (sys.executable, str(WRAPPER), str(command), files.name, str(files.gguf), str(options.threads))
         return Launch(f"http://127.0.0.1:{port}", files.name, argv, env, ready="completion", token_ids=False,
                       versions=_version(command), weights=of_gguf(files.gguf),
-                      remarks=("no ignore_eos: answers may end before their time",))
+                      remarks=("no ignore_eos: responses may end early",))
 
 
 def _version(command: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""OpenVINO GenAI, whose package has no server: behind a small HTTP wrapper of ours, by the standard library."""
+"""OpenVINO GenAI, whose package has no server: a small HTTP wrapper of this project serves it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class OpenVino:
     verified = True
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the folder that optimum-cli exported."""
+        """Launches on the folder exported by optimum-cli."""
         if files.openvino is None:
-            raise CannotRunError(f"OpenVINO reads folders that optimum-cli exported; {files.name} is not here as one")
+            raise CannotRunError(f"OpenVINO reads folders exported by optimum-cli; {files.name} has none")
         python = where.python("openvino", "optimum-cli", "make peers ARGS=openvino")
         gb = max(1, math.ceil(kv_bytes(files.openvino, options.context * options.sequences, 2) / (1 << 30)))
         argv = (str(python), str(WRAPPER), "--model", str(files.openvino), "--name", files.name, "--port", str(port),

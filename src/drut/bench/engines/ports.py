@@ -1,4 +1,4 @@
-"""TCP ports of this machine: a free one, and who listens on one."""
+"""TCP ports of this machine: a free one, and the process that listens on one."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from drut.bench.engines.engine import CannotRunError
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody has. It may be taken before it is used."""
+    """Returns a free port of the loopback interface. Another process may take it before it is used."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
 def check_free(port: int) -> None:
-    """Raises CannotRunError, which names who has the port."""
+    """Raises CannotRunError, which names the process that has the port."""
     try:
-        # As servers bind: connections of one before that wait for their end do not count.
+        # Binds as servers do: connections in TIME_WAIT do not count.
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
         raise CannotRunError(f"port {port} is {_by(listener(port)) or error.strerror}") from None
 
 
 def listener(port: int) -> int | None:
-    """The process that listens on it; None where there is none or it cannot be told."""
+    """Returns the process that listens on a port; None if there is none or it cannot be found."""
     try:
         found = psutil.net_connections("tcp")
-    except psutil.Error:  # not for everybody on every system
+    except psutil.Error:  # some systems restrict it to privileged users
         return None
     return next((c.pid for c in found if c.status == psutil.CONN_LISTEN and c.laddr[1:] == (port,)), None)
 
 
 def named(pid: int) -> str:
-    """The process as a person knows it."""
+    """Returns the process id and name for people."""
     try:
         return f"PID {pid} ({psutil.Process(pid).name()})"
     except psutil.Error:

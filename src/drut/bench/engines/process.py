@@ -1,4 +1,4 @@
-"""An engine's process, waited for until it serves."""
+"""Runs an engine's process and waits until it serves."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from drut.bench.engines.tree import Memory
 
 __all__ = ["Memory", "Running", "free_port", "start"]
 
-PATIENCE_S, CHILDREN_S = 15.0, 3.0  # for an engine to end when it is asked to, and for its children to follow
+PATIENCE_S, CHILDREN_S = 15.0, 3.0  # for an engine to end after SIGTERM, and for its children to follow
 
 
 class Running:
-    """An engine that serves, until the end of `with` or `stop`. A server that ran already has no `pid`, and is left as
-    it is: `suspend`, `resume` and `stop` do nothing, `memory` and `cpu_s` are None."""
+    """A running engine, until the end of `with` or `stop`. A server that already ran has no `pid` and is left
+    unchanged: `suspend`, `resume` and `stop` do nothing, `memory` and `cpu_s` are None."""
 
     def __init__(self, launch: Launch, log: Path, process: Guarded | None = None) -> None:
         self.launch, self.url, self.log = launch, launch.url, log
@@ -37,46 +37,47 @@ class Running:
         self.stop()
 
     def alive(self) -> bool:
-        """The engine's first process runs, or is held; of a server that ran already: it answers."""
+        """Returns whether the engine's first process runs or is suspended; for a server that already ran: whether it
+        answers."""
         return serves(self.launch, PROBE_S) if self._process is None else self._process.alive()
 
     def how_it_ended(self) -> str:
-        """For people, with the last lines of its log; call it where `alive` is False."""
+        """Describes the end of the engine for people, with the last lines of its log; call it if `alive` is False."""
         return "it does not answer" if self._process is None else self._process.how_it_ended()
 
     def suspend(self) -> None:
-        """Hold all its processes, so that they take no time from another engine."""
+        """Suspends all its processes, so that they take no CPU time from another engine."""
         if self._process is not None:
             self._process.tree.suspend()
 
     def resume(self) -> None:
-        """Let them run on."""
+        """Resumes its processes."""
         if self._process is not None:
             self._process.tree.resume()
 
     def memory(self) -> Memory | None:
-        """As it is now; the peak is since the start."""
+        """Returns the present memory; the peak is since the start."""
         return None if self._process is None else self._process.tree.memory()
 
     def cpu_s(self) -> float | None:
-        """CPU seconds of all its processes since the start, those that are over included."""
+        """Returns the CPU seconds of all its processes since the start, including ended ones."""
         return None if self._process is None else self._process.tree.cpu_s()
 
     def pids(self) -> set[int]:
-        """Of all its processes."""
+        """Returns the ids of all its processes."""
         return set() if self._process is None else self._process.tree.pids()
 
     def stop(self) -> None:
-        """SIGTERM, time to end, SIGKILL for what is left; returns when nothing of it is there any more."""
+        """Sends SIGTERM, waits, sends SIGKILL to the rest; returns when all processes have ended."""
         if self._process is not None:
             self._process.stop()
 
 
 def start(launch: Launch, log_path: Path, *, timeout_s: float | None = None) -> Running:
-    """The engine, once it serves. All it writes is in the file `log_path`.
+    """Starts an engine and returns it once it serves. Its output goes to the file `log_path`.
 
-    `timeout_s`: the most seconds until then, `launch.ready_timeout_s` where None. Raises CannotRunError where the port
-    is in use or the program is not there, EngineFailedError where it ends or is not ready in time.
+    `timeout_s`: maximum seconds until then, `launch.ready_timeout_s` if None. Raises CannotRunError if the port is in
+    use or the program does not exist, EngineFailedError if it ends or is not ready in time.
     """
     if not launch.argv:
         if not serves(launch, PROBE_S):

@@ -1,4 +1,4 @@
-"""Whether a server serves: by a path that answers 200, or by a completion."""
+"""Checks whether a server serves: by a path that answers 200, or by a completion."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PROBE_S = 5.0
 
 
 def serves(launch: Launch, timeout_s: float) -> bool:
-    """Whether it answers as `launch.ready` says. A first completion may have to wait for the model to be loaded, so it
-    has all of `timeout_s`."""
+    """Returns whether the server answers as `launch.ready` requires. A first completion may wait for the model to load,
+    so it may take all of `timeout_s`."""
     path, body = launch.ready, None
     if launch.ready == "completion":
         path, body = "/v1/completions", {"model": launch.model, "prompt": "a", "max_tokens": 1, "temperature": 0}

@@ -24,11 +24,11 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in _ALL}
 
 
 def find(name: str) -> Engine:
-    """The engine of that name; a URL is a server that runs already. Raises RequestError where there is none."""
+    """Returns the engine of that name; a URL is a server that already runs. Raises RequestError if there is none."""
     if name in ENGINES:
         return ENGINES[name]
     if name.startswith(("http://", "https://")):
         return Url(name)
     near = difflib.get_close_matches(name, ENGINES, 1)
-    raise RequestError(f"there is no engine {name!r}" + (f"; {near[0]!r} is one" if near else "")
-                       + f". There are {', '.join(ENGINES)}, and any http:// URL")
+    raise RequestError(f"unknown engine {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                       + f". Engines are {', '.join(ENGINES)}, and any http:// URL")

@@ -1,4 +1,4 @@
-"""SGLang: plain on a GPU; on a CPU with attention by torch, since its own kernels for CPUs need AMX."""
+"""SGLang: unchanged on a GPU; on a CPU with attention by torch, because its own CPU kernels need AMX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Option
 from drut.bench.engines.weights import of_folder
 
 HOW = "make peers ARGS=sglang, or pip install sglang where there is a GPU"
-NOT_FAST = "not its fast path: attention by torch, since its kernels for CPUs need AMX and a build from source"
+NOT_FAST = "not its fast path: attention by torch, because its CPU kernels need AMX and a build from source"
 
 
 class Sglang:
@@ -18,9 +18,9 @@ class Sglang:
     verified = True
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the checkpoint."""
+        """Launches on the checkpoint."""
         if files.hf is None:
-            raise CannotRunError(f"SGLang reads Hugging Face folders; {files.name} is not here as one")
+            raise CannotRunError(f"SGLang reads Hugging Face folders; {files.name} has none")
         python = where.python("sglang", "sglang", HOW)
         argv = [str(python), "-m", "sglang.launch_server", "--model-path", str(files.hf),
                 "--served-model-name", files.name, "--host", "127.0.0.1", "--port", str(port),
@@ -30,7 +30,7 @@ class Sglang:
         remarks: tuple[str, ...] = ()
         if not where.has_nvidia():
             env |= {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": str(options.threads)}
-            # Its default for the pool of keys and values is most of the machine's memory.
+            # By default its KV pool takes most of the machine's memory.
             argv += ["--device", "cpu", "--attention-backend", "torch_native",
                      "--max-total-tokens", str(options.context * options.sequences)]
             remarks = (NOT_FAST,)

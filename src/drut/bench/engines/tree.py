@@ -1,4 +1,4 @@
-"""All processes of an engine: held still, weighed, timed."""
+"""All processes of an engine: suspends and resumes them, and measures their memory and CPU time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import psutil
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Of all processes of an engine, in MB of 10^6 bytes. Resident pages that several share count for each; `pss_mb`
-    counts them once, None where it is not told. `peak_mb` is the sum of each one's highest."""
+    """The memory of all processes of an engine, in MB of 10^6 bytes. Resident pages that several processes share count
+    for each; `pss_mb` counts them once, None if unknown. `peak_mb` is the sum of the peaks of the processes."""
 
     resident_mb: float
     peak_mb: float
@@ -25,18 +25,18 @@ class Tree:
         self._root, self._peak = root, 0.0
 
     def members(self) -> list[psutil.Process]:
-        """Those that there are now."""
+        """Returns the present descendants."""
         try:
             return psutil.Process(self._root).children(recursive=True)
         except psutil.Error:
             return []
 
     def pids(self) -> set[int]:
-        """Of those that there are now."""
+        """Returns the process ids of the present descendants."""
         return {process.pid for process in self.members()}
 
     def suspend(self) -> None:
-        """Stop them all, those too that are started meanwhile."""
+        """Suspends all descendants, including those that start meanwhile."""
         held: set[int] = set()
         while new := [process for process in self.members() if process.pid not in held]:
             for process in new:
@@ -45,13 +45,13 @@ class Tree:
                     process.suspend()
 
     def resume(self) -> None:
-        """Let them run on."""
+        """Resumes all descendants."""
         for process in self.members():
             with contextlib.suppress(psutil.Error):
                 process.resume()
 
     def memory(self) -> Memory:
-        """As it is now; the peak is the highest that this was ever told."""
+        """Returns the present memory; the peak is the highest value seen by any call."""
         resident = peak = pss = 0.0
         whole = True
         for process in self.members():
@@ -67,7 +67,7 @@ class Tree:
         return Memory(resident / 1e6, self._peak / 1e6, pss / 1e6 if whole else None)
 
     def cpu_s(self) -> float:
-        """CPU seconds, of those too that are over."""
+        """Returns the CPU seconds, including those of ended processes."""
         seconds = 0.0
         for process in self.members():
             with contextlib.suppress(psutil.Error):
@@ -80,7 +80,7 @@ class Tree:
 
 
 def _peak_bytes(pid: int) -> int:
-    """The kernel's high-water mark of a process; 0 where it tells none."""
+    """Returns the kernel's high-water mark of a process; 0 if it is unknown."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

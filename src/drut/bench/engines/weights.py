@@ -1,4 +1,4 @@
-"""What the weights of a model's files are stored as, in a word, from what the files say of themselves."""
+"""Names the format of the weights in a model's files, from the files' own metadata."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MOST_HEADER = 64 << 20
 
 
 def of_gguf(path: Path) -> str:
-    """By the file's name, as files are named everywhere: "GGUF Q4_0"; "GGUF" where it does not tell."""
+    """Names the format of a GGUF file by its file name, as "GGUF Q4_0"; "GGUF" if the name does not contain it."""
     found = _GGUF_TYPE.findall(path.stem)
     return f"GGUF {found[-1].upper()}" if found else "GGUF"
 
 
 def of_folder(folder: Path) -> str:
-    """Of a Hugging Face or MLX folder: how it was quantized, else the type that most of its bytes have."""
+    """Names the format of a Hugging Face or MLX folder: its quantization, else the data type of most of its bytes."""
     config = _json(folder / "config.json")
     for key in ("quantization_config", "quantization"):
         if isinstance(config.get(key), dict):
@@ -35,7 +35,7 @@ def of_folder(folder: Path) -> str:
 
 
 def of_openvino(folder: Path) -> str:
-    """Of a folder that optimum-intel exported."""
+    """Names the format of a folder exported by optimum-intel."""
     config = _json(folder / "openvino_config.json")
     given = config.get("quantization_config") or {}
     if isinstance(given, dict) and isinstance(given.get("default_config"), dict):
@@ -54,7 +54,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _most(path: Path) -> str | None:
-    """The type of most bytes in a safetensors file."""
+    """Returns the data type of most bytes in a safetensors file."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

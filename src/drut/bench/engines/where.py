@@ -1,4 +1,4 @@
-"""Where other engines are installed, and in which versions."""
+"""Finds the installations of other engines and their versions."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ print(json.dumps(found))
 
 
 def folder() -> Path:
-    """Of engines with an environment each: DRUT_PEERS, else build/peers of the checkout that this file is in."""
+    """Returns the folder with an environment for each engine: DRUT_PEERS, else build/peers of the checkout with this
+    file."""
     if given := os.environ.get("DRUT_PEERS"):
         return Path(given).expanduser().absolute()
     return Path(__file__).parents[4] / "build" / "peers"
 
 
 def program(name: str, command: str, how: str) -> Path:
-    """The executable `command` of the engine `name`: in its own environment, else on PATH. CannotRunError, which says
-    `how` it is got, where it is in neither."""
+    """Returns the executable `command` of the engine `name`: in its own environment, else on PATH. Otherwise raises
+    CannotRunError, which contains `how` to install it."""
     own = folder() / name / "bin" / command
     if os.access(own, os.X_OK):
         return own
@@ -45,8 +46,8 @@ def program(name: str, command: str, how: str) -> Path:
 
 
 def python(name: str, command: str, how: str) -> Path:
-    """The interpreter of the engine `name`: of its own environment, else that beside `command` on PATH, where it has
-    such a command."""
+    """Returns the interpreter of the engine `name`: in its own environment, else in the folder of `command` on PATH, if
+    the engine has such a command."""
     own = folder() / name / "bin" / "python"
     if os.access(own, os.X_OK):
         return own
@@ -59,7 +60,8 @@ def python(name: str, command: str, how: str) -> Path:
 
 
 def versions(interpreter: Path, packages: Sequence[str]) -> dict[str, str]:
-    """Of those packages that it has, by their metadata, and its own. CannotRunError where it does not run."""
+    """Returns the versions of the installed packages among `packages`, by their metadata, and of the interpreter.
+    Raises CannotRunError if the interpreter does not run."""
     environ = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     try:
         done = subprocess.run([interpreter, "-c", _ASK, *packages], check=True, capture_output=True, timeout=ASK_S,
@@ -70,7 +72,8 @@ def versions(interpreter: Path, packages: Sequence[str]) -> dict[str, str]:
 
 
 def told(command: Sequence[str | Path]) -> list[str]:
-    """The lines a program writes to either output, as for --version; none where it cannot be run."""
+    """Returns the lines that a program writes to standard output and error, as for --version; none if it cannot be
+    run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=ASK_S,
                               stdin=subprocess.DEVNULL)
@@ -80,7 +83,7 @@ def told(command: Sequence[str | Path]) -> list[str]:
 
 
 def library(name: str) -> Path | None:
-    """A shared library to preload: one put beside the engines, else the system's."""
+    """Returns a shared library to preload: one in the folder of the engines, else the system's."""
     for root in (folder(), Path("/usr/lib")):
         pattern = f"*/usr/lib/**/{name}" if root != Path("/usr/lib") else f"*/**/{name}"
         if found := next(iter(sorted(root.glob(pattern))), None):
@@ -89,5 +92,5 @@ def library(name: str) -> Path | None:
 
 
 def has_nvidia() -> bool:
-    """Whether this machine has an NVIDIA GPU with its driver."""
+    """Returns whether this machine has an NVIDIA GPU and its driver."""
     return sys.platform == "linux" and Path("/dev/nvidiactl").exists()

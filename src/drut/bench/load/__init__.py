@@ -1,1 +1,1 @@
-"""Sends a workload to a server: when (schedule), how (http, client), by whom (driver, worker, fleet)."""
+"""Sends a workload to a server: arrival times (schedule), HTTP (http, client), processes (driver, worker, fleet)."""

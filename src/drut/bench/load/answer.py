@@ -1,4 +1,4 @@
-"""Reads an answer as it arrives: its text, tokens and times piece by piece, and whether it is a good answer."""
+"""Reads a response as it arrives: its text, tokens and times, piece by piece, and whether it is valid."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from drut.bench.load.chunk import Choice, Chunk, ToolCall, Usage, broken_finish,
 from drut.bench.load.record import Failure, Record
 from drut.bench.sse import Event, SseSplitter, TooLongError
 
-MOST_BODY = 64 << 20  # bytes of an answer that is not streamed, and of a stream
-MOST_DETAIL = 200  # characters of a server's words that are kept
+MOST_BODY = 64 << 20  # bytes of a response, streamed or not
+MOST_DETAIL = 200  # characters of a server's error text that are kept
 
 class Answer:
-    """Fills the fields of a Record that the answer tells, and holds its words. `stream`: a stream was asked for."""
+    """Fills a Record from a response, and holds the response's text. `stream`: the request asked for a stream."""
 
     __slots__ = ("_body", "_calls", "_pieces", "_read", "_running", "_stream", "_told", "_type", "done", "record",
                  "splitter")
@@ -23,30 +23,31 @@ class Answer:
         self.record = record
         self._stream = stream
         self._type = ""
-        self.splitter: SseSplitter | None = None  # of an answer that is streamed
-        self.done = False  # [DONE] has come
+        self.splitter: SseSplitter | None = None  # only for a streamed response
+        self.done = False  # [DONE] has arrived
         self._body: list[bytes] = []
         self._read = 0
-        self._told = 0  # completion tokens by the usage last seen
-        self._running = False  # usage comes before the end too
+        self._told = 0  # completion tokens by the latest usage
+        self._running = False  # the server also sends usage before the end
         self._pieces: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
 
     def head(self, status: int, content_type: bytes, queue_ms: bytes | None) -> None:
-        """The response's head is here. `queue_ms` is what TGI tells in x-queue-time."""
+        """Processes the head of the response. `queue_ms` is TGI's header x-queue-time."""
         self.record.status = status
         self._type = content_type.decode("latin-1")
         if status == 200 and content_type.lower().startswith(b"text/event-stream"):
             self.splitter = SseSplitter()
             self.record.streamed = True
-        if queue_ms is not None and queue_ms.isdigit() and len(queue_ms) <= 9:  # else MOST_QUEUE_S is passed
+        if queue_ms is not None and queue_ms.isdigit() and len(queue_ms) <= 9:  # more digits exceed MOST_QUEUE_S
             self.record.queue_s = int(queue_ms) / 1000
 
     def body(self, data: bytes, now: float) -> bool:
-        """Bytes of the body that arrived at `now`. False: the answer cannot be read on, and `record` says why."""
+        """Processes bytes of the body that arrived at `now`. Returns False if the response cannot be read further;
+        `record` has the reason."""
         self._read += len(data)
         if self._read > MOST_BODY:
-            return self.fail("malformed", f"the answer is longer than {MOST_BODY} bytes")
+            return self.fail("malformed", f"the response is longer than {MOST_BODY} bytes")
         if self.splitter is None:
             self._body.append(data)
             return True
@@ -57,7 +58,7 @@ class Answer:
         return all(self._event(event, now) for event in events)
 
     def end(self, now: float) -> None:
-        """The response is complete."""
+        """Processes the end of the response."""
         record = self.record
         if record.failure is not None:
             return
@@ -66,7 +67,7 @@ class Answer:
         elif self.splitter is None and not self._whole(b"".join(self._body), now):
             return
         elif record.finish_reason is None:
-            self.fail("cut", f"the {'answer' if self.splitter is None else 'stream'} ended without finish_reason")
+            self.fail("cut", f"the {'response' if self.splitter is None else 'stream'} ended without finish_reason")
         else:
             self._without_zeros()
             if not record.arrivals:
@@ -74,29 +75,31 @@ class Answer:
 
     @property
     def complete(self) -> bool:
-        """Whether the server announced the end of the answer: so a connection that closes then cuts nothing."""
+        """Returns whether the server announced the end of the response. If so, a connection that closes afterwards
+        loses nothing."""
         return self.done or self.record.finish_reason is not None
 
     def fail(self, kind: Failure, detail: str) -> bool:
-        """Notes the failure, if it is the first. False, always."""
+        """Records the failure if it is the first one. Always returns False."""
         if self.record.failure is None:
             self.record.failure = kind
             self.record.detail = "".join(c if c.isprintable() else " " for c in detail[:MOST_DETAIL])
         return False
 
     def text(self) -> str:
-        """All words of the answer: content, reasoning, and the arguments of calls."""
+        """Returns all text of the response: content, reasoning, and the arguments of tool calls."""
         return "".join(self._pieces)
 
     def message(self) -> dict[str, Any]:
-        """The answer as the message of a later turn, without its reasoning."""
+        """Returns the response as an assistant message for a later turn, without its reasoning."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._pieces)}
         if self._calls:
             message["tool_calls"] = [self._calls[i] for i in sorted(self._calls)]
         return message
 
     def _event(self, event: Event, now: float) -> bool:
-        """Reads an event of a stream. An empty one keeps the connection alive; what follows [DONE] is of no answer."""
+        """Reads an event of a stream. An empty event keeps the connection alive; events after [DONE] do not belong to
+        the response."""
         data = event.data.strip()
         if self.done or not data:
             return True
@@ -108,18 +111,18 @@ class Answer:
         return self._part(data, now, named=event.name not in (b"", b"message"))
 
     def _whole(self, body: bytes, now: float) -> bool:
-        """Reads an answer that is not streamed."""
+        """Reads a response that is not streamed."""
         if not body.strip():
             return self.fail("empty", "status 200 and an empty body")
         if not self._part(body, now):
             return False
         if self._stream:
-            return self.fail("malformed", f"a stream was asked for, and the answer is {self._type or 'of no type'}: "
-                             "--no-stream measures whole answers")
+            return self.fail("malformed", f"a stream was requested, but the response is {self._type or 'of no type'}:  "
+                             "--no-stream measures responses without streaming")
         return True
 
     def _part(self, data: bytes, now: float, named: bool = False) -> bool:
-        """Reads a part of an answer; events with a `named` kind of their own need not be one."""
+        """Reads one chunk of a response; an event with a `named` type of its own need not be a chunk."""
         try:
             chunk = decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -142,7 +145,7 @@ class Answer:
             return True
         choice = chunk.choices[0]
         if len(chunk.choices) > 1 or choice.index:
-            return self.fail("malformed", "more than one choice, and one was asked for")
+            return self.fail("malformed", "more than one choice, but one was requested")
         if broken_finish(choice.finish_reason):
             record.finish_reason = choice.finish_reason
             return self.fail("server", f"finish_reason {choice.finish_reason!r}")
@@ -157,8 +160,8 @@ class Answer:
         if ids >= 0:
             told = ids
         elif not self._running:
-            told = -1  # the usage of the whole answer, not of this piece
-        # An end-of-sequence token has no text: the piece that says `stop` is its arrival.
+            told = -1  # the usage covers the whole response, not this piece
+        # An end-of-sequence token has no text: it arrives with the piece whose finish reason is `stop`.
         stopped = choice.finish_reason == "stop" and told < 0 and record.streamed and record.arrivals
         if chars or told > 0 or stopped:
             self._arrive(now, chars, told)
@@ -166,7 +169,7 @@ class Answer:
 
     def _arrive(self, now: float, chars: int, told: int) -> None:
         record = self.record
-        if record.arrivals and record.arrivals[-1] == now:  # of the same read
+        if record.arrivals and record.arrivals[-1] == now:  # from the same read
             record.chars[-1] += chars
             if told > 0:
                 record.told[-1] = told + max(record.told[-1], 0)
@@ -176,22 +179,22 @@ class Answer:
             record.told.append(told)
 
     def _may_be(self, usage: Usage) -> bool:
-        """Whether it can be true. A token that was neither shown nor asked for cannot have been made; one that was
-        shown took a byte at least."""
+        """Checks that a usage is possible: a token that was neither shown nor requested cannot exist, and a token that
+        was shown took at least one byte."""
         most = max(self._read, self.record.max_tokens)
         if (usage.completion_tokens or 0) <= most:
             return True
-        return self.fail("malformed", f"{usage.completion_tokens} completion tokens in an answer of {self._read} bytes")
+        return self.fail("malformed", f"{usage.completion_tokens} completion tokens in a reply of {self._read} bytes")
 
     def _usage(self, usage: Usage) -> int:
-        """Keeps it. Gives the tokens that came since the usage before, -1 where that cannot be told."""
+        """Stores the usage. Returns the number of tokens since the previous usage, or -1 if it is unknown."""
         record = self.record
         if usage.prompt_tokens is not None:
             record.input_tokens = usage.prompt_tokens
         if usage.prompt_tokens_details is not None:
             cached = usage.prompt_tokens_details.cached_tokens
             whole = cached is None or record.input_tokens is None or cached <= record.input_tokens
-            record.cached_tokens = cached if whole else None  # more than there were is no number of them
+            record.cached_tokens = cached if whole else None  # a number above that of all input tokens is invalid
         if usage.completion_tokens is None:
             return -1
         more, self._told = usage.completion_tokens - self._told, usage.completion_tokens
@@ -199,7 +202,7 @@ class Answer:
         return max(more, -1)
 
     def _words_of(self, choice: Choice) -> int:
-        """Characters of output in it; a call counts by its name and arguments."""
+        """Returns the number of characters of output in a choice; a tool call counts by its name and arguments."""
         if choice.text is not None:
             return self._keep(choice.text)
         delta = choice.delta or choice.message
@@ -237,7 +240,7 @@ class Answer:
         return len(name) + len(arguments)
 
     def _without_zeros(self) -> None:
-        """A usage of 0 tokens is what some servers put in place of none."""
+        """Drops a usage of 0 tokens, which some servers send in place of none."""
         record = self.record
         if record.input_tokens == 0:
             record.input_tokens = None
@@ -247,15 +250,16 @@ class Answer:
                 record.told = [-1] * len(record.told)
 
     def _without_text(self, now: float) -> None:
-        """An answer may be its end-of-sequence token alone; one with tokens that were never shown is a failure."""
+        """Handles a response without text: it may be a single end-of-sequence token; a response with tokens that were
+        never shown is a failure."""
         tokens = self.record.output_tokens
         if self.record.finish_reason is not None and tokens is not None and tokens <= 1:
             self._arrive(now, 0, -1)
         else:
-            self.fail("empty", "the answer had no text" + (f", though {tokens} tokens" if tokens else ""))
+            self.fail("empty", "the response had no text" + (f", though {tokens} tokens" if tokens else ""))
 
 
 def _words(data: bytes) -> str:
-    """Of a body, for a person: one line, bounded."""
+    """Returns the text of a body on one line, shortened, for an error text."""
     text = data[: 4 * MOST_DETAIL].decode(errors="replace")
     return " ".join(text.split())[:MOST_DETAIL]

@@ -1,4 +1,4 @@
-"""A part of an answer as servers send it, and which of them are no answer (docs/bench.md, "What counts as failed")."""
+"""The chunk of a streamed response, and the chunks that are errors (docs/bench.md, "What counts as failed")."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from msgspec import Meta
 
 MOST_QUEUE_S = 1e6
 WHOLE = frozenset({"stop", "length", "tool_calls", "function_call", "eos_token", "stop_sequence"})
-"""The values of finish_reason after which an answer is whole: OpenAI's but for `content_filter`, and two of TGI that
-mean `stop`. Every other value, known (`abort`, `error`) or not, is a failure."""
+"""The finish reasons of a complete response: those of OpenAI except `content_filter`, and two of TGI that mean `stop`.
+Every other value, known (`abort`, `error`) or not, is a failure."""
 
-_Count = Annotated[int, Meta(ge=0, lt=1 << 31)]  # what is no number of tokens is refused with the answer
+_Count = Annotated[int, Meta(ge=0, lt=1 << 31)]  # an invalid number of tokens makes the response malformed
 
 
 class Function(msgspec.Struct, gc=False):
@@ -36,8 +36,8 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 class _Logprobs(msgspec.Struct, gc=False):
-    content: list[msgspec.Raw] | None = None  # of a chat
-    tokens: list[msgspec.Raw] | None = None  # of a completion
+    content: list[msgspec.Raw] | None = None  # in chats
+    tokens: list[msgspec.Raw] | None = None  # in completions
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -79,12 +79,13 @@ class Chunk(msgspec.Struct, gc=False):
 
     @property
     def is_error(self) -> bool:
-        """Whether it reports a fault, in one of the forms that servers use."""
+        """Returns whether the chunk reports an error, in one of the forms that servers use."""
         return bool(self.error or self.error_code) or self.object == "error"
 
     @property
     def is_part(self) -> bool:
-        """Whether it has anything of an answer; a part may have no choices beside its usage or times."""
+        """Returns whether the chunk has any field of a response; a chunk may have only usage or times and no
+        choices."""
         return any(field is not None for field in (self.choices, self.usage, self.metrics, self.why))
 
 
@@ -92,12 +93,12 @@ decode = msgspec.json.Decoder(Chunk).decode
 
 
 def broken_finish(reason: str | None) -> bool:
-    """Whether an answer that ends so is none. An empty reason stands for null: the answer has not ended."""
+    """Returns whether a finish reason means failure. An empty reason stands for null: the response has not ended."""
     return bool(reason) and reason not in WHOLE
 
 
 def tokens_of(choice: Choice) -> int:
-    """Tokens of a part by its ids or logprobs, -1 where it has neither."""
+    """Returns the number of tokens in a choice by its ids or logprobs, or -1 if it has neither."""
     if choice.token_ids is not None:
         return len(choice.token_ids)
     logprobs = choice.logprobs

@@ -1,4 +1,4 @@
-"""From a turn to a record: what is asked, how long it may take, and who is to blame where it fails."""
+"""From a turn to a record: encodes the request, enforces its timeout, and classifies its failures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The server, and how it is asked. `endpoint`: the path of requests, added to the URL's own (`Address`). `body`
-    goes into every request; `timeout_s` is of a request, from sending. `exact`: what makes a server that does not know
-    ignore_eos and min_tokens answer with just `max_tokens` tokens."""
+    """A server and how requests are sent to it. `endpoint`: the path of requests, added to the URL's own (`Address`).
+    `body` is merged into every request; `timeout_s` is the limit of a request, counted from sending. `exact`: fields
+    that make a server without ignore_eos and min_tokens generate exactly `max_tokens` tokens."""
 
     url: str
     model: str
@@ -43,14 +43,14 @@ class Target(msgspec.Struct, frozen=True):
         _ = self.address
         for name, value in self.headers.items():
             if not _TOKEN.fullmatch(name) or not (value.isascii() and value.replace("\t", " ").isprintable()):
-                raise RequestError(f"{name!r} is not a header that can be sent")
+                raise RequestError(f"{name!r} is not a valid header")
             if name.lower() in _OWN_HEADERS:
                 raise RequestError(f"the header {name} is set by the client itself")
         if not self.timeout_s > 0:
             raise RequestError(f"the timeout must be more than 0 s, not {self.timeout_s}")
 
     def pool(self) -> Pool:
-        """Connections to it. Raises RequestError where the certificates cannot be read."""
+        """Returns a pool of connections to the server. Raises RequestError if the certificates cannot be read."""
         parts = urlsplit(self.url)
         tls = None
         if parts.scheme == "https":
@@ -59,15 +59,15 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> Address:
-        """Its paths."""
+        """Returns the URLs of the server's routes."""
         return Address(self.url, self.endpoint)
 
     def path(self, chat: bool) -> str:
-        """Where a chat or a completion is asked for. Raises RequestError where the URL is of the other."""
+        """Returns the path of chats or completions. Raises RequestError if the URL fixes the other route."""
         return self.address.path("/v1/chat/completions" if chat else "/v1/completions")
 
     def asked(self, turn: Turn, history: Sequence[Message] = ()) -> dict[str, Any]:
-        """The body of a request, without what is said of streams."""
+        """Returns the body of a request, without the fields about streaming."""
         body = {"model": self.model, "max_tokens": turn.max_tokens, **self.body, **turn.body}
         if turn.exact:
             body |= {"min_tokens": turn.max_tokens, "ignore_eos": True} if self.exact is None else self.exact
@@ -76,7 +76,7 @@ class Target(msgspec.Struct, frozen=True):
         return {**body, "prompt": turn.prompt}
 
     def head(self, chat: bool) -> bytes:
-        """The request's head up to the number of bytes in its body."""
+        """Returns the head of the request up to the length of its body."""
         lines = [f"POST {self.path(chat)} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}",
                  "Content-Type: application/json",
                  f"Accept: {'text/event-stream' if self.stream else 'application/json'}",
@@ -85,7 +85,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """Sends turns to a target, each as soon as it is told to."""
+    """Sends turns to a target, each immediately."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -102,14 +102,14 @@ class Client:
             self._common["stream_options"] = options
 
     async def prepare(self) -> None:
-        """Makes sure that somebody listens. Raises DrutError."""
+        """Checks that the server accepts connections. Raises DrutError."""
         await self._pool.resolve()
 
     def close(self) -> None:
         self._pool.close()
 
     def encode(self, turn: Turn, history: list[Message]) -> bytes:
-        """The request, head and body."""
+        """Encodes the request, head and body."""
         data = self._encoder.encode({**self._common, **self._target.asked(turn, history)})
         chat = turn.prompt is None
         if chat not in self._heads:
@@ -117,10 +117,10 @@ class Client:
         return b"%b%d\r\n\r\n%b" % (self._heads[chat], len(data), data)
 
     async def ask(self, payload: bytes, answer: Answer) -> None:
-        """Sends it and waits for the end; all that happened is in `answer.record`. Cancelled, it ends the connection
-        and the record is `unfinished`."""
+        """Sends the request and waits for its end; `answer.record` holds the result. Cancellation ends the connection
+        and makes the record `unfinished`."""
         await self._ask(payload, answer)
-        if answer.record.failure == "http" and answer.record.status in (404, 405):  # perhaps of the path alone
+        if answer.record.failure == "http" and answer.record.status in (404, 405):  # perhaps only the path is wrong
             path = payload[: payload.index(b" ", 5)].decode()
             answer.record.detail = f"{shown(path)}: {answer.record.detail}"
 
@@ -135,7 +135,7 @@ class Client:
             if answer.record.failure is not None:
                 return
             if not used:
-                self._failed(answer, "cut", "the connection ended without an answer")
+                self._failed(answer, "cut", "the connection ended without a response")
                 return
             used = False
             connection = await self._connect(answer)
@@ -155,7 +155,7 @@ class Client:
             timer.cancel()
 
     def _expire(self, connection: Connection, answer: Answer) -> None:
-        answer.fail("timeout", f"no whole answer within {self._target.timeout_s:g} s")
+        answer.fail("timeout", f"no complete response within {self._target.timeout_s:g} s")
         connection.abort()
 
     async def _connect(self, answer: Answer) -> Connection | None:

@@ -1,9 +1,9 @@
-"""Runs sessions against a client: an open loop by the clock, or a closed loop of slots.
+"""Runs sessions against a client: an open loop by the clock, or a closed loop with a fixed number of slots.
 
-Load begins before the measured window and goes on after it, at the same rate or concurrency, until every request that
-was scheduled within the window is over. So a measured request never meets a server that is still empty or already
-draining. Then nothing more is sent. What is not over when the grace has passed is a failure: to drop it would drop the
-slowest, and to wait for ever would never end where the server is past its capacity.
+The load begins before the measured window and continues after it, at the same rate or concurrency, until every request
+scheduled within the window has ended. So no measured request meets a server that is still empty or already draining.
+Then no further request is sent. A request that has not ended when the grace period has passed is a failure: dropping it
+would drop the slowest requests, and waiting forever would never end if the load exceeds the server's capacity.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from drut.bench.load.wire import Offer, Window
 from drut.bench.work import Message
 
 Next = Callable[[], Awaitable[Offer | None]]
-"""Gives the next session; None: there are no more."""
+"""Returns the next session, or None if there are no more."""
 
-PAUSE_S, MOST_PAUSE_S = 0.1, 5.0  # of a slot after a failure; it doubles with each that follows
-AHEAD = 2048  # sessions of an open loop that may wait for their time in the driver
+PAUSE_S, MOST_PAUSE_S = 0.1, 5.0  # of a slot after a failure; doubled by each further failure
+AHEAD = 2048  # maximum of sessions of an open loop that wait for their time in the driver
 
 
 class Driver:
-    """One client process's part of a run. `emit` is called with each record when it is complete."""
+    """Runs one client process's part of the load. `emit` is called with each completed record."""
 
     def __init__(self, client: Client, window: Window, emit: Callable[[Record], None]) -> None:
         self._client, self._window, self._emit = client, window, emit
@@ -38,32 +38,32 @@ class Driver:
         self._room = asyncio.Semaphore(AHEAD)
         self._over = asyncio.get_running_loop().create_future()
         self._start = 0.0
-        self._owed = 0  # measured requests that are known to be due and are not over
-        self._waiting = 0  # sessions handed to the clock
-        self._feeding = True  # sessions of the window may still come
-        self._dry = False  # the workload had no more
+        self._owed = 0  # measured requests that are known to be due and have not ended
+        self._waiting = 0  # sessions that wait for their time
+        self._feeding = True  # sessions of the window may still arrive
+        self._dry = False  # the workload has no more sessions
         self._past_end = False
-        self._closing = False  # all that is measured is over
-        self._marks: list[tuple[float, float]] = []  # CPU seconds and the clock, where the window begins and ends
+        self._closing = False  # all measured requests have ended
+        self._marks: list[tuple[float, float]] = []  # CPU seconds and the clock, at the begin and end of the window
         self._in_flight: set[Answer] = set()
-        self.pieces = 0  # arrivals of requests that are over
+        self.pieces = 0  # arrivals of ended requests
         self.dry_s: float | None = None
 
     @property
     def cpu(self) -> float:
-        """Use of a CPU by this process, from 0 to 1, as long as it ran in the window."""
+        """Returns the CPU use of this process within the window, from 0 to 1."""
         if len(self._marks) < 2:
             return 0.0
         (cpu, at), (cpu_end, end) = self._marks[:2]
         return (cpu_end - cpu) / max(end - at, 1e-9)
 
     def now_in_flight(self) -> tuple[int, int]:
-        """Requests that are out, and the arrivals they have had."""
+        """Returns the number of requests in flight, and the number of arrivals they have had."""
         return len(self._in_flight), sum(len(answer.record.arrivals) for answer in self._in_flight)
 
     async def run(self, start: float, offers: Next, stagger: Sequence[float] | None) -> None:
-        """Runs from `start`, a time of CLOCK_MONOTONIC: an open loop of `offers` that have a due time, or a closed
-        one with a slot for each entry of `stagger`, which begins so many seconds after the start."""
+        """Runs from `start`, a time of CLOCK_MONOTONIC: an open loop over `offers` with due times, or a closed loop
+        with one slot for each entry of `stagger`, which begins that many seconds after the start."""
         self._start, window = start, self._window
         begin, end = start + window.begin, start + window.end
         self._alarm.at(begin, self._mark_cpu)
@@ -72,7 +72,7 @@ class Driver:
         if stagger is None:
             self._spawn(self._open(offers))
         else:
-            self._feeding = False  # a slot asks for itself
+            self._feeding = False  # each slot requests its own sessions
             for wait in stagger:
                 self._spawn(self._slot(wait, offers))
         try:
@@ -81,7 +81,7 @@ class Driver:
             await self._cancel()
 
     async def _open(self, offers: Next) -> None:
-        """Hands each session to the clock, a bounded number ahead of its time."""
+        """Schedules each session, at most `AHEAD` before their time."""
         while (offer := await offers()) is not None:
             due = offer.due or 0.0
             if due >= self._window.end:
@@ -108,7 +108,7 @@ class Driver:
             due, well = await self._session(offer, due)
             if well:
                 pause = PAUSE_S
-            else:  # a server that refuses at once must not be flooded
+            else:  # do not flood a server that refuses requests at once
                 due, pause = due + pause, min(2 * pause, MOST_PAUSE_S)
             self._owe(due)
             if self._complete():
@@ -120,14 +120,15 @@ class Driver:
             self.dry_s = time.monotonic() - self._start
 
     async def _session(self, offer: Offer, due: float) -> tuple[float, bool]:
-        """All turns, each due when the one before has ended and been thought about. Gives when it was over,
-        and whether all went well.
+        """Runs all turns of a session; each is due when the previous one has ended and its think time has passed.
+        Returns the time of the end, and whether all turns succeeded.
 
-        Due times are seconds from the start. The first is owed already."""
+        Due times are seconds from the start. The first turn was counted as owed by the caller.
+        """
         session, history, well = offer.session, list[Message](), True
         for i, turn in enumerate(session.turns):
             await self._alarm.until(self._start + due)
-            if self._closing or self._complete():  # a request to be given up would be work left to the server
+            if self._closing or self._complete():  # a request that will be cut off would only leave work to the server
                 break
             record = Record(session.id, i, due, self._window.holds(due),
                             expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
@@ -163,7 +164,8 @@ class Driver:
         self._owed += self._window.holds(due)
 
     def _settle(self, due: float) -> None:
-        """One less is owed. What follows from it, a next turn or session, is owed before this looks for the end."""
+        """Counts one measured request as ended. A next turn or session that follows must be counted as owed before this
+        call, which checks for the end."""
         self._owed -= self._window.holds(due)
         asyncio.get_running_loop().call_soon(self._check)
 
@@ -176,7 +178,7 @@ class Driver:
         self._marks.append((time.process_time(), time.monotonic()))
 
     def _complete(self) -> bool:
-        """No measured request is under way, nor may come."""
+        """Returns whether no measured request is in flight or still to come."""
         return self._past_end and not self._owed and not self._feeding
 
     def _check(self) -> None:
@@ -189,7 +191,7 @@ class Driver:
             self.stop()
 
     def stop(self) -> None:
-        """Ends the run now; what is in flight fails."""
+        """Ends the run now; requests in flight fail."""
         if not self._past_end:
             self._mark_cpu()
         if not self._over.done():

@@ -1,4 +1,4 @@
-"""The parent's side of a run: starts client processes, hands out sessions, gathers records."""
+"""The parent's side of a run: starts client processes, distributes sessions, collects records."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from drut.bench.work import Session
 from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
 
-LEAD_S = 0.2  # from the last preparation to the start
+LEAD_S = 0.2  # from the last preparation to the start of the load
 READY_S = 60.0
-AHEAD = 64  # sessions made ahead for a worker, beside what its pipe holds
-RATE_EACH, SLOTS_EACH = 200.0, 128  # of one client process, so that it stays well below one CPU
-BATCH, BATCH_S = 512, 0.05  # sessions made at a time, off the event loop, and how long that may take
+AHEAD = 64  # sessions made ahead for a worker, in addition to those in its pipe
+RATE_EACH, SLOTS_EACH = 200.0, 128  # maximum for one client process, so that it uses far less than one CPU
+BATCH, BATCH_S = 512, 0.05  # maximum of sessions made at a time, off the event loop, and of the seconds for that
 
 
 class OpenLoop(msgspec.Struct, frozen=True):
-    """Sessions arrive by a schedule; None: when the workload's trace says (`Session.at_s`)."""
+    """Sessions arrive by a schedule, or by the times of the workload's trace (`Session.at_s`) if it is None."""
 
     schedule: Schedule | None
 
 
 class ClosedLoop(msgspec.Struct, frozen=True):
-    """So many users, each beginning the next session when the last is over."""
+    """A number of users, each of whom begins the next session when the previous one has ended."""
 
     concurrency: int
 
@@ -44,7 +44,7 @@ class ClosedLoop(msgspec.Struct, frozen=True):
 
 
 class LoadPlan(msgspec.Struct, frozen=True):
-    """What is to be run, but for the sessions themselves."""
+    """The parameters of a run, without its sessions."""
 
     target: Target
     window: Window
@@ -53,7 +53,7 @@ class LoadPlan(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct):
-    """How a run stands. Seconds are from its start."""
+    """The progress of a run. Seconds count from its start."""
 
     elapsed_s: float = 0.0
     in_flight: int = 0
@@ -63,9 +63,9 @@ class Progress(msgspec.Struct):
 
 
 class Load(msgspec.Struct):
-    """What came of a run. `window` ends early where the workload did. `cpu` is each client process's use of a CPU
-    within the window, from 0 to 1. `behind`: sessions of the window were not made in time to be handed out.
-    `halted`: why it was ended before its time; None where it was not."""
+    """The results of a run. `window` ends early if the workload did. `cpu` is the CPU use of each client process within
+    the window, from 0 to 1. `behind` counts sessions of the window that were not made in time. `halted` is the reason
+    for an early end, else None."""
 
     records: list[Record]
     window: Window
@@ -76,7 +76,7 @@ class Load(msgspec.Struct):
 
 
 def workers_for(loop: OpenLoop | ClosedLoop) -> int:
-    """Client processes that such a load is likely to need, no more than there are CPUs."""
+    """Returns the number of client processes that such a load is likely to need, at most the number of CPUs."""
     if isinstance(loop, ClosedLoop):
         wanted = loop.concurrency / SLOTS_EACH
     elif loop.schedule is not None:
@@ -88,8 +88,8 @@ def workers_for(loop: OpenLoop | ClosedLoop) -> int:
 
 async def run_load(plan: LoadPlan, sessions: Iterator[Session],
                    tell: Callable[[Progress], None] | None = None, halt: Halt | None = None) -> Load:
-    """Runs it. `tell` hears of the progress about four times a second; `halt` may end it early. Raises DrutError where
-    the server cannot be reached at the start, or a client process ends."""
+    """Runs the load. `tell` receives the progress about four times a second; `halt` may end the run early. Raises
+    DrutError if the server cannot be reached at the start, or if a client process ends."""
     halt = halt or Halt()
     workers: list[Process] = []
     tasks: list[asyncio.Task[None]] = []
@@ -132,8 +132,8 @@ async def _all_ready(workers: list[Process]) -> None:
 
 
 class _Feed:
-    """Makes sessions, gives each its time, and deals them out: in an open loop in turns, which is fair by the clock;
-    in a closed loop to whoever has room, which is little, so that a workload that ends does so for all."""
+    """Makes sessions, sets their times, and distributes them: round-robin in an open loop, and in a closed loop to the
+    process with room. That room is small, so that the end of a workload comes at the same time for all processes."""
 
     def __init__(self, plan: LoadPlan, sessions: Iterator[Session], workers: list[Process]) -> None:
         self._plan, self._workers, self._sessions = plan, workers, sessions
@@ -142,21 +142,21 @@ class _Feed:
         self.exhausted = False
         queues = len(workers) if isinstance(plan.loop, OpenLoop) else 1
         self._queues: list[asyncio.Queue[Offer | None]] = [asyncio.Queue(AHEAD) for _ in range(queues)]
-        self.last_due: float | None = None  # of the last session offered
-        self.dry = False  # the workload ended
+        self.last_due: float | None = None  # of the last session that was sent
+        self.dry = False  # the workload has ended
 
     async def make_first(self) -> None:
-        """Makes those that are wanted at once before the clock starts. Raises what the workload raises."""
+        """Makes the first sessions before the clock starts. Raises the errors of the workload."""
         want = AHEAD * len(self._workers)
         if isinstance(self._plan.loop, ClosedLoop):
             want = max(want, 2 * self._plan.loop.concurrency)
         self._first = await asyncio.to_thread(self._make, want)
         if not self._first:
             raise RequestError("the workload has no sessions" if self.dry else
-                               "no session of the workload is due before the run is over")
+                               "no session of the workload is due before the end of the run")
 
     async def run(self) -> None:
-        """Until the workload or the time for it is over."""
+        """Runs until the end of the workload or of its time."""
         pipes = [asyncio.create_task(self._pipe(worker, self._queues[i % len(self._queues)]))
                  for i, worker in enumerate(self._workers)]
         try:
@@ -175,7 +175,7 @@ class _Feed:
                 pipe.cancel()
 
     def _make(self, count: int, most_s: float = math.inf) -> list[Offer]:
-        """The next sessions, one at least; none where the workload or the run is over."""
+        """Returns the next sessions, at least one; none after the end of the workload or the run."""
         offers: list[Offer] = []
         window, until = self._plan.window, time.monotonic() + most_s
         while len(offers) < count and not self.exhausted and not (offers and time.monotonic() > until):
@@ -196,11 +196,11 @@ class _Feed:
         if self._times is not None:
             return next(self._times)
         if session.at_s is None or not session.at_s >= 0:
-            raise RequestError(f"session {session.id} has no time of arrival, which a replay of a trace needs")
+            raise RequestError(f"session {session.id} has no arrival time, which the replay of a trace needs")
         return session.at_s
 
     async def _pipe(self, worker: Process, queue: asyncio.Queue[Offer | None]) -> None:
-        with suppress(ConnectionError):  # its end is heard of by `listen`
+        with suppress(ConnectionError):  # `listen` notices the end of the process
             while True:
                 await worker.room()
                 if (offer := await queue.get()) is None:
@@ -212,8 +212,8 @@ class _Feed:
 
 
 def _jobs(plan: LoadPlan) -> list[Job]:
-    """Each worker's part. The slots of a closed loop begin one after the other over the first half of the warm-up, so
-    that they do not all ask for a prompt at once again and again."""
+    """Returns the job of each worker. The slots of a closed loop begin one after the other over the first half of the
+    warm-up, so that their prompts do not coincide again and again."""
     n = plan.workers
     if isinstance(plan.loop, OpenLoop):
         return [Job(plan.target, plan.window)] * n

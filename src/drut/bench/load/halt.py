@@ -1,4 +1,4 @@
-"""Ends a run before its time: at a user's word, or where nothing can come of it."""
+"""Ends a run early: by a signal, or if all requests fail."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from drut.bench.load.process import Process
 
 INTERRUPTED = "interrupted"
 HOPELESS, HOPELESS_S = 20, 10.0
-"""Requests that all have failed, and the seconds after which that ends the run."""
-LAST_WORDS_S = 2.0  # that client processes have to end in order
+"""The number of failed requests, none having succeeded, and the seconds after which they end the run."""
+LAST_WORDS_S = 2.0  # time for client processes to end in order
 
 
 class Halt:
-    """Why and when a run was ended early; `why` is None while it goes on."""
+    """Holds the reason and time of an early end; `why` is None while the run continues."""
 
     def __init__(self) -> None:
         self.why: str | None = None
@@ -27,8 +27,8 @@ class Halt:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM end the run in order. The second of them, or one before the load began, cancels the
-        task that is in here. In the main thread alone."""
+        """Makes SIGINT and SIGTERM end the run in order. The second signal, or one before the load began, cancels the
+        current task. Works in the main thread only."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
@@ -49,8 +49,8 @@ class Halt:
                 signal.signal(number, handler)
 
     def look(self, elapsed_s: float, done: int, failed: int, processes: Sequence[Process]) -> bool:
-        """Has the processes end where the run is to end: `failed` of the `done` requests have failed by now. True: it
-        is time to wait for none of them."""
+        """Stops the processes if the run is to end early: `failed` of the `done` requests have failed so far. Returns
+        True when it is time to stop waiting for them."""
         self._running = True
         if self.why is not None:
             return elapsed_s > self._patience_s
@@ -58,7 +58,7 @@ class Halt:
             self._begin(INTERRUPTED, elapsed_s, processes)
         elif elapsed_s >= HOPELESS_S and done == failed >= HOPELESS:
             words = next((record.detail for process in processes for record in process.records), "")
-            self._begin(f"the first {done} requests all failed, such as: {words}", elapsed_s, processes)
+            self._begin(f"the first {done} requests all failed, for example:  {words}", elapsed_s, processes)
         return False
 
     def _begin(self, why: str, elapsed_s: float, processes: Sequence[Process]) -> None:

@@ -1,8 +1,8 @@
-"""HTTP/1.1 for measuring: one read is one time stamp, taken before anything is parsed.
+"""HTTP/1.1 for measuring: each read has one time stamp, taken before parsing.
 
-An exchange is a request and what comes of it on one connection. A connection is used again where the server lets it
-live. One that the server closed while it lay idle may look alive: where it ends before the first byte of an answer,
-the request is sent once more, on a new connection.
+An exchange is a request and its response on one connection. A connection is reused if the server keeps it open. A
+connection that the server closed while it was idle may look open: if it ends before the first byte of a response, the
+request is sent once more, on a new connection.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import httptools
 from drut.bench.load.answer import Answer
 from drut.errors import DrutError
 
-MOST_HEAD = 64 << 10  # bytes of a response's head, and of what follows its body
+MOST_HEAD = 64 << 10  # bytes of a response's head, and of trailers
 CONNECT_S = 10.0
 
 _now = time.monotonic
 
 
 class Connection(asyncio.Protocol):
-    """One connection and the exchange that is on it."""
+    """A connection and its current exchange."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._loop = pool.loop
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
-        self._over: asyncio.Future[bool] | None = None  # True: a whole response; False: none at all
+        self._over: asyncio.Future[bool] | None = None  # True: a complete response; False: no byte of a response
         self._arrived = 0.0
-        self._got = False  # a byte since the request was sent
-        self._head = 0  # bytes of the head, or of trailers, that came since the last byte of a body
+        self._got = False  # a byte arrived since the request was sent
+        self._head = 0  # bytes of the head, or of trailers, since the last byte of a body
         self._in_body = False
         self._framed = False
         self._type = b""
@@ -46,12 +46,12 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def send(self, payload: bytes, answer: Answer) -> asyncio.Future[bool]:
-        """Sends a request. The future is True when the exchange is over, well or not (`answer.record` says), False
-        where the connection ended and not a byte had come."""
+        """Sends a request. The future becomes True when the exchange has ended, with or without success (see
+        `answer.record`), and False if the connection ended before any byte arrived."""
         self._answer = answer
         self._over = self._loop.create_future()
         self._head, self._got, self._in_body = 0, False, False
-        if answer.record.sent is None:  # a second sending is the dead connection's doing, not the client's lateness
+        if answer.record.sent is None:  # a second attempt is due to the closed connection, not to a late client
             answer.record.sent = _now()
         self._transport.write(payload)
         return self._over
@@ -62,13 +62,13 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def leave(self) -> None:
-        """The same, and the answer under way hears no more of it."""
+        """Ends the connection at once, without notice to the current `Answer`."""
         self._answer = self._over = None
         self.abort()
 
     def data_received(self, data: bytes) -> None:
         self._arrived = _now()
-        if self._answer is None:  # nobody asked
+        if self._answer is None:  # there is no request
             self.abort()
             return
         self._got = True
@@ -80,10 +80,10 @@ class Connection(asyncio.Protocol):
             return
         if self._head > MOST_HEAD:
             part = "end" if self._in_body else "head"
-            self._fail(f"the {part} of the answer is longer than {MOST_HEAD} bytes")
+            self._fail(f"the {part} of the response is longer than {MOST_HEAD} bytes")
 
     def eof_received(self) -> None:
-        return None  # the transport closes, and `connection_lost` comes
+        return None  # the transport closes and calls `connection_lost`
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -95,11 +95,11 @@ class Connection(asyncio.Protocol):
             self._finish(False)
             return
         if not self._in_body or (self._framed and not answer.complete):
-            answer.fail("cut", f"the connection ended inside the answer{f': {exc}' if exc else ''}")
+            answer.fail("cut", f"the connection ended inside the response{f': {exc}' if exc else ''}")
         answer.end(_now())
         self._finish(True)
 
-    # What the parser calls. An exception in one would be the parser's: none may leave.
+    # Callbacks of the parser. It would take an exception for its own: none may leave a callback.
 
     def on_message_begin(self) -> None:
         self._framed, self._type, self._queue_ms = False, b"", None
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             self._give_up()
 
     def on_message_complete(self) -> None:
-        if not self._in_body or self._answer is None:  # 100 Continue and its like
+        if not self._in_body or self._answer is None:  # 100 Continue and similar
             return
         answer, alive = self._answer, self._parser.should_keep_alive()
         answer.end(self._arrived)
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
             self._give_up()
 
     def _give_up(self) -> None:
-        """The answer is of no use any more, and with it what else may come on this connection."""
+        """Gives up the response, and with it the connection."""
         self._finish(True)
         self.abort()
 
@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
 
 
 class Pool:
-    """Connections to one server. The one that was used last is used next."""
+    """Connections to one server. The most recently used one is reused first."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.loop = asyncio.get_running_loop()
@@ -164,7 +164,7 @@ class Pool:
         self._idle: list[Connection] = []
 
     async def resolve(self) -> None:
-        """Finds the address that answers and keeps it, with a connection. Raises DrutError where none does."""
+        """Finds an address that accepts a connection, and keeps both. Raises DrutError if there is none."""
         last: Exception | None = None
         try:
             found = await self.loop.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM)
@@ -177,11 +177,11 @@ class Pool:
                 return
             except (OSError, TimeoutError) as error:
                 last = error
-        why = "no answer in time" if isinstance(last, TimeoutError) else str(last)
+        why = "no response in time" if isinstance(last, TimeoutError) else str(last)
         raise DrutError(f"cannot connect to {self._name}:{self._port}: {why}")
 
     def reuse(self) -> Connection | None:
-        """An idle connection, if there is one."""
+        """Returns an idle connection, or None."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed:
@@ -189,7 +189,7 @@ class Pool:
         return None
 
     async def connect(self) -> Connection:
-        """A new connection. Raises OSError or TimeoutError."""
+        """Opens a new connection. Raises OSError or TimeoutError."""
         async with asyncio.timeout(CONNECT_S):
             _, connection = await self.loop.create_connection(
                 lambda: Connection(self), self._host, self._port, ssl=self._tls,

@@ -1,4 +1,4 @@
-"""Requests before a load, one by one, so that a prefix cache holds what the prompts of the load share."""
+"""Requests before a load, one by one, so that a prefix cache holds the shared prefixes of the load's prompts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from drut.errors import RequestError
 
 
 def prime(target: Target, turns: Iterable[Turn], tls: ssl.SSLContext | None = None) -> None:
-    """Each is answered with a token and waited for. What a server refuses is left out, and after one that it does not
-    answer at all no other is sent: the load that follows tells of such a server."""
+    """Sends each turn with a limit of one token and waits for its end. Skips a turn that the server refuses, and stops
+    if the server does not respond: the load that follows reports that failure."""
     exchange = Exchange(target.url, target.headers, target.timeout_s, tls, endpoint=target.endpoint)
     try:
         for turn in turns:

@@ -1,4 +1,4 @@
-"""A client process as its parent sees it."""
+"""The parent's view of a client process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from drut.bench.load.record import Record
 from drut.bench.load.wire import Beat, Broken, Done, Job, Offer, Ready, Took, from_worker, put
 from drut.errors import DrutError
 
-LEAST_AHEAD = 8  # sessions that a process of a closed loop may have beside those that run
+LEAST_AHEAD = 8  # maximum of waiting sessions in a process of a closed loop with few slots
 
 
 class Process:
-    """A client process, and what it said."""
+    """A client process, and the messages it sent."""
 
     def __init__(self, process: asyncio.subprocess.Process, job: Job) -> None:
         assert process.stdin is not None
@@ -41,8 +41,8 @@ class Process:
             raise DrutError("a client process ended before it began")
 
     async def room(self) -> None:
-        """Until it may be offered a session more. Of a closed loop it has no more ahead than it has slots: what lies
-        with one process cannot be had by another whose slots go without."""
+        """Waits until the process has room for a session. In a closed loop at most one session a slot waits in a
+        process, because another process, whose slots are idle, cannot take it."""
         if self._closed:
             await self._room.acquire()
 
@@ -50,7 +50,7 @@ class Process:
         put(self.stdin, offer)
 
     async def listen(self) -> None:
-        """Until its last words."""
+        """Reads messages until the last one."""
         while (message := await from_worker(self.stdout)) is not None:
             match message:
                 case Beat():
@@ -64,16 +64,16 @@ class Process:
                     return
                 case Broken():
                     raise DrutError(message.why)
-        raise DrutError(f"a client process ended in mid-run, with code {await self.process.wait()}")
+        raise DrutError(f"a client process ended during the run, with exit code {await self.process.wait()}")
 
     def stop(self) -> None:
-        """Asks for its last words now; what is in flight fails as `unfinished`."""
+        """Ends the load now; requests in flight fail as `unfinished`. The process still sends its last message."""
         if self.done is None:
             with suppress(ProcessLookupError):
                 self.process.terminate()
 
     async def end(self) -> None:
-        """Ends it, if it has not come to its own end."""
+        """Kills the process unless it has ended."""
         if self.done is None:
             with suppress(ProcessLookupError):
                 self.process.kill()

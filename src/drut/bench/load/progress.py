@@ -1,4 +1,4 @@
-"""Live progress on standard error: one line that changes on a terminal, else a line now and then."""
+"""Live progress on standard error: one changing line on a terminal, otherwise a line from time to time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY_S = 5.0
 
 
 class ProgressLine:
-    """`with ProgressLine(window) as line: ... line.tell(progress)`. A quiet one shows nothing."""
+    """Shows progress: `with ProgressLine(window) as line: ... line.tell(progress)`. A quiet one prints nothing."""
 
     def __init__(self, window: Window, console: Console | None = None, quiet: bool = False) -> None:
         self._window, self._quiet = window, quiet
@@ -37,7 +37,7 @@ class ProgressLine:
             self._live.stop()
 
     def tell(self, progress: Progress) -> None:
-        """Shows how the run stands."""
+        """Shows the progress of the run."""
         past = progress.elapsed_s - self._last.elapsed_s
         if past >= 0.9:
             self._pieces_per_s = (progress.pieces - self._last.pieces) / past
@@ -55,6 +55,6 @@ class ProgressLine:
         elif at < window.end:
             phase = f"measuring {at - window.begin:.0f} of {window.length:g} s"
         else:
-            phase = f"waiting for the last, {at - window.end:.0f} of {window.grace:g} s"
+            phase = f"waiting for the last requests,  {at - window.end:.0f} of {window.grace:g} s"
         return (f"{phase}: {progress.in_flight} in flight, {progress.done} done, {progress.failed} failed, "
                 f"{self._pieces_per_s:.0f} pieces/s")

@@ -1,9 +1,9 @@
-"""When sessions arrive in an open loop: absolute times, drawn beforehand from a seed.
+"""Arrival times of sessions in an open loop: absolute times, drawn beforehand from a seed.
 
-An arrival process of unit rate is laid over a rate that may change: the k-th arrival comes when the integral of the
-rate reaches the k-th time of the unit process. Stochastic processes start in equilibrium: their first gap is what is
-left of a gap that began before time 0. So the expected number of arrivals in any stretch is the integral of the rate
-over it, exactly; a process that started with a whole gap would miss by (cv^2 - 1) / 2 arrivals.
+An arrival process of rate 1 is mapped to a rate that may change: the k-th arrival comes when the integral of the rate
+reaches the k-th time of the unit process. Stochastic processes start in equilibrium: the first gap is the rest of a gap
+that began before time 0. So the expected number of arrivals in any interval is exactly the integral of the rate over
+it; a process that starts with a whole gap would differ by (cv^2 - 1) / 2 arrivals.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from drut.errors import RequestError
 
 Arrivals = Literal["constant", "poisson", "gamma"]
 Floats = npt.NDArray[np.float64]
-_DRAWN = 1024  # gaps at a time
+_DRAWN = 1024  # gaps drawn at a time
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """Sessions per second: `start` until `ramp_from_s`, then straight to `end` at `ramp_to_s`, then `end`."""
+    """A rate in sessions per second: `start` until `ramp_from_s`, then linear to `end` at `ramp_to_s`, then `end`."""
 
     start: float
     end: float
@@ -40,17 +40,18 @@ class Rate(msgspec.Struct, frozen=True):
 
     @classmethod
     def steady(cls, rate: float) -> Rate:
-        """The same rate at all times."""
+        """Returns a constant rate."""
         return cls(rate, rate)
 
     def expected(self, t: float) -> float:
-        """The integral of the rate over [0, t]: sessions expected until `t` seconds."""
+        """Returns the integral of the rate over [0, t]: the expected number of sessions until `t` seconds."""
         in_ramp = min(max(t - self.ramp_from_s, 0.0), self.ramp_to_s - self.ramp_from_s)
         return (self.start * min(t, self.ramp_from_s) + in_ramp * (self.start + self._at(in_ramp)) / 2
                 + self.end * max(t - self.ramp_to_s, 0.0))
 
     def when(self, count: float) -> float:
-        """The inverse of `expected`: seconds at which so many sessions are expected to have come."""
+        """Returns the inverse of `expected`: the time in seconds at which `count` sessions are expected to have
+        arrived."""
         before, within = self.start * self.ramp_from_s, self.expected(self.ramp_to_s)
         if count <= before:
             return count / self.start
@@ -66,8 +67,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """An arrival process over a rate. `cv` is the coefficient of variation of gamma gaps: 1 is Poisson, more is
-    burstier; vLLM's `burstiness` is 1 / cv^2."""
+    """An arrival process over a rate. `cv` is the coefficient of variation of gamma-distributed gaps: 1 is a Poisson
+    process, more is burstier; vLLM's `burstiness` is 1 / cv^2."""
 
     rate: Rate
     arrivals: Arrivals = "poisson"
@@ -75,16 +76,16 @@ class Schedule(msgspec.Struct, frozen=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1e-3 <= self.cv <= 1e3:  # past them gamma gaps are constant, or none but one
+        if not 1e-3 <= self.cv <= 1e3:  # beyond these limits gamma gaps are constant, or all but one are 0
             raise RequestError(f"the coefficient of variation must be a number from 0.001 to 1000, not {self.cv}")
 
     def times(self) -> Iterator[float]:
-        """Seconds from the start of the run at which a session arrives, ascending, without end."""
+        """Yields the arrival times in seconds from the start of the run, ascending, without end."""
         for count in self._unit_times():
             yield self.rate.when(count)
 
     def until(self, end_s: float) -> list[float]:
-        """All times before `end_s`."""
+        """Returns all times before `end_s`."""
         result = []
         for t in self.times():
             if t >= end_s:
@@ -93,7 +94,7 @@ class Schedule(msgspec.Struct, frozen=True):
         return result
 
     def _unit_times(self) -> Iterator[float]:
-        """Arrivals of the process at rate 1."""
+        """Yields the arrival times of the process with rate 1."""
         if self.arrivals == "constant":
             count = 0
             while True:
@@ -101,7 +102,7 @@ class Schedule(msgspec.Struct, frozen=True):
                 count += 1
         rng = np.random.default_rng(self.seed)
         shape = 1.0 if self.arrivals == "poisson" else self.cv**-2
-        # What is left of a gap met at random: a uniform part of one drawn by length.
+        # The rest of a gap at a random time: a uniform part of a gap drawn in proportion to its length.
         at = rng.gamma(shape + 1.0, 1.0 / shape) * rng.random()
         yield at
         while True:

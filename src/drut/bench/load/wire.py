@@ -1,4 +1,4 @@
-"""What the parent and its workers say to each other: frames of msgpack over pipes."""
+"""Messages between the parent and its workers: frames of msgpack over pipes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from drut.frames import frame, receive_frame
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Seconds from the start of the run: load from 0 on, measured in [begin, end), waited for until end + grace. Once
-    all that is measured is over, what is still in flight is waited for as long as `drain`, and then cut off. Where a
-    closed loop with `drain` sent nothing within the window, since its answers outlast it, those that span the window
-    are measured: a window without any would leave out the slow ones."""
+    """The phases of a run, in seconds from its start: load from 0 on, measured in [begin, end), wait until end + grace.
+    Once all measured requests have ended, requests in flight have `drain` more seconds before they are cut off. If a
+    closed loop with `drain` sent no request within the window because its responses take longer, the requests that span
+    the window are measured: a window without any would omit the slow ones."""
 
     begin: float
     end: float
@@ -26,21 +26,21 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> float:
-        """Seconds that are measured."""
+        """Returns the length of the measured window in seconds."""
         return self.end - self.begin
 
     def holds(self, t: float) -> bool:
-        """Whether a request scheduled at `t` seconds from the start is measured."""
+        """Returns whether a request scheduled at `t` seconds from the start is measured."""
         return self.begin <= t < self.end
 
     def spanned(self, begun: float, ended: float | None) -> bool:
-        """Whether a request was under way from before the window until after it."""
+        """Returns whether a request was in flight from before the window until after it."""
         return begun < self.begin < self.end <= (ended or 0.0)
 
 
 class Job(msgspec.Struct, frozen=True, tag=True):
-    """The first words to a worker. `stagger` has an entry for each of its slots of a closed loop: the seconds after
-    which the slot begins. None in an open loop."""
+    """The first message to a worker. `stagger` has an entry for each slot of a closed loop: the seconds after which the
+    slot begins. None in an open loop."""
 
     target: Target
     window: Window
@@ -54,14 +54,14 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Offer(msgspec.Struct, frozen=True, tag=True):
-    """A session to be run; `due` in seconds from the start, in an open loop."""
+    """A session to run; `due` is in seconds from the start, in an open loop only."""
 
     session: Session
     due: float | None = None
 
 
 class NoMore(msgspec.Struct, frozen=True, tag=True):
-    """The workload is at its end."""
+    """The workload has ended."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -69,13 +69,13 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Broken(msgspec.Struct, frozen=True, tag=True):
-    """The worker cannot go on, and why."""
+    """The worker failed, with the reason."""
 
     why: str
 
 
 class Beat(msgspec.Struct, frozen=True, tag=True):
-    """What came to an end since the last beat, and what goes on now. `pieces` are arrivals with output in them."""
+    """The records completed since the last beat, and the present load. `pieces` are arrivals with output."""
 
     records: list[Record]
     in_flight: int
@@ -83,12 +83,12 @@ class Beat(msgspec.Struct, frozen=True, tag=True):
 
 
 class Took(msgspec.Struct, frozen=True, tag=True):
-    """A session was begun: there is room for one more."""
+    """A session has begun: there is room for one more."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """The last words of a worker. `cpu` is its use of a CPU, from 0 to 1, as long as it ran in the window; `dry_s` when
-    a slot first had to go without a session, seconds from the start, None where none had to."""
+    """The last message of a worker. `cpu` is its CPU use within the window, from 0 to 1; `dry_s` is the first time at
+    which a slot had no session, in seconds from the start, None if that never happened."""
 
     cpu: float
     dry_s: float | None
@@ -113,12 +113,12 @@ def put(writer: _Writer, message: ToWorker | FromWorker) -> None:
 
 
 async def to_worker(reader: asyncio.StreamReader) -> ToWorker | None:
-    """The next frame, None at the end. Raises OSError for one that is too long."""
+    """Reads the next frame; None at the end. Raises OSError if the frame is too long."""
     data = await receive_frame(reader)
     return None if data is None else _to_worker.decode(data)
 
 
 async def from_worker(reader: asyncio.StreamReader) -> FromWorker | None:
-    """The next frame, None at the end. Raises OSError for one that is too long."""
+    """Reads the next frame; None at the end. Raises OSError if the frame is too long."""
     data = await receive_frame(reader)
     return None if data is None else _from_worker.decode(data)

@@ -20,11 +20,11 @@ from drut.bench.load.wire import Beat, Broken, Done, FromWorker, Job, NoMore, Of
 from drut.errors import DrutError
 
 BEAT_S = 0.25
-READ_BYTES, PIPE_BYTES = 1 << 14, 1 << 18  # sessions that lie ahead; a single one may be longer
+READ_BYTES, PIPE_BYTES = 1 << 14, 1 << 18  # buffers for waiting sessions; a single session may be longer
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Runs it on uvloop where that is installed, else on asyncio's own loop."""
+    """Runs a coroutine on uvloop if it is installed, otherwise on asyncio's own loop."""
     try:
         import uvloop
     except ImportError:
@@ -34,14 +34,14 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def work() -> None:
-    """Takes a job, the start and sessions; gives beats with records, and the last words."""
+    """Receives a job, the start and sessions; sends beats with records, and the last message."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=READ_BYTES)
     with suppress(OSError, AttributeError):
-        fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # a parent that gets the CPU late must not hold up the load
+        fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # a parent that is scheduled late must not delay the load
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     writer, closed = await loop.connect_write_pipe(_Closed, os.fdopen(os.dup(1), "wb"))
-    writer.set_write_buffer_limits(high=1 << 30)  # records wait for a slow parent, requests do not
+    writer.set_write_buffer_limits(high=1 << 30)  # if the parent is slow, records wait and requests do not
 
     def say(message: FromWorker) -> None:
         if not closed.when.done():
@@ -56,11 +56,11 @@ async def work() -> None:
     except asyncio.CancelledError:
         return
     writer.close()
-    await closed.when  # what is buffered would else be lost
+    await closed.when  # otherwise the buffered messages would be lost
 
 
 class _Closed(asyncio.BaseProtocol):
-    """Tells when a pipe is closed, all written."""
+    """Signals that a pipe is closed, with everything written."""
 
     def __init__(self) -> None:
         self.when: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,7 +104,7 @@ async def _serve(reader: asyncio.StreamReader, say: Callable[[FromWorker], None]
 
 
 class _Offers:
-    """The sessions that the parent hands out, to one asker at a time."""
+    """The sessions that the parent sends, for one reader at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, say: Callable[[FromWorker], None]) -> None:
         self._reader, self._say = reader, say
@@ -121,20 +121,20 @@ class _Offers:
                     self._say(Took())
                 return message
             if not isinstance(message, NoMore):
-                raise DrutError("the parent of a client process is gone")
+                raise DrutError("the parent of a client process has ended")
             self._over = True
             return None
 
 
 def main() -> None:
-    """Room for as many connections as the system grants, and few pauses of the garbage collector."""
+    """Raises the limit of connections and reduces the pauses of the garbage collector, then runs the worker."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to hear, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and ends this process
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)  # cycles are left by closed connections alone
+    gc.set_threshold(50_000, 20, 100)  # only closed connections leave cycles
     run_loop(work())
 
 

@@ -1,1 +1,1 @@
-"""From the records of requests to the figures that docs/metrics.md defines."""
+"""From the records of requests to the figures defined in docs/metrics.md."""

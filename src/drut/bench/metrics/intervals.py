@@ -1,4 +1,4 @@
-"""The figures of a run with their intervals, from blocks of its time."""
+"""Confidence intervals of a run's figures, from blocks of its time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LEAST_BLOCK_S = 1.0
 
 
 class Intervals(msgspec.Struct, frozen=True):
-    """By figure, of `blocks` blocks of `block_s` seconds; empty where the window is too short for 10 blocks. A
-    percentile is there where there are samples enough for any claim about it (`least_samples`)."""
+    """Intervals by figure, from `blocks` blocks of `block_s` seconds; empty if the window is too short for 10 blocks. A
+    percentile is included if there are enough samples for a claim about it (`least_samples`)."""
 
     blocks: int
     block_s: float
@@ -30,7 +30,8 @@ class Intervals(msgspec.Struct, frozen=True):
 
 
 def intervals(records: Sequence[Record], timings: Sequence[Timing], window: Window, slo: Slo | None) -> Intervals:
-    """Requests belong to the block in which they were scheduled, tokens to that in which they arrived."""
+    """Computes the intervals. A request belongs to the block in which it was scheduled, a token to the block in which
+    it arrived."""
     blocks = min(MOST_BLOCKS, int(window.length / LEAST_BLOCK_S + 1e-9))
     if blocks < LEAST_BLOCKS:
         return Intervals(blocks, window.length / max(blocks, 1), {})
@@ -52,7 +53,7 @@ def intervals(records: Sequence[Record], timings: Sequence[Timing], window: Wind
         parts = [split(block)[0] * 1e3 for block in pairs]
         count = sum(map(len, parts))
         for percent in percents:
-            # Drawn again from few, a percentile near the slowest of them cannot come out slower than that.
+            # With few samples, resampling cannot make a percentile near the slowest sample slower than that sample.
             found = resampling.percentile(parts, percent) if count >= least_samples(percent) else None
             if found is not None:
                 result[f"{name}_p{percent}"] = found

@@ -1,4 +1,4 @@
-"""The figures of one request, in seconds. What cannot be measured is None, never 0."""
+"""The figures of one request, in seconds. A figure that cannot be measured is None, never 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from drut.errors import RequestError
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Of a request that did not fail. `itl` has one entry for each token after the first; its mean is `tpot`."""
+    """The times of a request that did not fail. `itl` has one entry for each token after the first; its mean is
+    `tpot`."""
 
     ok: bool
     tokens: int | None = None
@@ -26,7 +27,8 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 def timing(record: Record, count: CountTokens | None = None) -> Timing:
-    """Of one record. `count` is the target's tokenizer, for answers of which the server gives no number of tokens."""
+    """Computes the times of one record. `count` is the target's tokenizer, for responses without a token count from the
+    server."""
     if record.failure is not None or not record.arrivals or record.sent is None:
         return Timing(False)
     tokens = output_tokens(record, count)
@@ -46,7 +48,7 @@ def timing(record: Record, count: CountTokens | None = None) -> Timing:
 
 
 class Slo(msgspec.Struct, frozen=True):
-    """Most seconds a request may take and still be good; None: any."""
+    """Limits in seconds that a good request keeps; None: no limit."""
 
     ttft: float | None = None
     tpot: float | None = None
@@ -54,7 +56,7 @@ class Slo(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Slo:
-        """Of `ttft=500,tpot=50ms,e2e=3s`; a bare number is milliseconds. Raises RequestError."""
+        """Parses `ttft=500,tpot=50ms,e2e=3s`; a bare number is milliseconds. Raises RequestError."""
         limits: dict[str, float] = {}
         for part in text.split(","):
             name, _, value = part.strip().partition("=")
@@ -64,7 +66,8 @@ class Slo(msgspec.Struct, frozen=True):
         return cls(**limits)
 
     def good(self, timing: Timing) -> bool:
-        """Whether it did not fail and is known to keep every limit. One token has no pace to keep."""
+        """Returns whether the request did not fail and keeps every limit. A request with a single token has no TPOT to
+        keep."""
         if not timing.ok:
             return False
         tpot = 0.0 if timing.tokens == 1 else timing.tpot

@@ -14,7 +14,7 @@ from drut.bench.stats.distribution import Floats
 
 
 class Concurrency:
-    """How many requests were in flight, from sent to ended, as a step function of time."""
+    """The number of requests in flight, from sent to ended, as a step function of time."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         sent = np.sort([r.sent for r in records if r.sent is not None])
@@ -22,31 +22,31 @@ class Concurrency:
         self._sent, self._ended = sent, ended
 
     def at(self, times: Floats) -> Floats:
-        """Right after each of `times`."""
+        """Returns the number right after each of `times`."""
         return (np.searchsorted(self._sent, times, "right") - np.searchsorted(self._ended, times, "right")).astype(
             np.float64)
 
     def area(self, edges: Floats) -> Floats:
-        """Request-seconds in each stretch between two successive `edges`."""
+        """Returns the request-seconds in each interval between successive `edges`."""
         return np.diff(_ramps(self._sent, edges) - _ramps(self._ended[np.isfinite(self._ended)], edges))
 
     def most(self, begin: float, end: float) -> int:
-        """The most at any time in [begin, end)."""
+        """Returns the maximum in [begin, end)."""
         moments = np.append(self._sent[(self._sent >= begin) & (self._sent < end)], begin)
         return int(self.at(moments).max())
 
 
 def _ramps(starts: Floats, times: Floats) -> Floats:
-    """The sum over starts of max(0, t - start), at each of `times`."""
+    """Returns the sum over starts of max(0, t - start), at each of `times`."""
     before = np.searchsorted(starts, times)
     return before * times - np.concatenate(([0.0], np.cumsum(starts)))[before]
 
 
 class Arrivals:
-    """Output tokens of all requests, measured or not, failed or not, and when each arrived.
+    """The output tokens of all requests, measured or not, failed or not, with their arrival times.
 
-    Where the number of an answer's tokens is unknown (it was cut, or not over), it is estimated by the run's mean of
-    characters per token.
+    If the number of tokens of a response is unknown (it was cut, or has not ended), it is estimated by the run's mean
+    of characters per token.
     """
 
     def __init__(self, records: Sequence[Record], timings: Sequence[Timing]) -> None:
@@ -55,7 +55,7 @@ class Arrivals:
         per_char = tokens / chars if chars else None
         times: list[Floats] = [np.zeros(0)]
         parts: list[Floats] = [np.zeros(0)]
-        self.unknown = 0  # answers whose tokens could not be told at all
+        self.unknown = 0  # responses whose number of tokens cannot even be estimated
         for record, timing in zip(records, timings, strict=True):
             if not record.arrivals:
                 continue
@@ -73,15 +73,15 @@ class Arrivals:
         self.times, self.tokens = np.concatenate(times), np.concatenate(parts)
 
     def within(self, edges: Floats) -> Floats:
-        """Tokens in each stretch [edge, next edge)."""
+        """Returns the tokens in each interval [edge, next edge)."""
         return np.histogram(self.times, _half_open(edges), weights=self.tokens)[0]
 
 
 def _half_open(edges: Floats) -> Floats:
-    """The same stretches for np.histogram, whose last one would take its end in."""
+    """Returns the same intervals for np.histogram, whose last one would include its end."""
     return np.append(edges[:-1], np.nextafter(edges[-1], -np.inf))
 
 
 def seconds_of(window: Window, step: float = 1.0) -> Floats:
-    """The edges of the whole steps of the window, its last part left out."""
+    """Returns the edges of the whole steps of the window, without a partial last one."""
     return np.asarray(window.begin + step * np.arange(int(window.length / step + 1e-9) + 1), np.float64)

@@ -1,4 +1,4 @@
-"""All records of a run to one summary. docs/metrics.md has the definitions."""
+"""The summary of a run's records. docs/metrics.md has the definitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INF = float("inf")
 
 
 class Errors(msgspec.Struct, frozen=True):
-    """Measured requests that failed, of those offered."""
+    """The measured requests that failed, as a number and as a share of all measured requests."""
 
     offered: int
     failed: int
@@ -27,7 +27,8 @@ class Errors(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """Of the measured requests (see Window); the rates are of what happened within it. Times in milliseconds."""
+    """The figures of the measured requests (see Window); rates count the events within the window. Times in
+    milliseconds."""
 
     window_s: float
     requests: int
@@ -52,7 +53,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summarize(records: Sequence[Record], timings: Sequence[Timing], window: Window, slo: Slo | None) -> Summary:
-    """`timings` belong to the records, in their order. The window must have a length."""
+    """Summarizes a run. `timings` are in the order of `records`. The window must not be empty."""
     counted = [(r, t) for r, t in zip(records, timings, strict=True) if r.counted]
     own = [r for r, _ in counted]
     edges = np.array([window.begin, window.end])
@@ -84,15 +85,18 @@ def summarize(records: Sequence[Record], timings: Sequence[Timing], window: Wind
 
 
 def lag(record: Record) -> float:
-    """Seconds by which the client itself was late: from scheduled to sent, without the wait for a new connection."""
+    """Returns the seconds by which the client itself was late: from scheduled to sent, without the wait for a new
+    connection."""
     assert record.sent is not None
     return record.sent - record.scheduled - record.connect_s
 
 
 def samples(counted: Sequence[tuple[Record, Timing]], of: Callable[[Timing], float | None]) -> tuple[Floats, int]:
-    """A figure of all requests, infinite for those that failed; and how many are well and do not have it.
+    """Returns a figure of all requests, infinite for failed ones, and the number of successful requests without the
+    figure.
 
-    Where no request has it though some are well, it does not exist in this run, for the failed ones neither.
+    If no request has the figure although some succeeded, the figure does not exist in this run, and failed requests
+    have none either.
     """
     values = [of(t) for _, t in counted if t.ok]
     have = [v for v in values if v is not None]
@@ -103,7 +107,8 @@ def samples(counted: Sequence[tuple[Record, Timing]], of: Callable[[Timing], flo
 
 
 def itl_samples(counted: Sequence[tuple[Record, Timing]]) -> tuple[Floats, int]:
-    """The gaps before all tokens but the first ones, of all requests. One that failed has a gap that never ended."""
+    """Returns the gaps before all tokens except the first ones, over all requests. A failed request has one infinite
+    gap."""
     gaps = [t.itl for _, t in counted if t.ok and t.tpot is not None]
     well, failed = sum(t.ok for _, t in counted), sum(not t.ok for _, t in counted)
     if well and not gaps:
@@ -133,12 +138,13 @@ def _input_rate(records: Sequence[Record], window: Window) -> float | None:
 
 
 def input_tokens(record: Record) -> int | None:
-    """The server's word, else the workload's."""
+    """Returns the number by the server, otherwise by the workload."""
     return record.input_tokens if record.input_tokens is not None else record.expected_input_tokens
 
 
 def _cached(records: Sequence[Record]) -> tuple[int | None, int]:
-    """Tokens found in the server's prefix cache, None where it never says; and prompt tokens of those that say both."""
+    """Returns the tokens found in the server's prefix cache, None if it never reports them, and the prompt tokens of
+    the requests that report both."""
     told = [(r.cached_tokens, r.input_tokens) for r in records
             if r.cached_tokens is not None and r.input_tokens is not None]
     return (sum(c for c, _ in told) if told else None), sum(n for _, n in told)

@@ -1,4 +1,4 @@
-"""How many tokens an answer has, and with which arrival each came."""
+"""The number of tokens of a response, and their arrival times."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from drut.bench.load.record import Record
 
 Ints = npt.NDArray[np.int64]
 CountTokens = Callable[[str], int | None]
-RECUT = 0.1  # of an answer's tokens, by which those of its text may differ
+RECUT = 0.1  # share of a response's tokens by which the tokenized text may differ
 
 
 def output_tokens(record: Record, count: CountTokens | None = None) -> int | None:
-    """The server's word; else the sum of what it told piece by piece; else the text's by the target's tokenizer; else
-    unknown. Never the number of pieces.
+    """Returns the server's number; else the sum of the numbers of its pieces; else the number by the target's
+    tokenizer; else None. Never the number of pieces.
 
-    Text need not be cut to the tokens again that it was made of. Where an answer was cut at `max_tokens`, and the text
-    has about as many, it has just as many."""
+    The tokenization of a text need not be the tokens that produced it. If a response was cut at `max_tokens` and its
+    text has about that many tokens, it has exactly that many.
+    """
     if record.output_tokens is not None:
         return record.output_tokens
     told = told_tokens(record)
@@ -34,10 +35,11 @@ def output_tokens(record: Record, count: CountTokens | None = None) -> int | Non
 
 
 def carried(record: Record, tokens: int) -> Ints:
-    """Tokens of each arrival: as the server told piece by piece, else the whole spread by length of text, else evenly.
+    """Returns the tokens of each arrival: by the server if it reports them by piece, else the total spread by length of
+    text, else evenly.
 
-    They sum up to `tokens`; each arrival has one at least, if there are so many. Else a token is of the arrival that
-    completes its text; but the first has one in any case, and so has the last where there are two tokens.
+    They sum to `tokens`; each arrival has at least one if there are enough. Otherwise a token belongs to the arrival
+    that completes its text; but the first arrival has one in any case, and the last has one if there are two tokens.
     """
     if not record.arrivals:
         return np.zeros(0, np.int64)
@@ -46,7 +48,8 @@ def carried(record: Record, tokens: int) -> Ints:
 
 
 def told_tokens(record: Record) -> list[int] | None:
-    """Of each arrival, where the server told them all; a last one without text may be its end-of-sequence token."""
+    """Returns the tokens of each arrival if the server reported all of them; a last arrival without text may be its
+    end-of-sequence token."""
     told = record.told
     if not told or min(told[:-1], default=0) < 0 or (told[-1] < 0 and (record.chars[-1] or len(told) == 1)):
         return None
@@ -54,7 +57,7 @@ def told_tokens(record: Record) -> list[int] | None:
 
 
 def spread(tokens: int, weights: Sequence[int]) -> Ints:
-    """Whole numbers in proportion to `weights`, which sum up to `tokens`; none is 0 where there are enough."""
+    """Returns whole numbers in proportion to `weights` that sum to `tokens`; none is 0 if there are enough tokens."""
     m = len(weights)
     if tokens == m:
         return np.ones(m, np.int64)

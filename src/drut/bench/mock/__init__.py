@@ -1,4 +1,4 @@
-"""A scripted OpenAI-compatible server: known service times and known faults, to prove clients on."""
+"""A scripted OpenAI-compatible server with known service times and known faults, to test clients."""
 
 from drut.bench.mock.process import MockServer
 from drut.bench.mock.script import Script, load_script, parse_script

@@ -1,4 +1,4 @@
-"""What a client asks for, and how many tokens its prompt has by the mock's tokenizer: one a word."""
+"""Parses a request, and counts its prompt tokens by the mock's tokenizer: one for each word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_TOKENS = 1_000_000
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """Further wishes of a streaming client."""
+    """The stream options of a request."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
@@ -27,7 +27,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """The fields of a request that the mock heeds; all others are ignored."""
+    """The fields of a request that the mock uses; all others are ignored."""
 
     prompt: str | list[Any] | None = None
     messages: list[Message] | None = None
@@ -39,7 +39,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A request for an answer."""
+    """A parsed request."""
 
     chat: bool
     stream: bool
@@ -54,7 +54,7 @@ _DECODER = msgspec.json.Decoder(Body)
 
 
 def parse_ask(chat: bool, body: bytes) -> Ask:
-    """Raises RequestError where the body is not what the endpoint takes."""
+    """Parses a request. Raises RequestError if the body is invalid for the endpoint."""
     fields = parse_body(body)
     if chat and fields.messages is None:
         raise RequestError("messages is missing")
@@ -70,7 +70,7 @@ def parse_ask(chat: bool, body: bytes) -> Ask:
 
 
 def parse_body(body: bytes) -> Body:
-    """Raises RequestError where it is not JSON or a field has the wrong type."""
+    """Parses a body. Raises RequestError if it is not JSON or a field has the wrong type."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,7 +78,7 @@ def parse_body(body: bytes) -> Body:
 
 
 def prompt_tokens(body: Body) -> int:
-    """Tokens of a prompt: words of text, or ids as given."""
+    """Returns the number of prompt tokens: words of text, or token ids."""
     if body.messages is not None:
         return sum(len(text.split()) for text in texts(body))
     if isinstance(body.prompt, list) and all(isinstance(item, int) for item in body.prompt):
@@ -87,7 +87,7 @@ def prompt_tokens(body: Body) -> int:
 
 
 def texts(body: Body) -> list[str]:
-    """The text of the prompt, in parts."""
+    """Returns the text of the prompt, in parts."""
     if body.messages is None:
         parts = body.prompt if isinstance(body.prompt, list) else [body.prompt]
         return [part for part in parts if isinstance(part, str)]
@@ -101,5 +101,5 @@ def texts(body: Body) -> list[str]:
 
 
 def tokenize(body: Body) -> list[int]:
-    """An id below 2^16 for each word."""
+    """Returns an id below 2^16 for each word."""
     return [zlib.crc32(word.encode(errors="replace")) & 0xFFFF for text in texts(body) for word in text.split()]

@@ -12,12 +12,12 @@ from drut.bench.mock.server import run, serve
 
 
 async def _serve(script: Script, host: str, port: int, stop: asyncio.Event) -> None:
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)  # readable once the parent is gone
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)  # readable when the parent has ended
     await serve(script, host, port, lambda url: print(url, flush=True), stop)
 
 
 def main(host: str, port: int) -> None:
-    """Serve at an address, and print the URL."""
+    """Serves at an address, and prints the URL."""
     script = msgspec.json.decode(sys.stdin.readline(), type=Script)
     run(lambda stop: _serve(script, host, port, stop))
 

@@ -1,4 +1,4 @@
-"""The events of a streamed answer: when each is due and its bytes."""
+"""The events of a streamed response: their due times and bytes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from drut.bench.mock.script import Script
 
 
 class Item(NamedTuple):
-    """Something to send. `data` is None where the connection is to be cut."""
+    """An item to send. `data` is None if the connection is to be cut."""
 
     due_s: float  # from the start of service
-    tokens: int  # of the answer that are sent with it or before
+    tokens: int  # of the response, sent with this item or before
     data: bytes | None
 
 
@@ -24,14 +24,14 @@ _WORDS = [f" t{i}" for i in range(1000)]
 
 
 def text(start: int, end: int) -> str:
-    """Tokens `start` to `end` - 1 as text: one word each, as the mock's tokenizer counts."""
+    """Returns tokens `start` to `end` - 1 as text: one word each, as the mock's tokenizer counts."""
     if end - start == 1:
         return _WORDS[start % len(_WORDS)]
     return "".join(_WORDS[i % len(_WORDS)] for i in range(start, end))
 
 
 def usage(ask: Ask, reply: Reply, script: Script, tokens: int) -> dict[str, Any]:
-    """The usage of an answer of which `tokens` tokens were sent."""
+    """Returns the usage of a response after `tokens` tokens."""
     numbers: dict[str, Any] = {"prompt_tokens": ask.prompt_tokens, "completion_tokens": tokens,
                                "total_tokens": ask.prompt_tokens + tokens}
     if script.cached_share is not None:
@@ -40,7 +40,7 @@ def usage(ask: Ask, reply: Reply, script: Script, tokens: int) -> dict[str, Any]
 
 
 class Form:
-    """How the events of one request are written. What does not change from token to token is made once."""
+    """Encodes the events of one request. The parts that are the same for every token are encoded once."""
 
     def __init__(self, script: Script, ask: Ask, reply: Reply) -> None:
         self.script, self.ask, self.reply, self.chat = script, ask, reply, ask.chat
@@ -56,7 +56,7 @@ class Form:
         self.plain = self.between + b',"logprobs":null,"finish_reason":null}]}' + self.end
 
     def event(self, delta: bytes, tokens: int, finish: str | None = None) -> bytes:
-        """A chunk with the fields of `delta`."""
+        """Returns a chunk with the fields of `delta`."""
         if finish is None and not self.counting:
             return self.choice + delta + self.plain
         ending = b',"logprobs":null,"finish_reason":' + (f'"{finish}"' if finish else "null").encode() + b"}]"
@@ -65,7 +65,7 @@ class Form:
         return self.choice + delta + self.between + ending + b"}" + self.end
 
     def tokens(self, start: int, end: int, finish: str | None) -> bytes:
-        """A chunk with the text of some tokens, which are all of the reasoning or all not."""
+        """Returns a chunk with the text of some tokens, which are all reasoning or all content."""
         words = text(start, end)
         if not self.chat:
             return self.event(f'"text":"{words}"'.encode(), end, finish)
@@ -77,19 +77,19 @@ class Form:
         return self.event(f'"content":"{words}"'.encode(), end, finish)
 
     def empty(self, tokens: int, finish: str | None = None) -> bytes:
-        """A chunk with no text."""
+        """Returns a chunk without text."""
         return self.event(b'"content":""' if self.chat else b'"text":""', tokens, finish)
 
     def role(self) -> bytes:
-        """The chunk that only says who speaks."""
+        """Returns the chunk that holds only the role."""
         return self.event(b'"role":"assistant","content":""', 0)
 
     def usage_only(self, tokens: int) -> bytes:
-        """The last chunk, of no choice."""
+        """Returns the last chunk, which has usage and no choice."""
         return self.head + b'],"usage":' + self._usage(tokens) + b"}" + self.end
 
     def line(self, payload: bytes) -> bytes:
-        """Any other event."""
+        """Returns any other event."""
         return payload + self.end
 
     def _usage(self, tokens: int) -> bytes:
@@ -107,7 +107,7 @@ ERROR = b'data: {"error":{"message":"scripted error","type":"server_error","code
 
 
 def events(script: Script, ask: Ask, reply: Reply) -> Iterator[Item]:
-    """All events of an answer in the order of their due times."""
+    """Yields all events of a response in order of their due times."""
     form, stream, sent = Form(script, ask, reply), script.stream, reply.sent_tokens
     if ask.chat and stream.role_chunk:
         yield Item(0.0, 0, form.role())
@@ -128,7 +128,7 @@ def events(script: Script, ask: Ask, reply: Reply) -> Iterator[Item]:
 
 
 def _token_events(form: Form, reply: Reply, sent: int) -> Iterator[Item]:
-    """The first token alone, then bundles, each due with its last token."""
+    """Yields the first token alone, then bundles, each due with its last token."""
     stream, times = form.script.stream, reply.times
     start, chunk, before = 0, 0, 0.0
     while start < sent:

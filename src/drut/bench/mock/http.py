@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection, bounded in all that a client can send."""
+"""HTTP/1.1 on one connection, with limits for everything that a client can send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_BODY_BYTES = 1 << 26
 
 
 class Request(NamedTuple):
-    """A request, read in full."""
+    """A complete request."""
 
     method: str
     path: str
@@ -27,15 +27,15 @@ class Request(NamedTuple):
 
 
 class Handler(Protocol):
-    """Answers requests of any connection."""
+    """Answers the requests of all connections."""
 
-    connect_s: float  # a new connection is not read for so long
+    connect_s: float  # seconds for which a new connection is not read
 
     def handle(self, connection: Connection, request: Request) -> Service | None:
-        """Answer now, or return what will."""
+        """Answers a request at once, or returns the service that will answer it."""
 
     def resume(self, service: Service) -> None:
-        """The connection of a service takes data again."""
+        """Continues a service whose connection takes data again."""
 
 
 class Connection(asyncio.Protocol):
@@ -46,18 +46,18 @@ class Connection(asyncio.Protocol):
         self._handler = handler
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[Request] = deque()
-        self._request: Request | None = None  # being answered
+        self._request: Request | None = None  # the request in progress
         self._service: Service | None = None
         self._headed = False
-        self._received = 0  # bytes since the request before
-        self._held: list[bytes] | None = None  # what came while the connection is not read yet
+        self._received = 0  # bytes since the previous request
+        self._held: list[bytes] | None = None  # data that arrived before the connection is read
         self._begin()
 
     def _begin(self) -> None:
         self._url, self._body_bytes, self._in_body = b"", 0, False
         self._body: list[bytes] = []
 
-    # What asyncio calls.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             return self._refuse(400, f"not a request of HTTP/1.1: {error}")
-        if not self._in_body and self._received > MOST_HEADER_BYTES:  # the parser itself would hold any amount
+        if not self._in_body and self._received > MOST_HEADER_BYTES:  # the parser itself would buffer any amount
             self._refuse(431, "headers are too large")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         if self._service and not self._service.dead:
             self._handler.resume(self._service)
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self._begin()
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if self._body_bytes > MOST_BODY_BYTES:
-            return self._refuse(413, f"a body may have {MOST_BODY_BYTES} bytes")
+            return self._refuse(413, f"the body is longer than {MOST_BODY_BYTES} bytes")
         self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -118,30 +118,30 @@ class Connection(asyncio.Protocol):
         if self._request is None:
             self._serve_next()
         else:
-            self._transport.pause_reading()  # no more until the answer before is complete
+            self._transport.pause_reading()  # no further data until the response is complete
 
-    # What a service calls.
+    # Methods for services.
 
     def send_answer(self, data: bytes) -> None:
-        """Part of a streamed answer; the first brings the head."""
+        """Sends a part of a streamed response; the first call sends the head, too."""
         if not self._headed:
             self._headed = True
             data = _HEAD + data
         self._transport.write(data)
 
     def end_answer(self) -> None:
-        """The streamed answer is complete."""
+        """Completes the streamed response."""
         self._done()
 
     def send_whole(self, status: int, body: bytes, content_type: str = "application/json") -> None:
-        """A whole answer."""
+        """Sends a complete response."""
         head = (f"HTTP/1.1 {status} {_phrase(status)}\r\ncontent-type: {content_type}\r\n"
                 f"content-length: {len(body)}\r\n\r\n")
         self._transport.write(head.encode() + body)
         self._done()
 
     def cut(self) -> None:
-        """Reset the connection."""
+        """Resets the connection."""
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, status: int, message: str) -> None:
         if self._service:
             self._service.close("gone")
-        self._request = None  # so that the connection is closed
+        self._request = None  # closes the connection
         if self._transport.is_closing():
             return
         self.send_whole(status, error_body(message, status))

@@ -1,4 +1,4 @@
-"""What the mock tells Prometheus, under vLLM's names."""
+"""The mock's Prometheus metrics, under vLLM's names."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
 
 
 class Load(Protocol):
-    """Who knows how many requests there are right now."""
+    """Provides the present number of requests."""
 
     @property
     def running(self) -> int:
-        """Requests that are served."""
+        """Returns the number of requests in service."""
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a slot."""
+        """Returns the number of requests that wait for a slot."""
 
     @property
     def use(self) -> float:
-        """Share of the slots in use; 0 where there is no limit."""
+        """Returns the share of the slots in use; 0 if there is no limit."""
 
 
 class Measures:
-    """Counters and histograms of one server."""
+    """The counters and histograms of one server."""
 
     def __init__(self, model: str, load: Load) -> None:
         self._labels, self._load = [model, "0"], load
@@ -58,21 +58,21 @@ class Measures:
         self._registry.register(self)
 
     def add(self, counter: str, amount: float = 1.0) -> None:
-        """Count."""
+        """Increases a counter."""
         self._totals[counter] += amount
 
     def observe(self, histogram: str, seconds: list[float]) -> None:
-        """Note some durations."""
+        """Adds durations to a histogram."""
         places = np.searchsorted(HISTOGRAMS[histogram], seconds, side="left")
         self._counts[histogram] += np.bincount(places, minlength=len(self._counts[histogram]))
         self._sums[histogram] += sum(seconds)
 
     def text(self) -> bytes:
-        """The page at /metrics."""
+        """Returns the page at /metrics."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        """What a registry asks for."""
+        """Yields the metrics for a registry."""
         names = ["model_name", "engine"]
         for name, total in self._totals.items():
             counter = CounterMetricFamily(f"vllm:{name}", name, labels=names)

@@ -1,4 +1,4 @@
-"""A scripted server in a process of its own, so that it shares no interpreter with what it tests."""
+"""A scripted server in a process of its own, so that it does not share the interpreter with the code under test."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ WAIT_S = 30.0
 
 
 class MockServer:
-    """Serves a script, given as such, as plain data or as a file's path, between `with` and its end.
+    """Serves a script, given as an object, as plain data or as a file's path, inside a `with` block.
 
-    It ends with the process that made it, however that ends. Raises RequestError where the script is none, DrutError
-    where the server does not start.
+    The server ends when the process that started it ends, for any reason. Raises RequestError if the script is invalid,
+    DrutError if the server does not start.
     """
 
     def __init__(self, script: Script | dict[str, Any] | str | Path, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -40,7 +40,7 @@ class MockServer:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin
         assert stdout
-        with contextlib.suppress(BrokenPipeError):  # told by what it did not print
+        with contextlib.suppress(BrokenPipeError):  # the missing output reports it
             stdin.write(msgspec.json.encode(self.script).decode() + "\n")
             stdin.flush()
         self.url = stdout.readline().strip()
@@ -66,15 +66,15 @@ class MockServer:
 
     @property
     def pid(self) -> int:
-        """The server's process."""
+        """Returns the process id of the server."""
         return self._process.pid
 
     def requests(self) -> list[Served]:
-        """What became of all requests since the start or the last reset, in the order in which they ended."""
+        """Returns the results of all requests since the start or the last reset, in the order in which they ended."""
         return msgspec.json.decode(self._ask("/mock/requests"), type=list[Served])
 
     def reset(self) -> None:
-        """Forget all requests; the next is number 0 of the script again."""
+        """Forgets all requests; the next one is number 0 of the script again."""
         self._ask("/mock/reset", {})
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> bytes:

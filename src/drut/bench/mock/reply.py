@@ -1,4 +1,4 @@
-"""What one request will be answered: how many tokens, when each is due, what goes wrong."""
+"""The plan of one response: its number of tokens, their due times, and its fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drut.bench.mock.times import Chance, chance, token_times
 
 
 class Reply(NamedTuple):
-    """Times are seconds from the start of service."""
+    """The plan of one response. Times are seconds from the start of service."""
 
     request: int  # its number, from 0
     tokens: int
@@ -21,17 +21,17 @@ class Reply(NamedTuple):
 
     @property
     def sent_tokens(self) -> int:
-        """Tokens that are sent before the fault, or all."""
+        """Returns the number of tokens sent before the fault, or all."""
         return self.tokens if self.fault is None else min(self.fault.after_tokens, self.tokens)
 
     @property
     def service_s(self) -> float:
-        """How long the request holds its slot."""
+        """Returns how long the request holds its slot."""
         return self.times[min(self.sent_tokens, self.tokens - 1)]
 
 
 def plan_reply(script: Script, ask: Ask, request: int) -> Reply:
-    """The same for the same script, ask and number of the request."""
+    """Plans a response; the same for the same script, request and number."""
     random = chance(script.seed, request)
     fault = _fault(script.faults, request, random)
     tokens = ask.max_tokens
@@ -47,7 +47,8 @@ def plan_reply(script: Script, ask: Ask, request: int) -> Reply:
 
 
 def _fault(faults: list[Fault], request: int, random: Chance) -> Fault | None:
-    """The first that strikes. Each one of chance takes a number, struck or not, so that the rest stays as it was."""
+    """Returns the first fault that applies. Each random fault draws a number whether it applies or not, so that later
+    draws do not depend on it."""
     struck = None
     for fault in faults:
         hit = (request + 1) % fault.every == 0 if fault.every else random().random() < (fault.probability or 0.0)

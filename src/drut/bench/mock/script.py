@@ -1,4 +1,5 @@
-"""What a scripted server does: a small file of JSON or TOML, checked strictly. docs/mock.md explains each field."""
+"""The script of a scripted server: a small file of JSON or TOML, with strict checks. docs/mock.md explains each
+field."""
 
 from __future__ import annotations
 
@@ -22,24 +23,24 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a script: unknown fields are refused."""
+    """A part of a script; unknown fields are errors."""
 
 
 class Constant(Strict, frozen=True, tag_field="kind", tag="constant"):
-    """The same time always."""
+    """A constant time."""
 
     ms: Ms
 
 
 class Uniform(Strict, frozen=True, tag_field="kind", tag="uniform"):
-    """Any time between two, evenly."""
+    """A uniform distribution between two times."""
 
     low_ms: Ms
     high_ms: Ms
 
     def __post_init__(self) -> None:
         if self.low_ms > self.high_ms:
-            raise ValueError("low_ms must not be above high_ms")
+            raise ValueError("low_ms must be at most high_ms")
 
 
 class Lognormal(Strict, frozen=True, tag_field="kind", tag="lognormal"):
@@ -50,13 +51,13 @@ class Lognormal(Strict, frozen=True, tag_field="kind", tag="lognormal"):
 
 
 class Cycle(Strict, frozen=True, tag_field="kind", tag="cycle"):
-    """The times of a list, over and over."""
+    """The times of a list, repeated."""
 
     ms: Annotated[list[Ms], Meta(min_length=1)]
 
 
 class ByPrompt(Strict, frozen=True, tag_field="kind", tag="by_prompt"):
-    """Grows with the prompt tokens that no cache holds."""
+    """A time that grows with the prompt tokens that are not cached."""
 
     base_ms: Ms
     per_token_ms: Ms
@@ -66,7 +67,7 @@ Time = Constant | Uniform | Lognormal | Cycle | ByPrompt
 
 
 class Stall(Strict, frozen=True):
-    """A stop between two tokens; all later ones come later by as much."""
+    """A pause between two tokens; it delays all later ones equally."""
 
     after_tokens: Positive
     ms: Ms
@@ -74,7 +75,7 @@ class Stall(Strict, frozen=True):
 
 
 class Fault(Strict, frozen=True):
-    """What goes wrong, in every n-th request or by chance."""
+    """A fault in every n-th request or at random."""
 
     kind: Literal["status", "event", "cut"]
     every: Positive | None = None
@@ -84,13 +85,13 @@ class Fault(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if (self.every is None) == (self.probability is None):
-            raise ValueError("a fault needs one of every and probability")
+            raise ValueError("a fault needs exactly one of every and probability")
         if self.kind == "status" and self.after_tokens:
-            raise ValueError("a fault of kind status comes before all tokens")
+            raise ValueError("a fault of kind status must come before all tokens")
 
 
 class Start(Strict, frozen=True):
-    """How slow the server is at first."""
+    """The slowness of the server after its start."""
 
     connect_ms: Ms = 0.0
     requests: Count = 0
@@ -98,7 +99,7 @@ class Start(Strict, frozen=True):
 
 
 class Stream(Strict, frozen=True):
-    """The form of a streamed answer."""
+    """The format of a streamed response."""
 
     bundle: Positive = 1
     role_chunk: bool = True
@@ -118,7 +119,7 @@ class Stream(Strict, frozen=True):
 
 
 class Script(Strict, frozen=True):
-    """All of a scripted server."""
+    """The complete script of a server."""
 
     model: str = "mock"
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
@@ -135,7 +136,7 @@ class Script(Strict, frozen=True):
 
 
 def parse_script(data: object, source: str = "script") -> Script:
-    """A script from plain data. Raises RequestError naming `source` and the field."""
+    """Parses a script from plain data. Raises RequestError with `source` and the field."""
     try:
         return msgspec.convert(data, Script)
     except msgspec.ValidationError as error:
@@ -143,7 +144,7 @@ def parse_script(data: object, source: str = "script") -> Script:
 
 
 def load_script(path: str | Path) -> Script:
-    """Read a script from a .toml file or one of JSON. Raises RequestError naming the file."""
+    """Reads a script from a .toml file or a JSON file. Raises RequestError with the file name."""
     path = Path(path)
     try:
         text = path.read_text()

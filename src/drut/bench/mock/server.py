@@ -1,4 +1,4 @@
-"""The scripted server: its endpoints, and running it."""
+"""The scripted server: its endpoints, and its main loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Mock:
-    """A handler of requests that does as a script says. Needs a running event loop."""
+    """Handles requests by a script. Needs a running event loop."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -43,7 +43,7 @@ class Mock:
         }
 
     def handle(self, connection: Connection, request: Request) -> Service | None:
-        """Answer now, or return what will."""
+        """Answers a request at once, or returns the service that will answer it."""
         route = (request.method, request.path)
         try:
             if route == ("POST", "/v1/chat/completions") or route == ("POST", "/v1/completions"):
@@ -60,11 +60,11 @@ class Mock:
         return None
 
     def resume(self, service: Service) -> None:
-        """The connection of a service takes data again."""
+        """Continues a service whose connection takes data again."""
         self.desk.resume(service)
 
     def close(self) -> None:
-        """No request is answered any more."""
+        """Stops answering requests."""
         self._alarm.close()
 
     def _models(self, _: bytes) -> Any:
@@ -82,7 +82,7 @@ class Mock:
 
 
 def _warm_up(script: Script) -> None:
-    """Have all imported and cached that the first request would wait for."""
+    """Imports and caches everything for which the first request would wait."""
     ask = Ask(chat=True, stream=True, prompt_tokens=1, max_tokens=16, ignore_eos=False, include_usage=True,
               continuous_usage=False)
     for _ in writes(events(script, ask, plan_reply(script, ask, 0)), script.stream):
@@ -90,7 +90,7 @@ def _warm_up(script: Script) -> None:
 
 
 async def serve(script: Script, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-    """Serve until `stop`. `ready` is told the URL. Raises DrutError where the address cannot be had."""
+    """Serves until `stop`. `ready` receives the URL. Raises DrutError if the address is not available."""
     loop, mock = asyncio.get_running_loop(), Mock(script)
     try:
         server = await loop.create_server(lambda: Connection(mock), host, port, backlog=4096)
@@ -107,20 +107,20 @@ async def serve(script: Script, host: str, port: int, ready: Callable[[str], Non
 
 
 def run(main: Callable[[asyncio.Event], Any]) -> None:
-    """Run a coroutine function on the fastest event loop there is, its event set by SIGINT or SIGTERM."""
+    """Runs a coroutine function on the fastest available event loop; SIGINT or SIGTERM sets its event."""
     async def whole() -> None:
         stop, loop, signals = asyncio.Event(), asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
         for number in signals:
             loop.add_signal_handler(number, stop.set)
         try:
             await main(stop)
-        finally:  # a loop of uvloop's would leave its own behind
+        finally:  # uvloop's loop would stay the current one
             for number in signals:
                 loop.remove_signal_handler(number)
 
     try:
         import uvloop
-    except ImportError:  # the same, slower
+    except ImportError:  # asyncio's own loop is slower
         asyncio.run(whole())
     else:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -128,8 +128,8 @@ def run(main: Callable[[asyncio.Event], Any]) -> None:
 
 
 def serve_script(path: str | Path, host: str, port: int) -> None:
-    """Serve a script file until SIGINT or SIGTERM; prints the URL. Raises RequestError where the file is no script,
-    DrutError where the address cannot be had."""
+    """Serves a script file until SIGINT or SIGTERM; prints the URL. Raises RequestError if the file is not a script,
+    DrutError if the address is not available."""
     script = load_script(path)
 
     def ready(url: str) -> None:

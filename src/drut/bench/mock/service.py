@@ -1,4 +1,4 @@
-"""Serving requests: slots, the line before them, and what is written when."""
+"""Serves requests: slots, the queue before them, and the times of writes."""
 
 from __future__ import annotations
 
@@ -20,44 +20,45 @@ from drut.bench.mock.script import Script
 from drut.bench.mock.writes import writes
 
 MOST_RECORDS = 1_000_000
-MOST_AT_ONCE = 1 << 16  # bytes that one stream may write before the others have their turn
+MOST_AT_ONCE = 1 << 16  # maximum of bytes that one stream writes before other streams are served
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
-    """What became of a request. Times are seconds of this machine's monotonic clock, 0 where it did not come to it."""
+    """The result of a request. Times are seconds of this machine's monotonic clock, 0 for steps that the request did
+    not reach."""
 
     request: int  # its number, from 0
-    arrived_s: float  # all of the request was read
-    started_s: float  # it had a slot
-    due_first_s: float  # when the script wanted the first token sent
-    first_s: float  # when it was handed to the system
-    last_s: float  # the last token
+    arrived_s: float  # the complete request was read
+    started_s: float  # the request got a slot
+    due_first_s: float  # due time of the first token by the script
+    first_s: float  # time at which the first token was passed to the system
+    last_s: float  # the same of the last token
     ended_s: float
     prompt_tokens: int
-    tokens: int  # of the answer, sent
-    outcome: str  # ok, error, cut; gone where the client left
+    tokens: int  # tokens of the response that were sent
+    outcome: str  # ok, error, cut; gone if the client disconnected
 
 
 class Client(Protocol):
-    """The connection that a request came on."""
+    """The connection of a request."""
 
     paused: bool  # its buffers are full
 
     def send_answer(self, data: bytes) -> None:
-        """Part of a streamed answer; the first brings the head."""
+        """Sends a part of a streamed response; the first call sends the head, too."""
 
     def send_whole(self, status: int, body: bytes, content_type: str = "application/json") -> None:
-        """A whole answer."""
+        """Sends a complete response."""
 
     def end_answer(self) -> None:
-        """The streamed answer is complete."""
+        """Completes the streamed response."""
 
     def cut(self) -> None:
-        """End the connection at once."""
+        """Ends the connection at once."""
 
 
 class Service:
-    """One request while it is served."""
+    """One request in service."""
 
     __slots__ = ("_items", "_next", "arrived", "ask", "client", "dead", "desk", "first", "last", "reply", "stamps",
                  "start", "tokens")
@@ -66,12 +67,12 @@ class Service:
         self.desk, self.client, self.ask, self.reply, self.arrived = desk, client, ask, reply, arrived
         self.start = self.first = self.last = 0.0
         self.tokens, self.dead = 0, False
-        self.stamps: list[float] = []  # of writes that brought tokens
+        self.stamps: list[float] = []  # times of writes with tokens
         self._items: Iterator[Item] = iter(())
         self._next: Item | None = None
 
     def begin(self, at: float) -> float:
-        """Service starts. Returns when the first write is due."""
+        """Starts the service. Returns the time of the first write."""
         self.start = at
         script, ask = self.desk.script, self.ask
         self._items = writes(events(script, ask, self.reply), script.stream) if ask.stream else self._whole()
@@ -79,7 +80,7 @@ class Service:
         return at + self._next.due_s
 
     def fire(self) -> float | None:
-        """Write all that is due."""
+        """Writes everything that is due. Returns the next due time, or None at the end."""
         if self.dead or self.client.paused:
             return None
         item, tokens, parts, size = self._next, self.tokens, [], 0
@@ -104,7 +105,7 @@ class Service:
         return None
 
     def close(self, outcome: str) -> None:
-        """No more is written. What the client has is accounted for."""
+        """Ends the service and records the result."""
         if not self.dead:
             self.dead = True
             self.desk.closed(self, outcome)
@@ -127,7 +128,7 @@ class Service:
             self.client.send_whole(500 if fault else 200, b"".join(parts))
 
     def _whole(self) -> Iterator[Item]:
-        """An answer that is not streamed."""
+        """Yields a response that is not streamed."""
         reply, ask, script = self.reply, self.ask, self.desk.script
         if reply.fault:
             data = None if reply.fault.kind == "cut" else error_body("scripted error", 500)
@@ -137,7 +138,7 @@ class Service:
 
 
 class Desk:
-    """Takes requests, gives them slots in the order of arrival, and keeps the books."""
+    """Takes requests, gives them slots in order of arrival, and records results."""
 
     def __init__(self, script: Script, alarm: Alarm) -> None:
         self.script, self._alarm = script, alarm
@@ -146,28 +147,28 @@ class Desk:
         self.reset()
 
     def reset(self) -> None:
-        """Start to count and to number requests anew."""
+        """Resets counters and request numbers."""
         self._count = 0
         self.records: deque[Served] = deque(maxlen=MOST_RECORDS)
         self.measures = Measures(self.script.model, self)
 
     @property
     def running(self) -> int:
-        """Requests that hold a slot."""
+        """Returns the number of requests that hold a slot."""
         return len(self._holders)
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a slot."""
+        """Returns the number of requests that wait for a slot."""
         return sum(not service.dead for service in self._line)
 
     @property
     def use(self) -> float:
-        """Share of the slots in use; 0 where there is no limit."""
+        """Returns the share of the slots in use; 0 if there is no limit."""
         return self.running / self.script.slots if self.script.slots else 0.0
 
     def arrive(self, client: Client, ask: Ask) -> Service:
-        """A request was read in full."""
+        """Takes a request that was read completely."""
         arrived = time.monotonic()
         reply = plan_reply(self.script, ask, self._count)
         self._count += 1
@@ -184,13 +185,14 @@ class Desk:
         return service
 
     def resume(self, service: Service) -> None:
-        """Write what is due, and come back for the rest."""
+        """Writes what is due, and schedules the rest."""
         due = service.fire()
         if due is not None:
             self._alarm.at(due, service.fire)
 
     def release(self, service: Service) -> None:
-        """A slot is free: the first in line takes it, at the moment that the script says, however late this is told."""
+        """Frees a slot: the first request in the queue takes it at the time given by the script, even if this call is
+        late."""
         if service not in self._holders:
             return
         self._holders.discard(service)
@@ -203,7 +205,7 @@ class Desk:
                 self._alarm.at(waiting.begin(max(freed, waiting.arrived)), waiting.fire)
 
     def closed(self, service: Service, outcome: str) -> None:
-        """A request came to its end."""
+        """Records the end of a request."""
         self.release(service)
         reply, start = service.reply, service.start
         due_first = start + reply.times[0] if start else 0.0
@@ -235,7 +237,7 @@ class Desk:
 
 
 def error_body(message: str, code: int) -> bytes:
-    """An error as OpenAI's surface words it."""
+    """Returns an error in OpenAI's format."""
     return json.dumps({"error": {"message": message, "type": "mock_error", "code": code}}).encode()
 
 

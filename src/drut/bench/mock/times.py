@@ -1,4 +1,4 @@
-"""When the tokens of an answer are due, as the script draws them."""
+"""Draws the due times of a response's tokens from the script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Chance = Callable[[], np.random.Generator]
 
 
 def chance(seed: int, request: int) -> Chance:
-    """The random numbers of one request: made on the first call, the same for the same seed and request."""
+    """Returns the random numbers of one request, created on the first call; the same for the same seed and request."""
     made: list[np.random.Generator] = []
 
     def generator() -> np.random.Generator:
@@ -26,7 +26,7 @@ def chance(seed: int, request: int) -> Chance:
 
 
 def draw(time: Time, first: int, count: int, prompt_tokens: int, random: Chance) -> Floats:
-    """Seconds of `count` draws. `first` is the place of the first in a cycle."""
+    """Returns `count` draws in seconds. `first` is the position of the first one in a cycle."""
     match time:
         case Constant():
             values = np.full(count, time.ms)
@@ -42,9 +42,9 @@ def draw(time: Time, first: int, count: int, prompt_tokens: int, random: Chance)
 
 
 def token_times(script: Script, request: int, tokens: int, uncached: int, random: Chance) -> list[float]:
-    """Seconds from the start of service to each of `tokens` tokens of the request, numbered from 0.
+    """Returns the seconds from the start of service to each of `tokens` tokens of a request, numbered from 0.
 
-    `uncached`: prompt tokens that no cache holds.
+    `uncached` is the number of prompt tokens that are not cached.
     """
     gaps = np.empty(tokens)
     gaps[:1] = draw(script.ttft, request, 1, uncached, random)

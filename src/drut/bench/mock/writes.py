@@ -1,4 +1,4 @@
-"""From events to what is written to the socket: comment lines between, joined, framed, cut."""
+"""From events to writes on the socket: inserts comment lines, joins, frames and splits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ END = b"0\r\n\r\n"
 
 
 def writes(items: Iterator[Item], stream: Stream) -> Iterator[Item]:
-    """The writes of an answer in HTTP's chunked coding. After the last, and after a cut, nothing follows."""
+    """Yields the writes of a response in HTTP's chunked coding. Nothing follows after the last one or after a cut."""
     if stream.comment_every_ms:
         items = _with_comments(items, stream.comment_every_ms / 1e3, b"\r\n\r\n" if stream.crlf else b"\n\n")
     if stream.events_per_write > 1:
@@ -21,7 +21,7 @@ def writes(items: Iterator[Item], stream: Stream) -> Iterator[Item]:
 
 
 def _with_comments(items: Iterator[Item], every_s: float, end: bytes) -> Iterator[Item]:
-    """A comment line each `every_s` until the last event."""
+    """Inserts a comment line every `every_s` until the last event."""
     due, tokens, line = every_s, 0, b": keep-alive" + end
     for item in items:
         while due < item.due_s:
@@ -32,7 +32,7 @@ def _with_comments(items: Iterator[Item], every_s: float, end: bytes) -> Iterato
 
 
 def _joined(items: Iterator[Item], count: int) -> Iterator[Item]:
-    """`count` events a write, due with the last of them."""
+    """Joins `count` events into one write, due with the last of them."""
     held: list[Item] = []
     for item in items:
         if item.data is None:
@@ -62,7 +62,8 @@ def _framed(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def _cut(items: Iterator[Item], size: int, gap_s: float) -> Iterator[Item]:
-    """Pieces of `size` bytes, `gap_s` apart. Tokens count as sent with the last piece of their event."""
+    """Splits data into pieces of `size` bytes, `gap_s` apart. Tokens count as sent with the last piece of their
+    event."""
     free, before = 0.0, 0
     for due, tokens, data in items:
         free = max(due, free)

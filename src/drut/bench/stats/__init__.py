@@ -1,1 +1,1 @@
-"""What a run may claim: whether it was steady, how far its figures may be off, which percentiles it can tell."""
+"""The statistics of a run: whether it was steady, intervals of its figures, and the percentiles it can support."""

@@ -1,6 +1,6 @@
-"""How far a figure of a run may be off, by resampling blocks of the run's time.
+"""Confidence intervals of a run's figures, by resampling blocks of its time.
 
-Whole blocks are drawn with replacement, so that samples which depend on each other within a block stay together.
+Whole blocks are drawn with replacement, so that dependent samples within a block stay together.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ DRAWS = 500
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Where a figure lies at 95 % confidence. `noise_floor`: two runs like this one must differ by more than this
-    share of the figure to be told apart; None where the interval has no end."""
+    """The 95 % confidence interval of a figure. `noise_floor`: two runs like this one must differ by more than this
+    share of the figure to be distinguishable; None if the interval has no upper bound."""
 
     value: Figure
     low: Figure
@@ -27,18 +27,19 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Resampling:
-    """Draws of `blocks` blocks, the same for each figure."""
+    """Draws of `blocks` blocks, the same draws for each figure."""
 
     def __init__(self, blocks: int, seed: int = 0) -> None:
         self._blocks = blocks
         self._draws = np.random.default_rng(seed).integers(0, blocks, (DRAWS, blocks))
 
     def rate(self, amounts: Floats, seconds: float) -> Interval:
-        """Of an amount a block, over all `seconds`."""
+        """Returns the interval of a rate: the amounts of the blocks over all `seconds`."""
         return self.interval(float(amounts.sum()) / seconds, amounts[self._draws].sum(1) / seconds)
 
     def percentile(self, samples: list[Floats], percent: int) -> Interval | None:
-        """Of samples by block. They are sorted once; a draw of blocks only changes how often each counts."""
+        """Returns the interval of a percentile of samples by block. The samples are sorted once; a draw of blocks only
+        changes how often each one counts."""
         values, owner = np.concatenate(samples), np.repeat(np.arange(len(samples)), [len(b) for b in samples])
         if not len(values):
             return None
@@ -53,7 +54,8 @@ class Resampling:
         return self.interval(percentile(values, percent), resampled)
 
     def interval(self, value: float, resampled: Floats) -> Interval:
-        """The percentile interval at levels that allow for few blocks (Hesterberg, 2015, "expanded percentile")."""
+        """Returns the percentile interval at levels that allow for few blocks (Hesterberg, 2015, "expanded
+        percentile")."""
         n = self._blocks
         tail = NormalDist().cdf(-t_half(n - 1) * (n / (n - 1)) ** 0.5)
         low, high = (float(np.quantile(resampled, q, method="nearest")) for q in (tail, 1 - tail))

@@ -1,4 +1,4 @@
-"""Percentiles in which a failure is an infinite wait."""
+"""Percentiles of samples in which a failed request has an infinite value."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Figure = float | Literal["inf"] | None
-"""None: there is nothing to measure. "inf": a failed request is at this place. (JSON has no infinity.)"""
+"""A figure as JSON. None: nothing to measure. "inf": a failed request is at this rank. (JSON has no infinity.)"""
 
 PERCENTS = (50, 90, 95, 99)
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """`n` samples, `failed` of them infinite; `unmeasured` requests are over and well and have no such figure. The
-    mean is of the finite ones."""
+    """The distribution of `n` samples, of which `failed` are infinite; `unmeasured` counts successful requests without
+    the figure. The mean is over the finite samples."""
 
     n: int = 0
     failed: int = 0
@@ -32,11 +32,12 @@ class Distribution(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, samples: Floats | Sequence[float], unmeasured: int = 0, scale: float = 1.0) -> Distribution:
-        """Of samples, failures among them as infinity; all times `scale`. NaN is refused."""
+        """Returns the distribution of samples, with failures as infinity; all times `scale`. Raises an error for
+        NaN."""
         values = np.sort(np.asarray(samples, np.float64)) * scale
         if not values.size:
             return cls(unmeasured=unmeasured)
-        if np.isnan(values[-1]):  # where sorting puts it
+        if np.isnan(values[-1]):  # sorting puts NaN last
             raise ValueError("a sample is not a number")
         finite = values[np.isfinite(values)]
         mean = float(finite.mean()) if finite.size else None
@@ -45,12 +46,12 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 def percentile(ascending: Floats, percent: int) -> float:
-    """The nearest rank: the least sample that `percent` % of all samples do not exceed. No interpolation, so that it
-    is defined between a number and infinity."""
+    """Returns the nearest rank: the least sample that `percent` % of all samples do not exceed. It does not
+    interpolate, so that it is defined between a number and infinity."""
     rank = -(-percent * len(ascending) // 100)
     return float(ascending[max(rank, 1) - 1])
 
 
 def figure(value: float | None) -> Figure:
-    """As it is written to JSON."""
+    """Returns the value as it is written to JSON."""
     return "inf" if value is not None and math.isinf(value) else value

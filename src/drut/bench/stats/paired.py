@@ -1,4 +1,4 @@
-"""The ratio of two things that were measured side by side in a few rounds, and where it lies."""
+"""The ratio of two figures that were measured in the same rounds, with its confidence interval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from drut.bench.stats.quantiles import t_half
 
-LEAST_ROUNDS = 3  # for a verdict: two that agree by chance look sure
+LEAST_ROUNDS = 3  # for a verdict: two rounds that agree by chance look certain
 
 
 class Paired(NamedTuple):
@@ -22,17 +22,18 @@ class Paired(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        """Whether the two can be told apart."""
+        """Returns whether the interval excludes 1."""
         return self.rounds >= LEAST_ROUNDS and not self.low <= 1 <= self.high
 
 
 def paired(over: Mapping[int, float], under: Mapping[int, float]) -> Paired | None:
-    """Of figures by round, none below 0; rounds that one of them lacks do not count. None for fewer than two.
+    """Returns the ratio of figures by round, all of them at least 0; rounds without both figures do not count. None for
+    fewer than two rounds.
 
-    What slows the machine in a round slows both, and goes out of the ratio. Student's interval on the logarithms: with
-    3 to 5 rounds resampling them would see too few different draws, and be far too sure. A rate of 0 has no logarithm,
-    and to leave its round out would tell of the better rounds alone: then the ratio is that of the means, with
-    Student's interval on the differences. None where all of `under` is 0.
+    A slow machine slows both figures of a round, which cancels in the ratio. The interval is Student's on the
+    logarithms: with 3 to 5 rounds, resampling has too few different draws and would be far too narrow. A rate of 0 has
+    no logarithm, and leaving out its round would favour the better rounds: then the ratio is that of the means, with
+    Student's interval on the differences. None if all of `under` is 0.
     """
     pairs = [(over[r], under[r]) for r in sorted(over.keys() & under.keys())]
     if len(pairs) < 2:
@@ -48,7 +49,7 @@ def paired(over: Mapping[int, float], under: Mapping[int, float]) -> Paired | No
 
 
 def _student(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and half its interval."""
+    """Returns the mean and half the width of its interval."""
     n = len(values)
     return statistics.fmean(values), t_half(n - 1) * statistics.stdev(values) / n**0.5
 

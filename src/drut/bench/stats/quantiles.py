@@ -1,4 +1,4 @@
-"""Quantiles of the normal and of Student's distribution."""
+"""Quantiles of the normal distribution and of Student's t-distribution."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ CONFIDENCE = 0.95  # of every interval
 
 
 def normal(p: float) -> float:
-    """The p-quantile of the standard normal distribution."""
+    """Returns the p-quantile of the standard normal distribution."""
     return NormalDist().inv_cdf(p)
 
 
 @cache
 def t_quantile(p: float, df: int) -> float:
-    """The p-quantile, 0.5 < p < 1, of Student's distribution with a whole number of degrees of freedom, by bisection
-    of its distribution function; 1e300 bounds it."""
+    """Returns the p-quantile, 0.5 < p < 1, of Student's t-distribution with an integer number of degrees of freedom, by
+    bisection of its distribution function; the maximum is 1e300."""
     low, high = 0.0, 1.0
     while _within(high, df) < 2 * p - 1 and high < 1e300:
         low, high = high, 2 * high
@@ -27,12 +27,12 @@ def t_quantile(p: float, df: int) -> float:
 
 
 def t_half(df: int) -> float:
-    """Half the width of an interval at CONFIDENCE, in standard errors."""
+    """Returns half the width of an interval at CONFIDENCE, in standard errors."""
     return t_quantile((1 + CONFIDENCE) / 2, df)
 
 
 def _within(t: float, df: int) -> float:
-    """P(|T| <= t), a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """Returns P(|T| <= t) by a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     theta = math.atan(t / math.sqrt(df))
     sine, square = math.sin(theta), math.cos(theta) ** 2
     odd = df % 2

@@ -1,4 +1,4 @@
-"""A figure over rounds."""
+"""The mean of a figure over rounds, with its interval."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from drut.bench.stats.distribution import Figure
 from drut.bench.stats.paired import LEAST_ROUNDS
 from drut.bench.stats.quantiles import t_half
 
-_MOST = 1e100  # a file may hold more, and sums of it be infinite
+_MOST = 1e100  # a file may hold larger values, whose sums may be infinite
 
 
 def over_rounds(values: Sequence[float | Literal["inf"]], *, logarithmic: bool) -> tuple[Figure, Figure, Figure]:
-    """The mean of rounds, geometric where `logarithmic`, with Student's 95 % interval; none under three rounds, nor
-    where a round has no finite value."""
+    """Returns the mean of rounds, geometric if `logarithmic`, with Student's 95 % interval; no interval for fewer than
+    three rounds, and nothing if a round has no finite value."""
     numbers = [math.inf if v == "inf" or v > _MOST else float(v) for v in values]
     if math.inf in numbers:
         return ("inf" if sum(map(math.isinf, numbers)) * 2 > len(numbers) else float(np.median(numbers))), None, None

@@ -1,4 +1,4 @@
-"""How many requests a claim about a percentile needs, by the binomial distribution."""
+"""The number of requests that a claim about a percentile needs, by the binomial distribution."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from drut.bench.stats.quantiles import CONFIDENCE
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Of a percentile. `n` samples are there and `needed` are the least; `at_most_ms` is what the percentile does not
-    exceed, at 95 % confidence, None where there are too few samples to say."""
+    """A claim about a percentile. `n` is the number of samples and `needed` the least number; `at_most_ms` is an upper
+    bound of the percentile at 95 % confidence, None if there are too few samples."""
 
     percent: int
     n: int
@@ -22,15 +22,15 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def may(self) -> bool:
-        """Whether the run can claim anything about this percentile."""
+        """Returns whether the run supports a claim about this percentile."""
         return self.n >= self.needed
 
 
 def least_samples(percent: int, misses: int = 0, confidence: float = CONFIDENCE) -> int:
-    """Samples needed to claim "the percentile is within the limit" when so many of them miss it.
+    """Returns the number of samples needed to claim "the percentile is within the limit" when `misses` of them miss it.
 
-    If more than 1 - p of all requests missed the limit, then so few misses among n would have a probability below
-    1 - confidence. Requests are taken as independent; in a queue they are not quite, so this is the least.
+    If more than 1 - p of all requests missed the limit, so few misses among n would have a probability below 1 -
+    confidence. Requests are assumed to be independent; in a queue they are not quite, so this is a lower bound.
     """
     q = 1 - percent / 100
     low, high = misses, misses + 1
@@ -43,7 +43,7 @@ def least_samples(percent: int, misses: int = 0, confidence: float = CONFIDENCE)
 
 
 def claims(ascending_ms: Floats) -> list[Claim]:
-    """Of sorted samples, for each reported percentile."""
+    """Returns the claims of sorted samples, for each reported percentile."""
     n = len(ascending_ms)
     result = []
     for percent in PERCENTS:
@@ -54,7 +54,7 @@ def claims(ascending_ms: Floats) -> list[Claim]:
 
 
 def _misses_allowed(percent: int, n: int) -> int:
-    """The most of n samples that may lie above a bound of the percentile."""
+    """Returns the maximum of n samples that may lie above an upper bound of the percentile."""
     low, high = 0, n
     while high - low > 1:
         middle = (low + high) // 2
@@ -63,7 +63,8 @@ def _misses_allowed(percent: int, n: int) -> int:
 
 
 def _at_most(k: int, n: int, q: float) -> float:
-    """P(X <= k) of a binomial distribution of n draws with probability q, by logarithms, since terms underflow."""
+    """Returns P(X <= k) of a binomial distribution of n draws with probability q, by logarithms, because terms
+    underflow."""
     if k >= n:
         return 1.0
     i = np.arange(1, k + 1)

@@ -1,4 +1,4 @@
-"""The slope of a series whose neighbours resemble each other."""
+"""The slope of an autocorrelated series."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MOST_RHO = 0.98
 
 
 def autocorrelation(residuals: Floats, fitted: int) -> float:
-    """Lag-1 correlation of the residuals of a fit with so many parameters, from 0 to 0.98.
+    """Returns the lag-1 correlation of the residuals of a fit with `fitted` parameters, from 0 to 0.98.
 
-    Its estimate is too low by about (1 + 3 rho) / n for a mean (Kendall, 1954), and by as much again for each further
-    parameter; that is added.
+    Its estimate is too low by about (1 + 3 rho) / n for a mean (Kendall, 1954), and by the same amount for each further
+    parameter; this is corrected.
     """
     n, power = len(residuals), float(residuals @ residuals)
     if power <= 0 or n < 4:
@@ -26,8 +26,8 @@ def autocorrelation(residuals: Floats, fitted: int) -> float:
 
 
 class Slope(msgspec.Struct, frozen=True):
-    """A least-squares slope per second with its interval. `independent` is how many independent values the series is
-    worth."""
+    """A least-squares slope per second with its interval. `independent` is the number of independent values that the
+    series is worth."""
 
     per_s: float
     low: float
@@ -36,8 +36,9 @@ class Slope(msgspec.Struct, frozen=True):
 
 
 def slope(values: Floats, step_s: float) -> Slope:
-    """Of values `step_s` apart. Noise is taken as a first-order autoregression: its variance of the slope is that of
-    independent noise times (1 + rho) / (1 - rho), and the degrees of freedom shrink by as much."""
+    """Returns the slope of values `step_s` apart. Noise is modelled as a first-order autoregression: the variance of
+    the slope is that of independent noise times (1 + rho) / (1 - rho), and the degrees of freedom shrink by the same
+    factor."""
     n = len(values)
     t = step_s * (np.arange(n) - (n - 1) / 2)
     spread = float(t @ t)

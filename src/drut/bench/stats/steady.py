@@ -1,4 +1,4 @@
-"""Whether the measured window shows a server in a steady state."""
+"""Tests whether the measured window shows a server in a steady state."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from drut.bench.stats.slope import Slope, autocorrelation, slope
 LEAST_SECONDS = 20
 LEAST_INDEPENDENT = 6.0  # values of the in-flight series
 BATCH = 5
-SURE = 3.3  # standard errors: the most of all cuts exceeds it by chance in 5 % of runs or less
-MATTERS = 0.05  # of the level: less change is no matter, be it ever so sure
+SURE = 3.3  # standard errors: the maximum over all cuts exceeds it by chance in at most 5 % of runs
+MATTERS = 0.05  # share of the level: a smaller change does not matter, however certain it is
 
 
 class Steady(msgspec.Struct, frozen=True):
-    """`transient_s` is what MSER-5 would cut off from the window's start; `slope` is of the requests in flight."""
+    """The result of the test. `transient_s` is what MSER-5 would cut off from the window's start; `slope` is that of
+    the requests in flight."""
 
     verdict: Literal["steady", "not steady", "too short"]
     reasons: list[str]
@@ -27,7 +28,7 @@ class Steady(msgspec.Struct, frozen=True):
 
 
 def steady(tokens: Floats, in_flight: Floats) -> Steady:
-    """`tokens`: output tokens of each second of the window; `in_flight`: mean requests in flight of each second."""
+    """Tests a window. `tokens`: output tokens of each second; `in_flight`: mean requests in flight of each second."""
     n = len(tokens)
     if n < LEAST_SECONDS:
         seconds = "second" if n == 1 else "seconds"
@@ -53,9 +54,9 @@ def steady(tokens: Floats, in_flight: Floats) -> Steady:
 
 
 def mser5(values: Floats) -> int:
-    """How many values to cut off from the start: a multiple of 5, at most half of them.
+    """Returns how many values to cut off from the start: a multiple of 5, at most half of them.
 
-    MSER-5 (White, 1997): of all cuts that leave the mean of the rest with the least standard error, taken over batch
+    MSER-5 (White, 1997) chooses the cut that minimizes the standard error of the mean of the rest, computed over batch
     means of 5 as if they were independent.
     """
     batches = values[: len(values) // BATCH * BATCH].reshape(-1, BATCH).mean(1)
@@ -69,12 +70,12 @@ def mser5(values: Floats) -> int:
 
 
 def level_change(values: Floats) -> tuple[int, float, float]:
-    """The cut that MSER-5 makes, or that it makes from the other end; the change of the mean there, as a share of
-    what follows; and that change in standard errors.
+    """Returns the cut that MSER-5 makes from either end; the change of the mean there, as a share of the level after
+    it; and that change in standard errors.
 
-    MSER alone always finds some cut. The errors say whether it is more than chance; they allow for the first-order
-    autocorrelation of what is left when both means are taken off. Where that leaves too few independent values, no
-    change is sure, and the errors are 0.
+    MSER alone always finds some cut. The standard errors show whether it is more than chance; they allow for the
+    first-order autocorrelation of the residuals of both means. If too few independent values are left, no change is
+    certain, and the errors are 0.
     """
     found = (0, 0.0, 0.0)
     n = len(values)

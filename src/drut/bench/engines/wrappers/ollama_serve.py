@@ -1,4 +1,4 @@
-"""Starts `ollama serve`, brings a GGUF file in as a model, and stays until the server ends. A script, on its own.
+"""A standalone script that starts `ollama serve`, imports a GGUF file as a model, and runs until the server ends.
 
     python ollama_serve.py OLLAMA MODEL FILE.gguf THREADS
 """

@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous batching, driven by one thread: requests in, tokens out as they come."""
+"""Drives OpenVINO GenAI's continuous batching in one thread: takes requests and yields tokens as they are generated."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-TAIL, KEEP = 24, 6  # ids that are decoded together, so that a piece of text costs no more the longer the answer is
+TAIL, KEEP = 24, 6  # token ids decoded together, so that the cost of a piece of text does not grow with the response
 
 
 class Asked:
-    """A request under way. Iterating gives lists of ids until the answer is over."""
+    """A request in progress. Iteration yields lists of token ids until the response ends."""
 
     def __init__(self, ids: Sequence[int], config: Any) -> None:
         self.ids, self.config = ids, config
@@ -62,7 +62,7 @@ class Engine:
             self._active = [pair for pair in self._active if self._give(*pair)]
 
     def _take(self) -> None:
-        """All that came in; waits where there is nothing else to do."""
+        """Takes all new requests; waits if there is no other work."""
         while not self._active or not self._inbox.empty():
             asked = self._inbox.get()
             self._count += 1
@@ -73,7 +73,7 @@ class Engine:
                 asked.arrived.put(error)
 
     def _give(self, asked: Asked, handle: Any) -> bool:
-        """Whether there is more to come."""
+        """Passes new tokens on. Returns whether there will be more."""
         if asked.cancelled:
             handle.cancel()
             asked.arrived.put(None)
@@ -88,7 +88,7 @@ class Engine:
 
 
 class Text:
-    """An answer's text, piece by piece; a character that is not whole yet waits."""
+    """The text of a response, piece by piece; an incomplete character is held back."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

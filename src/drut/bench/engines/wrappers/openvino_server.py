@@ -1,8 +1,8 @@
-"""OpenAI's completions and chat over OpenVINO GenAI, by the standard library: a script for OpenVINO's environment.
+"""OpenAI's completions and chat for OpenVINO GenAI, with the standard library: a script for OpenVINO's environment.
 
     python openvino_server.py --model DIR --name NAME --port P --threads T --sequences S --context C --cache-gb G
 
-OpenVINO's package has no server. A thread a connection; all the work is in `openvino_engine`.
+OpenVINO's package has no server. Each connection has a thread; `openvino_engine` does the work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_BODY = 8 << 20
 
 
 class Piece(NamedTuple):
-    """New text, tokens with it, and why the answer ended, "" where it goes on."""
+    """New text with its token ids, and the finish reason, "" while the response continues."""
 
     text: str
     tokens: int
@@ -30,12 +30,12 @@ class Piece(NamedTuple):
 
 
 class BadRequestError(Exception):
-    """What is wrong with a request."""
+    """Raised for an invalid request; holds the reason."""
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else a token waits until the client has acknowledged the one before, up to 40 ms
+    disable_nagle_algorithm = True  # else a token waits until the client has acknowledged the previous one, up to 40 ms
     engine: Engine
     name: str
     context: int
@@ -145,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
                 event([], usage=_usage(asked, count))
             self._chunk("data: [DONE]\n\n")
             self.wfile.write(b"0\r\n\r\n")
-        except OSError:  # the client is gone
+        except OSError:  # the client has disconnected
             asked.cancelled = True
             self.close_connection = True
         except RuntimeError as error:
@@ -169,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _pieces(asked: Asked, text: Text, stops: list[str]) -> Iterator[Piece]:
-    """Text that may be the start of a stop string waits."""
+    """Yields text; holds back text that may be the start of a stop string."""
     count, waiting, most = 0, "", max(map(len, stops), default=1) - 1
     for ids in asked:
         count += len(ids)
