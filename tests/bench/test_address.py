@@ -59,7 +59,7 @@ def test_an_endpoint_is_added_to_the_url(url: str, endpoint: str, chat: str) -> 
     ("http://h", "chat/completions", "must be a path"),
     ("http://h", "/chat/completions?a=1", "must be a path"),
     ("http://h", "/chat completions", "must be a path"),
-    ("http://h/v1/chat/completions", "/chat/completions", "ends in /chat/completions already"),
+    ("http://h/v1/chat/completions", "/chat/completions", "already ends in /chat/completions"),
 ])
 def test_what_is_no_address_is_refused(url: str, endpoint: str | None, words: str) -> None:
     with pytest.raises(RequestError, match=words):
@@ -80,7 +80,7 @@ def test_a_route_of_the_other_api_ends_a_run_before_it_begins(
     code = main(["bench", "serve", "--url", "http://127.0.0.1:1/v1/completions", "--model", "m", "--workload",
                  "chat:max_tokens=2", "--rate", "1", "--duration", "1", "--out", str(tmp_path), "--no-metrics"])
     assert code == 2
-    assert "/v1/completions is of completions, and --api asks for chats" in capsys.readouterr().err
+    assert "/v1/completions serves completions, and --api asks for chats" in capsys.readouterr().err
 
 
 def test_the_query_goes_with_every_request_and_its_values_into_no_file() -> None:

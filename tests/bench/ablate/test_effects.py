@@ -72,8 +72,8 @@ def test_the_paragraph_is_made_of_the_figures() -> None:
 
 
 @pytest.mark.parametrize(("on", "off", "said"), [
-    ([100, 160, 60, 130], [100, 100, 100, 100], "not told"),  # it may be half as much again, or half
-    ([101, 99, 102, 98], [100, 100, 100, 100], "little"), ([101, 99], [100, 100], "not told"),
+    ([100, 160, 60, 130], [100, 100, 100, 100], "uncertain"),  # it may be half as much again, or half
+    ([101, 99, 102, 98], [100, 100, 100, 100], "little"), ([101, 99], [100, 100], "uncertain"),
     ([150, 151, 149, 150], [100, 100, 100, 100], "helps"), ([60, 61, 59, 60], [100, 100, 100, 100], "costs")])
 def test_that_there_is_no_effect_is_told_of_narrow_intervals_alone(
     on: list[float], off: list[float], said: str
@@ -83,10 +83,10 @@ def test_that_there_is_no_effect_is_told_of_narrow_intervals_alone(
     row = next(line for line in document(_ablation(effect), "x").splitlines() if line.startswith("| cache"))
     assert SHORT[found(effect)] in row
     assert "no effect" not in row
-    expected = {"helps": "as expected", "not told": ""}.get(said, "not as expected")
+    expected = {"helps": "as expected", "uncertain": ""}.get(said, "not as expected")
     assert as_expected(effect) == expected
     nothing = msgspec.structs.replace(effect, expected="no effect")
-    assert as_expected(nothing) == {"little": "as expected", "not told": ""}.get(said, "not as expected")
+    assert as_expected(nothing) == {"little": "as expected", "uncertain": ""}.get(said, "not as expected")
 
 
 def _ablation(effect: Effect) -> Ablation:
@@ -98,5 +98,5 @@ def _ablation(effect: Effect) -> Ablation:
 def test_what_was_not_measured_is_not_told_of() -> None:
     assert shows([], []) == "Not measured."
     void = [block(0, "on", valid=False), block(0, "off", output_tokens_per_s=1.0)]
-    assert shows([], void) == ("Nothing can be said: two rounds of both sides are needed, and 1 of 2 blocks are void "
+    assert shows([], void) == ("No result: two rounds of both sides are needed, and 1 of 2 blocks are void "
                                "(the client sent late).")

@@ -77,5 +77,5 @@ def test_prompts_that_were_cut_and_counts_that_cannot_be_are_told(told: int | No
                            msgspec.structs.replace(well, input_tokens=3, expected_input_tokens=None)))
     assert len(found) == wrong
     if wrong:
-        assert found[0].endswith(f"1 of 2 prompts are not those that were sent, by the engine's count, such as {told} "
+        assert found[0].endswith(f"1 of 2 prompts differ from those sent, by the engine's count, such as {told} "
                                  "tokens of 1024")

@@ -123,7 +123,7 @@ def test_conversations_whose_turns_outlast_the_window_have_no_rates(tmp_path: Pa
     more: dict[str, Any] = {"cells": ["multi-turn:turns=2,first=4,later=4,output=4@1"], "duration": 0.3,
                             "tokenizer": "smollm2-135m-instruct"}
     found = run(comparing(tmp_path, [script(tmp_path, "a", slow)], **more))
-    assert [b.reasons for b in found.blocks] == [["its answers outlast the turn (a longer --duration)"]]
+    assert [b.reasons for b in found.blocks] == [["its responses outlast the turn (a longer --duration)"]]
     alone = run(comparing(tmp_path, [script(tmp_path, "a", slow)], duration=0.3))
     assert [(b.valid, b.figures["requests_per_s"]) for b in alone.blocks] == [(True, pytest.approx(2 / 0.9, rel=0.3))]
 
@@ -193,7 +193,7 @@ def test_another_machine_does_not_go_on_with_it(tmp_path: Path) -> None:
     engines = [script(tmp_path, "a", FAST)]
     begun = comparing(tmp_path, engines).comparison()
     elsewhere = msgspec.structs.replace(begun, blocks=[block(0, "a")], environment={"cpu": "Another CPU", "cpus": 2})
-    with pytest.raises(RequestError, match="it was begun with cpu Another CPU, and here it is"):
+    with pytest.raises(RequestError, match="it was started with cpu Another CPU, but this machine has"):
         comparing(tmp_path, engines, before=elsewhere)
     here = msgspec.structs.replace(elsewhere, environment={**begun.environment, "started": "then"})
     assert comparing(tmp_path, engines, before=here).comparison().environment["started"] == "then"
@@ -224,7 +224,7 @@ def test_one_that_fails_the_gate_is_measured_and_not_ranked(tmp_path: Path, monk
     assert "0% of answers have just the tokens that were asked for" in other.why
     by_name = {block.contestant: block for block in found.blocks}
     assert by_name["a"].valid
-    assert "answers have not just the tokens that were asked for" in by_name["short"].reasons[-1]
+    assert "responses do not have exactly the requested tokens" in by_name["short"].reasons[-1]
     assert found.rankings == []
 
 
@@ -233,7 +233,7 @@ def _deaf(launch: Launch) -> Launch:
 
 
 @pytest.mark.parametrize(("more", "words"), [
-    ({"base": "z"}, "'z' is no contestant"), ({"rounds": 0}, "rounds"), ({"cells": ["chat@2"]}, "--tokenizer"),
+    ({"base": "z"}, "'z' is not a contestant"), ({"rounds": 0}, "rounds"), ({"cells": ["chat@2"]}, "--tokenizer"),
     ({"cells": ["chat@2"], "context": 64, "tokenizer": "smollm2-135m-instruct"}, "needs 256 tokens of context"),
     ({"slo": "x"}, "--slo"), ({"price": "x"}, "--price"), ({"gguf": "/none"}, "there is no /none"),
     ({"engines": ["nobody"]}, "no engine 'nobody'"), ({"seed": -1}, "seed"), ({"colour": 1}, "colour"),

@@ -20,12 +20,12 @@ def _said(*blocks: Block) -> list[str]:
 def test_answers_that_are_longer_than_the_warm_up_of_an_open_loop_are_told() -> None:
     slow = [note for note in _said(_took("a", "chat@rate=0.5", 900.0), _took("b", "chat@rate=0.5", 25e3),
                                    _took("b", "chat@1", 25e3)) if "warm-up" in note]
-    assert slow == ["b, chat@rate=0.5: its answers take 25 s, longer than the warm-up, so that its turns begin with "
-                    "less under way than later: its rates are told too low, its waits too short."]
+    assert slow == ["b, chat@rate=0.5: its responses take 25 s, longer than the warm-up, so that its turns begin with "
+                    "a lower load than later: its rates are underestimated, its waits too short."]
 
 
 def test_turns_that_are_too_short_for_a_p99_are_told() -> None:
-    few = "Of a turn with fewer than 100 answers no p99 of TTFT, TPOT and E2E is told: it would be the slowest of them."
+    few = "A turn with fewer than 100 responses has no p99 of TTFT, TPOT and E2E: it would be the slowest response."
     assert few in _said(_took("a", "chat@1", 5.0, 99))
     assert few not in _said(_took("a", "chat@1", 5.0, 100), _took("a", "chat@1", 5.0, 2, 1, valid=False))
 
@@ -36,4 +36,5 @@ def test_rounds_of_another_version_are_told() -> None:
     given = settings({"engines": ["a"], "cells": ["chat@1"]})
     back = msgspec.structs.replace(same, earlier=[{"x": "3"}, {}])
     assert notes(given, [same], [], "a", "a") == notes(given, [back], [], "a", "a") == []
-    assert notes(given, [other], [], "a", "a") == ["a: its rounds are of several versions: x 1, then x 2, then x 3."]
+    several = "a: its rounds were measured with several versions: x 1, then x 2, then x 3."
+    assert notes(given, [other], [], "a", "a") == [several]

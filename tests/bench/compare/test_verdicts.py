@@ -69,7 +69,7 @@ def test_the_slowest_of_few_answers_is_no_percentile() -> None:
                     for name in "ba")).apart  # type: ignore[union-attr, arg-type]
     said = summary(msgspec.structs.replace(comparison(), blocks=few, ratios=ratios(few, [CELL], "a", ["a", "b"])))
     assert "p99" not in said
-    assert _row(said, "Answers, a turn") == ["60", "3", "n/a", "n/a"]
+    assert _row(said, "Responses per turn") == ["60", "3", "n/a", "n/a"]
     many = [turn(r, name, count) for r in range(5) for name, count in (("a", 200), ("b", 100))]
     assert {r.figure for r in ratios(many, [CELL], "a", ["a", "b"])} == {"ttft_ms_p50", "ttft_ms_p99"}
 

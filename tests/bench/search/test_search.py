@@ -185,7 +185,7 @@ def test_the_summary_says_what_may_be_promised() -> None:
     found = searched(Broken(99, hung), budget_s=600.0)
     text = markdown(found)
     assert found.slo_rate.low is not None
-    assert "ttft=30 is held by 95.0% of requests or more, at 95 % confidence" in text
+    assert "ttft=30 is met by 95.0% of requests or more, at 95 % confidence" in text
     assert "Against concurrency" in text
     assert "Against rate" in text
 
@@ -242,7 +242,7 @@ def test_without_a_result_no_number_stands_for_one(tmp_path: Path, server: Serve
         assert answer.value is not None or answer.why
     save(found, tmp_path)
     assert json.loads((tmp_path / "search.json").read_text())["slo_rate"]["value"] is None
-    assert "is held by" not in markdown(found)
+    assert "is met by" not in markdown(found)
     table = next(part for part in section(found).parts if isinstance(part, Table))
     assert [row[1] for row in table.rows if row[0].startswith(ANSWERS["slo_rate"])] == ["not found"]
 

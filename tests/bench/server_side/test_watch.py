@@ -145,7 +145,7 @@ def endless(sock: socket.socket, _: bytes) -> None:
 
 @pytest.mark.parametrize(("answer", "reason"), [
     (drip, "no reply within 0.5 s"), (endless, "longer than"), (lambda sock, _: sock.sendall(b"junk\r\n"), ""),
-    (lambda sock, _: time.sleep(1.5), "no answer|timed out"),
+    (lambda sock, _: time.sleep(1.5), "no reply|timed out"),
     (lambda sock, _: sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nshort"), "cut short"),
     (lambda sock, _: reply(sock, b"", 302), "status 302")])
 def test_hostile_servers_are_bounded(answer: Callable[[socket.socket, bytes], None], reason: str) -> None:

@@ -147,7 +147,7 @@ def test_a_count_that_is_lost_is_none_and_asked_for_once(serve):
 def test_too_long_an_answer(serve, monkeypatch):
     monkeypatch.setattr(exchange, "MAX_REPLY_BYTES", 1000)
     url, _ = serve(speaking(vllm))
-    with pytest.raises(RequestError, match="more than 1000 bytes"):
+    with pytest.raises(RequestError, match="longer than 1000 bytes"):
         ServerTokenizer(url, "m").encode("a" * 900)
 
 

@@ -1,1 +1,1 @@
-"""What each technique of an engine buys: switched off and on, on work where it should help and where not."""
+"""Measures each technique of an engine, off and on, with work that should benefit and work that should not."""

@@ -1,4 +1,4 @@
-"""What an ablation has found so far: kept in its folder after each block, and gone on with from there."""
+"""The results of an ablation so far: saved in its folder after each block, and resumed from there."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ JSON = "ablation.json"
 
 
 def empty(model: str, settings: dict[str, Any]) -> Ablation:
-    """Nothing measured yet."""
+    """Returns an ablation without results."""
     return Ablation(schema=SCHEMA, settings=settings, environment={}, model=model, techniques=[], cells=[],
                     contestants=[], blocks=[], effects=[])
 
 
 def read(path: Path) -> Ablation:
-    """An ablation.json. Raises DrutError where it is missing, damaged or of another schema."""
+    """Reads an ablation.json. Raises DrutError if it is missing, damaged or of another schema."""
     return read_file(path, Ablation, SCHEMA, "an ablation")
 
 
 def contestants(recipe: Recipe) -> dict[str, Side]:
-    """Its two servers, by the names that blocks have."""
+    """Returns the two servers of a recipe, by the names used in blocks."""
     return {f"{recipe.name}/on": recipe.on, f"{recipe.name}/off": recipe.off}
 
 
@@ -48,7 +48,8 @@ class Book:
 
     @classmethod
     def resumed(cls, folder: Path, model: str, settings: dict[str, Any]) -> Book:
-        """Goes on with what the folder holds, nothing perhaps. RequestError where that was measured in another way."""
+        """Resumes from the folder, which may be empty. Raises RequestError if its results were measured with other
+        settings."""
         path = folder / JSON
         if not path.exists():
             return cls(folder, empty(model, settings))
@@ -60,12 +61,12 @@ class Book:
         return cls(folder, found)
 
     def add(self, recipe: Recipe) -> None:
-        """Makes place for a technique. RequestError where another of its name was measured before."""
+        """Adds a technique. Raises RequestError if another technique with its name was measured before."""
         self.place(recipe)
         self.write()
 
     def place(self, recipe: Recipe) -> None:
-        """As `add`, and writes nothing."""
+        """Adds a technique without writing files."""
         technique = _technique(recipe)
         for other in self.ablation.techniques:
             if other.name == technique.name and (other.on, other.off) != (technique.on, technique.off):
@@ -75,31 +76,32 @@ class Book:
         known = {cell.name: cell for cell in self.ablation.cells}
         for cell in cells:
             if known.get(cell.name, cell) != cell:
-                raise RequestError(f"--resume: the cell {cell.name!r} was another one: {known[cell.name].workload}")
+                raise RequestError(f"--resume: the cell {cell.name!r} was measured with other work: "
+                                   f"{known[cell.name].workload}")
         new = [cell for cell in cells if cell.name not in known]
         if technique.name not in [other.name for other in self.ablation.techniques]:
             self._change(techniques=[*self.ablation.techniques, technique], cells=[*self.ablation.cells, *new])
 
     def missing(self, recipe: Recipe, rounds: int) -> list[Turn]:
-        """The turns still to be taken, in order. A round's turns at a cell are taken again where one is missing or
-        void: only both sides in the same minutes can be compared."""
+        """Returns the missing turns, in order. If one turn of a round at a cell is missing or void, all turns of that
+        round and cell are taken again, because only sides measured at the same time can be compared."""
         names, cells = list(contestants(recipe)), [trial.cell.name for trial in recipe.trials]
         had = {(b.round, b.cell, b.contestant) for b in self.ablation.blocks if b.valid}
         return [turn for turn in turns(rounds, cells, names)
                 if any((turn.round, turn.cell, name) not in had for name in names)]
 
     def forget(self, turns: Sequence[Turn]) -> None:
-        """Drops what there is of these: one side that is taken now must not stand beside the other of earlier."""
+        """Drops existing results of these turns: a side measured now must not be compared with one measured earlier."""
         keys = {(turn.round, turn.cell, turn.contestant) for turn in turns}
         self._change(blocks=[b for b in self.ablation.blocks if (b.round, b.cell, b.contestant) not in keys])
 
     def told(self, contestant: Contestant) -> None:
-        """What became of a server; of the same name the last counts."""
+        """Records the outcome of a server; the last outcome of a name counts."""
         self._change(contestants=[*(c for c in self.ablation.contestants if c.name != contestant.name), contestant])
         self.write()
 
     def block(self, recipe: Recipe, block: Block) -> list[Effect]:
-        """Keeps a block, in the place of one that was taken at the same turn; returns the technique's effects now."""
+        """Stores a block in place of an earlier one of the same turn; returns the technique's effects so far."""
         key = block.round, block.cell, block.contestant
         blocks = [*(b for b in self.ablation.blocks if (b.round, b.cell, b.contestant) != key), block]
         mine = [b for b in blocks if b.contestant in contestants(recipe)]
@@ -113,7 +115,7 @@ class Book:
         return found
 
     def write(self) -> None:
-        """ablation.json, ablation.csv, summary.md. Raises DrutError."""
+        """Writes ablation.json, ablation.csv and summary.md. Raises DrutError."""
         data = msgspec.json.encode(self.ablation).decode()
         write_file(self.folder / JSON, lambda file: file.write(data))
         write_file(self.folder / "ablation.csv", lambda file: _csv(self.ablation.effects, file))

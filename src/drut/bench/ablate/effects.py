@@ -1,4 +1,4 @@
-"""What switching a technique does to a figure: on over off, round by round."""
+"""The effect of a technique on a figure: the ratio on/off by round."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from drut.bench.stats.paired import Paired, paired
 
 
 def effects(recipe: Recipe, blocks: Sequence[Block]) -> list[Effect]:
-    """Of all figures the recipe judges, where two rounds at least have both sides. Void blocks and figures that fell on
-    failures do not count."""
+    """Returns the effects on all figures that the recipe judges, if at least two rounds have both sides. Void blocks
+    and figures that fell on failures do not count."""
     found = []
     for trial in recipe.trials:
         for figure, expected in trial.judged.items():

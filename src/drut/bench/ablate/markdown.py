@@ -1,4 +1,4 @@
-"""An ablation as Markdown: one table, and a paragraph for each technique."""
+"""An ablation as Markdown: a table, and a paragraph for each technique."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ NOTHING = "Nothing is measured yet."
 
 
 def summary(ablation: Ablation) -> str:
-    """summary.md."""
+    """Returns the text of summary.md."""
     return "\n\n".join([f"# What each technique buys: {plain(ablation.model)}", _how(ablation), *body(ablation)])
 
 
 def document(ablation: Ablation, command: str) -> str:
-    """A page of the documentation; `command` made it."""
+    """Returns a page of the documentation; `command` is the command that made it."""
     made = f"Made by `{command}`; do not edit. [How it is measured](bench.md#each-technique-off-and-on)."
     return "\n\n".join(["# What each technique buys", made, _how(ablation), _machine(ablation), *body(ablation)]) + "\n"
 
 
 def body(ablation: Ablation) -> list[str]:
-    """The table, the techniques, and what went wrong."""
+    """Returns the table, the techniques, and the failures."""
     rows = [row for technique in ablation.techniques for row in _rows(technique, ablation.effects)]
     head = ["technique", "work", "figure", "off", "on", "on / off", "expected", "found"]
     parts = [table(head, rows) if rows else NOTHING, *map(_section, ablation.techniques), _cells(ablation)]
@@ -36,13 +36,13 @@ def body(ablation: Ablation) -> list[str]:
 
 def _how(ablation: Ablation) -> str:
     settings, count = ablation.settings, len(ablation.effects)
-    chance = f" Of {count} ratios about {count / 20:.1f} would leave out 1 by chance." if count else ""
+    chance = f" Of {count} ratios, about {count / 20:.1f} intervals would exclude 1 by chance." if count else ""
     least = settings.get("duration_s", 0)
     return (f"Two servers for each technique, one with it and one without, take turns at the same requests in blocks "
-            f"of {least:g} s or more (on and off, then off and on), while the other is held. "
+            f"of {least:g} s or more (on and off, then off and on), while the other is suspended. "
             "`off` and `on` are medians over the rounds; `on / off` is the geometric mean of the rounds' ratios with "
-            "its 95 % interval. An effect is told only where the interval of at least three rounds leaves out 1; that "
-            "there is none to speak of (under 10 %), only where all of it lies within 10 % of 1. Else neither is told."
+            "its 95 % interval. An effect is reported only if the interval of at least three rounds excludes 1, and "
+            "no relevant effect (under 10 %) only if the interval lies within 10 % of 1. Otherwise the result is open."
             + chance)
 
 
@@ -51,7 +51,7 @@ def _machine(ablation: Ablation) -> str:
     if not e:
         return f"**Machine.** {NOTHING}"
     return (f"**Machine.** {e.get('cpu')}, {e.get('cpus')} CPUs; {e.get('system')}; Python {e.get('python')}; "
-            f"drut {e.get('drut')}. Begun {e.get('started')}. Model: {plain(ablation.model)}.")
+            f"drut {e.get('drut')}. Started {e.get('started')}. Model: {plain(ablation.model)}.")
 
 
 def _rows(technique: Technique, effects: Sequence[Effect]) -> list[list[str]]:

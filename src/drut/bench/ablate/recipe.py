@@ -1,4 +1,4 @@
-"""What there is to know of a technique before it is measured: how it is switched, where it should show, and why."""
+"""The static description of a technique: how it is switched, which figures it should change, and why."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ Expected = Literal["helps", "no effect", "costs"]
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of the two servers: its flags, and the encoding of its matrices; empty: as the model's file has them."""
+    """One of the two servers: its flags, and the encoding of its matrices; empty: as in the model's file."""
 
     flags: tuple[str, ...] = ()
     weights: str = ""
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A cell that a technique is tried on. `judged`: by figure, what theory expects of it there. `body` goes into every
-    request; `warmup_s` and `duration_s` are what the cell needs at least. `chat`: through the chat template, where
-    answers end by themselves; else prompts are completed, and answers have just the tokens that are asked for."""
+    """A cell in which a technique is measured. `judged`: by figure, the effect that theory predicts there. `body` is
+    merged into every request; `warmup_s` and `duration_s` are the minimum for the cell. `chat`: with the chat template,
+    where responses end by themselves; otherwise prompts are completed, and responses have exactly the requested number
+    of tokens."""
 
     cell: Cell
     judged: dict[str, Expected]
@@ -33,8 +34,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """A technique. `about` says what it does, `theory` what it should do to the figures and where; sentences that stand
-    in the documents as they are."""
+    """A technique. `about` describes it, `theory` predicts its effects; the documents contain these sentences."""
 
     name: str
     title: str
@@ -48,4 +48,4 @@ class Recipe(msgspec.Struct, frozen=True):
         names = [trial.cell.name for trial in self.trials]
         unknown = [figure for trial in self.trials for figure in trial.judged if figure not in FIGURES]
         if len(set(names)) < len(names) or unknown or not names:
-            raise ValueError(f"technique {self.name}: cells {names}, figures that are none {unknown}")
+            raise ValueError(f"technique {self.name}: cells {names}, unknown figures {unknown}")

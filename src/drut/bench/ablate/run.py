@@ -1,4 +1,4 @@
-"""Runs an ablation: technique by technique, two servers that take turns, everything kept after each block."""
+"""Runs an ablation: technique by technique, with two servers in turns; results are saved after each block."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from drut.bench.result.figures import FIGURES
 from drut.bench.tokens import open_tokenizer
 from drut.errors import DrutError
 
-START_S, AROUND_S = 4.0, 1.5  # a server's start; what a block takes beside its warm-up and its window
+START_S, AROUND_S = 4.0, 1.5  # seconds for a server's start, and for a block in addition to its warm-up and its window
 CONTEXT, SEQUENCES = 4096, 16
 
 Tell = Callable[[str], None]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be measured. `warmup_s` and `duration_s` are the least; a trial may need more."""
+    """The parameters of an ablation. `warmup_s` and `duration_s` are the minimum; a trial may need more."""
 
     recipes: Sequence[Recipe]
     rounds: int
@@ -43,32 +43,32 @@ class Plan(msgspec.Struct, frozen=True):
     threads: int
 
     def settings(self) -> dict[str, Any]:
-        """What all blocks of one folder must have in common."""
+        """Returns the settings that all blocks of one folder must share."""
         return {"duration_s": self.duration_s, "warmup_s": self.warmup_s, "seed": self.seed, "threads": self.threads}
 
     def manner(self, trial: Trial) -> Settings:
-        """How each turn at a trial's cell is measured, as a comparison of engines has it."""
+        """Returns the settings of each turn at a trial's cell, in the form of a comparison of engines."""
         return Settings(engines=["drut"], cells=[trial.cell.name], api="chat" if trial.chat else "completions",
                         duration=max(self.duration_s, trial.duration_s),
                         warmup=max(self.warmup_s, trial.warmup_s), seed=self.seed)
 
     def seconds(self, recipe: Recipe, todo: Sequence[Turn]) -> float:
-        """About how long these turns of a technique take."""
+        """Estimates the seconds that these turns of a technique take."""
         trials = {trial.cell.name: trial for trial in recipe.trials}
         manners = [self.manner(trials[turn.cell]) for turn in todo]
         return sum(m.warmup + m.duration + AROUND_S for m in manners) + (2 * START_S if todo else 0.0)
 
 
 def seconds(plan: Plan, book: Book) -> float:
-    """About how long the rest takes."""
+    """Estimates the seconds that the rest takes."""
     return sum(plan.seconds(recipe, book.missing(recipe, plan.rounds)) for recipe in plan.recipes)
 
 
 def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book: Book, tell: Tell) -> None:
-    """Measures what `book` lacks. `files` gives the model with its matrices in an encoding; empty: as they are.
+    """Measures what `book` lacks. `files` returns the model with its matrices in an encoding; empty: unchanged.
 
-    A server that does not start or dies ends its technique, and the others go on. KeyboardInterrupt leaves whole
-    blocks in `book`. Raises RequestError for what cannot be asked, DrutError where files cannot be written.
+    If a server does not start or dies, its technique ends and the others continue. KeyboardInterrupt leaves only
+    complete blocks in `book`. Raises RequestError for invalid requests, DrutError if files cannot be written.
     """
     for number, recipe in enumerate(plan.recipes):
         book.add(recipe)
@@ -81,7 +81,7 @@ def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book:
 
 
 def minutes(s: float) -> str:
-    """For people."""
+    """Formats a duration for people."""
     return f"{s / 60:.0f} min" if s >= 90 else f"{s:.0f} s"
 
 
@@ -96,7 +96,7 @@ class _Pair:
         self.tokenizer = open_tokenizer(whose, model="") if whose else None
 
     def run(self) -> None:
-        """All turns that are missing, and once more those of void blocks; or up to where a server is no more."""
+        """Runs all missing turns, and void blocks once more, until a server fails."""
         with ExitStack() as ends:
             candidates: dict[str, Candidate] = {}
             for name, side in contestants(self.recipe).items():
@@ -123,7 +123,7 @@ class _Pair:
         return Candidate(Entry(name, self.engine.name), engine, self.files(""), options, log)
 
     def _try(self, candidate: Candidate, act: Callable[[], object]) -> bool:
-        """Whether it went well; what did not is told, and ends the candidate."""
+        """Returns whether `act` succeeded; a failure is recorded and ends the candidate."""
         try:
             act()
         except DrutError as error:
@@ -142,19 +142,19 @@ class _Pair:
 
 
 class _Lazy:
-    """An engine on a model's weights in one encoding, which are made when it is started."""
+    """An engine on a model's weights in one encoding; the weights are converted when the engine starts."""
 
     def __init__(self, engine: Engine, files: Callable[[str], ModelFiles], side: Side) -> None:
         self.name, self.title, self.verified = engine.name, engine.title, engine.verified
         self._engine, self._files, self._side = engine, files, side
 
     def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
-        """Of the side's files, whatever `files` are."""
+        """Launches on the files of the side, whatever `files` are."""
         return self._engine.launch(self._files(self._side.weights), options, port)
 
 
 def _why(candidate: Candidate, error: DrutError) -> DrutError:
-    """How an engine that does not answer ended, where it did."""
+    """Returns how an engine that does not answer ended, if it ended."""
     try:
         candidate.check()
     except EngineFailedError as ended:

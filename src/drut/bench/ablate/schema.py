@@ -1,4 +1,4 @@
-"""`ablation.json`, as data. SCHEMA changes when a field changes its meaning or goes."""
+"""The schema of `ablation.json`. SCHEMA changes when a field is removed or changes its meaning."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SCHEMA = "drut.ablation/1"
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """On over off in a figure of a cell, with a 95 % interval over rounds. `expected`: what theory says of it there.
-    `verdict` "none": the interval holds 1, which is not to say that there is no effect."""
+    """The ratio on/off of a figure in a cell, with a 95 % interval over rounds. `expected`: the prediction of theory.
+    `verdict` "none": the interval contains 1, which does not prove that there is no effect."""
 
     technique: str
     cell: str
@@ -29,8 +29,8 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Technique(msgspec.Struct, frozen=True):
-    """What is switched. `on` and `off` are the flags of the two servers; `about` says what it is, `shows` what the
-    figures say of it, made of them."""
+    """A technique. `on` and `off` are the flags of the two servers; `about` describes it, `shows` is a text made from
+    the figures."""
 
     name: str
     title: str

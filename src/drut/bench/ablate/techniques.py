@@ -1,6 +1,6 @@
-"""The techniques, each a record; one more is one record in `TECHNIQUES`.
+"""The techniques, one record each; a new technique is a new record in `TECHNIQUES`.
 
-The cells are sized for a model of 135 million weights on two CPUs: each answers a few requests a second there.
+The cells are sized for a model of 135 million weights on two CPUs: each serves a few requests a second there.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ ONE_STEP = ("--multi-step", "1")
 _ALL = (
     Recipe(
         name="paging", title="Paged KV cache",
-        about="The KV cache is handed out in pages of 16 tokens as sequences grow. Off, a sequence is admitted only "
-        "when all tokens it may ever have are reserved for it, as a cache in one piece for each sequence needs "
+        about="The KV cache is allocated in pages of 16 tokens as sequences grow. Off, a sequence is admitted only "
+        "when pages for its maximum number of tokens are reserved, as with one contiguous cache for each sequence "
         "(--reserve-quantile 1). Both servers have 60 MB for keys and values.",
-        theory="Where answers end far below their limit, reservations stand empty: more sequences fit, so throughput "
-        "rises and waiting falls, while each stream shares its steps with more others. Where all fits, nothing "
+        theory="If responses end far below their limit, reserved pages stay empty: more sequences fit, so throughput "
+        "rises and waiting falls, while each stream shares its steps with more streams. If all sequences fit, nothing "
         "changes.",
         on=Side((*SMALL_CACHE, "--reserve-quantile", "0")), off=Side((*SMALL_CACHE, "--reserve-quantile", "1")),
         trials=(Trial(FREE_ANSWERS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
@@ -46,27 +46,27 @@ _ALL = (
          Trial(EQUAL_LENGTHS, {"output_tokens_per_s": "no effect"}))),
     Recipe(
         name="prefix-cache", title="Prefix cache",
-        about="The KV pages of a prompt stay, and a later prompt that begins alike takes them over (--prefix-cache).",
-        theory="A prompt costs what is new in it: with 768 of 800 tokens shared the time to first token should fall "
-        "many times over. Prompts with nothing in common gain nothing, and the look-up should not show.",
+        about="The KV pages of a prompt stay, and a later prompt with the same prefix shares them (--prefix-cache).",
+        theory="A prompt costs only its new tokens: with 768 of 800 tokens shared the time to first token should fall "
+        "many times over. Prompts with nothing in common gain nothing, and the lookup should cost nothing.",
         on=Side(("--prefix-cache",)), off=Side(("--no-prefix-cache",)),
         trials=(Trial(SHARED_PREFIX, {"ttft_ms_p50": "helps", "output_tokens_per_s": "helps"}, warmup_s=4.0),
          Trial(UNRELATED, {"ttft_ms_p50": "no effect"}))),
     Recipe(
         name="chunked-prefill", title="Chunked prefill",
-        about="A prompt is computed in pieces between the steps of those who decode, as large as stall no stream. Off, "
+        about="A prompt is computed in chunks together with decoding requests, small enough to stall no stream. Off, "
         "it is computed whole in one step (--chunk-tokens 0).",
-        theory="The longest gaps of running streams should shrink from a whole prompt's time to a piece's, paid for by "
-        "the prompt itself, whose first token comes later. Where all prompts are short there is nothing to cut.",
+        theory="The longest gaps of running streams should shrink from a whole prompt's time to a chunk's, at the cost "
+        "of the prompt itself, whose first token comes later. If all prompts are short, there is nothing to split.",
         on=Side(), off=Side(("--chunk-tokens", "0")),
         trials=(Trial(MIXED_PROMPTS, {"itl_ms_p99": "helps", "ttft_ms_p50": "costs"}, warmup_s=3.0, duration_s=8.0),
          Trial(EQUAL_LENGTHS, {"itl_ms_p99": "no effect"}))),
     Recipe(
         name="continuous-batching", title="Continuous batching",
-        about="A request joins those that run at the next step. Off, a batch is whoever waits when nothing runs, and "
-        "the next one begins when all of it are done (--no-continuous-batching).",
+        about="A request joins the batch at the next step. Off, a batch is all requests that wait when nothing runs, "
+        "and the next one begins when all of them are done (--no-continuous-batching).",
         theory="With answers of different lengths a static batch waits for its longest: throughput and time to first "
-        "token should gain much, and each stream, which then decodes in fuller company, pays some of it. One user "
+        "token should gain much, and each stream, which then decodes in a larger batch, loses some of it. One user "
         "alone never waits for another.",
         on=Side(("--continuous-batching",)), off=Side(("--no-continuous-batching",)),
         trials=(Trial(MIXED_LENGTHS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
@@ -76,7 +76,7 @@ _ALL = (
         name="fusion", title="Fused operations",
         about="Norm, Q, K, V, rope and the write to the cache are one operation, as are norm, gate, up and activation, "
         "and projection and residual sum. Off, each is an operation of its own with a buffer between (--no-fusion).",
-        theory="Each operation ends in a meeting of all threads, which costs the same for one row as for many: "
+        theory="Each operation ends in a barrier of all threads, which costs the same for one row as for many: "
         "decoding one stream should gain, a long prompt's multiplications should hide it.",
         on=Side(("--fusion",)), off=Side(("--no-fusion",)),
         trials=(Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
@@ -92,22 +92,22 @@ _ALL = (
         name="overlap", title="Overlap of host and kernels",
         about="The next step is scheduled, and the last one's text made, while a step runs. Off, they take turns "
         "(--no-overlap). Both without multi-step decoding.",
-        theory="The host's share of a step disappears behind the kernels, as far as there is a CPU left for it: a gain "
+        theory="The host's share of a step disappears behind the kernels, if a CPU is free for it: a gain "
         "for many short steps, none for long ones.",
         on=Side((*ONE_STEP, "--overlap")), off=Side((*ONE_STEP, "--no-overlap")),
         trials=(Trial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}), Trial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     Recipe(
         name="multi-step", title="Multi-step decoding",
-        about="Up to 16 decoding steps follow each other in one native call, where all that runs decodes and nobody "
-        "waits. Off, the host comes in between every two (--multi-step 1).",
+        about="Up to 16 decoding steps follow each other in one native call, if all running requests decode and none "
+        "waits. Off, the host runs between every two (--multi-step 1).",
         theory="Streams that decode undisturbed should gain the host's share. Where requests come and go all the time "
-        "there are no such stretches.",
+        "there are no such phases.",
         on=Side(("--multi-step", "16")), off=Side(ONE_STEP),
         trials=(Trial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}),
          Trial(SHORT_ANSWERS, {"output_tokens_per_s": "no effect"}))),
     Recipe(
         name="jump-forward", title="Forced tokens",
-        about="What a schema leaves no choice in, such as the names of its fields, is taken at once and computed like "
+        about="Tokens without an alternative in a schema, such as field names, are taken at once and computed like "
         "a prompt. Off, each of these tokens is a decoding step (--no-forced-tokens).",
         theory="Answers that are mostly field names should be done sooner; answers without a schema are what they "
         "were.",
@@ -145,7 +145,7 @@ _ALL = (
         name="threads", title="A second thread",
         about="Two kernel threads (on) and one (off).",
         theory="Prompts, bound by multiplications, should gain by nearly two. One stream gains as far as one CPU alone "
-        "does not use up the memory's bandwidth.",
+        "does not saturate the memory bandwidth.",
         on=Side(("--threads", "2")), off=Side(("--threads", "1")),
         trials=(Trial(PROMPTS, {"ttft_ms_p50": "helps"}), Trial(ONE_STREAM, {"tpot_ms_p50": "helps"}))),
 )
@@ -154,13 +154,13 @@ TECHNIQUES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 
 
 def chosen(names: str | None) -> list[Recipe]:
-    """Of a list with commas between, in the order given; all for None. Raises RequestError."""
+    """Returns the techniques of a comma-separated list, in the order given; all for None. Raises RequestError."""
     if names is None:
         return list(TECHNIQUES.values())
     wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
         if name not in TECHNIQUES:
-            raise RequestError(f"--techniques: there is no {name!r}; there are {', '.join(TECHNIQUES)}")
+            raise RequestError(f"--techniques: unknown technique {name!r}; techniques are {', '.join(TECHNIQUES)}")
         if wanted.count(name) > 1:
             raise RequestError(f"--techniques: {name} is given twice")
     return [TECHNIQUES[name] for name in wanted]

@@ -1,4 +1,4 @@
-"""A model's file with its matrices in another encoding, made where it is not there yet."""
+"""Converts a model's file to another encoding of its matrices, unless the converted file exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAKING_S = 600.0
 
 
 def model_files(name: str, path: Path, folder: Path, weights: str) -> ModelFiles:
-    """`path` itself for empty `weights`, else a GGUF file in `folder`, written by `drut convert` once. Raises
+    """Returns `path` itself for empty `weights`, else a GGUF file in `folder`, which `drut convert` writes once. Raises
     CannotRunError."""
     if weights:
         path = _converted(path, folder / f"{name.replace('/', '-')}-{weights}.gguf", weights)

@@ -1,4 +1,4 @@
-"""What the figures of a technique say, in words that are made of them."""
+"""Texts about the figures of a technique, generated from the figures."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from drut.bench.result.figures import FIGURES
 from drut.bench.stats.paired import LEAST_ROUNDS
 
 LITTLE = 1.1
-"""Times or one over it: a ratio whose whole interval lies between is no effect that matters. One whose interval is
-wider and holds 1 says nothing, be it of no effect."""
+"""A factor in both directions: a ratio whose whole interval lies within is no relevant effect. A wider interval that
+contains 1 shows nothing, not even that there is no effect."""
 
-Found = Literal["helps", "costs", "little", "not told"]
-SHORT: dict[Found, str] = {"helps": "helps", "costs": "costs", "little": "under 10 %", "not told": "not told apart"}
+Found = Literal["helps", "costs", "little", "uncertain"]
+SHORT: dict[Found, str] = {"helps": "helps", "costs": "costs", "little": "under 10 %", "uncertain": "uncertain"}
 JUDGED: dict[tuple[str, Found], str] = {
     ("helps", "helps"): "it helps, as it should",
     ("helps", "little"): "that is less than 10 % either way, though it should help",
-    ("helps", "not told"): "no gain can be told, though there should be one",
+    ("helps", "uncertain"): "no gain is visible, though there should be one",
     ("helps", "costs"): "it costs, where it should help",
     ("no effect", "helps"): "it helps even where nothing was expected",
     ("no effect", "little"): "that is less than 10 % either way, and no effect was expected",
-    ("no effect", "not told"): "no effect can be told, and none was expected",
+    ("no effect", "uncertain"): "no effect is visible, and none was expected",
     ("no effect", "costs"): "it costs, where nothing was expected",
     ("costs", "helps"): "it helps, where it should cost",
     ("costs", "little"): "that is less than 10 % either way, though a cost was expected",
-    ("costs", "not told"): "the cost that was expected cannot be told",
+    ("costs", "uncertain"): "the expected cost is not visible",
     ("costs", "costs"): "that is its price, as expected",
 }
 
 
 def found(effect: Effect) -> Found:
-    """What the interval says. That it holds 1 does not say that there is no effect."""
+    """Classifies an interval. An interval that contains 1 does not prove that there is no effect."""
     if effect.verdict != "none":
         return effect.verdict
     narrow = 1 / LITTLE <= effect.low <= effect.high <= LITTLE
-    return "little" if narrow and effect.rounds >= LEAST_ROUNDS else "not told"
+    return "little" if narrow and effect.rounds >= LEAST_ROUNDS else "uncertain"
 
 
 def as_expected(effect: Effect) -> str:
-    """Whether it is what theory says; where it cannot be told, neither."""
+    """Returns whether the effect is as theory predicts; None-like text if the interval shows neither."""
     said = found(effect)
-    if said == "not told":
+    if said == "uncertain":
         return ""
     return "as expected" if (effect.expected == "no effect" if said == "little" else effect.expected == said) else \
         "not as expected"
 
 
 def shows(effects: Sequence[Effect], blocks: Sequence[Block]) -> str:
-    """One paragraph: each judged figure with both sides, their ratio and its interval, and what that makes of what was
-    expected; then the blocks that do not count. `effects` and `blocks` are one technique's."""
+    """Returns one paragraph: each judged figure with both sides, their ratio and its interval, compared with the
+    prediction; then the blocks that do not count. `effects` and `blocks` are those of one technique."""
     if not effects:
         return _not_measured(blocks)
     sentences = [_sentence(effect) for effect in effects]
@@ -63,7 +63,7 @@ def shows(effects: Sequence[Effect], blocks: Sequence[Block]) -> str:
 
 
 def interval(effect: Effect) -> str:
-    """On over off with its 95 % interval, as it stands in tables."""
+    """Formats on/off with its 95 % interval, for tables."""
     return f"{effect.ratio:.2f} ({effect.low:.2f} .. {effect.high:.2f})"
 
 
@@ -76,7 +76,7 @@ def _sentence(effect: Effect) -> str:
 
 
 def _small(title: str) -> str:
-    """A title within a sentence: `the p99 of ITL`, `output`."""
+    """Returns a title within a sentence: `the p99 of ITL`, `output`."""
     what, comma, which = title.partition(", ")
     return f"the {which} of {what}" if comma else what[0].lower() + what[1:]
 
@@ -86,4 +86,4 @@ def _not_measured(blocks: Sequence[Block]) -> str:
         return "Not measured."
     void = [block for block in blocks if not block.valid]
     lost = f", and {len(void)} of {len(blocks)} blocks are void ({void[0].reasons[0]})" if void else ""
-    return f"Nothing can be said: two rounds of both sides are needed{lost}."
+    return f"No result: two rounds of both sides are needed{lost}."

@@ -1,1 +1,1 @@
-"""Engines side by side on the same work, in interleaved blocks, behind a quality gate."""
+"""Compares engines on the same work, in interleaved blocks, behind a quality gate."""

@@ -30,14 +30,15 @@ from drut.bench.run import Run, measure
 from drut.bench.tokens import Tokenizer
 
 SAMPLES = ("ttft_ms", "tpot_ms", "e2e_ms")
-LEAST_READ, MOST_ADDED = 0.9, 256  # of a prompt's tokens by the model's tokenizer, and beside twice as many
-FEW = 4  # tokens that a short prompt may be joined by
+# share of a prompt's tokens by the model's tokenizer, and tokens that may be added to twice as many
+LEAST_READ, MOST_ADDED = 0.9, 256
+FEW = 4  # tokens that may be added to a short prompt
 
 
 @dataclass(frozen=True)
 class Work:
-    """A cell with what is known of its requests: whether their answers are to have just the tokens asked for, what goes
-    into each beside that, and whether sessions have several turns."""
+    """A cell with the properties of its requests: whether responses have exactly the requested number of tokens,
+    further fields of each request, and whether sessions have several turns."""
 
     cell: Cell
     exact: bool
@@ -46,8 +47,8 @@ class Work:
 
 
 def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Block:
-    """Measures it. Raises EngineFailedError where the engine ends or answers nothing, KeyboardInterrupt where the user
-    ends the comparison, DrutError where the work cannot be sent."""
+    """Measures a turn. Raises EngineFailedError if the engine ends or answers no request, KeyboardInterrupt if the user
+    ends the comparison, DrutError if the work cannot be sent."""
     def look(progress: Progress) -> None:
         candidate.check()
 
@@ -70,15 +71,17 @@ def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
 
 
 def _why_slow(result: Result, candidate: Candidate, patience_s: float) -> str:
-    """Of a turn in which no answer ended. Raises EngineFailedError where not even one of a single token comes now."""
-    # By all, not by those of the window alone: users of a closed loop who wait since the warm-up send none in it.
+    """Explains a turn in which no response completed. Raises EngineFailedError if even a request for a single token now
+    fails."""
+    # All requests count, not only those of the window: users of a closed loop who wait since the warm-up send none in
+    # it.
     assert candidate.launch is not None
     failures = {request.failure for request in result.requests}
     if failures - {"unfinished"} or not serves(msgspec.structs.replace(candidate.launch, ready="completion"),
                                                patience_s):
         said = next((request.detail for request in result.requests if request.detail), "")
         raise EngineFailedError(f"it answered none of {len(result.requests)} requests ({said})")
-    return "no answer ended in it: it is too short for this engine"
+    return "no response completed in it: it is too short for this engine"
 
 
 def _ended(result: Result) -> bool:
@@ -94,7 +97,7 @@ def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
     target = Target(launch.url, launch.model, body=body, exact=launch.exact, timeout_s=settings.timeout)
     loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(Rate.steady(cell.rate), seed=seed)) if cell.rate is not None else
                                    ClosedLoop(cell.concurrency or 1))
-    # An engine that goes on with what its client gave up would pay for it in its next turn.
+    # If the engine continued requests that its client gave up, its next turn would be slower.
     window = Window(settings.warmup, settings.warmup + settings.duration, settings.grace, drain=settings.grace)
     return Run(LoadPlan(target, window, loop, workers_for(loop)), cell.workload, tokenizer=tokenizer,
                chat=settings.api == "chat", seed=seed, slo=None if settings.slo is None else Slo.parse(settings.slo),
@@ -103,31 +106,31 @@ def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
 
 
 def _lengths(result: Result, least: float) -> list[str]:
-    """A shorter answer is done sooner, and no faster."""
+    """Returns reasons if lengths are wrong: a shorter response ends sooner without being faster."""
     told = [request.output_tokens == request.max_tokens for request in result.requests
             if request.measured and request.failure is None and request.output_tokens is not None]
     if not told or np.mean(told) >= least:
         return []
-    return [f"{len(told) - sum(told)} of {len(told)} answers have not just the tokens that were asked for"]
+    return [f"{len(told) - sum(told)} of {len(told)} responses do not have exactly the requested tokens"]
 
 
 def _prompts(result: Result) -> list[str]:
-    """A prompt that was cut is read sooner, and no faster. Engines add the tokens of a template; a number that cannot
-    be is not to stand among the figures."""
+    """Returns reasons if prompts are wrong: a truncated prompt is computed sooner without being faster. Engines add the
+    tokens of a template; an impossible number must not be among the figures."""
     told = [(request.input_tokens, request.expected_input_tokens) for request in result.requests
             if request.measured and request.failure is None]
     both = [(own, sent) for own, sent in told if own is not None and sent is not None]
     wrong = [(own, sent) for own, sent in both if not LEAST_READ * sent - FEW <= own <= 2 * sent + MOST_ADDED]
     if not wrong:
         return []
-    return [f"{len(wrong)} of {len(both)} prompts are not those that were sent, by the engine's count, such as "
+    return [f"{len(wrong)} of {len(both)} prompts differ from those sent, by the engine's count, such as "
             f"{wrong[0][0]} tokens of {wrong[0][1]}"]
 
 
 def _spanning(result: Result, warmup: float) -> list[str]:
-    """The window's rates tell nothing of answers that span it."""
+    """Returns a reason if responses span the window: then its rates do not measure them."""
     began = [request.scheduled_ms for request in result.requests if request.measured]
-    return ["its answers outlast the turn (a longer --duration)"] if began and max(began) < warmup * 1e3 else []
+    return ["its responses outlast the turn (a longer --duration)"] if began and max(began) < warmup * 1e3 else []
 
 
 def _samples(result: Result, name: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""One contestant while a comparison goes on: its process, and what became of it."""
+"""The state of one contestant during a comparison: its process and its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drut.errors import DrutError
 
 
 class Candidate:
-    """`ready` while it may take turns; else `outcome` and `why` tell."""
+    """A contestant. `ready` while it may take turns; otherwise `outcome` and `why` explain."""
 
     def __init__(self, entry: Entry, engine: Engine, files: ModelFiles, options: Options, log: Path) -> None:
         self.entry, self._engine, self._log = entry, engine, log
@@ -36,20 +36,20 @@ class Candidate:
 
     @property
     def ready(self) -> bool:
-        """Whether it may take turns: what fails the gate may, so that its figures are told."""
+        """Returns whether it may take turns. A contestant that fails the gate may, so that its figures are reported."""
         return self.outcome in ("measured", "gate")
 
     def fail(self, error: DrutError) -> None:
-        """It takes no further turn. Its processes end."""
+        """Ends it after a failure: it takes no further turn, and its processes end."""
         self.outcome = "cannot run" if isinstance(error, CannotRunError) else "failed"
         self.why = str(error)
         self.stop()
 
     def serve(self) -> Running:
-        """Start it, or let it run on. Raises CannotRunError, EngineFailedError."""
+        """Starts or resumes it. Raises CannotRunError, EngineFailedError."""
         if self.running is None:
             self.launch = self._engine.launch(self._files, self._options, self.entry.port or free_port())
-            with contextlib.suppress(OSError):  # the engine says it better
+            with contextlib.suppress(OSError):  # the engine's own error is more precise
                 read_ahead(self.launch, self._files)
             self.running = start(self.launch, self._log)
             self._starts.append(self.running.ready_s)
@@ -59,13 +59,14 @@ class Candidate:
         return self.running
 
     def check(self) -> None:
-        """Raises EngineFailedError where it runs no more. Of a server that ran already its answers alone tell."""
+        """Raises EngineFailedError if it no longer runs. For a server that already ran, only its responses show
+        that."""
         running = self.running
         if running is not None and running.pid is not None and not running.alive():
             raise EngineFailedError(running.how_it_ended())
 
     def rest(self, end: bool) -> None:
-        """Hold it while others have their turn, or `end` it."""
+        """Suspends it during the turns of others, or ends it if `end`."""
         if self.running is not None and not end:
             self.running.suspend()
         else:
@@ -77,8 +78,8 @@ class Candidate:
             running.stop()
 
     def contestant(self, before: Contestant | None = None) -> Contestant:
-        """For the file. `before`: as an earlier part of the comparison left it, which stays where this one did not
-        start it, and whose highest memory counts in any case."""
+        """Returns it for the file. `before`: its state in an earlier part of the comparison, which is kept if this part
+        did not start it, and whose peak memory counts in any case."""
         if before is not None and not self._starts and self.outcome == "measured":
             return before
         launch = self.launch
@@ -92,8 +93,8 @@ class Candidate:
             gate=self.gate)
 
     def weigh(self) -> None:
-        """Takes its memory; not while it is measured, since the kernel walks all its pages for that. What its processes
-        share counts once: an engine of four processes would else have its libraries four times."""
+        """Measures its memory; not during a turn, because the kernel walks all its pages for that. Pages shared by its
+        processes count once: otherwise an engine of four processes would count its libraries four times."""
         memory = self.running.memory() if self.running is not None else None
         if memory is not None:
             twice = 0.0 if memory.pss_mb is None else memory.resident_mb - memory.pss_mb
@@ -102,7 +103,7 @@ class Candidate:
 
 
 def _earlier(before: Contestant | None, launch: Launch | None) -> list[dict[str, str]]:
-    """Versions of the parts before this one, as far as they are others."""
+    """Returns the versions of earlier parts that differ from the present ones."""
     if before is None:
         return []
     now = {} if launch is None else launch.versions
@@ -114,5 +115,5 @@ def _most(*values: float | None) -> float | None:
 
 
 def _command(launch: Launch) -> list[str]:
-    """As a shell takes it, its environment first."""
+    """Returns the command for a shell, preceded by its environment."""
     return [*(f"{name}={shlex.quote(value)}" for name, value in sorted(launch.env.items())), *launch.argv]

@@ -1,4 +1,4 @@
-"""Cells as users write them: a workload and the load it is sent at."""
+"""Parses cells: a workload and its load."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ PRESETS = {
     "shared-prefix": "shared-prefix:groups=4,prefix=512,suffix=64,output=64",
     "long-prompt": "synthetic:input=1024,output=32",
 }
-"""Lengths are fixed: with drawn ones, engines of different speeds would be asked different requests."""
+"""The preset cells. Lengths are fixed: with drawn lengths, engines of different speed would get different requests."""
 
 _CELL = re.compile(r"(?P<workload>.+?)@(?:rate=(?P<rate>[^,@]+)|(?P<users>[0-9]{1,6}))(?:,|$)")
 
 
 def parse_cells(texts: list[str]) -> list[Cell]:
-    """Of `WORKLOAD@USERS` or `WORKLOAD@rate=SESSIONS_A_SECOND`, one or several with commas between them in each text.
-    A bare name of PRESETS is the preset. Raises RequestError."""
+    """Parses `WORKLOAD@USERS` or `WORKLOAD@rate=SESSIONS_PER_SECOND`, one or several separated by commas in each text.
+    A name of PRESETS stands for the preset. Raises RequestError."""
     cells = [cell for text in texts for cell in _split(text)]
     check_names([cell.name for cell in cells], "no cell was given, such as chat@8", "the cell {} is given twice")
     return cells
 
 
 def seed_of(seed: int, number: int, cell: str, again: bool = False) -> int:
-    """Of the requests and the schedule of a cell in a round: the same for all engines, others in each round and cell
-    and for an engine whose turn is taken `again`, so that no engine's cache holds a prompt from before but where the
-    workload itself repeats it."""
+    """Returns the seed of the requests and the schedule of a cell in a round: the same for all engines, and different
+    in each round and cell and for a turn taken `again`. So no engine's cache holds a prompt of an earlier turn, unless
+    the workload itself repeats it."""
     return seed << 42 | number << 32 | crc32(f"{cell} again".encode() if again else cell.encode())
 
 
@@ -54,7 +54,7 @@ def _cell(name: str, workload: str, rate: str | None, users: str | None) -> Cell
     if rate is None:
         concurrency = int(users or 0)
         if not concurrency:
-            raise RequestError(f"cell {name!r}: there must be one user at least")
+            raise RequestError(f"cell {name!r}: there must be at least one user")
         return Cell(name.strip(), workload, concurrency=concurrency)
     try:
         value = float(rate)

@@ -1,4 +1,4 @@
-"""A comparison from the first start to the last turn."""
+"""Runs a comparison from the first start to the last turn."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
 
 Tell = Callable[[str], None]
-TURN_S = 2.0  # of a turn beside its load: client processes start, the last requests end
+TURN_S = 2.0  # seconds of a turn in addition to its load: client processes start, the last requests end
 TEMPLATE = 64  # tokens that a chat template may add
 
 
 @dataclass
 class Comparing:
-    """What is compared, and what is known so far. `run` goes on from there; whatever ends it, `comparison` is what
-    there is, and no engine is left."""
+    """A comparison and its results so far. `run` continues it; however it ends, `comparison` returns the results, and
+    no engine keeps running."""
 
     settings: Settings
     folder: Path
@@ -59,11 +59,11 @@ class Comparing:
 
     @classmethod
     def of(cls, settings: Settings, folder: Path, before: Comparison | None = None) -> Comparing:
-        """`before`: an unfinished one in the same folder, which is gone on with. Raises RequestError for what makes no
-        sense, before anything is started."""
+        """Creates it. `before`: an unfinished comparison in the same folder, which is continued. Raises RequestError
+        for invalid settings, before anything is started."""
         entries, cells, files = parse_entries(settings.engines), parse_cells(settings.cells), model_files(settings)
         if settings.base is not None and settings.base not in {entry.name for entry in entries}:
-            raise RequestError(f"base: {settings.base!r} is no contestant")
+            raise RequestError(f"base: {settings.base!r} is not a contestant")
         if settings.slo is not None:
             Slo.parse(settings.slo)
         if settings.price is not None:
@@ -90,19 +90,20 @@ class Comparing:
             least_valid=s.gate_valid, least_exact=s.gate_exact)
 
     def missing(self) -> list[Turn]:
-        """The turns that were not taken yet, in order."""
+        """Returns the turns that were not taken yet, in order."""
         done = {(b.round, b.cell, b.contestant) for b in self.blocks if b.again or not b.held_up}
         every = turns(self.settings.rounds, [work.cell.name for work in self.works],
                       [candidate.name for candidate in self.candidates], self.settings.restart)
         return [turn for turn in every if (turn.round, turn.cell, turn.contestant) not in done]
 
     def seconds(self, count: int) -> float:
-        """What so many turns take at least: beside that, what is in flight at the end of each is answered."""
+        """Returns the minimum duration of `count` turns: in addition, the requests in flight at the end of each are
+        waited for."""
         return count * (self.settings.warmup + self.settings.duration + TURN_S)
 
     def run(self, tell: Tell) -> None:
-        """Starts, examines, measures. Saves after each turn. Raises KeyboardInterrupt, DrutError where the files cannot
-        be written or the work cannot be sent."""
+        """Starts and examines the engines, and measures. Saves after each turn. Raises KeyboardInterrupt, and DrutError
+        if the files cannot be written or the work cannot be sent."""
         with ExitStack() as ends:
             for candidate in self.candidates:
                 ends.callback(candidate.stop)
@@ -116,7 +117,7 @@ class Comparing:
             self._turns(tell)
 
     def _start(self, candidate: Candidate, tell: Tell) -> None:
-        """Starts it and has it examined."""
+        """Starts a candidate and runs its gate."""
         old = None if self.before is None else next(c for c in self.before.contestants if c.name == candidate.name)
         try:
             running = candidate.serve()
@@ -137,8 +138,8 @@ class Comparing:
             tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
 
     def _judge(self, tell: Tell) -> None:
-        """All whose answers are new, against the reference: the stored one, else the base's answers and scores or,
-        where it has none, those of the first contestant that has."""
+        """Judges all candidates with new answers against the reference: the stored one, else the answers and scores of
+        the base or, if it has none, of the first contestant with some."""
         examined = [candidate for candidate in self.candidates if candidate.answers is not None]
         if not examined:
             return
@@ -183,11 +184,11 @@ class Comparing:
                     break
 
     def _tried(self, turn: Turn) -> bool:
-        """Whether a part that was cut off left a void first try of it."""
+        """Returns whether an interrupted part left a void first try of the turn."""
         return any((b.round, b.cell, b.contestant) == (turn.round, turn.cell, turn.contestant) for b in self.blocks)
 
     def _turn(self, turn: Turn, candidate: Candidate, tell: Tell) -> Block | None:
-        """Takes it. None where that ended the candidate."""
+        """Takes a turn. Returns None if it ended the candidate."""
         work = next(work for work in self.works if work.cell.name == turn.cell)
         try:
             candidate.serve()
@@ -200,7 +201,7 @@ class Comparing:
         return block
 
     def comparison(self) -> Comparison:
-        """All that is known, with its verdicts."""
+        """Returns all results, with verdicts."""
         old = {} if self.before is None else {c.name: c for c in self.before.contestants}
         contestants = [candidate.contestant(old.get(candidate.name)) for candidate in self.candidates]
         cells = [work.cell for work in self.works]
@@ -229,17 +230,17 @@ class Comparing:
         return next(candidate for candidate in self.candidates if candidate.name == name)
 
     def _environment(self) -> dict[str, Any]:
-        """As it was when the first turn was taken."""
+        """Returns the environment as it was at the first turn."""
         if self.before is not None and self.before.blocks:
             return self.before.environment
         return environment(self.started_at)
 
     def _check_machine(self) -> None:
-        """Rounds of two machines are no rounds of one comparison."""
+        """Rejects a second machine: its rounds do not belong to the same comparison."""
         now = environment(self.started_at)
         for name in ("cpu", "cpus"):
             if (had := self._environment().get(name, now[name])) != now[name]:
-                raise RequestError(f"--resume: it was begun with {name} {had}, and here it is {now[name]}")
+                raise RequestError(f"--resume: it was started with {name} {had}, but this machine has {now[name]}")
 
     def _check_reference(self) -> None:
         stored, settings = self.reference, self.settings
@@ -258,7 +259,7 @@ def _tokenizer(files: ModelFiles) -> Tokenizer | None:
 
 
 def _work(cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Work:
-    """Looks at the first session, so that what cannot be made or is too long is told before anything is started."""
+    """Checks the first session, so that invalid or too long work is an error before anything is started."""
     sessions = load(cell.workload, tokenizer=tokenizer, seed=seed_of(settings.seed, 0, cell.name),
                     chat=settings.api == "chat", no_tokenizer="--tokenizer names it, or one of the model's files")
     first = next(sessions, None)
@@ -273,7 +274,7 @@ def _work(cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Work:
 
 
 def _why(candidate: Candidate, error: DrutError, where: str = "") -> DrutError:
-    """How an engine that does not answer ended, where it did."""
+    """Returns how an engine that does not answer ended, if it ended."""
     if isinstance(error, CannotRunError | EngineFailedError):
         return error
     try:

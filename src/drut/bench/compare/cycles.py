@@ -1,9 +1,10 @@
-"""The rates of a closed loop by its answers instead of by the clock.
+"""The rates of a closed loop, from its responses instead of the clock.
 
-A user of a closed loop asks again when the answer has come. So N answers take a user the sum of their times, and U
-users get U * N / sum answers a second (Little's law), wherever the window began and ended. The window's own rates say
-the same where it holds many answers. Where it holds two or three, they err by half and more, and to the same side in
-every round, since all turns begin alike: of an engine that takes 25 s for an answer, 40 s hold one.
+A user of a closed loop sends the next request when the response has arrived. So N responses take one user the sum of
+their times, and U users get U * N / sum responses a second (Little's law), wherever the window begins and ends. The
+window's own rates are the same if it contains many responses. If it contains two or three, they are wrong by half or
+more, and in the same direction in every round, because all turns begin alike: if an engine takes 25 s for a response,
+40 s contain one.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from drut.bench.stats.distribution import Figure
 
 
 def closed_loop_figures(result: Result, users: int) -> dict[str, Figure]:
-    """The rates of `users` who ask one after the other without thinking, of the measured requests, and the cost that
-    follows from them. Empty where these do not tell them: a failure, after which a user pauses, a conversation of
-    several turns, or no request at all."""
+    """Returns the rates of `users` who send one request after the other without think time, from the measured requests,
+    and the resulting cost. Empty if they cannot be computed: after a failure, after which a user pauses, with
+    conversations of several turns, or without requests."""
     measured = [request for request in result.requests if request.measured]
     spans = [request.ended_ms for request in measured if request.failure is None and not request.turn]
     seconds = sum(span for span in spans if span is not None) / 1e3

@@ -1,8 +1,8 @@
-"""Which percentiles a turn can tell.
+"""Which percentiles a turn supports.
 
-The nearest rank of a high percentile of few requests is the slowest of them, and the slowest of fifty is slower than
-the slowest of three, however alike two engines are. So an engine that gives fewer answers in the same time would look
-the better for it.
+The nearest rank of a high percentile of few requests is the slowest request, and the slowest of fifty is slower than
+the slowest of three, even if two engines are equal. So an engine that completes fewer requests in the same time would
+look better.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _PERCENTILE = re.compile(r"(.+)_p(9[0-9])")
 
 
 def told(block: Block, figure: str) -> Figure:
-    """The block's figure; None where it is a percentile that no request lies beyond."""
+    """Returns the block's figure; None if it is a percentile that no request exceeds."""
     least = least_answers(figure)
     return None if least and answers(block, figure) < least else block.figures.get(figure)
 
 
 def least_answers(figure: str) -> int:
-    """Requests of a turn of which one at least lies beyond the percentile that `figure` is: 100 for p99. 0: it is none,
-    or the median."""
+    """Returns the number of requests at which one exceeds the percentile `figure`: 100 for p99. 0 if it is not a
+    percentile, or the median."""
     found = _PERCENTILE.fullmatch(figure)
     return math.ceil(100 / (100 - int(found[2]))) if found else 0
 
 
 def answers(block: Block, figure: str = "e2e_ms_p50") -> float:
-    """Requests that the figure of a latency is made of; infinite where the file does not say, as of ITL, of which there
-    is one a token."""
+    """Returns the number of requests behind a latency figure; infinite if the file does not state it, as for ITL, which
+    has one value per token."""
     samples = block.samples.get(figure.rpartition("_p")[0])
     return math.inf if samples is None else len(samples)

@@ -1,4 +1,4 @@
-"""Contestants as users write them: an engine, with files and flags of its own where wanted."""
+"""Parses contestants: an engine, optionally with its own files and flags."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _OWN = (*LAYOUTS, "label", "tokenizer", "port")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A contestant before it is started. `files` replaces fields of the model's `ModelFiles`; `port` None: any that is
-    free."""
+    """A contestant before it is started. `files` replaces fields of the model's `ModelFiles`; `port` None: any free
+    port."""
 
     name: str
     engine: str
@@ -30,12 +30,12 @@ class Entry(msgspec.Struct, frozen=True):
     port: int | None = None
 
     def of(self, files: ModelFiles) -> ModelFiles:
-        """What this contestant reads."""
+        """Returns the files that this contestant reads."""
         return msgspec.structs.replace(files, **self.files)
 
 
 def parse_entries(texts: list[str]) -> list[Entry]:
-    """Of `ENGINE`, several with commas between them, or `[LABEL=]ENGINE [gguf=FILE ...] [--flag ...]`. Raises
+    """Parses `ENGINE`, several separated by commas, or `[LABEL=]ENGINE [gguf=FILE ...] [--flag ...]`. Raises
     RequestError."""
     entries = [_entry(part) for text in texts for part in _parts(text)]
     check_names([entry.name for entry in entries], "no engine was given",

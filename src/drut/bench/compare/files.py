@@ -1,4 +1,4 @@
-"""The files of a comparison: comparison.json, blocks.csv, summary.md. Each takes its name only when it is whole."""
+"""The files of a comparison: comparison.json, blocks.csv, summary.md. Each gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _COLUMNS = ("round", "turn", "contestant", "cell", "valid", "started")
 
 
 def save(comparison: Comparison, folder: Path) -> None:
-    """comparison.json alone, after each turn. Raises DrutError."""
+    """Writes comparison.json only, after each turn. Raises DrutError."""
     write(folder / NAME, msgspec.json.format(msgspec.json.encode(comparison), indent=1))
 
 
 def write(path: Path, data: bytes) -> None:
-    """Raises DrutError, the file of before untouched."""
+    """Writes a file. Raises DrutError and leaves an existing file unchanged."""
     write_file(path, lambda file: file.write(data.decode()))
 
 
 def load(folder: Path) -> Comparison:
-    """Raises DrutError where there is none, or it is damaged or of another schema."""
+    """Reads a comparison. Raises DrutError if it is missing, damaged or of another schema."""
     return read_file(folder / NAME, Comparison, SCHEMA, "a comparison")
 
 
 def blocks_csv(blocks: list[Block]) -> bytes:
-    """A line a block: where it stood, whether it counts and why not, its figures."""
+    """Returns one line for each block: its position, whether it counts and why not, its figures."""
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow([*_COLUMNS, *FIGURES, "reasons"])

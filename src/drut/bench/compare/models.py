@@ -1,4 +1,4 @@
-"""One model in the layouts that engines read, as settings name them."""
+"""The model files in the layouts that engines read, from the settings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from drut.model.store.known import KNOWN
 
 
 def model_files(settings: Settings) -> ModelFiles:
-    """Of `model_files`, then `model`, then each layout that is named. Known models are fetched where they are missing.
-    Raises RequestError where a file is not there."""
+    """Returns the files of `model_files`, then `model`, then each named layout. Known models are fetched if missing.
+    Raises RequestError if a file does not exist."""
     fields: dict[str, Any] = {"name": "model"}
     if settings.model_files is not None:
         fields |= msgspec.structs.asdict(load_model_files(Path(settings.model_files).expanduser()))
@@ -41,5 +41,5 @@ def _of_model(model: str) -> dict[str, Any]:
 def _there(what: str, given: str) -> Path:
     path = Path(given).expanduser().resolve()
     if not path.exists():
-        raise RequestError(f"--{what}: there is no {given}")
+        raise RequestError(f"--{what}: {given} does not exist")
     return path

@@ -1,4 +1,4 @@
-"""Names that tell the parts of a comparison apart."""
+"""Checks of unique names in a comparison."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from drut.errors import RequestError
 
 
 def check_names(names: Sequence[str], none: str, twice: str) -> None:
-    """Raises RequestError: `none` where there is no name, and where one comes again `twice`, with it in the place of
-    {}."""
+    """Raises RequestError: with the text `none` if there is no name, with `twice` if a name occurs twice ({} stands for
+    it)."""
     if not names:
         raise RequestError(none)
     for name in names:

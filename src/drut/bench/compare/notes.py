@@ -1,4 +1,4 @@
-"""What a reader of a comparison has to know beside its figures."""
+"""The remarks that a reader of a comparison needs in addition to its figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSY_CLIENT = 0.4
 
 def notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequence[Block],
           base: str, against: str) -> list[str]:
-    """Sentences. `base` was wanted, and ratios are `against`."""
+    """Returns sentences. `base` is the requested base; ratios are `against` the actual one."""
     return list(_notes(settings, contestants, blocks, base, against))
 
 
@@ -28,9 +28,9 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
     if base != against:
         yield f"Ratios are against {against}: the base, {base}, was not measured or did not pass the gate."
     if settings.gate != "full":
-        yield "The gate judged the lengths of answers alone; agreement is told, not judged."
+        yield "The gate judged the lengths of answers alone; agreement is reported, not judged."
     if settings.rounds < LEAST_ROUNDS:
-        yield f"{settings.rounds} rounds: too few to rank anybody, which needs {LEAST_ROUNDS}."
+        yield f"{settings.rounds} rounds: too few for a ranking, which needs {LEAST_ROUNDS}."
     yield from _void(blocks)
     yield from _few(blocks)
     yield from _cold(settings, blocks)
@@ -42,19 +42,19 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
         yield "Engines were ended after their turns, and started again for the next."
     weights = {c.weights for c in contestants if c.weights and c.outcome == "measured"}
     if len(weights) > 1:
-        yield f"Not all read the same weights: {', '.join(sorted(weights))}."
+        yield f"Not all engines read the same weights: {', '.join(sorted(weights))}."
     yield from _gates([c for c in contestants if c.gate is not None], settings)
     for contestant in contestants:
         if contestant.gate is not None and contestant.gate.schema_valid is None and settings.gate == "full":
-            yield f"{contestant.name}: structured answers are not offered."
+            yield f"{contestant.name}: structured output is not supported."
         known = filter(None, map(_versions, [*contestant.earlier, contestant.versions]))
         versions = [name for name, _ in groupby(known)]
         if len(versions) > 1:
-            yield f"{contestant.name}: its rounds are of several versions: {', then '.join(versions)}."
+            yield f"{contestant.name}: its rounds were measured with several versions: {', then '.join(versions)}."
 
 
 def _gates(contestants: Sequence[Contestant], settings: Settings) -> Iterator[str]:
-    """What the gate could not judge."""
+    """Yields what the gate could not judge."""
     if settings.gate != "full":
         return
     gates = [contestant.gate for contestant in contestants if contestant.gate is not None]
@@ -63,8 +63,8 @@ def _gates(contestants: Sequence[Contestant], settings: Settings) -> Iterator[st
         yield (f"{', '.join(blind)}: no logprobs of prompts that can be compared; greedy answers alone say that the "
                "model is computed as it should be.")
     if any(gate.sums for gate in gates) and not gsm8k_tells(gates):
-        yield (f"GSM8K is neither shown nor judged: no engine has more than {GSM8K_TELLS:.0%} of it right, so that it "
-               "says nothing of this model.")
+        yield (f"GSM8K is neither shown nor judged: no engine has more than {GSM8K_TELLS:.0%} of it right, so it "
+               "does not measure this model.")
 
 
 def _versions(versions: Mapping[str, str]) -> str:
@@ -74,19 +74,19 @@ def _versions(versions: Mapping[str, str]) -> str:
 def _few(blocks: Sequence[Block]) -> Iterator[str]:
     least = least_answers("e2e_ms_p99")
     if any(block.valid and answers(block) < least for block in blocks):
-        yield (f"Of a turn with fewer than {least} answers no p99 of TTFT, TPOT and E2E is told: it would be the "
-               "slowest of them.")
+        yield (f"A turn with fewer than {least} responses has no p99 of TTFT, TPOT and E2E: it would be the "
+               "slowest response.")
 
 
 def _cold(settings: Settings, blocks: Sequence[Block]) -> Iterator[str]:
-    """In an open loop the window must not begin before the first answers of the load have ended."""
+    """Yields a note if, in an open loop, the window begins before the first responses of the load have ended."""
     for cell in (cell for cell in parse_cells(settings.cells) if cell.rate is not None):
         mine = [block for block in blocks if block.valid and block.cell == cell.name]
         for name in dict.fromkeys(block.contestant for block in mine):
             took = [ms for block in mine if block.contestant == name for ms in block.samples.get("e2e_ms", ())]
             if took and median(took) > settings.warmup * 1e3:
-                yield (f"{name}, {cell.name}: its answers take {median(took) / 1e3:.3g} s, longer than the warm-up, so "
-                       "that its turns begin with less under way than later: its rates are told too low, its waits "
+                yield (f"{name}, {cell.name}: its responses take {median(took) / 1e3:.3g} s, longer than the warm-up, "
+                       "so that its turns begin with a lower load than later: its rates are underestimated, its waits "
                        "too short.")
 
 

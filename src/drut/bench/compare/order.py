@@ -1,4 +1,5 @@
-"""Who runs when: rounds in pairs, the second of which turns the first around (ABBA), and a new first in each pair."""
+"""The order of turns: rounds in pairs, with the second in reverse order (ABBA), and a different first item in each
+pair."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ T = TypeVar("T")
 
 
 def order(items: Sequence[T], number: int) -> list[T]:
-    """The order of `items` in round `number` (from 0).
+    """Returns the order of `items` in round `number` (from 0).
 
-    Over two rounds each item is on average at the same place, so that a machine that grows steadily slower favours
-    none; over all pairs each item follows others than before.
+    Over two rounds each item has the same mean position, so that a machine that becomes steadily slower favours none;
+    over all pairs each item follows different ones.
     """
     if not items:
         return []
@@ -22,7 +23,8 @@ def order(items: Sequence[T], number: int) -> list[T]:
 
 
 class Turn(NamedTuple):
-    """Who is measured at what, as the `place`-th of round `round`. `again`: since the first try is void."""
+    """The `place`-th turn of round `round`: a contestant at a cell. `again`: a second try, because the first was
+    void."""
 
     round: int
     place: int
@@ -32,10 +34,10 @@ class Turn(NamedTuple):
 
 
 def turns(rounds: int, cells: Sequence[str], contestants: Sequence[str], by_contestant: bool = False) -> list[Turn]:
-    """All turns of a comparison, in order.
+    """Returns all turns of a comparison, in order.
 
-    Contestants follow each other cell by cell, so that little time lies between those that are compared;
-    `by_contestant`: each does all cells before the next, where to change over is dear.
+    The contestants of a cell follow each other, so that little time lies between turns that are compared;
+    `by_contestant`: each contestant does all cells before the next one, for engines that are slow to switch.
     """
     found: list[Turn] = []
     for number in range(rounds):

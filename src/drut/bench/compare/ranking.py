@@ -1,4 +1,4 @@
-"""Who is better than whom, as far as that can be told: groups of equals."""
+"""Rankings as far as they are certain: groups of equal contestants."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Rounds = Mapping[int, float]  # a figure, by round
 
 
 def groups(figures: Mapping[str, Rounds], better: Literal["more", "less"]) -> list[list[str]]:
-    """The contestants, best group first, names sorted within each.
+    """Returns the contestants, best group first, with sorted names within a group.
 
-    "A is not worse than B" holds where A is better, or the two cannot be told apart. A group is a largest set whose
-    members are not worse than each other by a chain of such steps (a strongly connected component). Since of any two
-    one at least is not worse, the groups stand in one order; it depends on the figures alone. So what cannot be told
-    apart is never ranked, be it by way of a third, and to part equals by chance every pair between the two parts
-    must look different.
+    "A is not worse than B" holds if A is better, or if the two are indistinguishable. A group is a largest set whose
+    members are not worse than each other by a chain of such steps (a strongly connected component). Because of any two
+    at least one is not worse, the groups have one order, which depends only on the figures. So indistinguishable
+    contestants are never ranked, not even through a third one; and separating equals by chance requires that every pair
+    between the two parts looks different.
     """
     beats = {(a, b) for a, b in combinations(sorted(figures), 2) if _beats(figures[a], figures[b], better)}
     beats |= {(b, a) for a, b in combinations(sorted(figures), 2) if _beats(figures[b], figures[a], better)}
@@ -30,12 +30,12 @@ def groups(figures: Mapping[str, Rounds], better: Literal["more", "less"]) -> li
 def _beats(a: Rounds, b: Rounds, better: Literal["more", "less"]) -> bool:
     if (ratio := paired(a, b)) is not None:
         return ratio.apart and (ratio.value > 1) == (better == "more")
-    turned = paired(b, a)  # over one whose figures are all 0 there is no ratio
+    turned = paired(b, a)  # there is no ratio over figures that are all 0
     return turned is not None and turned.apart and (turned.value < 1) == (better == "more")
 
 
 def _reach(start: str, names: Collection[str], beats: Collection[tuple[str, str]]) -> set[str]:
-    """All that `start` is not worse than, directly or by others."""
+    """Returns all contestants that `start` is not worse than, directly or through others."""
     seen, todo = {start}, [start]
     while todo:
         at = todo.pop()
@@ -47,7 +47,7 @@ def _reach(start: str, names: Collection[str], beats: Collection[tuple[str, str]
 
 
 def places(ranked: Sequence[Sequence[str]]) -> dict[str, str]:
-    """A place for each: `1`, or `2-4` for three that share the places after it."""
+    """Returns the place of each contestant: `1`, or `2-4` for three that share the places after it."""
     found: dict[str, str] = {}
     first = 1
     for group in ranked:

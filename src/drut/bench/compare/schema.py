@@ -1,4 +1,4 @@
-"""`comparison.json`, as data. SCHEMA changes when a field changes its meaning or goes."""
+"""The schema of `comparison.json`. SCHEMA changes when a field is removed or changes its meaning."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any, Literal
 import msgspec
 
 SCHEMA = "drut.comparison/1"
-GSM8K_TELLS = 0.05  # share of right answers, above which GSM8K is shown and judged
+GSM8K_TELLS = 0.05  # share of right answers above which GSM8K is shown and judged
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """What an engine had to show before its speed counts. Shares from 0 to 1, None where it was not asked. `passed`
-    False keeps it out of every ranking, with the reasons."""
+    """The results of the gate. Shares from 0 to 1, None if not tested. `passed` False excludes the engine from every
+    ranking, with the reasons."""
 
     passed: bool
     reasons: list[str]
-    agreement: float | None = None  # greedy tokens equal to the reference's up to the first that differs, as a share
+    agreement: float | None = None  # greedy tokens equal to the reference's before the first difference, as a share
     gsm8k: float | None = None
     schema_valid: float | None = None
-    lengths_exact: float | None = None  # answers that had just the tokens that were asked for
-    asked: dict[str, int] = {}  # requests behind each figure
-    differs_at: list[int | None] = []  # the first token of each answer that is not the reference's; None: none
+    lengths_exact: float | None = None  # answers with exactly the requested number of tokens
+    asked: dict[str, int] = {}  # number of requests behind each figure
+    differs_at: list[int | None] = []  # the first token of each answer that differs from the reference's; None: none
     sums: list[bool] = []  # of GSM8K, by question
-    perplexity: float | None = None  # of texts that it scored, None where it scores none
-    perplexity_increase: float | None = None  # over the reference's, as a share; None where there is none to compare
-    divergence: float | None = None  # KL(reference || own) of the next token, nats, at least
+    perplexity: float | None = None  # of the texts it scored, None if it scores none
+    perplexity_increase: float | None = None  # over the reference's, as a share; None if there is none to compare
+    divergence: float | None = None  # KL(reference || own) of the next token, nats, a lower bound
     judged_on: list[str] = []  # the figures that could fail it
-    scores_of: str = ""  # whose perplexity and divergence are the reference
+    scores_of: str = ""  # the contestant whose perplexity and divergence are the reference
 
 
 class Contestant(msgspec.Struct, frozen=True):
-    """An engine in a comparison, and what became of it."""
+    """An engine in a comparison, and its outcome."""
 
     name: str  # unique in the comparison
     engine: str
@@ -42,16 +42,16 @@ class Contestant(msgspec.Struct, frozen=True):
     verified: bool = True
     remarks: list[str] = []
     versions: dict[str, str] = {}
-    earlier: list[dict[str, str]] = []  # versions of rounds before, where they were others
+    earlier: list[dict[str, str]] = []  # versions in earlier rounds, if they differed
     command: list[str] = []
     ready_s: float | None = None
-    ready_mb: float | None = None  # of its processes once it serves, what they share once
-    peak_mb: float | None = None  # what each of them had at most, less what they share
+    ready_mb: float | None = None  # of its processes once it serves, shared pages counted once
+    peak_mb: float | None = None  # the sum of its processes' peaks, less shared pages
     gate: Gate | None = None
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One kind of work: a workload under a load. One of `concurrency` and `rate` is given."""
+    """One kind of work: a workload and its load. One of `concurrency` and `rate` is set."""
 
     name: str
     workload: str
@@ -60,11 +60,11 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """One engine's turn at a cell. `figures` are of `drut.bench.result.figures.FIGURES`; None: nothing to measure,
-    "inf": a percentile fell on failures. `samples`: by latency, sorted milliseconds of its requests."""
+    """One engine's turn at a cell. `figures` are those of `drut.bench.result.figures.FIGURES`; None: nothing to
+    measure, "inf": a percentile fell on failures. `samples`: by latency, the sorted milliseconds of its requests."""
 
     round: int
-    turn: int  # its place in the order of the round
+    turn: int  # its position in the round
     contestant: str
     cell: str
     valid: bool
@@ -73,13 +73,13 @@ class Block(msgspec.Struct, frozen=True):
     samples: dict[str, list[float]]
     timeline: list[float] = []  # output tokens of each second
     started: str = ""
-    held_up: bool = False  # void since the client was, and for nothing else
+    held_up: bool = False  # void only because the client was late
     again: bool = False  # a second try, with other requests
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """`contestant` over `base` in a figure, with a 95 % interval over rounds. `verdict` is of the contestant; "level":
-    the interval holds 1, or the rounds are too few, so the two are not ranked."""
+    """The ratio `contestant` / `base` of a figure, with a 95 % interval over rounds. `verdict` is about the contestant;
+    "level": the interval contains 1, or there are too few rounds, so the two are not ranked."""
 
     cell: str
     figure: str
@@ -93,8 +93,8 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 class Ranking(msgspec.Struct, frozen=True):
-    """Contestants by a figure of a cell, best group first; within a group they cannot be told apart, be it by way of a
-    third."""
+    """Contestants by a figure of a cell, best group first; the members of a group are indistinguishable, if only
+    through a third one."""
 
     cell: str
     figure: str
@@ -102,7 +102,7 @@ class Ranking(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The whole file. `finished`: no turn is missing but those of contestants that failed."""
+    """The whole file. `finished`: no turn is missing except those of failed contestants."""
 
     schema: str
     settings: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The summary for people: who was compared, what came of it, and who is better than the base."""
+"""The summary for people: the contestants, their outcome, and which are better than the base."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAIN = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "t
 
 
 def summary(found: Comparison) -> str:
-    """Markdown."""
+    """Returns the summary as Markdown."""
     cells = [part for one in found.cells for part in _cell(found, one)]
     parts = [_head(found), _who(found), _gate(found), *cells, _notes(found)]
     return "\n".join(map(printable, "\n\n".join(part for part in parts if part).split("\n")))
@@ -28,17 +28,17 @@ def summary(found: Comparison) -> str:
 
 def _head(found: Comparison) -> str:
     env, settings = found.environment, found.settings
-    state = "" if found.finished else "\n\n**Not finished**: turns are missing, and `--resume` takes them."
+    state = "" if found.finished else "\n\n**Not finished**: turns are missing; `--resume` continues."
     return (f"# {found.model}: {', '.join(c.name for c in found.contestants)}\n\n{env.get('cpu', '')}, "
             f"{env.get('cpus', '')} CPUs, {env.get('started', '')}. {settings['rounds']} rounds of turns of "
-            f"{settings['duration']:g} s after {settings['warmup']:g} s of the same load, the order turned round from "
+            f"{settings['duration']:g} s after {settings['warmup']:g} s of the same load, the order reversed from "
             f"one to the next. A figure is the geometric mean of its valid rounds; a ratio is to {found.base}, taken "
-            f"within rounds, with its 95 % interval in brackets.{_by_chance(len(found.ratios))}{state}")
+            f"within rounds, with its 95 % interval in parentheses.{_by_chance(len(found.ratios))}{state}")
 
 
 def _by_chance(ratios: int) -> str:
-    """Each ratio is judged by itself; how many of so many would be told apart were all engines alike."""
-    return f" Of {ratios} ratios about {ratios / 20:.1f} would leave out 1 by chance." if ratios else ""
+    """Each ratio is judged by itself; returns how many would exclude 1 by chance if all engines were equal."""
+    return f" Of {ratios} ratios, about {ratios / 20:.1f} intervals would exclude 1 by chance." if ratios else ""
 
 
 def _who(found: Comparison) -> str:
@@ -52,7 +52,7 @@ def _who(found: Comparison) -> str:
 
 
 def _engine(c: Contestant) -> str:
-    """With the version of what it is, which is the first that is not of what it runs on."""
+    """Returns the engine with the first version that is not that of its platform."""
     versions = [f"{name} {version}" for name, version in c.versions.items() if name not in ("python", "compiler")]
     return f"{c.title} ({versions[0]})" if versions else c.title
 
@@ -73,7 +73,7 @@ def _gate(found: Comparison) -> str:
 
 
 def _first(gate: Gate) -> str:
-    """Where answers leave the reference's, in the middle of them."""
+    """Returns the median position of the first difference from the reference."""
     places = sorted(math.inf if at is None else at for at in gate.differs_at)
     middle = places[len(places) // 2] if places else math.inf
     return "nowhere" if middle == math.inf else f"token {middle + 1:.0f}"
@@ -97,9 +97,9 @@ def _cell(found: Comparison, one: Cell) -> Iterator[str]:
     names = [c.name for c in found.contestants]
     figures = [figure for figure in MAIN if by_figure[figure]]
     if not figures:
-        yield "No turn counts."
+        yield "No valid turn."
         return
-    yield table(["", *names], [["Answers, a turn", *(_answers(found, one, name) for name in names)],
+    yield table(["", *names], [["Responses per turn", *(_answers(found, one, name) for name in names)],
                                *([_title(figure, found.currency), *(_mean(by_figure[figure].get(name), figure)
                                                                     for name in names)] for figure in figures)])
     ratios = {(r.figure, r.contestant): r for r in found.ratios if r.cell == one.name}
@@ -111,13 +111,13 @@ def _cell(found: Comparison, one: Cell) -> Iterator[str]:
 
 
 def _verdicts(found: Comparison, one: Cell, ratios: list[Ratio]) -> Iterator[str]:
-    """In words, who is better, and where nobody is."""
+    """Yields sentences: which contestants are better, and where there is no difference."""
     lines = []
     for name in dict.fromkeys(r.contestant for r in ratios):
         mine = [r for r in ratios if r.contestant == name]
         for verdict, words in (("better", f"**{name} is better than {found.base}**"),
                                ("worse", f"{found.base} is better than {name}"),
-                               ("level", f"{name} and {found.base} cannot be told apart")):
+                               ("level", f"{name} and {found.base} are indistinguishable")):
             which = [FIGURES[r.figure].title for r in mine if r.verdict == verdict]
             if which:
                 lines.append(f"- {words}: {'; '.join(which)}.")
@@ -139,7 +139,7 @@ def _title(figure: str, currency: str) -> str:
 
 
 def _answers(found: Comparison, one: Cell, name: str) -> str:
-    """Of those that latencies are made of, the least and the most of the turns that count."""
+    """Returns the minimum and maximum number of responses behind latencies, over valid turns."""
     counts = [answers(block) for block in found.blocks
               if block.valid and (block.cell, block.contestant) == (one.name, name)]
     if not counts or math.inf in counts:
@@ -148,7 +148,7 @@ def _answers(found: Comparison, one: Cell, name: str) -> str:
 
 
 def _mean(rounds: dict[int, float] | None, figure: str) -> str:
-    """As reports have it."""
+    """Returns the mean as reports show it."""
     if not rounds:
         return "n/a"
     return shown(over_rounds(list(rounds.values()), logarithmic=FIGURES[figure].unit != "share")[0])

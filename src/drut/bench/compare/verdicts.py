@@ -1,4 +1,4 @@
-"""Ratios and rankings of the blocks that count."""
+"""Ratios and rankings of the valid blocks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Figures = Mapping[str, Mapping[int, float]]  # by contestant and round
 
 
 def figures_of(blocks: Sequence[Block], cell: str, figure: str) -> dict[str, dict[int, float]]:
-    """A figure by contestant and round, where a valid block tells one that is finite. A rate may be 0, and a time that
-    is was not measured. A percentile that fell on a failure is no number: its block cannot count here, and its failures
-    are told beside."""
+    """Returns a figure by contestant and round, from valid blocks with a finite value. A rate may be 0; a time of 0 was
+    not measured. A percentile that fell on a failure is not a number: its block does not count here, and its failures
+    are reported separately."""
     found: dict[str, dict[int, float]] = {}
     least = 0.0 if FIGURES[figure].better == "more" else math.ulp(0.0)
     for block in blocks:
@@ -28,7 +28,7 @@ def figures_of(blocks: Sequence[Block], cell: str, figure: str) -> dict[str, dic
 
 
 def ratios(blocks: Sequence[Block], cells: Sequence[Cell], base: str, names: Sequence[str]) -> list[Ratio]:
-    """Of each of `names` to `base`, in each cell and figure that both have in two rounds at least."""
+    """Returns the ratios of `names` to `base`, in each cell and figure that both have in at least two rounds."""
     found = []
     for cell in cells:
         for figure in COMPARED:
@@ -45,7 +45,7 @@ def ratios(blocks: Sequence[Block], cells: Sequence[Cell], base: str, names: Seq
 
 
 def rankings(blocks: Sequence[Block], cells: Sequence[Cell], names: Sequence[str]) -> list[Ranking]:
-    """Of `names`, where a figure has any number of at least two of them."""
+    """Returns the rankings of `names` by each figure that at least two of them have."""
     found = []
     for cell in cells:
         for figure in COMPARED:

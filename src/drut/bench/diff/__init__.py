@@ -1,1 +1,1 @@
-"""Two measurements of the same work: what became better or worse by more than chance."""
+"""Compares two measurements of the same work: what became better or worse by more than chance."""

@@ -1,4 +1,4 @@
-"""Whether two files measure the same work on the same machine."""
+"""Checks whether two files measure the same work on the same machine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _MOST_CHARS = 200
 
 
 class Differences(NamedTuple):
-    """`reasons` stand against comparing the files; `notes` should be known."""
+    """The differences. `reasons` forbid a comparison of the files; `notes` are for information."""
 
     reasons: list[str]
     notes: list[str]
 
 
 def differences(a: Document, b: Document) -> Differences:
-    """Of two files. Another version of an engine is a note, since that is what diffs are made for."""
+    """Returns the differences of two files. A different version of an engine is a note, because diffs compare
+    versions."""
     found = Differences([], [])
     if type(a) is not type(b):
         found.reasons.append(f"A is a {kind(a)}, B a {kind(b)}")
@@ -45,7 +46,8 @@ def differences(a: Document, b: Document) -> Differences:
 
 
 def _keys(what: str, a: dict[str, Any], b: dict[str, Any], names: tuple[str, ...], into: list[str]) -> None:
-    """A key that one of both lacks is not held against them, since files of older versions may."""
+    """Compares the values of common keys. A key that only one file has does not count, because older versions may lack
+    it."""
     into += [f"{what}, {name}: {_text(a[name])} in A, {_text(b[name])} in B" for name in names
              if name in a and name in b and a[name] != b[name]]
 

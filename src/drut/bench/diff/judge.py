@@ -1,4 +1,4 @@
-"""Each figure's change, and whether it is more than chance."""
+"""The change of each figure, and whether it is more than chance."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Verdict = Literal["better", "worse", "level", "unknown"]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """From `a` to `b`. `change` is relative, a difference where `unit` is share; with its interval. "unknown": one of
-    the files does not say how far its figure may be off."""
+    """The change from `a` to `b`. `change` is relative, or a difference if `unit` is share; with its interval.
+    "unknown": one of the files has no interval of the figure."""
 
     of: str
     cell: str
@@ -41,17 +41,18 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class _Moved(NamedTuple):
-    """On the scale on which figures are compared: logarithms, or shares as they are."""
+    """A value on the scale on which figures are compared: logarithms, or shares unchanged."""
 
     by: float
     noise: float | None
 
 
 def changes(a: Document, b: Document, figures: Collection[str] = USUAL, least: float = LEAST) -> list[Change]:
-    """Of all `figures` that both have. Of those not asked for by name, what has no interval is left out.
+    """Returns the changes of all `figures` that both files have. Figures without an interval are omitted unless
+    requested by name.
 
-    The errors of the two sides are added in squares (Welch); half-widths of brackets, in which chance has no part, as
-    they are. Of many figures some would move by chance: intervals are of 95 % for all together (Bonferroni).
+    The errors of the two sides are added in squares (Welch); half-widths of brackets, which are not due to chance, are
+    added directly. Of many figures some would change by chance: the 95 % intervals hold for all together (Bonferroni).
     """
     there = {e.key: e for e in estimates(a) if e.figure in figures}
     pairs = [(there[e.key], e) for e in estimates(b) if e.key in there]
@@ -84,7 +85,7 @@ def _additive(a: Estimate, b: Estimate) -> bool:
 
 
 def _moved(a: Estimate, b: Estimate, tested: int) -> _Moved:
-    """NaN where a value is no number."""
+    """Converts a value; NaN if it is not a number."""
     values = [_number(e.value) for e in (a, b)]
     if None in values:
         return _Moved(math.nan, None)
@@ -101,7 +102,8 @@ def _moved(a: Estimate, b: Estimate, tested: int) -> _Moved:
 
 
 def _noise(first: float, df: int, second: float, other_df: int, tested: int) -> float:
-    """Half the interval of a difference, of the halves of its two sides and their degrees of freedom (Welch, 1947)."""
+    """Returns half the width of the interval of a difference, from the half-widths of its two sides and their degrees
+    of freedom (Welch, 1947)."""
     tail = (1 - CONFIDENCE) / 2
     squares = [(half / t_quantile(1 - tail, n)) ** 2 for half, n in ((first, df), (second, other_df))]
     total = sum(squares)
@@ -125,5 +127,5 @@ def _number(value: Figure) -> float | None:
 
 
 def worse(found: Sequence[Change]) -> list[Change]:
-    """Those that became worse."""
+    """Returns the figures that became worse."""
     return [change for change in found if change.verdict == "worse"]

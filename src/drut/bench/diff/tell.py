@@ -1,4 +1,4 @@
-"""A diff for people."""
+"""A diff as text for people."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from drut.bench.report.sections.common import figure_text, title_of
 
 
 def tell(found: Sequence[Change], known: Differences, least: float) -> str:
-    """Differences of the files first, then a row a figure, the worst first."""
+    """Formats the differences of the files, then a row for each figure, the worst first."""
     parts = []
     if known.reasons:
-        parts.append("Compared all the same, though:\n\n" + "\n".join(f"- {plain(reason)}" for reason in known.reasons))
+        parts.append("Compared in spite of:\n\n" + "\n".join(f"- {plain(reason)}" for reason in known.reasons))
     if known.notes:
         parts.append("\n".join(f"- {plain(note)}" for note in known.notes))
     order = {"worse": 0, "better": 1, "unknown": 2, "level": 3}
@@ -26,7 +26,7 @@ def tell(found: Sequence[Change], known: Differences, least: float) -> str:
     counts = Counter(c.verdict for c in found)
     parts.append(f"{counts['worse']} worse, {counts['better']} better, {counts['level']} level"
                  + (f", {counts['unknown']} without an interval" if counts["unknown"] else "")
-                 + f"; level: within chance, as far as it goes for {len(found)} figures together, or within "
+                 + f"; level: explained by chance, for {len(found)} figures together, or within "
                  f"{least:.1%}.")
     return "\n\n".join(parts)
 

@@ -117,7 +117,7 @@ class Answer:
         if not self._part(body, now):
             return False
         if self._stream:
-            return self.fail("malformed", f"a stream was requested, but the response is {self._type or 'of no type'}:  "
+            return self.fail("malformed", f"a stream was requested, but the response is {self._type or 'of no type'}: "
                              "--no-stream measures responses without streaming")
         return True
 

@@ -58,7 +58,7 @@ class Halt:
             self._begin(INTERRUPTED, elapsed_s, processes)
         elif elapsed_s >= HOPELESS_S and done == failed >= HOPELESS:
             words = next((record.detail for process in processes for record in process.records), "")
-            self._begin(f"the first {done} requests all failed, for example:  {words}", elapsed_s, processes)
+            self._begin(f"the first {done} requests all failed, for example: {words}", elapsed_s, processes)
         return False
 
     def _begin(self, why: str, elapsed_s: float, processes: Sequence[Process]) -> None:

@@ -55,6 +55,6 @@ class ProgressLine:
         elif at < window.end:
             phase = f"measuring {at - window.begin:.0f} of {window.length:g} s"
         else:
-            phase = f"waiting for the last requests,  {at - window.end:.0f} of {window.grace:g} s"
+            phase = f"waiting for the last requests, {at - window.end:.0f} of {window.grace:g} s"
         return (f"{phase}: {progress.in_flight} in flight, {progress.done} done, {progress.failed} failed, "
                 f"{self._pieces_per_s:.0f} pieces/s")

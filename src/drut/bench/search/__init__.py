@@ -1,1 +1,1 @@
-"""How much load a server takes: saturation, knee, and the highest rate that holds the limits."""
+"""Measures how much load a server takes: saturation, knee, and the highest rate that holds the limits."""

@@ -1,4 +1,4 @@
-"""Latency against rate, up to near the most that is served, and the knee of that curve."""
+"""Latency by rate, up to near saturation, and the knee of that curve."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from drut.bench.search.trial import Ask, Trial
 from drut.bench.stats.distribution import Floats
 
 SHARES = ((0.3, 1.0), (0.5, 1.0), (0.7, 1.5), (0.85, 2.5), (0.93, 4.0))
-"""Of the most that is served, and how long each is run beside the others: waits vary more near saturation."""
-NEAR = 0.97  # of saturation: past it a run of some minutes shows no steady state
-LEAST_ERROR = 0.01  # of a mean latency, what the client's own share may change
+"""The rates as shares of the maximum, with relative run times: waits vary more near saturation."""
+NEAR = 0.97  # share of saturation: beyond it a run of some minutes shows no steady state
+LEAST_ERROR = 0.01  # share of a mean latency that the client's own variation may change
 SHAPES = np.geomspace(0.25, 40.0, 80)
 DRAWS = 200
-GREW = 1.1  # times the latency alone: less at the top of the curve is no growth
+GREW = 1.1  # factor on the latency without load: a smaller value at the top of the curve is not growth
 
 
 def rates(pace: Pace, most: float, share_s: float) -> Generator[Ask, Trial, None]:
-    """Runs at shares of `most` sessions a second."""
+    """Yields runs at shares of `most` sessions a second."""
     whole = sum(weight for _, weight in SHARES)
     for share, weight in SHARES:
         yield pace.open("curve", share * most, share_s * weight / whole)
 
 
 def knee(trials: Sequence[Trial], most: float | None, seed: int = 0) -> Answer:
-    """In sessions a second, of which `most` are served: where a relative step of the rate raises the mean E2E by as
-    much, d ln E2E / d ln rate = 1, which is where rate over latency is largest (Kleinrock's power, 1979).
+    """Returns the knee in sessions a second, of at most `most`: the rate at which a relative step of the rate raises
+    the mean E2E by the same factor, d ln E2E / d ln rate = 1, which is where rate over latency is largest (Kleinrock's
+    power, 1979).
 
-    The curve through the points is alone + a x^m / (1 - x), x the share of `most`: the form of Sakasegawa's
-    approximation of a queue with several servers (1977), with a and m fitted. The interval is of 95 %, by points drawn
-    anew within their errors.
+    The curve through the points is alone + a x^m / (1 - x), where x is the share of `most`: the form of Sakasegawa's
+    approximation of a queue with several servers (1977), with fitted a and m. The 95 % interval comes from points drawn
+    again within their errors.
     """
     if most is None:
         return Answer(None, why="no saturation was found, so latency has no knee")
@@ -54,8 +55,8 @@ def knee(trials: Sequence[Trial], most: float | None, seed: int = 0) -> Answer:
 
 
 def _fits(x: Floats, curves: Floats, error: Floats) -> Floats:
-    """Rows (alone, a, m) for each row of `curves` over the same `x`: least squares for each of many m, and the best of
-    them. Neither alone nor a is below 0."""
+    """Returns a row (alone, a, m) for each row of `curves` over the same `x`: least squares for each of many m, and the
+    best of them. Neither alone nor a is below 0."""
     weight = 1 / error**2
     best = np.full(len(curves), np.inf)
     found = np.zeros((len(curves), 3))
@@ -73,8 +74,8 @@ def _fits(x: Floats, curves: Floats, error: Floats) -> Floats:
 
 
 def _knees(fits: Floats) -> Floats:
-    """Of each fit, where x R'(x) = R(x), by bisection: x R' - R begins at or below 0 and, where a is above 0, has no
-    end. 1 where there is no such place."""
+    """Returns for each fit the x at which x R'(x) = R(x), by bisection: x R' - R begins at or below 0 and, if a is
+    above 0, is unbounded. 1 if there is no such x."""
     alone, a, m = fits.T
     low, high = np.full(len(fits), 1e-6), np.ones(len(fits))
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""search.json, search.csv and summary.md."""
+"""Writes search.json, search.csv and summary.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTS = ("reasons", "figures")
 
 
 def save(search: Search, folder: Path) -> None:
-    """All three, each whole or as it was before. Raises DrutError when it has tried them all."""
+    """Writes all three files, each complete or not at all. Raises DrutError after it has tried all of them."""
     problems = []
     for name, fill in {"search.json": _json, "search.csv": _csv, "summary.md": _summary}.items():
         try:
@@ -30,7 +30,7 @@ def save(search: Search, folder: Path) -> None:
 
 
 def read(path: Path) -> Search:
-    """A search.json. Raises DrutError where it is missing, damaged or of another schema."""
+    """Reads a search.json. Raises DrutError if it is missing, damaged or of another schema."""
     return read_file(path, Search, SCHEMA, "a search")
 
 
@@ -39,7 +39,7 @@ def _json(search: Search, file: TextIO) -> None:
 
 
 def _csv(search: Search, file: TextIO) -> None:
-    """A row a run."""
+    """Writes one row for each run."""
     names = [name for name in Point.__struct_fields__ if name not in _LISTS]
     rows = csv.writer(file)
     rows.writerow([*names, *FIGURES, "reasons"])

@@ -1,9 +1,9 @@
-"""The highest rate that holds the limits.
+"""Finds the highest rate that holds the limits.
 
-A rate is looked at three times at most, each look with all its runs until then, and each at a confidence that keeps the
-chance of any wrong verdict on it below 5 % (Bonferroni). So a run that plainly holds or fails is short, and one that
-does not is lengthened. The intervals are Wilson's, of as many requests as the runs are worth when those that come after
-one another resemble each other.
+A rate is evaluated at most three times, each time with all its runs so far, and each time at a confidence that keeps
+the probability of any wrong verdict on it below 5 % (Bonferroni). So a run that clearly holds or fails is short, and
+others are extended. The intervals are Wilson's, for the effective number of independent requests, which allows for the
+correlation of successive requests.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from drut.bench.stats.quantiles import normal
 from drut.bench.stats.samples import least_samples
 
 LOOKS = 3
-LENGTHS = (1.0, 2.0, 6.0)  # of the looks, one beside the other
+LENGTHS = (1.0, 2.0, 6.0)  # relative lengths of the evaluations
 Z = normal(1 - 0.05 / 2 / LOOKS)
 STEP, MOST_STEPS = 2.0, 8
-QUICK_SHARE = 1 / 20  # of the time for all, the length of a run that brackets
+QUICK_SHARE = 1 / 20  # share of the total time: the length of a bracketing run
 RECENTRES = 4
 FURTHEST = 0.5
-LOWER = 2.0  # times as long as the rate above the crossing is that below it looked at: without it there is no result
-OVERRATED = 2.0  # times what a run of some seconds is worth, by itself
-NEARBY = 1.5  # times the crossing: rates further off say nothing of the curve's slope there
+# the rate below the crossing is run this many times longer than the one above: without it there is no result
+LOWER = 2.0
+OVERRATED = 2.0  # factor by which the effective number of a short run is too high
+NEARBY = 1.5  # factor on the crossing: rates further away do not show the curve's slope there
 
 
 Curve = Callable[[float], float]
@@ -38,7 +39,7 @@ Curve = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Level:
-    """A rate, by all its valid runs. `worth`: as many independent requests."""
+    """A rate with all its valid runs. `worth`: their effective number of independent requests."""
 
     rate: float
     share: float
@@ -48,11 +49,12 @@ class Level:
     window_s: float
 
     def bounds(self, z: float = Z) -> tuple[float, float]:
-        """Of the share that holds the limits."""
+        """Returns the bounds of the share that holds the limits."""
         return wilson(self.share, max(self.worth, 1e-9), z)
 
     def verdict(self, attain: float) -> bool | None:
-        """Whether it holds; None: not known yet, or a server that did not settle, whose share would go on falling."""
+        """Returns whether the rate holds; None: unknown yet, or a server that did not settle, whose share would
+        continue to fall."""
         low, high = self.bounds()
         if high < attain:
             return False
@@ -60,7 +62,7 @@ class Level:
 
 
 def levels(trials: Sequence[Trial]) -> list[Level]:
-    """By rate, ascending."""
+    """Returns the levels by rate, ascending."""
     at: dict[float, list[Trial]] = {}
     for trial in trials:
         if trial.ask.rate is not None and trial.valid and trial.good is not None and len(trial.good):
@@ -74,14 +76,14 @@ def levels(trials: Sequence[Trial]) -> list[Level]:
 
 
 def least_requests(attain: float) -> int:
-    """The fewest requests that, none of them a miss, let a look say that a rate holds."""
+    """Returns the minimum of requests, none of them a miss, that can show that a rate holds."""
     return max(math.ceil(Z * Z * attain / (1 - attain)) + 1, least_samples(round(100 * attain)))
 
 
 def hunt(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, most: float | None,
          begin: float) -> Generator[Ask, Trial, None]:
-    """Brackets the rate by doubling and halving, bisects, and then takes most of the time for a rate just below and one
-    just above. `most`: sessions a second that are served at most; None: not known. `begin`: a rate to begin at."""
+    """Brackets the rate by doubling and halving, bisects, and then uses most of the time for a rate just below and one
+    just above. `most`: maximum of sessions served a second; None: unknown. `begin`: the first rate."""
     quick, least = QUICK_SHARE * pace.left(), least_requests(attain)
     if not levels(trials):
         yield pace.open("bracket", begin, quick, least)
@@ -104,9 +106,9 @@ def hunt(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, m
 
 
 def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, tolerance: float) -> Answer:
-    """`value` is where the curve through all runs crosses `attain`, within `low`, the highest rate whose lower bound is
-    at or above it, and `high`, the lowest whose upper bound is below or that is past saturation. Without a rate that
-    holds there is no value: a curve alone promises nothing."""
+    """Returns the result: `value` is the rate at which the curve through all runs crosses `attain`; `low` is the
+    highest rate whose lower bound is at or above `attain`, and `high` the lowest rate whose upper bound is below it or
+    that exceeds saturation. Without a rate that holds there is no value: a curve alone guarantees nothing."""
     known = levels(trials)
     if not known:
         return Answer(None, why="no valid run at a rate: a longer --budget may hold one")
@@ -121,7 +123,7 @@ def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, toleran
         return Answer(None, high=high, why=f"the lowest rate with a valid run is {first.rate:.4g}/s, where "
                                            f"{first.share:.1%} of requests held the limits")
     if low is None:
-        return Answer(None, high=high, why="no rate was run long enough to say that it holds: a longer --budget helps")
+        return Answer(None, high=high, why="no rate was run long enough to show that it holds: a longer --budget helps")
     if above is None:
         if most is None:
             return Answer(None, low=low, why=f"held at every rate that was run, up to {below:.4g}/s")
@@ -132,8 +134,8 @@ def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, toleran
 
 
 def crossing(known: Sequence[Level], attain: float, below: float, above: float) -> tuple[float, Curve]:
-    """The rate at which the share is `attain`; and the logit of the share, a line over the logarithm of the rate by
-    maximum likelihood with half a request added to both sides, of rates nearby."""
+    """Returns the rate at which the share is `attain`, and the logit of the share as a linear function of the logarithm
+    of the rate, fitted to nearby rates by maximum likelihood with half a request added to both sides."""
     middle = math.sqrt(below * above)
     near = [level for level in known if below <= level.rate <= above or 1 / NEARBY < level.rate / middle < NEARBY]
     x = np.log([level.rate / middle for level in near])
@@ -149,7 +151,7 @@ def crossing(known: Sequence[Level], attain: float, below: float, above: float) 
         if np.abs(step).max() < 1e-9:
             break
     a, b = float(beta[0]), float(beta[1])
-    if b >= -1e-3:  # noise alone: there is no slope to tell from
+    if b >= -1e-3:  # noise only: there is no slope
         a, b = math.log(attain / (1 - attain)), -1.0
     at = (math.log(attain / (1 - attain)) - a) / b
     rate = middle * math.exp(min(max(at, math.log(below / middle)), math.log(above / middle)))
@@ -157,8 +159,8 @@ def crossing(known: Sequence[Level], attain: float, below: float, above: float) 
 
 
 def monotone(known: Sequence[Level]) -> list[float]:
-    """The shares, made to fall with the rate: neighbours that do not are pooled (isotonic regression)."""
-    pools: list[list[float]] = []  # share, worth, levels
+    """Makes the shares fall with the rate: neighbours that do not are pooled (isotonic regression)."""
+    pools: list[list[float]] = []  # share, effective number, levels
     for level in known:
         pools.append([level.share, max(level.worth, 1e-9), 1])
         while len(pools) > 1 and pools[-2][0] < pools[-1][0]:
@@ -168,7 +170,7 @@ def monotone(known: Sequence[Level]) -> list[float]:
 
 
 def _bracket(trials: Sequence[Trial], attain: float) -> tuple[float | None, float | None]:
-    """The highest rate that seems to hold, and the lowest that seems not to."""
+    """Returns the highest rate that seems to hold, and the lowest that seems not to."""
     known = levels(trials)
     shares = monotone(known)
     below = max((level.rate for level, share in zip(known, shares, strict=True) if share >= attain), default=None)
@@ -178,7 +180,7 @@ def _bracket(trials: Sequence[Trial], attain: float) -> tuple[float | None, floa
 
 def _again(trials: Sequence[Trial], pace: Pace, attain: float, quick: float, least: int,
            ) -> Generator[Ask, Trial, None]:
-    """A rate that failed below one that held is looked at again."""
+    """Runs a rate again if it failed below one that held."""
     known = levels(trials)
     held = max((level.rate for level in known if level.verdict(attain)), default=0.0)
     for level in known:
@@ -188,8 +190,8 @@ def _again(trials: Sequence[Trial], pace: Pace, attain: float, quick: float, lea
 
 def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, most: float | None,
             ) -> Generator[Ask, Trial, None]:
-    """Looks at a rate below the crossing and one above, in turns. Both are moved where the crossing turns out to be
-    elsewhere, and the lower one where the time left cannot show that it holds."""
+    """Runs a rate below the crossing and one above, alternately. Both are moved if the crossing turns out to be
+    elsewhere, and the lower one if the time left cannot show that it holds."""
     sides: tuple[float, float] | None = None
     center, moves = 0.0, 0
     while True:
@@ -198,7 +200,7 @@ def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float
             return
         known = levels(trials)
         at = {level.rate: level for level in known}
-        highest, now, logit = math.inf, below, None  # where nothing failed yet, the highest rate is looked at again
+        highest, now, logit = math.inf, below, None  # if nothing failed yet, the highest rate is run again
         if above is not None:
             now, logit = crossing(known, attain, below, above)
         if sides is not None and not _showable(at.get(sides[0]), pace, attain):
@@ -223,7 +225,7 @@ def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float
 
 
 def _showable(level: Level | None, pace: Pace, attain: float) -> bool:
-    """Whether the time left for it could show that a rate holds which was looked at and is not sure yet."""
+    """Returns whether the time left for a level that is still undecided could show that it holds."""
     if level is None or level.looks >= LOOKS or level.verdict(attain) is not None:
         return True
     worth = level.worth * (1 + pace.left() * LOWER / (LOWER + 1) / level.window_s / OVERRATED)
@@ -236,10 +238,10 @@ def _tidy(rate: float) -> float:
 
 def _holdable(known: Sequence[Level], pace: Pace, attain: float, tolerance: float, highest: float,
               logit: Curve | None) -> float:
-    """The highest rate, from `highest` down to two thirds of it, that its part of the time left can be expected to show
-    to hold. Its share is that of the curve (`logit`) or, without one, of the nearest rate that was run, and one
-    standard error less; it is worth as many requests a second as the nearest rate was. Short runs look worth more than
-    they are, and half of that is counted on."""
+    """Returns the highest rate, from `highest` down to two thirds of it, that its part of the time left can be expected
+    to show to hold. Its share is that of the curve (`logit`) or else of the nearest rate that was run, less one
+    standard error; its effective number a second is that of the nearest rate. Short runs overestimate that number, so
+    only half of it counts."""
     for reach in np.arange(0.0, FURTHEST, tolerance / 4):
         rate = highest / (1 + float(reach))
         near = min(known, key=lambda level: abs(math.log(level.rate / rate)))
@@ -259,5 +261,5 @@ def _unsure(low: float, high: float | None, tolerance: float) -> str:
     if high is None:
         return "no rate was shown not to hold"
     if high / low > (1 + tolerance) ** 2 * 1.001:
-        return f"known to {high / low - 1:.0%} only: a longer --budget tells it better"
+        return f"known to {high / low - 1:.0%} only: a longer --budget is more precise"
     return ""

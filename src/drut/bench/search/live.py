@@ -1,4 +1,4 @@
-"""Measures a server that runs: each run of a search is one of `drut.bench.run`."""
+"""Measures a running server: each run of a search is one of `drut.bench.run`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from drut.bench.result.validity import NONE_FINISHED
 from drut.bench.run import Run, measure
 from drut.bench.search.trial import Ask, Trial, worked_off
 
-SEED_STEP = 7919  # apart, so that no run sends what another sent and a prefix cache would hold
+SEED_STEP = 7919  # distance of seeds, so that no run repeats prompts that a prefix cache would hold
 
 
 @dataclass
 class Live:
-    """A `Measure`. `run` is a template, whose plan is replaced; `workers` says how many client processes a loop gets.
-    `progress` hears of each run as it goes."""
+    """A `Measure`. `run` is a template whose plan is replaced; `workers` returns the number of client processes of a
+    loop. `progress` receives the progress of each run."""
 
     run: Run
     workers: Callable[[OpenLoop | ClosedLoop], int]
@@ -33,7 +33,7 @@ class Live:
     runs: int = 0
 
     def __call__(self, ask: Ask) -> Trial:
-        """Raises DrutError where the server cannot be reached, KeyboardInterrupt where a user ended the run."""
+        """Raises DrutError if the server cannot be reached, KeyboardInterrupt if a user ended the run."""
         seed = self.run.seed + SEED_STEP * self.runs
         self.runs += 1
         window = Window(ask.warmup_s, ask.warmup_s + ask.window_s, ask.grace_s)
@@ -43,7 +43,7 @@ class Live:
         else:
             loop = OpenLoop(Schedule(Rate.steady(ask.rate or 0.0), self.arrivals, self.cv, seed))
         plan = LoadPlan(self.run.plan.target, window, loop, self.workers(loop))
-        # Failures are of the server, and what a search is about: they do not make a run void here.
+        # Failures are the server's, and a search measures them: they do not make a run void here.
         run = replace(self.run, plan=plan, seed=seed, most_errors=1.0, arrivals=False, primed=True)
         tell = self.progress
         result, halted = measure(run, None if tell is None else lambda progress: tell(ask, progress))
@@ -53,7 +53,8 @@ class Live:
 
 
 def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
-    """What a search keeps of a result. A run that was ended because all failed says so of the server."""
+    """Returns the parts of a result that a search keeps. If a run ended because all requests failed, that is a result
+    about the server."""
     counted = [r for r in result.requests if r.measured]
     failed = result.summary.errors.failed == len(counted)
     of_client = [reason for reason in result.validity.reasons

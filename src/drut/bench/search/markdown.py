@@ -1,4 +1,4 @@
-"""The summary of a search, for people."""
+"""The summary of a search for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADS = ("tokens/s", "TTFT p50", "p99", "TPOT p50", "p99")
 
 
 def markdown(search: Search) -> str:
-    """The whole summary."""
+    """Returns the whole summary."""
     parts = [_head(search), _answers(search), _notes(search),
              _curve("Against concurrency", "users", [p for p in search.points if p.concurrency is not None]),
              _curve("Against rate", "sessions/s", [p for p in search.points if p.rate is not None])]
@@ -22,9 +22,9 @@ def markdown(search: Search) -> str:
 
 
 def _head(search: Search) -> str:
-    lines = [f"# How much load {plain(search.target)} takes"]
+    lines = [f"# Load test of {plain(search.target)}"]
     if search.ended:
-        lines.append("**Not over yet.**" if search.ended == "running" else f"**Ended early**: {plain(search.ended)}.")
+        lines.append("**Not finished.**" if search.ended == "running" else f"**Ended early**: {plain(search.ended)}.")
     return "\n\n".join(lines)
 
 
@@ -35,7 +35,7 @@ def _answers(search: Search) -> str:
     text = table(["", "value", "between", "and", "but"], rows)
     settings = search.settings
     if slo.low is not None and settings.get("slo"):
-        text += (f"\n\nAt {cell(slo.low)} sessions/s {settings['slo']} is held by {float(settings['attain']):.1%} of "
+        text += (f"\n\nAt {cell(slo.low)} sessions/s {settings['slo']} is met by {float(settings['attain']):.1%} of "
                  "requests or more, at 95 % confidence.")
     if search.saturation_tokens_per_s is not None:
         text += f"\n\nAt saturation: {cell(search.saturation_tokens_per_s)} output tokens/s."

@@ -1,4 +1,4 @@
-"""How long runs of a search are: long enough for what they are to show, and never past the budget."""
+"""The lengths of a search's runs: long enough for their purpose, and within the budget."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ LEAST_WARMUP_S, WARMUP_E2E, WARMUP_SHARE = 0.5, 5.0, 0.15
 LEAST_WINDOW_S = 1.0
 GRACE_E2E, LEAST_GRACE_S = 10.0, 2.0
 ENOUGH = 1500  # requests of a closed loop
-START_S = 1.0  # what a run takes beside its own time, until one was seen
+START_S = 1.0  # what a run takes in addition to its own time, until one was measured
 
 
 class SpentError(Exception):
-    """The budget holds no further run. Inside a search alone."""
+    """Raised within a search if the budget has no time for a further run."""
 
 
 @dataclass
 class Pace:
-    """`clock` in seconds; `until` is when the budget ends by it. `alone_s`: the mean E2E of requests by themselves."""
+    """Plans run lengths. `clock` in seconds; `until` is the end of the budget on that clock. `alone_s`: the mean E2E of
+    requests without load."""
 
     clock: Callable[[], float]
     until: float
@@ -32,46 +33,47 @@ class Pace:
     start_s: float = START_S
 
     def left(self) -> float:
-        """Seconds of the budget."""
+        """Returns the seconds left of the budget."""
         return self.until - self.clock()
 
     def pilot(self) -> Ask:
-        """The first run, which shows how long requests take."""
+        """Returns the first run, which measures how long requests take."""
         grace = max(self.left() - LEAST_WINDOW_S - self.start_s, LEAST_GRACE_S)
         return Ask("curve", 0.0, LEAST_WINDOW_S, grace, concurrency=1)
 
     def holds_pilot(self) -> bool:
-        """Whether the budget holds another of them."""
+        """Returns whether the budget has time for another pilot."""
         return self.left() >= LEAST_WINDOW_S + self.start_s + 2 * self.slow_s
 
     def saw_pilot(self, trial: Trial) -> None:
-        """Sets the scale of time."""
+        """Sets the time scale."""
         if trial.latency is not None:
             self.alone_s, self.slow_s = trial.latency[0], float(trial.e2e.max())
 
     def closed(self, phase: Phase, users: int, total_s: float, served_per_s: float) -> Ask:
-        """With so many users, `total_s` in all; so many requests a second were served at most until now."""
+        """Returns a run with `users` users, `total_s` in all; `served_per_s` is the maximum of requests served a second
+        so far."""
         wait = max(self.slow_s, users / served_per_s if served_per_s else 0.0)
         warmup = max(LEAST_WARMUP_S, WARMUP_E2E * wait)
         window = min(total_s - warmup - self.start_s - wait, ENOUGH / max(served_per_s, users / self.alone_s))
         return self._fit(Ask(phase, warmup, max(window, 5 * wait, LEAST_WINDOW_S), self._grace(), concurrency=users))
 
     def open(self, phase: Phase, rate: float, total_s: float, least: int = 1) -> Ask:
-        """At a rate, `total_s` in all but with `least` requests in the window."""
+        """Returns a run at a rate, `total_s` in all but with at least `least` requests in the window."""
         rate, total_s = float(f"{rate:.5g}"), min(total_s, self.left())
         warmup = max(LEAST_WARMUP_S, WARMUP_E2E * self.slow_s, WARMUP_SHARE * total_s)
         window = total_s - warmup - self.start_s - self.slow_s
         return self._fit(Ask(phase, warmup, max(window, least / rate, LEAST_WINDOW_S), self._grace(), rate=rate))
 
     def _grace(self) -> float:
-        """Whoever is still waiting then has not held a limit."""
+        """Returns the grace period; a request that takes longer has missed the limits anyway."""
         limits = [limit for limit in (self.slo.ttft, self.slo.e2e) if limit is not None] if self.slo else []
         return max(LEAST_GRACE_S, GRACE_E2E * self.slow_s, 2 * max(limits, default=0.0))
 
     def _fit(self, ask: Ask) -> Ask:
-        """With a window that the budget holds. What is likely to be waited for after it is two requests' time, and the
-        rest of the grace is cut where it would pass the budget."""
-        left = self.left() - self.start_s - min(self.slow_s, START_S / 2)  # by which start_s may be too low
+        """Shortens the window to fit the budget. After the window, two request times are planned for waiting, and the
+        rest of the grace period is cut if it would exceed the budget."""
+        left = self.left() - self.start_s - min(self.slow_s, START_S / 2)  # the amount by which start_s may be too low
         tail = min(2 * self.slow_s, ask.grace_s)
         window = min(ask.window_s, left - ask.warmup_s - tail)
         if window < LEAST_WINDOW_S or window < min(ask.window_s, 3 * self.slow_s):

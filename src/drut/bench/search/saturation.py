@@ -1,4 +1,4 @@
-"""How much a server does with work always waiting: a closed loop with more and more users."""
+"""The capacity of a server that always has waiting work: a closed loop with more and more users."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from drut.bench.search.schema import Answer
 from drut.bench.search.trial import BLOCKS, Ask, Trial
 from drut.bench.stats.quantiles import t_half
 
-GROWS = 1.05  # times the most before: less is no growth
+GROWS = 1.05  # factor on the previous maximum: less is not growth
 FLAT = 2  # points without growth that end the climb
 MOST_USERS = 512
 CONFIRMS = 2
-MOST_SHARES = 2.0  # times its share of the budget, that a climb may take where throughput goes on growing
+MOST_SHARES = 2.0  # factor on its share of the budget that a climb may take while throughput still grows
 
 
 def climb(trials: Sequence[Trial], pace: Pace, curve: Sequence[int], share_s: float) -> Generator[Ask, Trial, None]:
-    """Users in the steps of `curve`, and doubling from there until throughput has not grown for two steps; then fresh
-    runs with as many as had the most, since the most of several noisy figures is too high."""
+    """Yields runs with the users of `curve`, doubling from there until throughput has not grown for two steps; then
+    fresh runs with the best number of users, because the maximum of several noisy figures is too high."""
     each = share_s / (8 + 2 * CONFIRMS)
     most, flat, users = 0.0, 0, 0
     steps = [*curve]
@@ -37,8 +37,8 @@ def climb(trials: Sequence[Trial], pace: Pace, curve: Sequence[int], share_s: fl
 
 
 def saturation(trials: Sequence[Trial]) -> Answer:
-    """Of the runs that confirm the most, with a 95 % interval over tenths of their windows. What no fresh run confirmed
-    is no value: the most of several noisy figures is too high."""
+    """Returns the saturation by the runs that confirm the maximum, with a 95 % interval over tenths of their windows.
+    Without a fresh run that confirms it there is no value: the maximum of several noisy figures is too high."""
     best = _best(trials)
     if best is None:
         return Answer(None, why="no valid run of a closed loop")
@@ -47,7 +47,7 @@ def saturation(trials: Sequence[Trial]) -> Answer:
         return Answer(None, why="no request was served in a closed loop")
     fresh = [trial for trial in trials if trial.ask.phase == "saturate" and trial.valid]
     if not fresh:
-        grows = "throughput still grew" if _grows(trials) else "no fresh run confirmed the most of the curve,"
+        grows = "throughput still grew" if _grows(trials) else "no fresh run confirmed the maximum of the curve,"
         return Answer(None, low=best.served_per_s, why=f"{grows} at {users} at a time")
     tenths = [float(x) for trial in fresh for x in trial.served]
     mean = sum(tenths) / len(tenths)
@@ -57,7 +57,7 @@ def saturation(trials: Sequence[Trial]) -> Answer:
 
 
 def ceiling(trials: Sequence[Trial]) -> float | None:
-    """The saturation as far as it is known, confirmed or not; None: none was met."""
+    """Returns the saturation as far as it is known, confirmed or not; None: throughput never stopped growing."""
     found, best = saturation(trials), _best(trials)
     if found.value is None and best is not None and best.served_per_s > 0 and not _grows(trials):
         return best.served_per_s
@@ -65,18 +65,18 @@ def ceiling(trials: Sequence[Trial]) -> float | None:
 
 
 def served_most(trials: Sequence[Trial]) -> float:
-    """The most that was seen to be served."""
+    """Returns the highest measured rate."""
     return max((t.served_per_s for t in trials if t.valid and t.ask.concurrency is not None), default=0.0)
 
 
 def _scale(trials: Sequence[Trial]) -> float:
-    """The most that was served in any run, void or not: near enough to say how long the next must be, which would be
-    far too long without it where most are void."""
+    """Returns the highest rate of any run, valid or not: accurate enough to plan the length of the next run, which
+    would be far too long without it if most runs are void."""
     return max((t.served_per_s for t in trials if t.ask.concurrency is not None), default=0.0)
 
 
 def tokens_at_saturation(trials: Sequence[Trial]) -> float | None:
-    """Output tokens a second of the runs that confirmed it."""
+    """Returns the output tokens a second of the runs that confirmed the saturation."""
     rates = [rate for t in trials if t.ask.phase == "saturate" and t.valid
              and isinstance(rate := t.figures.get("output_tokens_per_s"), float)]
     return sum(rates) / len(rates) if rates else None
@@ -92,6 +92,6 @@ def _best(trials: Sequence[Trial]) -> Trial | None:
 
 
 def _grows(trials: Sequence[Trial]) -> bool:
-    """Whether the point with the most users was more than any before."""
+    """Returns whether the point with the most users exceeded all earlier ones."""
     *before, last = _climbed(trials)
     return last.served_per_s > GROWS * max((t.served_per_s for t in before), default=0.0)

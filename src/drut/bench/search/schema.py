@@ -1,4 +1,4 @@
-"""`search.json`, as data. SCHEMA changes when a field changes its meaning or goes."""
+"""The schema of `search.json`. SCHEMA changes when a field is removed or changes its meaning."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Phase = Literal["curve", "bracket", "bisect", "saturate", "verify"]
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One run of the search. One of `rate` (sessions a second) and `concurrency` is given. `good_share`: requests that
-    held the limits, of those offered, with its 95 % Wilson interval. `figures` are of `drut.bench.result.figures`.
+    """One run of the search. One of `rate` (sessions a second) and `concurrency` is set. `good_share`: requests that
+    met the limits, as a share of those offered, with its 95 % Wilson interval. `figures` are those of
+    `drut.bench.result.figures`.
 
-    `holds` is the verdict on this rate after this run, by all runs at it. `effective` is how many independent requests
-    those of this run are worth, by which the interval is as wide as it is. `served_per_s`: requests worked off in a
-    second, each counted with the share of its time that lay in the window.
+    `holds` is the verdict on this rate after this run, from all runs at it. `effective` is the number of independent
+    requests that this run is worth, which sets the width of the interval. `served_per_s`: requests completed in a
+    second, each weighted with the share of its time within the window.
     """
 
     phase: Phase
@@ -41,7 +42,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A figure of the search with what it was bracketed between; `value` None: not found, and `why`."""
+    """A result of the search with its bracket; `value` None: not found, and `why`."""
 
     value: float | None
     low: float | None = None
@@ -50,9 +51,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """The whole file. `saturation`: requests a second that the server ends with work waiting. `knee`: the rate from
-    which latency grows faster than throughput. `slo_rate`: the highest rate at which the limits are held: `value` by
-    all runs, `low` the highest that held by its lower bound, `high` the lowest that did not by its upper one."""
+    """The whole file. `saturation`: completed requests a second while work always waits. `knee`: the rate above which
+    latency grows faster than throughput. `slo_rate`: the highest rate that meets the limits: `value` from all runs,
+    `low` the highest that held by its lower bound, `high` the lowest that did not by its upper bound."""
 
     schema: str
     settings: dict[str, Any]
@@ -64,5 +65,5 @@ class Search(msgspec.Struct, frozen=True):
     slo_rate: Answer
     notes: list[str] = []
     saturation_tokens_per_s: float | None = None
-    ended: str = ""  # why, where it was before its time; "running" until it is over
-    turns: float | None = None  # requests of a session; None in files that do not say
+    ended: str = ""  # the reason of an early end; "running" until the search ends
+    turns: float | None = None  # requests of a session; None in files without it

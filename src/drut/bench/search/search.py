@@ -1,4 +1,4 @@
-"""A search from its first run to its last: whatever ends it, what is known by then is told."""
+"""Runs a search from its first run to its last; however it ends, the results so far are reported."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from drut.bench.stats.quantiles import normal
 from drut.errors import DrutError, RequestError
 
 LEAST_BUDGET_S = 20.0
-CLIMB_SHARE, CURVE_SHARE = 0.25, 0.2  # of the budget; the rest is for the limits
-CURVE_ALONE_SHARE = 0.65  # where there are no limits
-SUSPECT = 0.02  # share of failures after which the server is asked whether it is still there
-RETRIES = 1  # of a run that is void by the client's fault
-BUSY_CPUS = 0.25  # that others may have in the median run, without a word
+CLIMB_SHARE, CURVE_SHARE = 0.25, 0.2  # shares of the budget; the rest is for the limits
+CURVE_ALONE_SHARE = 0.65  # if there are no limits
+SUSPECT = 0.02  # share of failures after which the search checks whether the server still answers
+RETRIES = 1  # of a run that is void through the client's fault
+BUSY_CPUS = 0.25  # maximum that others may use in the median run without a note
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is sought. `users`: the steps of the concurrency curve, doubled from there where throughput still grows.
-    Raises RequestError."""
+    """The goals of a search. `users`: the steps of the concurrency curve, doubled beyond them while throughput still
+    grows. Raises RequestError."""
 
     budget_s: float
     slo: Slo | None = None
@@ -38,18 +38,18 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if not LEAST_BUDGET_S <= self.budget_s <= 1e6:
-            raise RequestError(f"--budget must be from {LEAST_BUDGET_S:g} s on, not {self.budget_s:g} s")
+            raise RequestError(f"--budget must be at least {LEAST_BUDGET_S:g} s, not {self.budget_s:g} s")
         if not 0.5 <= self.attain <= 0.999:
             raise RequestError(f"--attain must be from 0.5 to 0.999, not {self.attain}")
         if not 0.01 <= self.tolerance <= 0.5:
             raise RequestError(f"--tolerance must be from 0.01 to 0.5, not {self.tolerance}")
         if not self.users or any(n < 1 for n in self.users) or list(self.users) != sorted(set(self.users)):
-            raise RequestError("--concurrency-curve must be ascending numbers from 1 on, such as 1,2,4,8")
+            raise RequestError("--concurrency-curve must be ascending numbers from 1, such as 1,2,4,8")
 
 
 @dataclass(frozen=True)
 class About:
-    """What the file says of the search."""
+    """The file's description of the search."""
 
     target: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -57,11 +57,11 @@ class About:
 
 
 class LostError(Exception):
-    """The server is gone. Inside a search alone."""
+    """Raised within a search if the server is lost."""
 
 
 class Searcher:
-    """Runs a search. `save` gets the whole file after each run, `tell` a line about each before it begins."""
+    """Runs a search. `save` gets the whole file after each run, `tell` a line about each run before it begins."""
 
     def __init__(self, measure: Measure, wanted: Wanted, about: About, clock: Callable[[], float],
                  save: Callable[[Search], None], tell: Callable[[str], None]) -> None:
@@ -71,8 +71,8 @@ class Searcher:
         self._points: list[Point] = []
 
     def run(self) -> Search:
-        """Until all is found or the budget is spent. Raises DrutError where nothing could be measured at all;
-        KeyboardInterrupt ends the search in order once something was."""
+        """Runs until all results are found or the budget is spent. Raises DrutError if nothing could be measured at
+        all; after that, KeyboardInterrupt ends the search in order."""
         wanted = self._wanted
         self._tell(f"at most {wanted.budget_s / 60:.3g} min: saturation and the concurrency curve, then the rate curve"
                    + (", then the highest rate that holds the limits" if wanted.slo else ""))
@@ -104,7 +104,7 @@ class Searcher:
             self._drive(limit.hunt(trials, pace, wanted.attain, wanted.tolerance, self._most(), begin))
 
     def _pilot(self) -> None:
-        """Sets the scale of time. No point of the search: the first requests may find a server that is cold."""
+        """Sets the time scale. It is not a point of the search, because the first requests may find a cold server."""
         self._tell("a pilot, one at a time")
         trial = self._measure(self._pace.pilot())
         if trial.latency is None:
@@ -112,7 +112,7 @@ class Searcher:
         self._pace.saw_pilot(trial)
 
     def _drive(self, asks: Generator[Ask, Trial, None]) -> None:
-        """Runs what a part of the search asks for, until it has what it wants or the budget is spent."""
+        """Runs the requests of a part of the search until it is complete or the budget is spent."""
         try:
             ask = next(asks)
             while True:
@@ -121,7 +121,7 @@ class Searcher:
             return
 
     def _try(self, ask: Ask) -> Trial:
-        """Measures, and once more where the client was at fault. Saves after each."""
+        """Measures a run, and repeats it once if the client was at fault. Saves after each."""
         for again in range(RETRIES + 1):
             if again and ask.most_s > self._pace.left():
                 break
@@ -150,7 +150,7 @@ class Searcher:
         return trial
 
     def _still_there(self, ask: Ask) -> None:
-        """A server that is gone has not failed to hold a rate."""
+        """Raises LostError if the server no longer answers: then it has not failed to hold a rate."""
         why = f"requests failed at {ask}"
         try:
             probe = self._measure(self._pace.pilot())
@@ -160,11 +160,11 @@ class Searcher:
             raise LostError(f"{why}, and then one at a time too")
 
     def _turns(self) -> float:
-        """Requests of a session."""
+        """Returns the requests of a session."""
         return float(np.mean([t.turns for t in self._trials if t.valid] or [1.0]))
 
     def _most(self) -> float | None:
-        """Sessions a second that the server ends at most."""
+        """Returns the maximum of sessions a second that the server completes."""
         most = saturation.ceiling(self._trials)
         return None if most is None else most / self._turns()
 
@@ -186,10 +186,10 @@ class Searcher:
                      t.ask.rate is None or most is None or t.ask.rate < most)]
         void = sum(not t.valid for t in trials)
         if void:
-            notes.append(f"{void} of {len(trials)} runs are void by the client's fault and tell nothing")
+            notes.append(f"{void} of {len(trials)} runs are void through the client's fault and do not count")
         others = [t.others_cpus for t in trials if t.others_cpus is not None]
         if others and (median := float(np.median(others))) > BUSY_CPUS:
-            notes.append(f"other processes took {median:.1f} CPUs of this machine: what is told here may be of them")
+            notes.append(f"other processes took {median:.1f} CPUs of this machine, which may have affected the results")
         if (turns := self._turns()) > 1.01:
             notes.append(f"a session has {turns:.1f} requests: the knee and the rate that holds the limits are "
                          "sessions a second, the saturation is requests a second")
@@ -199,7 +199,7 @@ class Searcher:
             held = [level.rate for level in known if level.verdict(self._wanted.attain)]
             if failed and held and min(failed) < max(held):
                 notes.append(f"{max(held):.4g}/s held the limits and {min(failed):.4g}/s, which is less, did not: of "
-                             "such a server the lower is told")
+                             "these the lower is reported")
         return notes
 
 

@@ -1,4 +1,4 @@
-"""One run of a search: what is asked, and what is kept of it."""
+"""One run of a search: its parameters and its result."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ BLOCKS = 10
 
 @dataclass(frozen=True)
 class Ask:
-    """A load and for how long, in seconds. One of `rate` and `concurrency` is given. `grace_s`: most seconds that
-    requests are waited for after the window."""
+    """A load and its phases, in seconds. One of `rate` and `concurrency` is set. `grace_s`: maximum wait for requests
+    after the window."""
 
     phase: Phase
     warmup_s: float
@@ -29,7 +29,7 @@ class Ask:
 
     @property
     def most_s(self) -> float:
-        """Seconds that it may take, but for starting the client."""
+        """Returns the maximum seconds it may take, without starting the client."""
         return self.warmup_s + self.window_s + self.grace_s
 
     def __str__(self) -> str:
@@ -38,10 +38,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of it. `e2e` and `good` are of the measured requests in the order they were due; a failed one has an
-    infinite E2E, in seconds. `served` are requests worked off a second in each tenth of the window. A trial that is not
-    `valid` tells of the client; one that is and has `reasons` tells of a server that failed. `turns`: requests of a
-    session. `others_cpus`: what neither client nor server had of this machine; None: not known."""
+    """The result of a run. `e2e` and `good` are those of the measured requests in the order of their due times; a
+    failed one has an infinite E2E, in seconds. `served`: requests completed a second in each tenth of the window. A
+    trial that is not `valid` is affected by the client; one that is valid and has `reasons` shows that the server
+    failed. `turns`: requests of a session. `others_cpus`: CPUs of this machine used by neither client nor server; None:
+    unknown."""
 
     ask: Ask
     e2e: Floats
@@ -57,37 +58,37 @@ class Trial:
 
     @property
     def served_per_s(self) -> float:
-        """Requests worked off a second."""
+        """Returns the requests completed a second."""
         return float(self.served.mean())
 
     @property
     def failed(self) -> float:
-        """The share of requests that failed; 1 where none was offered."""
+        """Returns the share of requests that failed; 1 if none was offered."""
         return float(np.isinf(self.e2e).mean()) if len(self.e2e) else 1.0
 
     @cached_property
     def latency(self) -> tuple[float, float] | None:
-        """The mean E2E in seconds and its standard error; None where a request failed or there was none."""
+        """Returns the mean E2E in seconds and its standard error; None if a request failed or there was none."""
         if not len(self.e2e) or not np.isfinite(self.e2e).all():
             return None
         return mean_error(self.e2e)
 
     @cached_property
     def effective(self) -> float:
-        """How many independent requests those of this run are worth, as to whether they held the limits."""
+        """Returns the effective number of independent requests of this run, for the share that met the limits."""
         assert self.good is not None
         return len(self.good) / hits_effect(self.good, self.e2e) if len(self.good) else 0.0
 
 
 Measure = Callable[[Ask], Trial]
-"""Raises DrutError where the server cannot be reached, KeyboardInterrupt where a user ends it."""
+"""Measures a run. Raises DrutError if the server cannot be reached, KeyboardInterrupt if a user ends it."""
 
 
 def worked_off(begun: Floats, ended: Floats, window: tuple[float, float]) -> Floats:
-    """Requests a second in each tenth of the window, of those that ended well, in the window or not.
+    """Returns the requests a second in each tenth of the window, of all successful requests.
 
-    A request counts with the share of its time, from `begun` to `ended`, that lay in the tenth. That has the mean of a
-    count of ends, without the noise of the window's edges: so many users who always wait for a constant time give
+    A request counts with the share of its time, from `begun` to `ended`, within the tenth. The mean equals that of a
+    count of ends, without the noise of the window's edges: for a fixed number of users with a constant time it is
     exactly their number over that time (Little's law).
     """
     edges = np.linspace(*window, BLOCKS + 1)

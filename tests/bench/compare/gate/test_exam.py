@@ -63,11 +63,11 @@ def test_one_that_does_all_passes() -> None:
 
 @pytest.mark.parametrize(("own", "words"), [
     (answers(greedy="a x"), "for 25% of their tokens"),
-    (answers(lengths=31), "0% of answers have just the tokens"),
+    (answers(lengths=31), "0% of answers have exactly the requested tokens"),
     (answers(structured=[*VALID[:4], '{"code":"usd","units":3}']), "80% of its structured answers"),
     (answers(sums="00000000"), "it has 0 of 8 sums right, and the base 8"),
     (answers(scores=[msgspec.structs.replace(scored(), logprobs=[math.log(0.3)] * 4)] * 2),
-     "its perplexity of 3.333 is 67% over the reference's, 25% are the most"),
+     "its perplexity of 3.333 is 67% over the reference's, the maximum is 25%"),
     (answers(scores=[scored(0.9)] * 2), "its next tokens diverge from the reference's by 0.5"),
 ])
 def test_each_failure_is_named(own: Answers, words: str) -> None:

@@ -1,1 +1,2 @@
-"""What an engine must show before its speed counts: the right tokens, as many as asked for, and what it was told to."""
+"""The quality gate: an engine must generate the right tokens, of the requested number and format, before its speed
+counts."""

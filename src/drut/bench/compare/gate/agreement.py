@@ -1,4 +1,4 @@
-"""How far an engine's greedy answers go along with a reference's."""
+"""The agreement of an engine's greedy answers with those of a reference."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST_BYTES = 64 << 20
 
 
 class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Greedy answers of at most `max_tokens` tokens, by prompt, and scores of the texts of `scores_of`, where it gives
-    any, by whom: `reference.json`."""
+    """The contents of `reference.json`: greedy answers of at most `max_tokens` tokens, by prompt, and the scores of
+    texts, if any, by the contestant `scores_of`."""
 
     source: str
     chat: bool
@@ -28,15 +28,16 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """`share`: of all tokens, those up to the first that differs. `differs_at`: its place, None where none does."""
+    """The result. `share`: tokens before the first difference, as a share of all tokens. `differs_at`: by answer, the
+    position of the first difference, None if there is none."""
 
     share: float
     differs_at: list[int | None]
 
 
 def agreement(own: Sequence[str], reference: Sequence[str], encode: Encode) -> Agreement:
-    """Of answers to the same prompts, at least one. Texts are cut to tokens by the model's tokenizer, since servers
-    answer with text, of which some drop the first space; an answer that ends where the other goes on differs there."""
+    """Compares answers to the same prompts, at least one. Texts are tokenized with the model's tokenizer, because
+    servers return text, some without the first space. If one answer ends and the other continues, they differ there."""
     shares, places = [], []
     for mine, theirs in zip(own, reference, strict=True):
         a, b = list(encode(mine.lstrip())), list(encode(theirs.lstrip()))
@@ -48,7 +49,7 @@ def agreement(own: Sequence[str], reference: Sequence[str], encode: Encode) -> A
 
 
 def read_reference(path: Path) -> Reference:
-    """A reference.json. Raises RequestError."""
+    """Reads a reference.json. Raises RequestError."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise RequestError(f"--reference: {path} is larger than {MOST_BYTES >> 20} MiB")

@@ -1,4 +1,4 @@
-"""Greedy questions to an engine, in its own words, and texts that it is to score."""
+"""Sends greedy requests to an engine in its own format, and texts to score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NONSENSE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class Question(msgspec.Struct, frozen=True):
-    """`exact`: just `max_tokens` tokens are wanted. `body` holds further fields of the request."""
+    """A request. `exact`: exactly `max_tokens` tokens are wanted. `body` holds further fields of the request."""
 
     text: str
     max_tokens: int
@@ -27,7 +27,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """An answer, or the status and the words of a refusal. Token counts are the engine's own."""
+    """An answer, or the status and text of an error. Token counts are the engine's own."""
 
     status: int
     text: str
@@ -52,14 +52,15 @@ class _ScoredReply(msgspec.Struct):
 
 
 class Asker:
-    """Asks the engine that a launch started, by chats or by completions."""
+    """Sends requests to the engine of a launch, as chats or completions."""
 
     def __init__(self, launch: Launch, chat: bool, timeout_s: float) -> None:
         self._launch, self._chat, self._timeout_s = launch, chat, timeout_s
         self._path = "/v1/chat/completions" if chat else _COMPLETIONS
 
     def ask(self, questions: list[Question], together: int = 1) -> list[Said]:
-        """Each answer, in order; so many at a time. Raises RequestError where the engine gives none."""
+        """Returns the answers, in order; `together` requests run at a time. Raises RequestError if the engine does not
+        answer."""
         if together == 1:
             exchange = self._exchange()
             try:
@@ -70,8 +71,9 @@ class Asker:
             return list(pool.map(self._alone, questions))
 
     def score(self, texts: list[str]) -> list[Scored]:
-        """How likely it finds the tokens of each text: a completion that repeats its prompt (`echo`) with logprobs.
-        None of them where the engine does not offer that. Raises RequestError where it does not answer."""
+        """Returns the likelihood of the tokens of each text: by a completion that repeats its prompt (`echo`) with
+        logprobs. Returns an empty list if the engine does not support that. Raises RequestError if it does not
+        answer."""
         exchange, found = self._exchange(), list[Scored]()
         try:
             for text in texts:
@@ -104,7 +106,7 @@ class Asker:
             reply = decode(data)
             choice = (reply.choices or [])[0]
         except (*_NONSENSE, IndexError) as error:
-            raise RequestError(f"{exchange.name}: {self._path} answered nonsense: {error}") from None
+            raise RequestError(f"{exchange.name}: {self._path} sent an invalid reply: {error}") from None
         if reply.is_error or broken_finish(choice.finish_reason):
             raise RequestError(f"{exchange.name}: {self._path} ended with finish_reason {choice.finish_reason!r}"
                                if not reply.is_error else f"{exchange.name}: {data[:200].decode(errors='replace')}")
@@ -113,7 +115,7 @@ class Asker:
         return Said(status, text or "", choice.finish_reason, usage.prompt_tokens, usage.completion_tokens)
 
     def body(self, question: Question) -> dict[str, Any]:
-        """The request, as the engine wants to be asked."""
+        """Returns the request in the format of the engine."""
         launch = self._launch
         body: dict[str, Any] = {"model": launch.model, "max_tokens": question.max_tokens, "temperature": 0,
                                 "stream": False, **launch.body, **question.body}
@@ -126,7 +128,7 @@ class Asker:
 
 
 def _scored(text: str, data: bytes) -> Scored | None:
-    """Of a reply; None where it holds no scores of the prompt: engines that do not know `echo` pass over it."""
+    """Parses the scores in a reply; None if it has no scores of the prompt: engines without `echo` ignore the field."""
     try:
         reply = msgspec.json.decode(data, type=_ScoredReply)
     except _NONSENSE:

@@ -1,4 +1,4 @@
-"""All that the gate asks of an engine, and its verdict on the answers."""
+"""All requests of the gate to an engine, and its verdict on the answers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LENGTH_TOKENS = 32
 
 @dataclass(frozen=True)
 class Paper:
-    """How much is asked, and what is required. `full`: of real weights; else only the lengths of answers are judged,
-    and sums and schemas are not asked. `together`: requests at a time, where answers do not depend on it."""
+    """The extent and the requirements of the gate. `full`: for real weights; otherwise only the lengths of answers are
+    judged, and sums and schemas are skipped. `together`: requests at a time, if answers do not depend on it."""
 
     full: bool
     prompts: int
@@ -40,13 +40,13 @@ class Paper:
     least_exact: float
 
     def greedy(self) -> list[Question]:
-        """The first questions of MT-Bench, each answered in no more than `tokens` tokens."""
+        """Returns the first questions of MT-Bench, each answered in at most `tokens` tokens."""
         rows: list[list[str]] = read_jsonl("mt-bench")
         return [Question(row[0], self.tokens) for row in rows[: self.prompts]]
 
     @property
     def most_tokens(self) -> int:
-        """Of all answers of an engine, at most."""
+        """Returns the maximum of all tokens that an engine generates."""
         lengths = 2 * self.together * LENGTH_TOKENS
         more = self.sums * self.sum_tokens + len(schemas.questions()) * schemas.MAX_TOKENS
         return self.prompts * self.tokens + lengths + (more + self.texts if self.full else 0)
@@ -54,7 +54,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class Answers:
-    """An engine's. `sums`: right or wrong, by question. `scores`: of the texts, empty where it gives none."""
+    """The answers of an engine. `sums`: right or wrong, by question. `scores`: of the texts, empty if not supported."""
 
     greedy: list[Said]
     lengths: list[Said]
@@ -64,14 +64,14 @@ class Answers:
 
     @property
     def prompt_tokens(self) -> int | None:
-        """Of all greedy prompts by the engine's count; None where it tells none."""
+        """Returns the number of tokens of all greedy prompts by the engine; None if it does not report them."""
         counts = [said.prompt_tokens for said in self.greedy]
         return None if None in counts else sum(count or 0 for count in counts)
 
 
 def examine(asker: Asker, paper: Paper) -> Answers:
-    """Greedy prompts one by one, all else under load. Raises RequestError where the engine does not answer, or refuses
-    what every engine takes."""
+    """Sends greedy prompts one by one, then everything else under load. Raises RequestError if the engine does not
+    answer, or rejects a request that every engine accepts."""
     greedy = _taken(asker.ask(paper.greedy()))
     lengths = [Question(f"{i}. {question.text}", LENGTH_TOKENS, exact=True)
                for i, question in zip(range(2 * paper.together), _forever(paper.greedy()), strict=False)]
@@ -85,8 +85,8 @@ def examine(asker: Asker, paper: Paper) -> Answers:
 
 
 def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[bool], encode: Encode) -> Gate:
-    """`reference`: greedy answers to the same prompts, and scores of the texts. `base_sums`: what it may not be much
-    worse than, if anything."""
+    """Judges the answers. `reference`: greedy answers to the same prompts, and scores of the texts. `base_sums`: the
+    results that it may not be much worse than, if any."""
     agreed = agreement([said.text for said in own.greedy],
                        [reference.answers[question.text] for question in paper.greedy()], encode)
     scored = likelihood(own.scores, reference.scores)
@@ -96,16 +96,16 @@ def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[
     telling = telling_sums(base_sums)
     reasons = []
     if exact is not None and exact < paper.least_exact:
-        reasons.append(f"{exact:.0%} of answers have just the tokens that were asked for, {paper.least_exact:.0%} are "
-                       "the least")
+        reasons.append(f"{exact:.0%} of answers have exactly the requested tokens, required are "
+                       f"{paper.least_exact:.0%}")
     if paper.full and agreed.share < paper.least_agreement:
-        reasons.append(f"its greedy answers go along with the reference's for {agreed.share:.0%} of their tokens, "
-                       f"{paper.least_agreement:.0%} are the least")
+        reasons.append(f"its greedy answers agree with the reference's for {agreed.share:.0%} of their tokens, "
+                       f"required are {paper.least_agreement:.0%}")
     reasons += _likelihood_reasons(paper, scored)
     if telling and worse(own.sums, base_sums, paper.most_sums_lost):
         reasons.append(f"it has {sum(own.sums)} of {len(own.sums)} sums right, and the base {sum(base_sums)}")
     if valid is not None and valid < paper.least_valid:
-        reasons.append(f"{valid:.0%} of its structured answers are valid, {paper.least_valid:.0%} are the least")
+        reasons.append(f"{valid:.0%} of its structured answers are valid, required are {paper.least_valid:.0%}")
     figures = {"perplexity": scored is not None and scored.increase is not None,
                "divergence": scored is not None and scored.divergence is not None, "greedy answers": paper.full,
                "lengths": exact is not None, "GSM8K": telling and bool(own.sums), "schemas": valid is not None}
@@ -120,7 +120,7 @@ def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[
 
 
 def telling_sums(sums: Sequence[bool]) -> bool:
-    """Whether a model has enough of them right to be told from one that guesses."""
+    """Returns whether a model has enough right answers to be distinguishable from guessing."""
     return bool(sums) and fmean(sums) > GSM8K_TELLS
 
 
@@ -129,15 +129,16 @@ def _likelihood_reasons(paper: Paper, scored: Likelihood | None) -> Iterator[str
         return
     if scored.increase is not None and scored.increase > paper.most_increase:
         yield (f"its perplexity of {scored.perplexity:.4g} is {scored.increase:.0%} over the reference's, "
-               f"{paper.most_increase:.0%} are the most")
+               f"the maximum is {paper.most_increase:.0%}")
     if scored.divergence is not None and scored.divergence > paper.most_divergence:
         yield (f"its next tokens diverge from the reference's by {scored.divergence:.3g} nats, "
-               f"{paper.most_divergence:.3g} are the most")
+               f"the maximum is {paper.most_divergence:.3g}")
 
 
 def worse(own: Sequence[bool], base: Sequence[bool], most_lost: float) -> bool:
-    """Whether `own` has so many fewer questions right, as a share, and not by chance: of the questions that just one of
-    the two has right, each is as likely either's where they are equally good (the sign test)."""
+    """Returns whether `own` has more than `most_lost` fewer right answers, as a share, and not by chance: of the
+    questions that exactly one of both answers rightly, each is equally likely to be either's if they are equally good
+    (the sign test)."""
     lost = sum(b and not a for a, b in zip(own, base, strict=True))
     won = sum(a and not b for a, b in zip(own, base, strict=True))
     n = lost + won

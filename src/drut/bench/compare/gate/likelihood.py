@@ -1,4 +1,4 @@
-"""How an engine scores texts that it is given, beside a reference: perplexity, and divergence of the next token."""
+"""Compares an engine's scores of given texts with a reference: perplexity, and divergence of the next token."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import msgspec
 
 from drut.bench.workloads.packed import read_jsonl
 
-TOP = 5  # likeliest tokens of a place: as many as OpenAI's completions give at most
-LEAST_ALIGNED = 0.9  # of the tokens of two scored texts, that must be the same ones to be compared
+TOP = 5  # likeliest tokens of a position: the maximum of OpenAI's completions
+LEAST_ALIGNED = 0.9  # share of the tokens of two scored texts that must be equal for a comparison
 _LEAST = 1e-6  # probability of all tokens that are in no list
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """Of one text: its tokens but the first, the logprob of each, and the likeliest tokens of its place with theirs."""
+    """The scores of one text: its tokens except the first, the logprob of each, and the likeliest tokens of its
+    position with theirs."""
 
     tokens: list[str]
     logprobs: list[float]
@@ -24,9 +25,9 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 class Likelihood(msgspec.Struct, frozen=True):
-    """Of all texts. `increase`: of perplexity over the reference's, as a share. `divergence`: KL(reference || own) of
-    the next token, nats a token, of the likeliest tokens and all others as one: so the true one is no less. None: the
-    two cannot be compared."""
+    """The scores of all texts. `increase`: of perplexity over the reference's, as a share. `divergence`: KL(reference
+    || own) of the next token, nats per token, over the likeliest tokens and all others as one, so it is a lower bound.
+    None: no comparison is possible."""
 
     perplexity: float
     increase: float | None = None
@@ -35,13 +36,14 @@ class Likelihood(msgspec.Struct, frozen=True):
 
 
 def texts(count: int) -> list[str]:
-    """English prose: questions of GSM8K, from the end of those at hand, in plain ASCII."""
+    """Returns English prose: questions of GSM8K, from the end of the data set, in plain ASCII."""
     rows: list[str] = read_jsonl("gsm8k")
     return [row for row in reversed(rows) if row.isascii()][:count]
 
 
 def likelihood(own: Sequence[Scored], reference: Sequence[Scored]) -> Likelihood | None:
-    """None where `own` is empty. Texts of both are the same, in the same order; the reference may have more."""
+    """Computes the result; None if `own` is empty. The texts of both are the same, in the same order; the reference may
+    have more."""
     logprobs = [value for text in own for value in text.logprobs]
     if not logprobs:
         return None
@@ -60,13 +62,14 @@ def likelihood(own: Sequence[Scored], reference: Sequence[Scored]) -> Likelihood
 
 
 def _aligned(own: Sequence[str], reference: Sequence[str]) -> int:
-    """Tokens at the end that are the same: only some engines begin with a token of their own."""
+    """Returns the number of equal tokens at the end: only some engines begin with a token of their own."""
     pairs = zip(reversed(own), reversed(reference), strict=False)
     return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(own), len(reference)))
 
 
 def _divergence(own: dict[str, float], reference: dict[str, float]) -> float:
-    """A token that `own` does not list is no likelier than the least likely that it does."""
+    """Computes the divergence. A token that `own` does not list is assumed to be at most as likely as the least likely
+    listed one."""
     floor = min(own.values())
     p = {token: math.exp(min(value, 0.0)) for token, value in reference.items()}
     q = {token: math.exp(min(own.get(token, floor), 0.0)) for token in p}

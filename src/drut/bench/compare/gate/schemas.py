@@ -1,4 +1,4 @@
-"""Structured answers: what is asked for, and whether it came. One type is both the schema and its checker."""
+"""Structured output for the gate: the requests, and the validation. One type is both the schema and its validator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from drut.bench.compare.gate.ask import Question, Said
 
-MAX_TOKENS = 160  # more than the longest answer that the schemas allow takes
+MAX_TOKENS = 160  # longer than the longest answer that the schemas allow
 
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True):
@@ -17,7 +17,7 @@ class _Strict(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Weather(_Strict):
-    """Numbers and a choice."""
+    """Tests numbers and an enumeration."""
 
     sky: Literal["clear", "clouds", "rain", "snow"]
     celsius: Annotated[int, Meta(ge=-60, le=60)]
@@ -25,7 +25,7 @@ class Weather(_Strict):
 
 
 class Person(_Strict):
-    """Strings with bounds."""
+    """Tests strings with bounds."""
 
     name: Annotated[str, Meta(min_length=1, max_length=20)]
     born: Annotated[int, Meta(ge=1000, le=2100)]
@@ -33,20 +33,20 @@ class Person(_Strict):
 
 
 class Colours(_Strict):
-    """A list with bounds."""
+    """Tests a list with bounds."""
 
     colours: Annotated[list[Literal["red", "green", "blue", "white", "black"]], Meta(min_length=2, max_length=4)]
 
 
 class Verdict(_Strict):
-    """What may be null."""
+    """Tests nullable fields."""
 
     spam: bool
     stars: Annotated[int, Meta(ge=1, le=5)] | None
 
 
 class Price(_Strict):
-    """A pattern."""
+    """Tests a pattern."""
 
     code: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
     units: Annotated[int, Meta(ge=0, le=9999)]
@@ -62,13 +62,13 @@ _ASKED: tuple[tuple[type[_Strict], str], ...] = (
 
 
 def questions() -> list[Question]:
-    """One a type."""
+    """Returns one request for each type."""
     return [Question(text, MAX_TOKENS, body={"response_format": {"type": "json_schema", "json_schema": {
         "name": kind.__name__.lower(), "strict": True, "schema": schema(kind)}}}) for kind, text in _ASKED]
 
 
 def schema(kind: type[_Strict]) -> dict[str, Any]:
-    """Of a type, without references; its doc string is for readers of this file."""
+    """Returns the schema of a type, without references and without the docstrings of this file."""
     (_,), components = msgspec.json.schema_components([kind], ref_template="{name}")
     found = dict(components[kind.__name__])
     found.pop("description", None)
@@ -77,9 +77,9 @@ def schema(kind: type[_Strict]) -> dict[str, Any]:
 
 
 def valid_share(answers: list[Said]) -> tuple[float | None, int]:
-    """The share of answers that are what was asked for, and of how many; None where the engine does not offer it: it
-    refuses every schema, or lets the field lie and answers most in prose. An answer that was cut off at its longest is
-    not judged, since white space may make any as long."""
+    """Returns the share of valid answers and their number; None if the engine does not support schemas: it rejects
+    every schema, or ignores the field and answers mostly in prose. A truncated answer is not judged, because white
+    space may make any answer that long."""
     objects = sum(said.status == 200 and said.text.lstrip().startswith("{") for said in answers)
     judged = [(kind, said) for (kind, _), said in zip(_ASKED, answers, strict=True) if said.finish != "length"]
     if 2 * objects < len(answers) or not judged:
