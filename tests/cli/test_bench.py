@@ -93,7 +93,7 @@ def test_a_run_of_failures_is_void_and_exits_3(tmp_path: Path, capsys: pytest.Ca
         assert serve(server.url, tmp_path, "--concurrency", "2", "--json", "--quiet") == 3
     out = capsys.readouterr()
     said = json.loads(out.out)
-    assert said["validity"]["reasons"][-1].startswith("no request finished, such as: ")
+    assert said["validity"]["reasons"][-1].startswith("no request finished, for example: ")
     assert said["summary"]["ttft_ms"]["p50"] == "inf"
     assert said["summary"]["errors"]["rate"] == 1
     asked = json.loads((tmp_path / "result.json").read_text())["requests"]
@@ -143,7 +143,7 @@ def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.Captu
     (["--rate", "1", "--workload", "nope"], "nope"),
     (["--rate", "1", "--tokenizer", "nope"], "nope"),
     (["--rate", "1", "--url", "https://h", "--ca", "/nope"], "cannot read certificates from /nope"),
-    (["--rate", "1", "--server-pid", "99999999"], "there is no process 99999999"),
+    (["--rate", "1", "--server-pid", "99999999"], "process 99999999 does not exist"),
     (["--rate", "1", "--price", "cheap"], "--price: 'cheap' is not like"),
     (["--rate", "1", "--input-busy-share", "0.5"], "--input-busy-share requires --price"),
     (["--rate", "1"], "cannot connect to 127.0.0.1:9"),
@@ -215,7 +215,7 @@ def test_the_server_and_the_machine_are_watched_and_billed(tmp_path: Path, capsy
 def test_a_server_without_metrics_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ScriptedServer(tokens(3, 0.01, 0.01)) as server:
         serve(server.url, tmp_path / "out", "--rate", "20", "--quiet")
-        assert "The server's own metrics: none; " in capsys.readouterr().out
+        assert "No metrics of the server; " in capsys.readouterr().out
         serve(server.url, tmp_path / "out", "--rate", "20", "--quiet", "--no-metrics")
         assert "own metrics" not in capsys.readouterr().out
 

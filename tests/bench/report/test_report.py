@@ -72,15 +72,15 @@ def test_a_good_run_is_valid_and_steady() -> None:
 
 @pytest.mark.parametrize(("records", "more", "words"), [
     (late(0.0049), {}, None),
-    (late(0.006), {}, "the client sent late: p99 of sent - scheduled is 6.0 ms, the most is 5.0 ms"),
+    (late(0.006), {}, "the client sent late: p99 of sent - scheduled is 6.0 ms, the maximum is 5.0 ms"),
     (late(0.05, 99, slice(1)), {}, None),  # one of few, however late
     (late(0.006, 99, slice(2)), {}, "the second latest of 99 of sent - scheduled is 6.0 ms"),
     (late(0.006, 19, slice(1)), {}, "the latest of 19 of sent - scheduled is 6.0 ms"),
     (even(), {"cpu": 0.81}, "used 81% of a CPU"),
     (even(), {"behind": True}, "not made fast enough"),
-    (even() + [failed(20.0) for _ in range(7)], {}, "7 of 607 requests failed, the most is 1.0% (http 7)"),
+    (even() + [failed(20.0) for _ in range(7)], {}, "7 of 607 requests failed, the maximum is 1.0% (http 7)"),
     ([failed(20.0, "connect", sent=None, detail="refused")], {},
-     "no request finished, such as: connect, refused"),
+     "no request finished, for example: connect, refused"),
     ([record(1.0, [0.1], 1, counted=False)], {}, "no request was scheduled within"),
     (even(), {"wanted_s": 60.0}, "the workload ended after 30.0 of 60.0 s"),
 ])

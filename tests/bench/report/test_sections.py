@@ -26,7 +26,7 @@ def test_a_comparison_says_who_is_not_in_it_and_why() -> None:
     text = summary(samples.comparison())
     assert text.startswith("# tiny-135m: engines side by side\n")
     for words in ("- sglang: failed, ended with 1 in round 2: out of memory",
-                  "- tensorrt-llm: cannot run, needs an NVIDIA GPU", "- mlx: not through the gate, agreement 0.41",
+                  "- tensorrt-llm: cannot run, needs an NVIDIA GPU", "- mlx: failed the gate, agreement 0.41",
                   "**1 of 96 blocks are void and in no figure:**", "the client sent late: p99 is 9.1 ms",
                   "1-2: drut, openvino; 3: llama.cpp; 4: vllm", "not verified", "98.0% of 640",
                   "drut serve --port 8000",

@@ -102,10 +102,10 @@ def test_a_connection_closed_between_requests_is_opened_again(serve):
 
 
 @pytest.mark.parametrize(("reply", "words"), [
-    (b"<html>", "not a tokenizer's answer"),
-    (b"[" * 100_000, "not a tokenizer's answer"),
-    (b'{"tokens": ["a"]}', "not a tokenizer's answer"),
-    (b"[]", "not a tokenizer's answer"),
+    (b"<html>", "not a reply of a tokenizer"),
+    (b"[" * 100_000, "not a reply of a tokenizer"),
+    (b'{"tokens": ["a"]}', "not a reply of a tokenizer"),
+    (b"[]", "not a reply of a tokenizer"),
 ])
 def test_answers_that_are_none(serve, reply, words):
     url, _ = serve(lambda handler, body: handler.reply(reply))

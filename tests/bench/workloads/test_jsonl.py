@@ -51,7 +51,7 @@ def test_it_repeats_in_its_order(own):
 def test_times(own):
     data = b'{"prompt": "a", "at_s": 0.5}\n{"prompt": "b", "at_s": 2}'
     assert [s.at_s for s in own(data, ",stretch=3")] == [1.5, 6.0]
-    with pytest.raises(RequestError, match=r"line 2: at_s must stand in all lines or in none"):
+    with pytest.raises(RequestError, match=r"line 2: at_s must be in all lines or in none"):
         own(data.replace(b', "at_s": 2', b""))
     with pytest.raises(RequestError, match=r"line 2: at_s 0.1 is earlier"):
         own(data.replace(b'"at_s": 2', b'"at_s": 0.1'))

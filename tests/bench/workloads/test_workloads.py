@@ -139,9 +139,9 @@ def test_lengths_and_groups_do_not_depend_on_the_tokenizer(spec):
 
 
 @pytest.mark.parametrize(("spec", "words"), [
-    ("sythetic", "no workload 'sythetic'; there are synthetic, chat, gsm8k"),
-    ("", "no workload ''"),
-    ("gsm8k:tokens=5", "workload 'gsm8k' has no option 'tokens=5'; there are max_tokens=, repeat="),
+    ("sythetic", "unknown workload 'sythetic'; workloads are synthetic, chat, gsm8k"),
+    ("", "unknown workload ''"),
+    ("gsm8k:tokens=5", "workload 'gsm8k' has no option 'tokens=5'; options are max_tokens=, repeat="),
     ("gsm8k:max_tokens", "no option 'max_tokens'"),
     ("gsm8k:max_tokens=5,", "no option ''"),
     ("gsm8k:max_tokens=5,max_tokens=6", "max_tokens is given twice"),

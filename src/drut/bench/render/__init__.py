@@ -1,1 +1,1 @@
-"""What reports and summaries are made of: sections, and each as Markdown and as a page; tables, plots, words."""
+"""The building blocks of reports and summaries: sections, their rendering as Markdown and as a page, tables, plots."""

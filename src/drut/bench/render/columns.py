@@ -10,7 +10,7 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def columns(values: Sequence[float], height: int = 5, width: int = 72) -> str:
-    """Columns from 0 up, a value each; neighbours are averaged where there are more than `width`."""
+    """Returns columns from 0 up, one for each value; neighbours are averaged if there are more than `width` values."""
     if not values:
         return ""
     parts = np.array_split(np.asarray(values, np.float64), min(width, len(values)))

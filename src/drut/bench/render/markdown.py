@@ -1,4 +1,4 @@
-"""Sections as Markdown."""
+"""Renders sections as Markdown."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from drut.bench.render.tables import plain, printable, table
 
 
 def report(sections: Sequence[Section]) -> str:
-    """A whole report, plots as the tables they were made of."""
+    """Renders a whole report, with plots as the tables behind them."""
     return whole(text for section in sections for text in (
         f"# {plain(section.title)}", *(part_text(part) for part in section.parts)))
 
 
 def whole(texts: Iterable[str]) -> str:
-    """One text of several, the empty ones left out."""
+    """Joins texts, without the empty ones."""
     text = "\n\n".join(text for text in texts if text)
-    return "\n".join(map(printable, text.split("\n")))  # names too are what others wrote
+    return "\n".join(map(printable, text.split("\n")))  # names, too, may come from others
 
 
 def part_text(part: Part, captions: bool = True) -> str:
-    """A part of a section."""
+    """Renders a part of a section."""
     if isinstance(part, Note):
         text = f"**{plain(part.text)}**" if part.warning else plain(part.text)
         return text + ("\n\n" + "\n".join(f"- {plain(point)}" for point in part.points) if part.points else "")

@@ -1,4 +1,4 @@
-"""What a report is made of, before it is Markdown or a page."""
+"""The content of a report, independent of Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 
 class Note(NamedTuple):
-    """A paragraph. A warning says that something may not be quoted; `points` are listed below it."""
+    """A paragraph. A warning means that figures may not be quoted; `points` are a list below it."""
 
     text: str
     points: Sequence[str] = ()
@@ -15,7 +15,7 @@ class Note(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Cells as they are shown. `folded`: a page shows it on demand."""
+    """Cells as text. `folded`: a page shows the table on demand."""
 
     caption: str
     head: Sequence[str]
@@ -25,7 +25,7 @@ class Table(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Of a plot. Linear axes begin at 0; `at_most` is where one ends, for shares."""
+    """An axis of a plot. Linear axes begin at 0; `at_most` is the end of an axis for shares."""
 
     title: str
     log: bool = False
@@ -33,9 +33,9 @@ class Axis(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Points in their order. `who` fixes colour and mark; `dash` (0 to 2) tells apart lines of one engine. `faint`: one
-    of several that a line sums up. `names` are of points, `bars` their intervals. A mark in the middle tells lines
-    apart without colour."""
+    """Points in order. `who` sets colour and mark; `dash` (0 to 2) distinguishes lines of one engine. `faint`: one of
+    several lines that another one summarizes. `names` are those of points, `bars` their intervals. A mark in the middle
+    distinguishes lines without colour."""
 
     name: str
     who: str
@@ -48,7 +48,7 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place on an axis to point at, and what it lies between."""
+    """A marked value on an axis, with its bounds."""
 
     at: float
     name: str
@@ -58,12 +58,12 @@ class Mark(NamedTuple):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """What it lies between; the place itself where one end is not known."""
+        """Returns its bounds; the value itself if a bound is unknown."""
         return self.at if self.low is None else self.low, self.at if self.high is None else self.high
 
 
 class Plot(NamedTuple):
-    """Lines over an axis. `twin` has the same figures as a table."""
+    """Lines over an axis. `twin` is a table with the same figures."""
 
     caption: str
     x: Axis
@@ -74,8 +74,8 @@ class Plot(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A value with its interval. `said`: the value in words. Rows that follow each other share a `heading`. `dots`: the
-    values that it sums up, drawn in its place."""
+    """A value with its interval. `said`: the value as text. Successive rows share a `heading`. `dots`: the values
+    behind it, drawn in its place."""
 
     name: str
     who: str
@@ -89,8 +89,8 @@ class Row(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """Values with intervals below each other, on one scale, of which `x` is the title; `reference` is a line to compare
-    with. `left` and `right` say what it means to lie there."""
+    """Values with intervals below each other, on one scale with the title `x`; `reference` is a line for comparison.
+    `left` and `right` explain its sides."""
 
     caption: str
     x: str
@@ -103,7 +103,7 @@ class Forest(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Plots under one heading, which share their legend."""
+    """Plots under one heading with a common legend."""
 
     title: str
     plots: Sequence[Plot | Forest]
@@ -114,8 +114,8 @@ Part: TypeAlias = Note | Table | Group
 
 
 class Section(NamedTuple):
-    """One file's part of a report; `kind` names what the file is. `whos`: the engines in it, in the order in which they
-    take colours."""
+    """The part of a report about one file; `kind` is the kind of file. `whos`: its engines, in the order of their
+    colours."""
 
     kind: Literal["result", "results", "comparison", "search", "ablation"]
     title: str

@@ -1,4 +1,4 @@
-"""Tables and figures of the summary."""
+"""Tables and figures of summaries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from drut.bench.stats.distribution import Figure
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table that can be read as it is."""
+    """Returns a Markdown table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = ["| " + " | ".join(f"{cell:{'<' if i == 0 else '>'}{w}}" for i, (cell, w)
                                in enumerate(zip(row, widths, strict=True))) + " |" for row in (head, *rows)]
@@ -17,7 +17,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def cell(value: Figure) -> str:
-    """Four digits that count, or why there are none."""
+    """Formats a value with four significant digits, or the reason why there is none."""
     if value is None:
         return "n/a"
     if value == "inf":
@@ -26,15 +26,15 @@ def cell(value: Figure) -> str:
 
 
 def plain(text: str) -> str:
-    """A server's words must not become markup (a link, an image that is fetched, HTML), or steer a terminal."""
+    """Escapes foreign text, so that it cannot be markup (a link, a fetched image, HTML) or control a terminal."""
     return printable(text).replace("|", "\\|").replace("`", "'").replace("<", "&lt;").replace("](", "]\\(")
 
 
 def printable(text: str) -> str:
-    """With a space for each character that would steer a terminal."""
+    """Replaces each character that controls a terminal with a space."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def share(value: float | None) -> str:
-    """Of a whole, in percent."""
+    """Formats a share in percent."""
     return "n/a" if value is None else f"{value:.1%}"

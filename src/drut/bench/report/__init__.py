@@ -1,1 +1,1 @@
-"""What a run leaves behind: result.json, a CSV of its requests, a summary for people, and progress while it lasts."""
+"""The results of a run: result.json, a CSV of its requests, a summary for people, and reports over several files."""

@@ -1,4 +1,4 @@
-"""From files to the sections of one report."""
+"""Assembles the sections of a report from files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drut.bench.result.schema import Result
 
 
 def sections(sources: Sequence[Source]) -> list[Section]:
-    """One a file, in their order; before the first of several runs, these beside each other."""
+    """Returns one section for each file, in order, preceded by a comparison if there are several runs."""
     results = [(s.label, s.document) for s in sources if isinstance(s.document, Result)]
     kinds = [kind(s.document) for s in sources]
     found = [section_of(s.document, s.label if kinds.count(kind(s.document)) > 1 else "") for s in sources]
@@ -23,7 +23,7 @@ def sections(sources: Sequence[Source]) -> list[Section]:
 
 
 def section_of(document: Document, label: str = "") -> Section:
-    """Of any file."""
+    """Returns the section of a file of any kind."""
     if isinstance(document, Comparison):
         return comparison.section(document, label)
     if isinstance(document, Ablation):

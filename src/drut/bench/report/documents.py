@@ -1,4 +1,4 @@
-"""The files that commands of `drut bench` leave, read by what they say they are."""
+"""Reads the files that the commands of `drut bench` write, by the schema they state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS: dict[type[Document], str] = {single.Result: "result", compare.Comparison
 
 
 class Source(NamedTuple):
-    """A document and where it came from. `label` is unique in a report."""
+    """A document and its origin. `label` is unique in a report."""
 
     label: str
     path: Path
@@ -30,17 +30,18 @@ class Source(NamedTuple):
 
 
 def kind(document: Document) -> str:
-    """What it is, in a word."""
+    """Returns the kind of a document."""
     return _WORDS[type(document)]
 
 
 def read_document(path: Path) -> Document:
-    """Any of the four files. Raises DrutError where it is missing, too large, damaged or of an unknown schema."""
-    return read_any(path, _TYPES, "no file of drut bench")
+    """Reads any of the four kinds of file. Raises DrutError if it is missing, too large, damaged or of an unknown
+    schema."""
+    return read_any(path, _TYPES, "not a file of drut bench")
 
 
 def find(places: list[Path]) -> list[Source]:
-    """The documents of files and folders (each of NAMES that lies in one). Raises DrutError where there is none."""
+    """Returns the documents in files and folders (each of NAMES within one). Raises DrutError if there is none."""
     paths: list[Path] = []
     for place in places:
         if place.is_dir():
@@ -55,7 +56,7 @@ def find(places: list[Path]) -> list[Source]:
 
 
 def _labels(paths: list[Path]) -> list[str]:
-    """The folder's name where it tells them apart, else as much of the path as does."""
+    """Returns the folders' names if they are unique, otherwise as much of each path as makes it unique."""
     for depth in range(1, max((len(path.parts) for path in paths), default=0) + 1):
         labels = ["/".join(path.parent.parts[-depth:]) for path in paths]
         if len(set(labels)) == len({path.parent for path in paths}):

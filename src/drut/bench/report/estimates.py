@@ -1,4 +1,4 @@
-"""Every figure of a file, with its interval: what tables, the CSV and `drut bench diff` are made of."""
+"""Every figure of a file with its interval: the data of tables, the CSV and `drut bench diff`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Satu
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """One figure. `cell` and `who` are empty where a file has but one. `of` "ratio": over a base or over off.
+    """One figure. `cell` and `who` are empty if a file has only one. `of` "ratio": over a base, or on over off.
 
-    `low` and `high` bound it at 95 % confidence, None where nothing can be said; `draws` is the number of rounds or
-    blocks behind them, 0 for bounds that are none of chance (a bracket of a search).
+    `low` and `high` are bounds at 95 % confidence, None if there is no interval; `draws` is the number of rounds or
+    blocks behind them, 0 for bounds that are not due to chance (a bracket of a search).
     """
 
     cell: str
@@ -42,12 +42,12 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What is the same in another file."""
+        """Returns the part that identifies the figure in another file."""
         return self.of, self.cell, self.who, self.figure
 
 
 def estimates(document: Document) -> list[Estimate]:
-    """Of any file."""
+    """Returns the figures of a file of any kind."""
     if isinstance(document, Result):
         return _of_result(document)
     if isinstance(document, Search):
@@ -58,7 +58,7 @@ def estimates(document: Document) -> list[Estimate]:
 
 
 def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequence[str]) -> list[Estimate]:
-    """Over the rounds of each contestant in each cell; void blocks are left out."""
+    """Returns the figures over the rounds of each contestant in each cell, without void blocks."""
     by: dict[tuple[str, str], list[Block]] = {}
     for block in blocks:
         if block.valid:
@@ -91,7 +91,7 @@ def _of_result(result: Result) -> list[Estimate]:
 
 
 def wilson_95(share: float, n: float) -> tuple[float, float]:
-    """Where a share of `n` independent requests lies."""
+    """Returns the interval of a share of `n` independent requests."""
     return wilson(share, n, normal((1 + CONFIDENCE) / 2))
 
 
@@ -113,20 +113,20 @@ def _of_search(search: Search) -> list[Estimate]:
     for cell, points in at.items():
         for name, kind in FIGURES.items():
             values = [v for p in points if (v := p.figures.get(name)) is not None]
-            if values:  # of runs at one load, of which one was chosen for being the best, the mean and no interval
+            if values:  # several runs at one load, one of them chosen as the best, have a mean and no interval
                 found.append(Estimate(cell=cell, who="", figure=name, of="value", unit=kind.unit, better=kind.better,
                                       value=over_rounds(values, logarithmic=False)[0]))
     return found
 
 
 def answer_of(search: Search, name: str) -> Answer:
-    """One of ANSWERS."""
+    """Returns one of ANSWERS."""
     answer: Answer = getattr(search, name)
     return answer
 
 
 def load_key(point: Point) -> str:
-    """A run's load, as cells are named."""
+    """Returns a run's load, formatted as in the names of cells."""
     return f"rate {point.rate:g}" if point.rate is not None else f"concurrency {point.concurrency}"
 
 

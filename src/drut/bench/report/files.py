@@ -18,7 +18,8 @@ _NOT_IN_CSV = ("arrivals_ms", "arrival_chars", "arrival_told")
 
 
 def write(result: Result, folder: Path) -> None:
-    """All files; each takes its name only when it is whole. Raises DrutError when it has tried them all."""
+    """Writes all files; each gets its name only when it is complete. Raises DrutError after it has tried all of
+    them."""
     data = msgspec.json.encode(result)
     fills: dict[str, Callable[[TextIO], object]] = {
         "result.json": lambda file: file.write(data.decode()),
@@ -35,7 +36,7 @@ def write(result: Result, folder: Path) -> None:
 
 
 def read(path: Path) -> Result:
-    """A result.json. Raises DrutError where it is missing, damaged or of another schema."""
+    """Reads a result.json. Raises DrutError if it is missing, damaged or of another schema."""
     return read_file(path, Result, SCHEMA, "a result")
 
 

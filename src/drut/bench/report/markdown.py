@@ -1,4 +1,4 @@
-"""The summary of a run as Markdown. A void run says so before any figure."""
+"""The summary of a run as Markdown. A void run is marked before any figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drut.bench.result.schema import Result
 
 
 def markdown(result: Result) -> str:
-    """The summary of one run."""
+    """Returns the summary of one run."""
     settings = result.settings
     parts: list[Part | None] = [
         *run.verdicts(result), run.latencies(result), run.rates(result), *run.errors(result), *run.certainty(result),

@@ -1,4 +1,4 @@
-"""A report as CSV: a row a figure, of every kind of file alike."""
+"""A report as CSV: one row for each figure, for all kinds of file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ HEAD = ("source", "kind", "of", "cell", "who", "round", "figure", "unit", "bette
 
 
 def write_csv(sources: Sequence[Source], file: TextIO) -> None:
-    """`of` says what a row is: a value (over rounds, where there are some), a ratio, an answer of a search; a block or
-    a run of a search as it was measured."""
+    """Writes the rows. `of` is the kind of row: a value (over rounds, if there are several), a ratio, a result of a
+    search; a block or a run of a search as it was measured."""
     rows = csv.writer(file)
     rows.writerow(HEAD)
     for source in sources:
@@ -44,7 +44,7 @@ def _rows(document: Document) -> Iterator[tuple[object, ...]]:
 
 
 def _run(p: Point, number: int) -> Iterator[tuple[object, ...]]:
-    """Each figure of a run of a search, its phase in the place of who; void ones too."""
+    """Yields the figures of a run of a search, with its phase as `who`; of void runs, too."""
     figures = [(name, FIGURES[name].unit, FIGURES[name].better, value, None, None)
                for name, value in p.figures.items() if name in FIGURES and value is not None]
     own = [("served_per_s", "1/s", "more", p.served_per_s, None, None),
@@ -56,7 +56,7 @@ def _run(p: Point, number: int) -> Iterator[tuple[object, ...]]:
 
 
 def _safe(value: object) -> object:
-    """A spreadsheet takes text that begins so for a formula."""
+    """Quotes text that a spreadsheet would evaluate as a formula."""
     if value is None:
         return ""
     return "'" + value if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,4 +1,4 @@
-"""What a run takes of this machine: CPUs, memory, GPUs, energy."""
+"""The resources that a run uses on this machine: CPUs, memory, GPUs, energy."""
 
 from drut.bench.resources.gpus import GpuUse
 from drut.bench.resources.machine import MachineUse

@@ -1,4 +1,4 @@
-"""Use, memory and power of NVIDIA GPUs through NVML, where its Python binding is installed."""
+"""Use, memory and power of NVIDIA GPUs through NVML, if its Python binding is installed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from drut.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class GpuUse:
-    """Of one GPU over a run."""
+    """The use of one GPU over a run."""
 
     index: int
     name: str
-    use_share: float  # mean share of time in which any kernel ran, from 0 to 1: not how much of the GPU it used
+    use_share: float  # mean share of time with a running kernel, from 0 to 1; not the share of the GPU in use
     memory_bytes: int
     peak_used_bytes: int  # of all processes
-    watts: float | None  # mean; None where it is not told
+    watts: float | None  # mean; None if not reported
     max_watts: float | None
-    joules: float | None  # by the GPU's own counter; None where it has none
+    joules: float | None  # by the GPU's own counter; None if it has none
 
 
 class Gpu:
@@ -37,7 +37,7 @@ class Gpu:
         self._first = self._joules()
 
     def sample(self) -> None:
-        """One more."""
+        """Takes a sample."""
         self._use.append(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu / 100)
         self._used = max(self._used, int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used))
         try:
@@ -46,7 +46,7 @@ class Gpu:
             return
 
     def use(self) -> GpuUse:
-        """Of all samples."""
+        """Returns the use over all samples."""
         last = self._joules()
         joules = None if self._first is None or last is None else last - self._first
         total = int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
@@ -66,7 +66,7 @@ class Gpus:
     """Samples all GPUs that NVML shows."""
 
     def __init__(self, nvml: Any = None) -> None:
-        """Raises UnsupportedError, which says why, where there are none or none can be read."""
+        """Raises UnsupportedError with the reason if there are no readable GPUs."""
         try:
             self._nvml = nvml or importlib.import_module("pynvml")
         except ImportError:
@@ -77,10 +77,10 @@ class Gpus:
         except self._nvml.NVMLError as error:
             raise UnsupportedError(f"GPUs: {error}") from None
         if not self._gpus:
-            raise UnsupportedError("GPUs: there are none")
+            raise UnsupportedError("GPUs: none found")
 
     def sample(self) -> None:
-        """One more of each. A reading that fails is left out."""
+        """Takes a sample of each GPU. A failed reading is omitted."""
         for gpu in self._gpus:
             try:
                 gpu.sample()
@@ -88,9 +88,9 @@ class Gpus:
                 continue
 
     def use(self) -> list[GpuUse]:
-        """Of each, in the order of their indices."""
+        """Returns the use of each GPU, in the order of their indices."""
         return [gpu.use() for gpu in self._gpus]
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Releases the driver."""
         self._nvml.nvmlShutdown()

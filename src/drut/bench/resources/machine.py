@@ -1,4 +1,4 @@
-"""The CPUs of the whole machine, and what its host took from them."""
+"""The CPU use of the whole machine, and the steal time of its host."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import psutil
 
 @dataclass(frozen=True)
 class MachineUse:
-    """Of all CPUs over a run; shares are from 0 to 1."""
+    """The use of all CPUs over a run; shares are from 0 to 1."""
 
     cpus: int
     busy_share: float  # neither idle nor waiting for disks
     max_busy_share: float  # between two samples
-    steal_share: float | None  # the hypervisor ran something else; None where it is not told
+    steal_share: float | None  # the hypervisor ran something else; None if not reported
     memory_bytes: int
     min_available_bytes: int
 
@@ -28,14 +28,14 @@ class Machine:
         self._available = psutil.virtual_memory().available
 
     def sample(self) -> None:
-        """One more."""
+        """Takes a sample."""
         now = psutil.cpu_times()
         self._max_busy = max(self._max_busy, busy_share(self._last, now))
         self._available = min(self._available, psutil.virtual_memory().available)
         self._last = now
 
     def use(self) -> MachineUse:
-        """From the first sample to the last."""
+        """Returns the use from the first sample to the last."""
         memory = psutil.virtual_memory().total
         busy = busy_share(self._first, self._last)
         return MachineUse(cpus=psutil.cpu_count() or 1, busy_share=busy, max_busy_share=max(busy, self._max_busy),
@@ -47,18 +47,19 @@ def _seconds(times: object, *names: str) -> float:
     return sum(getattr(times, name, 0.0) for name in names)
 
 
-_ALL = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # guests are in user and nice
+# time of guests is part of user and nice
+_ALL = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def busy_share(old: object, new: object) -> float:
-    """Of the CPU time between two readings."""
+    """Returns the busy share of the CPU time between two readings."""
     total = _seconds(new, *_ALL) - _seconds(old, *_ALL)
     idle = _seconds(new, "idle", "iowait") - _seconds(old, "idle", "iowait")
     return min(max(1.0 - idle / total, 0.0), 1.0) if total > 0 else 0.0
 
 
 def steal_share(old: object, new: object) -> float | None:
-    """Of the CPU time between two readings."""
+    """Returns the steal share of the CPU time between two readings."""
     if not hasattr(new, "steal"):
         return None
     total = _seconds(new, *_ALL) - _seconds(old, *_ALL)

@@ -1,4 +1,4 @@
-"""Energy of CPU packages and memory, from the counters that Linux shows under /sys/class/powercap."""
+"""The energy of CPU packages and memory, from the counters under /sys/class/powercap on Linux."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path("/sys/class/powercap")
 
 @dataclass(frozen=True)
 class Energy:
-    """Of one domain over a run: `package-0`, or a part of it such as `package-0/dram`."""
+    """The energy of one domain over a run: `package-0`, or a part of it such as `package-0/dram`."""
 
     domain: str
     joules: float
@@ -20,11 +20,11 @@ class Energy:
 
 
 class Rapl:
-    """Samples all domains. A counter is taken to have gone round at most once between two samples: at 200 W that of a
+    """Samples all domains. Assumes that a counter wraps at most once between two samples: at 200 W the counter of a
     usual package takes twenty minutes."""
 
     def __init__(self, root: Path = ROOT) -> None:
-        """Raises UnsupportedError, which says why, where there is none or none may be read."""
+        """Raises UnsupportedError with the reason if no counter is readable."""
         folders = sorted(root.glob("*rapl:*")) if root.is_dir() else []
         if not folders:
             raise UnsupportedError("RAPL: this machine shows no energy counters")
@@ -39,7 +39,7 @@ class Rapl:
         self._joules = dict.fromkeys(self._domains, 0.0)
 
     def sample(self) -> None:
-        """One more. Raises OSError or ValueError where the counters are no longer readable."""
+        """Takes a sample. Raises OSError or ValueError if the counters are no longer readable."""
         now = self._read()
         for domain, microjoules in now.items():
             gone = microjoules - self._last[domain]
@@ -49,7 +49,7 @@ class Rapl:
         self._last = now
 
     def use(self, seconds: float) -> list[Energy]:
-        """Over `seconds` from the first sample to the last."""
+        """Returns the energy over `seconds` from the first sample to the last."""
         return [Energy(domain, joules, joules / seconds if seconds else 0.0)
                 for domain, joules in self._joules.items()]
 
@@ -58,7 +58,8 @@ class Rapl:
 
 
 def _path(folder: str, names: dict[str, str]) -> str:
-    """`intel-rapl:0:1` is a part of `intel-rapl:0`. Several packages may have parts of the same name."""
+    """Returns the name of a domain. `intel-rapl:0:1` is a part of `intel-rapl:0`; parts of several packages may have
+    the same name."""
     parts = folder.split(":")
     above = [":".join(parts[:n]) for n in range(2, len(parts))]
     return "/".join(names[name] for name in [*above, folder] if name in names)

@@ -1,4 +1,4 @@
-"""Samples what a run takes of this machine, in a thread of its own that takes next to nothing itself."""
+"""Samples the resources that a run uses on this machine, in a thread of its own with very little CPU time."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run took. `unreadable` says why a part is missing."""
+    """The resources of a run. `unreadable` has the reasons for missing parts."""
 
     seconds: float
     samples: int
     client: ProcessUse  # this process and its workers
-    server: ProcessUse | None  # None where no process was named
+    server: ProcessUse | None  # None if no process was given
     machine: MachineUse
     gpus: list[GpuUse] | None
     energy: list[Energy] | None  # of CPU packages and memory
     unreadable: list[str]
-    sampling_cpus: float  # what the sampling itself took, in CPU seconds a second
+    sampling_cpus: float  # CPU seconds per second of the sampling itself
 
     @property
     def others_cpus(self) -> float | None:
-        """Mean number of CPUs that neither client nor server had, steal included; None where no server was named, which
-        may run here all the same."""
+        """Returns the mean number of CPUs used by neither client nor server, including steal time; None if no server
+        was given, because it may run on this machine all the same."""
         if self.server is None:
             return None
         return max(self.machine.busy_share * self.machine.cpus - self.client.cpus - self.server.cpus, 0.0)
 
 
 class ResourceWatch:
-    """Watches this machine, this process and, where its pid is given, a server, from `start` to `stop`."""
+    """Watches this machine, this process and, if its pid is given, a server, from `start` to `stop`."""
 
     def __init__(self, server_pid: int | None = None, every_s: float = 1.0, nvml: Any = None,
                  powercap: Path = ROOT) -> None:
-        """Raises RequestError where there is no process of that id. `nvml` stands for the module `pynvml`."""
+        """Raises RequestError if no process has that id. `nvml` replaces the module `pynvml`."""
         self._every_s = every_s
         self._unreadable: list[str] = []
-        self._client = Tree(os.getpid(), without=server_pid)  # which a command may have started
+        self._client = Tree(os.getpid(), without=server_pid)  # it may be a child of this process
         self._server = None if server_pid is None else Tree(server_pid)
         self._machine = Machine()
         self._gpus = self._part(lambda: Gpus(nvml))
@@ -69,13 +69,13 @@ class ResourceWatch:
         self._stopping.set()
 
     def start(self) -> None:
-        """The first sample."""
+        """Takes the first sample."""
         self._began = time.monotonic()
         self._sample()
         self._thread.start()
 
     def stop(self) -> Resources:
-        """The last sample, and what all of them say."""
+        """Takes the last sample, and returns the totals."""
         self._stopping.set()
         self._thread.join()
         for tree in self._trees():

@@ -1,1 +1,1 @@
-"""What one run leaves behind: its figures with their intervals, and whether they may be quoted."""
+"""The result of one run: its figures with their intervals, and whether they may be quoted."""

@@ -1,4 +1,4 @@
-"""From what a run left to its result."""
+"""Builds the result of a run from its records and measurements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from drut.machine import cpu_model, usable_cpus
 
 
 class Billing(NamedTuple):
-    """A price, and the share of the busy time that prompts are charged with; None: not known."""
+    """A price, and the share of the busy time charged to prompts; None: unknown."""
 
     price: Price
     input_busy_share: float | None = None
@@ -36,7 +36,8 @@ class Billing(NamedTuple):
 def build(load: Load, settings: dict[str, Any], *, wanted_s: float, slo: Slo | None, most_errors: float,
           count: CountTokens | None = None, arrivals: bool = True, watched: Watched | None = None,
           billing: Billing | None = None) -> Result:
-    """`wanted_s` seconds were to be measured. `count` is the target's tokenizer, for servers that give no usage."""
+    """Builds the result. `wanted_s` is the requested length of the window in seconds. `count` is the target's
+    tokenizer, for servers that report no usage."""
     if not load.window.length:
         raise DrutError(f"nothing was measured: {load.halted or 'the workload ended before the warm-up did'}")
     records, window = load.records, load.window
@@ -61,7 +62,7 @@ def build(load: Load, settings: dict[str, Any], *, wanted_s: float, slo: Slo | N
 
 
 def _usage(summary: Summary, input_busy_share: float | None) -> Usage:
-    """What was served within the window. Tokens that nobody told are none, and have no price."""
+    """Returns the usage within the window. Tokens without a known number are None and have no price."""
     seconds = summary.window_s
     inputs, outputs = (round((rate or 0.0) * seconds) for rate in (summary.input_tokens_per_s,
                                                                     summary.output_tokens_per_s))
@@ -71,7 +72,7 @@ def _usage(summary: Summary, input_busy_share: float | None) -> Usage:
 
 
 def environment(started_at: float) -> dict[str, Any]:
-    """Of the machine that made the load; `started_at` in seconds of the Unix clock."""
+    """Describes the client's machine; `started_at` is in seconds of the Unix clock."""
     return {"drut": __version__, "python": platform.python_version(), "system": platform.platform(), "cpu": cpu_model(),
             "cpus": len(usable_cpus()), "event_loop": "uvloop" if find_spec("uvloop") else "asyncio",
             "started": datetime.fromtimestamp(started_at, UTC).isoformat(timespec="seconds")}

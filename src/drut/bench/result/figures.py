@@ -1,4 +1,4 @@
-"""The figures that runs are compared by: which there are, which way is better, and where they stand in a result."""
+"""The figures by which runs are compared: their direction, and how to take them from a result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Kind(NamedTuple):
 
 
 def _cpu_s_per_1k(result: Result) -> Figure:
-    """Of the engine's processes over all output tokens of the run, warm-up and end included, as its CPU time is."""
+    """Returns the Engine's CPU time's processes per output token of the whole run, warm-up and end included,
+    because the CPU time includes them."""
     server = result.watched.resources.server if result.watched else None
     tokens = sum(request.output_tokens or 0 for request in result.requests)
     return None if server is None or not tokens else server.cpu_s * 1e3 / tokens
@@ -62,11 +63,11 @@ FIGURES: dict[str, Kind] = {
     "peak_mb": Kind("Engine's memory", "MB", "less", _peak_mb),
     "gpu_share": Kind("GPU in use", "share", "less", _gpu_share),
     "gpu_mb": Kind("GPU memory", "MB", "less", _gpu_mb),
-    "cost_per_million_output": Kind("Cost, a million tokens out", "", "less", _cost),
+    "cost_per_million_output": Kind("Cost of a million output tokens", "", "less", _cost),
     "client_cpu": Kind("Client's busiest process", "share", "less", lambda r: max(r.client.cpu, default=None)),
 }
 
 _NOT_COMPARED = ("error_rate", "cached_share", "peak_mb", "gpu_share", "gpu_mb", "client_cpu")
 COMPARED = tuple(name for name in FIGURES if name not in _NOT_COMPARED)
-"""Those of which a ratio over rounds says who is better: positive, of the engine itself, and with noise from round to
-round, without which the least difference would look sure."""
+"""The figures whose ratio over rounds ranks engines: positive, a property of the engine, and with noise from round to
+round, without which the smallest difference would look certain."""

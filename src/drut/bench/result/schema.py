@@ -1,4 +1,5 @@
-"""`result.json`, as data. docs/bench.md describes it; SCHEMA changes when a field changes its meaning or goes."""
+"""The schema of `result.json`. docs/bench.md describes it; SCHEMA changes when a field is removed or changes its
+meaning."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ SCHEMA = "drut.bench/1"
 
 
 class Validity(msgspec.Struct, frozen=True):
-    """A run that is not valid is void: none of its figures may be quoted, and `reasons` say why. `held_up`: for
-    nothing but that the client was late or at its end, so that another try may hold."""
+    """The validity of a run. The figures of a void run may not be quoted; `reasons` explain. `held_up`: the only reason
+    is that the client was late or overloaded, so another try may succeed."""
 
     valid: bool
     reasons: list[str]
@@ -29,7 +30,7 @@ class Validity(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """By whole second of the window; `begin_s` is where it begins, from the start of the load."""
+    """Values for each whole second of the window; `begin_s` is its begin, from the start of the load."""
 
     begin_s: float
     output_tokens: list[float]
@@ -37,7 +38,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """What the load took of this machine: of each client process, its use of one CPU within the window."""
+    """The load on the client's machine: each client process's use of one CPU within the window."""
 
     workers: int
     cpu: list[float]
@@ -45,7 +46,7 @@ class Client(msgspec.Struct, frozen=True):
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request. Times in milliseconds: `scheduled_ms` from the start of the load, the others from `scheduled_ms`.
-    Fields that do not apply are left out."""
+    Fields that do not apply are omitted."""
 
     session: str
     turn: int
@@ -75,7 +76,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, record: Record, timing: Timing, slo: Slo | None, arrivals: bool) -> Request:
-        """`arrivals`: with every piece of the answer."""
+        """Converts a record. `arrivals`: include every piece of the response."""
         start = record.scheduled
         return cls(
             session=record.session, turn=record.turn, scheduled_ms=_ms(start), measured=record.counted,
@@ -111,7 +112,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def requests(records: Sequence[Record], timings: Sequence[Timing], slo: Slo | None, arrivals: bool) -> list[Request]:
-    """All of a run, in the order of their scheduled times."""
+    """Converts all requests of a run, in the order of their scheduled times."""
     return [Request.of(record, timing, slo, arrivals) for record, timing in zip(records, timings, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""When a run is void: when its figures would tell of the client and not of the server."""
+"""Decides when a run is void: when its figures would describe the client instead of the server."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _TELLS_P99, _ONE_MAY = 100, 20  # requests
 
 
 def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) -> Validity:
-    """`wanted_s` seconds were to be measured; `most_errors` is the share of failures up to which a run holds."""
+    """Returns the validity. `wanted_s` is the requested length of the window; `most_errors` is the maximum share of
+    failures of a valid run."""
     reasons = []
     limit = LAG_MS
     if isinstance(summary.ttft_ms.p50, float):
         limit = max(limit, LAG_SHARE * summary.ttft_ms.p50)
     busy = max(load.cpu, default=0.0) > BUSY_CPU
-    advice = "more --workers, or less load" if busy else "less else on this machine"
+    advice = "more --workers, or less load" if busy else "fewer other processes on this machine"
     name, late = _lateness(load.records)
     if late > limit:
-        reasons.append(f"the client sent late: {name} of sent - scheduled is {late:.1f} ms, the most is {limit:.1f} ms "
-                       f"({advice})")
+        reasons.append(f"the client sent late: {name} of sent - scheduled is {late:.1f} ms, the maximum is "
+                       f"{limit:.1f} ms ({advice})")
     if max(load.cpu, default=0.0) > MOST_CPU:
-        reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the most is {MOST_CPU:.0%} "
+        reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the maximum is {MOST_CPU:.0%} "
                        "(more --workers, or less load)")
     of_client = len(reasons)
     if load.halted is not None:
@@ -41,24 +42,25 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     if not summary.requests:
         reasons.append("no request was scheduled within the measured window (a longer --duration, or no --warmup)")
     elif summary.errors.failed == summary.requests:
-        reasons.append(f"{NONE_FINISHED}, such as: {_first_failure(load.records)}")
+        reasons.append(f"{NONE_FINISHED}, for example: {_first_failure(load.records)}")
     elif (summary.errors.rate or 0.0) > most_errors:
-        reasons.append(f"{summary.errors.failed} of {summary.requests} requests failed, the most is {most_errors:.1%} "
-                       f"({', '.join(f'{kind} {n}' for kind, n in summary.errors.kinds.items())})")
+        reasons.append(f"{summary.errors.failed} of {summary.requests} requests failed, the maximum is "
+                       f"{most_errors:.1%} ({', '.join(f'{kind} {n}' for kind, n in summary.errors.kinds.items())})")
     if load.halted is None and load.window.length < 0.9 * wanted_s:
         reasons.append(f"the workload ended after {load.window.length:.1f} of {wanted_s:.1f} s (a shorter --duration, "
-                       "or a workload that goes on)")
+                       "or an endless workload)")
     return Validity(not reasons, reasons, held_up=0 < len(reasons) == of_client)
 
 
 def _first_failure(records: Sequence[Record]) -> str:
-    """In the words of its record."""
+    """Returns the failure as its record describes it."""
     return next(f"{r.failure}, {r.detail}" for r in records if r.counted and r.failure is not None)
 
 
 def _lateness(records: Sequence[Record]) -> tuple[str, float]:
-    """What is judged of the client's own delay, and its milliseconds: p99, which of fewer than a hundred requests would
-    be the latest of all. One of twenty and more may be late: else who answers more is void more often."""
+    """Returns the quantity that measures the client's own delay, and its milliseconds: p99, which for fewer than a
+    hundred requests would be the maximum. Of twenty or more requests one may be late: otherwise a server that completes
+    more would be void more often."""
     lags = np.sort([lag(r) * 1e3 for r in records if r.counted and r.sent is not None])
     if len(lags) >= _TELLS_P99:
         return "p99", percentile(lags, 99)

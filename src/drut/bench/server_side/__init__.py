@@ -1,4 +1,4 @@
-"""What a server's own metrics say of a run, in the same words for every engine."""
+"""The server's own metrics of a run, under the same names for every engine."""
 
 from drut.bench.server_side.summary import Distribution, Level, ServerSide, Total
 from drut.bench.server_side.watch import ServerWatch

@@ -1,4 +1,4 @@
-"""What each engine calls the quantities that a benchmark wants to know, and where a name means something else."""
+"""Maps the metrics of each engine to the quantities of a benchmark, with notes where definitions differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GAUGES = ("running", "waiting", "kv_use")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a quantity comes from: the first of `names` that is there. Names joined by `+` are added."""
+    """The source of a quantity: the first existing one of `names`. Names joined by `+` are added."""
 
     names: tuple[str, ...]
     note: str = ""
@@ -20,7 +20,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine by the prefix of its names."""
+    """An engine, identified by the prefix of its metric names."""
 
     name: str
     prefix: str
@@ -49,7 +49,7 @@ _VLLM = _sources(
 )
 
 ENGINES = (
-    Engine("drut", "drut_", _VLLM | _sources(itl="vllm:inter_token_latency_seconds")),  # one sample a token
+    Engine("drut", "drut_", _VLLM | _sources(itl="vllm:inter_token_latency_seconds")),  # one sample per token
     Engine("vllm", "vllm:", _VLLM),
     Engine("sglang", "sglang:", _sources(
         ttft=Source(("sglang:time_to_first_token_seconds",), "requests that do not stream count too"),
@@ -68,7 +68,7 @@ ENGINES = (
     )),
     Engine("llama.cpp", "llamacpp:", _sources(
         prompt_tokens=Source(("llamacpp:prompt_tokens_total+llamacpp:prompt_tokens_cached_total",
-                              "llamacpp:prompt_tokens_total"), "older servers leave out the cached ones"),
+                              "llamacpp:prompt_tokens_total"), "older servers omit the cached ones"),
         generation_tokens="llamacpp:tokens_predicted_total",
         prefix_query_tokens="llamacpp:prompt_tokens_total+llamacpp:prompt_tokens_cached_total",
         prefix_hit_tokens="llamacpp:prompt_tokens_cached_total",
@@ -90,7 +90,7 @@ ENGINES = (
         kv_use="trtllm_kv_cache_utilization",
     )),
     Engine("tgi", "tgi_", _sources(
-        tpot=Source(("tgi_request_mean_time_per_token_duration",), "the first token is in it"),
+        tpot=Source(("tgi_request_mean_time_per_token_duration",), "includes the first token"),
         e2e="tgi_request_duration",
         queue_time="tgi_request_queue_duration",
         prompt_tokens="tgi_request_input_length_sum",
@@ -114,7 +114,7 @@ ENGINES = (
 
 
 def detect(names: Iterable[str]) -> Engine | None:
-    """The engine that has most of the names; drut where any is its own, since it uses vLLM's too."""
+    """Returns the engine that has most of the names; drut if any name is its own, because it also uses vLLM's."""
     names = list(names)
     counts = [sum(name.startswith(engine.prefix) for name in names) for engine in ENGINES]
     if counts[0]:

@@ -1,4 +1,4 @@
-"""One scrape: fetching a page of metrics within bounds, and reading the numbers on it."""
+"""One scrape: fetches a page of metrics within limits, and parses its numbers."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from drut.errors import RequestError
 
 MOST_BYTES = 1 << 24
 TIMEOUT_S = 5.0
-MOST_VALUE = 1e18  # of a sample; past it, or no number, it is none
+MOST_VALUE = 1e18  # of a sample; a larger value or an invalid number is ignored
 _NAME = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)", re.M)
 _PARTS = re.compile(r"_(?:bucket|sum|count)$")
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Cumulative counts by upper bound, the last of them infinite."""
+    """Cumulative counts by upper bound, the last bound infinite."""
 
     counts: dict[float, float]
     total_s: float
 
 
 class Page:
-    """The samples of some metrics, added up over their labels."""
+    """The samples of some metrics, summed over their labels."""
 
     def __init__(self, values: dict[str, float], buckets: dict[str, dict[float, float]]) -> None:
         self._values, self._buckets = values, buckets
 
     def value(self, names: str) -> float | None:
-        """The sum of names joined by `+`; None where one is missing."""
+        """Returns the sum of names joined by `+`; None if one is missing."""
         found = [self._values.get(name) for name in names.split("+")]
         return None if None in found else sum(value for value in found if value is not None)
 
     def histogram(self, name: str) -> Histogram | None:
-        """None where it is missing."""
+        """Returns a histogram, None if it is missing."""
         if name not in self._buckets:
             return None
         return Histogram(dict(sorted(self._buckets[name].items())), self._values.get(f"{name}_sum", 0.0))
 
 
 def names_on(text: str) -> set[str]:
-    """The names of all samples."""
+    """Returns the names of all samples."""
     return set(_NAME.findall(text))
 
 
 def parse(text: str, wanted: Container[str]) -> Page:
-    """The wanted metrics; no other line is looked at, since most of a page is of no use and parsing takes its time.
+    """Parses the wanted metrics; ignores all other lines, because most of a page is not needed and parsing is slow.
 
-    Raises RequestError where one of their lines is no sample.
+    Raises RequestError if one of the parsed lines is not a sample.
     """
     lines = []
     for line in text.splitlines():
@@ -84,7 +84,7 @@ def parse(text: str, wanted: Container[str]) -> Page:
 
 def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
           headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> str:
-    """The text at a URL of http or https. Raises RequestError naming it, after `timeout_s` in all at the latest."""
+    """Returns the text at a URL of http or https. Raises RequestError with the URL, at the latest after `timeout_s`."""
     accept = {"Accept": "text/plain", **(headers or {})}
     with closing(Exchange(url, accept, timeout_s, tls, most_bytes=most_bytes)) as exchange:
         status, data = exchange.page()

@@ -1,4 +1,4 @@
-"""From the pages before, during and after a run to what the server says of it."""
+"""Summarizes the pages scraped before, during and after a run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class Distribution:
-    """Of a server's histogram over the run. A percentile is above the first bound and at most the second (None: no
-    upper bound); where in between, the server does not tell."""
+    """The change of a server's histogram over the run. A percentile lies above the first bound and is at most the
+    second (None: no upper bound); its exact value is unknown."""
 
     count: int
     mean_ms: float
@@ -25,7 +25,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Total:
-    """Of a counter over the run."""
+    """The change of a counter over the run."""
 
     total: float
     per_s: float
@@ -33,7 +33,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Level:
-    """Of a gauge, over the samples taken during the run."""
+    """The values of a gauge, over the samples taken during the run."""
 
     mean: float
     max: float
@@ -41,7 +41,7 @@ class Level:
 
 @dataclass(frozen=True)
 class ServerSide:
-    """What the server's own metrics say. A quantity that its engine does not tell is missing."""
+    """The server's own metrics of a run. Quantities that its engine does not report are missing."""
 
     engine: str | None = None
     url: str | None = None
@@ -51,18 +51,19 @@ class ServerSide:
     distributions: dict[str, Distribution] = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
     levels: dict[str, Level] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)  # where a definition differs, by quantity
+    notes: dict[str, str] = field(default_factory=dict)  # by quantity: differences of its definition
     problems: list[str] = field(default_factory=list)
 
 
 def wanted_names(engine: Engine) -> set[str]:
-    """All that is looked for on the engine's pages."""
+    """Returns the names of all metrics to parse on the engine's pages."""
     return {part for source in engine.sources.values() for name in source.names for part in name.split("+")}
 
 
 def summarize(engine: Engine, url: str, before: Page, during: Sequence[Page], after: Page, seconds: float,
               failed: int) -> ServerSide:
-    """`during` are the pages between; gauges are taken from them, or from the two others where there are none."""
+    """Summarizes the pages. `during` are the pages between; gauges are taken from them, or from the other two if there
+    are none."""
     result = ServerSide(engine.name, url, seconds, len(during) + 2, failed)
     for quantity, source in engine.sources.items():
         if quantity in HISTOGRAMS:
@@ -83,7 +84,7 @@ def _add_distribution(result: ServerSide, quantity: str, source: Source, before:
             continue
         run = difference(before.histogram(name), new)
         if run is None:
-            result.problems.append(f"{name} fell: the server was started anew")
+            result.problems.append(f"{name} fell: the server was restarted")
         elif (count := _count(run)) >= 1:
             percentiles = {f"p{100 * q:g}": _ms(bounds(run, q)) for q in QUANTILES}
             result.distributions[quantity] = Distribution(round(count), 1e3 * run.total_s / count, percentiles)
@@ -95,9 +96,9 @@ def _add_total(result: ServerSide, quantity: str, source: Source, before: Page, 
     for names in source.names:
         if (new := after.value(names)) is None:
             continue
-        total = new - (before.value(names) or 0.0)  # a series may begin with its first count
+        total = new - (before.value(names) or 0.0)  # a series may appear with its first count
         if total < 0:
-            result.problems.append(f"{names} fell: the server was started anew")
+            result.problems.append(f"{names} fell: the server was restarted")
         else:
             result.totals[quantity] = Total(total, total / result.seconds if result.seconds else 0.0)
         return True
@@ -114,7 +115,7 @@ def _add_level(result: ServerSide, quantity: str, source: Source, pages: Sequenc
 
 
 def difference(old: Histogram | None, new: Histogram) -> Histogram | None:
-    """What was counted between two scrapes; None where counts fell."""
+    """Returns the counts between two scrapes; None if counts fell."""
     if old is None:
         return new
     counts = {bound: count - old.counts.get(bound, 0.0) for bound, count in new.counts.items()}
@@ -122,7 +123,7 @@ def difference(old: Histogram | None, new: Histogram) -> Histogram | None:
 
 
 def bounds(histogram: Histogram, quantile: float) -> tuple[float, float]:
-    """Above which bound and up to which the value of nearest rank lies. Needs at least one count."""
+    """Returns the bounds between which the value of nearest rank lies. Needs at least one count."""
     rank = max(math.ceil(quantile * _count(histogram) - 1e-9), 1)
     low = 0.0
     for high, count in histogram.counts.items():

@@ -13,19 +13,20 @@ from drut.bench.server_side.page import TIMEOUT_S, Page, fetch, names_on, parse
 from drut.bench.server_side.summary import ServerSide, summarize, wanted_names
 from drut.errors import RequestError
 
-PATHS = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's, whose first is JSON
+PATHS = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's, whose first one is JSON
 
 
 def metrics_urls(url: str) -> list[str]:
-    """Where a server's metrics may be: `url` itself where it names them, else the usual places beside its API."""
+    """Returns the possible URLs of a server's metrics: `url` itself if it names them, otherwise the usual paths on the
+    host of its API."""
     if split(url).path.endswith("/metrics"):
         return [url]
     return [Address(url).whole(path) for path in PATHS]
 
 
 class ServerWatch:
-    """Watches a server from `start` to `stop`; a server without metrics is no error but a result that says so. Raises
-    RequestError where the URL is none."""
+    """Watches a server from `start` to `stop`; a server without metrics is not an error, and the result states it.
+    Raises RequestError if the URL is invalid."""
 
     def __init__(self, url: str, every_s: float = 1.0, timeout_s: float = TIMEOUT_S,
                  headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
@@ -40,7 +41,7 @@ class ServerWatch:
         self._thread = threading.Thread(target=self._sample, name="server metrics", daemon=True)
 
     def start(self) -> None:
-        """The scrape before the run; takes as long as it takes."""
+        """Scrapes before the run, without a time limit of its own."""
         for url in self._urls:
             try:
                 text = self._fetch(url)
@@ -57,7 +58,7 @@ class ServerWatch:
                 return
 
     def stop(self) -> ServerSide:
-        """The scrape after the run, and what all of them say."""
+        """Scrapes after the run, and returns the summary."""
         self._stopping.set()
         if self._engine is None:
             return ServerSide(problems=self._problems)

@@ -12,7 +12,7 @@ from drut.model.tokenizer import Tokenizer, open_tokenizer
 
 
 class LocalTokenizer:
-    """Drut's own tokenizer as the load client uses one."""
+    """Drut's own tokenizer for the load client."""
 
     remote = False
 
@@ -22,10 +22,11 @@ class LocalTokenizer:
 
     @classmethod
     def open(cls, reference: str) -> LocalTokenizer:
-        """Of a known model, a fetched `hf:` model, a GGUF file, a folder with a tokenizer.json, or that file.
+        """Opens the tokenizer of a known model, a fetched `hf:` model, a GGUF file, a folder with a tokenizer.json, or
+        that file.
 
-        A known model is fetched where it is missing. Raises RequestError for a model of the hub that was not
-        fetched, ModelFileError and UnsupportedError as `drut.model.tokenizer.open_tokenizer`.
+        A known model is fetched if missing. Raises RequestError for a model of the hub that was not fetched,
+        ModelFileError and UnsupportedError as `drut.model.tokenizer.open_tokenizer` does.
         """
         if reference in KNOWN:
             path = resolve(reference)
@@ -33,13 +34,13 @@ class LocalTokenizer:
             found = find(reference)
             if found is None:
                 raise RequestError(f"{reference} is not on this machine; `drut pull {reference}` fetches it with its "
-                                   "weights, and its tokenizer.json alone will do")
+                                   "weights; its tokenizer.json is enough")
             path = found
         else:
             try:
                 path = Path(reference).expanduser()
                 path.exists()
-            except (OSError, RuntimeError) as error:  # too long a name; a home that nobody has
+            except (OSError, RuntimeError) as error:  # the name is too long, or the home folder does not exist
                 raise RequestError(f"{reference}: {error}") from None
         return cls(open_tokenizer(path), reference)
 

@@ -1,4 +1,4 @@
-"""Which tokenizer stands for the target."""
+"""Chooses the tokenizer of the target."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def open_tokenizer(
     given: str | None = None, *, model: str, url: str | None = None, headers: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Tokenizer:
-    """`given` where there is one, else that of `model` if it is on this machine, else the server's at `url`.
+    """Opens `given`, else the tokenizer of `model` if it is on this machine, else the server's at `url`.
 
-    `given` is a known name, `hf:ORG/REPO`, a GGUF file, a folder or a tokenizer.json. RequestError where none can be
-    had, or as the classes raise for one that was named.
+    `given` is a known name, `hf:ORG/REPO`, a GGUF file, a folder or a tokenizer.json. Raises RequestError if none is
+    available, or the errors of the classes for a given one.
     """
     if given is not None:
         return LocalTokenizer.open(given)
@@ -39,5 +39,5 @@ def open_tokenizer(
 def _is_path(name: str) -> bool:
     try:
         return Path(name).expanduser().exists()
-    except (OSError, RuntimeError):  # too long for one; a home that nobody has
+    except (OSError, RuntimeError):  # the name is too long, or the home folder does not exist
         return False

@@ -1,4 +1,4 @@
-"""What workloads ask of a tokenizer."""
+"""The interface of a tokenizer to workloads."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from drut.errors import RequestError
 
 
 class Tokenizer(Protocol):
-    """Plain text to ids and back: no BOS or EOS is added, and special tokens spelled in a text are text."""
+    """Converts plain text to ids and back: adds no BOS or EOS, and treats special tokens spelled in a text as text."""
 
     @property
     def name(self) -> str:
-        """Which tokenizer it is, for reports and errors."""
+        """Returns the name of the tokenizer, for reports and errors."""
         ...
 
     @property
     def remote(self) -> bool:
-        """Whether each call is a request over the network."""
+        """Returns whether each call is a request over the network."""
         ...
 
     def encode(self, text: str) -> list[int]: ...
@@ -26,12 +26,12 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def count(self, text: str) -> int:
-        """The number of ids of `text`."""
+        """Returns the number of ids of `text`."""
         ...
 
 
 def counting(tokenizer: Tokenizer) -> Callable[[str], int | None]:
-    """Its `count`; None from when a server's stops answering on, so that no run is lost to it."""
+    """Returns its `count`, which returns None once a server's tokenizer stops answering, so that no run is lost."""
     lost = False
 
     def count(text: str) -> int | None:

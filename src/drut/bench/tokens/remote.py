@@ -21,13 +21,13 @@ TIMEOUT_S = 30.0  # of a whole exchange
 
 class _Ids(msgspec.Struct):
     tokens: list[int]
-    count: int | None = None  # vLLM alone sends it
+    count: int | None = None  # only vLLM sends it
 
 
 class ServerTokenizer:
-    """The tokenizer of the server at `url`, for `model`. One connection, one thread.
+    """The tokenizer of the server at `url`, for `model`. It uses one connection in one thread.
 
-    Raises RequestError where the server has none, or stops answering.
+    Raises RequestError if the server has none, or stops answering.
     """
 
     remote = True
@@ -59,7 +59,7 @@ class ServerTokenizer:
         self._exchange.close()
 
     def _find_dialect(self) -> None:
-        """Tries both dialects. llama.cpp does not know `prompt`: it answers with an error or no ids, and without a
+        """Tries both dialects. llama.cpp does not know `prompt`: it answers with an error or without ids, and without a
         count."""
         for self._vllm in (True, False):
             status, data = self._exchange.send("/tokenize", self._question("a b"))
@@ -82,4 +82,4 @@ class ServerTokenizer:
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise RequestError(f"{self.name}: not a tokenizer's answer: {error}") from None
+            raise RequestError(f"{self.name}: not a reply of a tokenizer: {error}") from None

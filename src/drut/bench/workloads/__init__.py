@@ -1,4 +1,4 @@
-"""What is asked of a server: named workloads, each a list of sessions that a seed fixes."""
+"""The work for a server: named workloads, each a list of sessions determined by a seed."""
 
 from drut.bench.workloads.registry import WORKLOADS, help_text, load
 from drut.bench.workloads.workload import Sessions, Workload

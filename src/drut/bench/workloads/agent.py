@@ -1,4 +1,4 @@
-"""Agents at work: recorded trajectories whose prompts grow, and recorded graphs of calls."""
+"""Agents at work: recorded trajectories with growing prompts, and recorded graphs of calls."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from drut.bench.workloads.packed import read_jsonl
 from drut.bench.workloads.workload import Context, Source, Workload, user
 from drut.config import setting
 
-_CALL = "(calls a tool)"  # the trajectories do not say which
+_CALL = "(calls a tool)"  # the trajectories do not contain the call
 
 
 @dataclass(frozen=True)
 class Agent(Questions):
     name = "agent"
-    help = ("tau-bench, retail: 69 trajectories in which each prompt is the one before with the recorded answer and "
-            "what came after it")
+    help = ("tau-bench, retail: 69 trajectories in which each prompt is the previous one with the recorded answer and "
+            "the messages after it")
     source = Source("tau-bench few-shot trajectories", "https://github.com/sierra-research/tau-bench", "MIT")
 
-    max_tokens: int = setting(128, "most tokens of an answer", type=int, least=1, most=1 << 20)
+    max_tokens: int = setting(128, "maximum tokens of an answer", type=int, least=1, most=1 << 20)
     system: int = setting(0, "tokens of a system prompt that all trajectories share", type=int, least=0, most=1 << 20)
     tool_s: float = setting(0.0, "seconds that a tool takes", type=float, least=0.0, most=86_400.0)
 
@@ -41,8 +41,8 @@ class Agent(Questions):
     def _trajectory(
         self, messages: list[tuple[str, str]], shared: list[Message]
     ) -> tuple[list[Turn], list[list[Message]]]:
-        """A turn for each recorded answer. Results of tools come as messages of the user: a `tool` message would
-        need the id of a call, and the calls were not recorded."""
+        """Returns a turn for each recorded answer. Results of tools are user messages: a `tool` message would need the
+        id of a call, and the calls were not recorded."""
         turns: list[Turn] = []
         replies: list[list[Message]] = []
         pending, think = list(shared), 0.0
@@ -67,8 +67,8 @@ class AgentGraph(Workload):
     source = Source("inference-perf OpenTelemetry traces", "https://github.com/kubernetes-sigs/inference-perf",
                     "Apache-2.0")
 
-    stretch: float = setting(1.0, "factor on the recorded times: 2 is half as fast", type=float, least=1e-6, most=1e6)
-    max_output: int | None = setting(None, "most tokens of an answer (default: as recorded)", type=int, least=1,
+    stretch: float = setting(1.0, "factor on the recorded times: 2 is half the speed", type=float, least=1e-6, most=1e6)
+    max_output: int | None = setting(None, "maximum tokens of an answer (default: as recorded)", type=int, least=1,
                                      most=1 << 20)
 
     def sessions(self, context: Context) -> Iterator[Session]:

@@ -1,4 +1,4 @@
-"""Azure's traces of 2023: times and lengths, nothing of what was asked."""
+"""Azure's traces of 2023: times and lengths, without contents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drut.bench.workloads.workload import Context, Source
 
 
 def read_azure(name: str) -> list[Arrival]:
-    """The rows of a packed Azure trace, in order of time."""
+    """Returns the rows of a packed Azure trace, in order of time."""
     rows = []
     for line in read_text(name + ".csv").splitlines()[1:]:
         at_us, n, answer = map(int, line.split(","))
@@ -22,7 +22,7 @@ def read_azure(name: str) -> list[Arrival]:
 
 @dataclass(frozen=True)
 class Azure(Trace):
-    """Unrelated prompts, at the recorded times and of the recorded lengths."""
+    """Unrelated prompts, at the recorded times and with the recorded lengths."""
 
     def sessions(self, context: Context) -> Iterator[Session]:
         rows, texts = read_azure(self.name), context.texts

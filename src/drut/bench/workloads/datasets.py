@@ -1,4 +1,4 @@
-"""Questions out of public collections, in a random order."""
+"""Questions of public data sets, in a random order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from drut.config import setting
 
 @dataclass(frozen=True)
 class Questions(Workload):
-    """Rows in a seeded random order, another in each round."""
+    """Rows in a seeded random order, different in each round."""
 
-    max_tokens: int = setting(512, "most tokens of an answer", type=int, least=1, most=1 << 20)
-    repeat: bool = setting(True, "begin again, in another order, after the last row", type=bool)
+    max_tokens: int = setting(512, "maximum tokens of an answer", type=int, least=1, most=1 << 20)
+    repeat: bool = setting(True, "start again, in another order, after the last row", type=bool)
 
     def _rows(self, context: Context, rows: int, turns: Callable[[int], list[Turn]]) -> Iterator[Session]:
         for number, row in enumerate(context.order(rows, self.repeat)):

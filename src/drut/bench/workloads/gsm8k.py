@@ -1,4 +1,4 @@
-"""How GSM8K is asked and scored: grade-school sums, answered in words and read for their last number."""
+"""Prompts and scoring of GSM8K: grade-school problems, answered in words and scored by their last number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from drut.bench.workloads.packed import read_jsonl
 
-# Of the first questions of the test set, in their order; from openai/grade-school-math,
+# The answers to the first questions of the test set, in order; from openai/grade-school-math,
 # grade_school_math/data/test.jsonl, MIT (data/SOURCES.md).
 ANSWERS = (
     18, 3, 70000, 540, 20, 64, 260, 160, 45, 460, 366, 694, 13, 18, 60, 125, 230, 57500, 7, 6, 15, 14, 7, 8, 26, 2,
@@ -19,17 +19,17 @@ _NUMBER = re.compile(r"-?[0-9][0-9,]*(?:\.[0-9]+)?")
 
 
 def asked(questions: int) -> list[str]:
-    """The first so many questions, as they are put to a model; ANSWERS are theirs."""
+    """Returns the prompts of the first questions; ANSWERS are their answers."""
     rows: list[str] = read_jsonl("gsm8k")
     return [row + _ASK for row in rows[: min(questions, len(ANSWERS))]]
 
 
 def right(number: int, text: str) -> bool:
-    """Whether `text` answers question `number`."""
+    """Returns whether `text` answers question `number` rightly."""
     return number_in(text) == ANSWERS[number]
 
 
 def number_in(text: str) -> float | None:
-    """The number that "the answer is" is followed by the last time, else the last number there is."""
+    """Returns the number after the last "the answer is", else the last number."""
     found = _ANSWER.findall(text) or _NUMBER.findall(text)
     return float(found[-1].replace(",", "")) if found else None

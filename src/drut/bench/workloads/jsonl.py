@@ -1,4 +1,4 @@
-"""The user's own requests, a JSON object a line."""
+"""The user's own requests, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from drut.errors import RequestError
 MAX_LINE_BYTES = 16 << 20
 MAX_FILE_BYTES = 1 << 30
 MAX_ROWS = 1_000_000
-MAX_DEPTH = 64  # of objects and lists within one another; far below what a parser's stack holds
+MAX_DEPTH = 64  # of nested objects and lists; far below the depth that overflows a parser's stack
 _DEFAULT_MAX_TOKENS = 128
 
 
@@ -37,13 +37,13 @@ class Row(msgspec.Struct, forbid_unknown_fields=True):
 @dataclass(frozen=True)
 class OwnFile(Workload):
     name = "jsonl"
-    help = ("your own file, in its order: a JSON object a line with prompt (text or token ids) or messages, and where "
-            f"wanted max_tokens ({_DEFAULT_MAX_TOKENS}), exact (false; answers of exactly max_tokens), at_s (seconds "
-            "from the start, in all lines or none) and body (further fields of the request)")
+    help = ("your own file, in its order: one JSON object per line with prompt (text or token ids) or messages, and "
+            f"optionally max_tokens ({_DEFAULT_MAX_TOKENS}), exact (false; answers of exactly max_tokens), at_s "
+            "(seconds from the start, in all lines or none) and body (further fields of the request)")
 
     path: str | None = setting(None, "the file; a comma in its name cannot be written here")
-    repeat: bool = setting(True, "begin again after the last line (never where there is at_s)", type=bool)
-    stretch: float = setting(1.0, "factor on at_s: 2 is half as fast", type=float, least=1e-6, most=1e6)
+    repeat: bool = setting(True, "start again after the last line (never with at_s)", type=bool)
+    stretch: float = setting(1.0, "factor on at_s: 2 is half the speed", type=float, least=1e-6, most=1e6)
 
     def sessions(self, context: Context) -> Iterator[Session]:
         if not self.path:
@@ -54,7 +54,7 @@ class OwnFile(Workload):
         timed = times[0] is not None
         for (line, row), before in zip(rows[1:], times, strict=False):
             if (row.at_s is not None) != timed:
-                raise RequestError(f"{self.path}, line {line}: at_s must stand in all lines or in none")
+                raise RequestError(f"{self.path}, line {line}: at_s must be in all lines or in none")
             if timed and row.at_s < before:  # type: ignore[operator]
                 raise RequestError(f"{self.path}, line {line}: at_s {row.at_s:g} is earlier than the line before")
         context.facts |= {"rows": len(rows), "repeats": self.repeat and not timed, "stretch": self.stretch}
@@ -71,7 +71,7 @@ class OwnFile(Workload):
 
     def _turn(self, context: Context, row: Row, where: str) -> Turn:
         if (row.prompt is None) == (row.messages is None):
-            raise RequestError(f"{where}: exactly one of prompt and messages must be there")
+            raise RequestError(f"{where}: exactly one of prompt and messages is required")
         if depth((row.messages, row.body)) > MAX_DEPTH:
             raise RequestError(f"{where}: nested deeper than {MAX_DEPTH}")
         check_body(f"{where}: body", row.body)
@@ -88,9 +88,9 @@ class OwnFile(Workload):
 
 
 def read_rows(path: Path) -> list[tuple[int, Row]]:
-    """The lines of a file with their numbers; empty lines are passed over.
+    """Returns the lines of a file with their numbers; skips empty lines.
 
-    RequestError names the file and the line: no such file, nothing in it, past the bounds, or not a row.
+    Raises RequestError with the file and the line: no such file, no lines, above the limits, or an invalid row.
     """
     try:
         # O_NONBLOCK: opening a FIFO must not wait for a writer.
@@ -132,7 +132,7 @@ def _rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def depth(value: object) -> int:
-    """How many objects and lists lie within one another."""
+    """Returns the depth of nested objects and lists."""
     level, deepest = [value], 0
     while level := [v for v in level if isinstance(v, dict | list | tuple)]:
         deepest += 1

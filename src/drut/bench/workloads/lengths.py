@@ -1,4 +1,4 @@
-"""Lengths in tokens drawn from a distribution that a few words name."""
+"""Lengths in tokens, drawn from a distribution given as text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TRIES = 10_000
 
 @dataclass(frozen=True)
 class Lengths:
-    """Whole numbers of tokens from `low` to `high`: what falls outside is drawn again, never clipped to the edge.
+    """Integer lengths from `low` to `high`: values outside are drawn again, never clipped to the bounds.
 
-    MEAN and SD are of the length itself, before what falls outside is left out. The normal, lognormal and gamma
+    MEAN and SD are those of the distribution before values outside are removed. The normal, lognormal and gamma
     parameters follow from them by moments.
     """
 
@@ -31,7 +31,7 @@ class Lengths:
 
     @classmethod
     def parse(cls, text: str, name: str) -> Lengths:
-        """`text` in one of FORMS. RequestError, naming the option `name`, for all else."""
+        """Parses one of FORMS. Raises RequestError with the option `name` for all other texts."""
         try:
             lengths = cls._read(*text.split(":"))
         except ValueError:
@@ -51,7 +51,7 @@ class Lengths:
         raise ValueError(kind)
 
     def draw(self, rng: np.random.Generator) -> int:
-        """One length."""
+        """Draws a length."""
         if self.kind == "constant":
             return self.low
         if self.kind == "uniform":

@@ -1,4 +1,4 @@
-"""A long text with one fact in it, and a question about it."""
+"""A long text with one fact in it, and a question about the fact."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class LongContext(Workload):
     source = Source("Tiny Shakespeare", "https://github.com/karpathy/char-rnn", "public domain")
 
     input: str = setting("8192", "tokens of the whole prompt, as a length or distribution (see synthetic)")
-    depth: float | None = setting(None, "where the number stands, 0 the start, 1 the end (default: drawn at random)",
+    depth: float | None = setting(None, "position of the number, 0 the start, 1 the end (default: drawn at random)",
                                   type=float, least=0.0, most=1.0)
-    max_tokens: int = setting(64, "most tokens of the answer", type=int, least=1, most=1 << 20)
+    max_tokens: int = setting(64, "maximum tokens of the answer", type=int, least=1, most=1 << 20)
 
     def sessions(self, context: Context) -> Iterator[Session]:
         inputs = self.lengths("input")

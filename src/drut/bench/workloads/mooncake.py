@@ -1,7 +1,7 @@
-"""Mooncake's traces: times, lengths, and which blocks of 512 tokens prompts share.
+"""Mooncake's traces: times, lengths, and the blocks of 512 tokens that prompts share.
 
-A block's id stands for all of the prompt up to its end, so equal ids mean equal prefixes. The text of a block is made
-from its id: prompts share exactly the blocks that the trace says, and differ within three tokens after them.
+A block's id identifies the whole prompt up to its end, so equal ids mean equal prefixes. The text of a block is made
+from its id: prompts share exactly the blocks given by the trace, and differ within three tokens after them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECORDED_BLOCK = 512
 
 
 def read_mooncake(name: str) -> list[Arrival]:
-    """The rows of a packed Mooncake trace, in order of time. The last block of a row may be partly filled."""
+    """Returns the rows of a packed Mooncake trace, in order of time. The last block of a row may be partly filled."""
     rows = []
     for at_ms, n, answer, runs in read_jsonl(name):
         blocks = [i for start, count in zip(runs[::2], runs[1::2], strict=True) for i in range(start, start + count)]
@@ -30,7 +30,8 @@ def read_mooncake(name: str) -> list[Arrival]:
 
 
 def ideal_hit_rate(rows: Sequence[Arrival]) -> float:
-    """Share of blocks that an earlier row's prompt began with too: what an endless prefix cache would hit."""
+    """Returns the share of blocks that are a prefix of an earlier row too: the hit rate of an unlimited prefix
+    cache."""
     seen: set[int] = set()
     hits = total = 0
     for row in rows:
@@ -42,7 +43,8 @@ def ideal_hit_rate(rows: Sequence[Arrival]) -> float:
 
 @dataclass(frozen=True)
 class Mooncake(Trace):
-    """Prompts out of blocks. A block of fewer tokens shortens all prompts alike and keeps what they share."""
+    """Builds prompts from blocks. A block of fewer tokens shortens all prompts in proportion and keeps what they
+    share."""
 
     block: int = setting(RECORDED_BLOCK, f"tokens that stand for a block of {RECORDED_BLOCK}: 64 makes prompts an "
                          "eighth as long", type=int, least=16, most=RECORDED_BLOCK)
@@ -67,11 +69,11 @@ class Mooncake(Trace):
         return make()
 
     def scaled(self, row: Arrival) -> Arrival:
-        """The row with blocks of `block` tokens; the last one is filled as far as before, rounded up."""
+        """Returns the row with blocks of `block` tokens; the last one is filled in proportion, rounded up."""
         return row._replace(input=-(-row.input * self.block // RECORDED_BLOCK))
 
     def cut(self, row: Arrival) -> Arrival:
-        """The row's whole blocks that `max_input` has room for, where it has none for all of it."""
+        """Returns the whole blocks of the row that fit into `max_input`, if the row does not fit."""
         if self.max_input is None or row.input <= self.max_input:
             return row
         kept = self.max_input // self.block

@@ -1,4 +1,4 @@
-"""Conversations that grow by what the server itself answered."""
+"""Conversations that contain the server's own answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drut.config import setting
 @dataclass(frozen=True)
 class MultiTurn(Workload):
     name = "multi-turn"
-    help = "conversations of several turns over the server's own answers; endless"
+    help = "conversations of several turns with the server's own answers; endless"
 
     turns: int = setting(5, "turns of a conversation", type=int, least=1, most=10_000)
     first: str = setting("512", "tokens of the first question, as a length or distribution (see synthetic)")

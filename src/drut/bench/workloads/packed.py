@@ -10,11 +10,11 @@ import msgspec
 
 
 def read_text(name: str) -> str:
-    """The text of `data/NAME.gz`."""
+    """Returns the text of `data/NAME.gz`."""
     data = files(__package__).joinpath("data", name + ".gz").read_bytes()
     return gzip.decompress(data).decode()
 
 
 def read_jsonl(name: str) -> list[Any]:
-    """The records of `data/NAME.jsonl.gz`, a line each."""
+    """Returns the records of `data/NAME.jsonl.gz`, one per line."""
     return [msgspec.json.decode(line) for line in read_text(name + ".jsonl").splitlines()]

@@ -1,4 +1,4 @@
-"""Lengths of a reasoning model's traffic."""
+"""Lengths of the traffic of a reasoning model."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Reasoning(Workload):
 
     hour: str = setting("all", "which six hours of the day, from this hour on, or all of them alike",
                         choices=("all", "0", "6", "12", "18"))
-    max_input: int | None = setting(None, "most tokens of a prompt (default: as drawn)", type=int, least=1,
+    max_input: int | None = setting(None, "maximum tokens of a prompt (default: as drawn)", type=int, least=1,
                                     most=1 << 20)
-    max_output: int | None = setting(None, "most tokens of an answer (default: as drawn)", type=int, least=1,
+    max_output: int | None = setting(None, "maximum tokens of an answer (default: as drawn)", type=int, least=1,
                                      most=1 << 20)
 
     def sessions(self, context: Context) -> Iterator[Session]:
@@ -45,13 +45,13 @@ class Reasoning(Workload):
 
 
 def length_tables(hour: str) -> tuple[LengthTable, LengthTable]:
-    """Of prompts and of answers, in tokens; of one quarter of the day or of "all"."""
+    """Returns the tables of prompts and of answers, in tokens, for one quarter of the day or for "all"."""
     tables = [row for row in read_jsonl("servegen-r1-lengths") if hour in ("all", str(row["hour"]))]
     return LengthTable([t["input"] for t in tables]), LengthTable([t["output"] for t in tables])
 
 
 class LengthTable:
-    """Lengths with their probabilities, several tables of them."""
+    """Lengths with their probabilities, in several tables."""
 
     def __init__(self, tables: list[list[list[float]]]) -> None:
         self.count = len(tables)

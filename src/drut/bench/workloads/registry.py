@@ -1,4 +1,4 @@
-"""Workloads by name, and the text that asks for one: `name` or `name:key=value,key=value`."""
+"""Workloads by name, and the syntax of `--workload`: `name` or `name:key=value,key=value`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def load(
     spec: str, *, tokenizer: Tokenizer | None, seed: int, chat: bool = True, ids: bool = False,
     no_tokenizer: str = "",
 ) -> Sessions:
-    """The sessions that `spec` asks for, the same for the same tokenizer and seed.
+    """Returns the sessions of `spec`, the same for the same tokenizer and seed.
 
-    `chat`: turns hold messages, else a prompt, which is token ids where `ids` is set. `tokenizer` may be None for
-    workloads whose texts are given; `input_tokens` is then None, and `no_tokenizer` tells why there is none.
-    RequestError names a workload, option or value that is wrong, or what the workload needs.
+    `chat`: turns hold messages; otherwise a prompt, which is token ids if `ids` is set. `tokenizer` may be None for
+    workloads with given texts; `input_tokens` is then None, and `no_tokenizer` is the reason. Raises RequestError with
+    the invalid workload, option or value, or with what the workload needs.
     """
     if not 0 <= seed < 1 << 63:
         raise RequestError(f"seed must be from 0 to 2^63-1, not {seed}")
@@ -48,10 +48,10 @@ def load(
 
 
 def parse(spec: str) -> Workload:
-    """The workload with its options. RequestError lists what there is where a name or key is unknown."""
+    """Parses the workload and its options. Raises RequestError, which lists the known names or keys."""
     name, _, rest = spec.partition(":")
     if name not in WORKLOADS:
-        raise RequestError(f"no workload {name[:40]!r}; there are {', '.join(WORKLOADS)}")
+        raise RequestError(f"unknown workload {name[:40]!r}; workloads are {', '.join(WORKLOADS)}")
     kind = WORKLOADS[name]
     options = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def parse(spec: str) -> Workload:
         key, equals, text = part.partition("=")
         key = key.strip()
         if key not in options or not equals:
-            raise RequestError(f"workload {name!r} has no option {part[:40]!r}; there are "
+            raise RequestError(f"workload {name!r} has no option {part[:40]!r}; options are "
                                f"{', '.join(f'{o}=' for o in options)}")
         if key in values:
             raise RequestError(f"workload {name!r}: {key} is given twice")
@@ -68,7 +68,7 @@ def parse(spec: str) -> Workload:
 
 
 def help_text() -> str:
-    """All workloads with their options and defaults, for `--workload help`."""
+    """Returns all workloads with their options and defaults, for `--workload help`."""
     lines = []
     for kind in WORKLOADS.values():
         lines.append(f"{kind.name}: {kind.help}")
@@ -78,7 +78,7 @@ def help_text() -> str:
 
 
 def default_of(option: dataclasses.Field[Any]) -> str:
-    """An option's default as a user would write it; nothing where there is none."""
+    """Returns an option's default in the syntax of `--workload`; empty if there is none."""
     if isinstance(option.default, bool):
         return "on" if option.default else "off"
     return "" if option.default is None else f"{option.default}"

@@ -1,4 +1,4 @@
-"""Groups of prompts that begin alike."""
+"""Groups of prompts with a common prefix."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _KEPT_PREFIXES = 64
 @dataclass(frozen=True)
 class SharedPrefix(Workload):
     name = "shared-prefix"
-    help = "prompts of a prefix that is their group's and a suffix that is their own; endless"
+    help = "prompts with the prefix of their group and a suffix of their own; endless"
 
-    groups: int = setting(8, "how many prefixes; a prompt's group is drawn at random", type=int, least=1, most=1 << 20)
+    groups: int = setting(8, "number of prefixes; a prompt's group is drawn at random", type=int, least=1, most=1 << 20)
     prefix: int = setting(1024, "tokens of a prefix", type=int, least=1, most=1 << 20)
     suffix: str = setting("128", "tokens of a suffix, as a length or distribution (see synthetic)")
     output: str = setting("128", "tokens of an answer, in the same forms")
@@ -45,7 +45,7 @@ class SharedPrefix(Workload):
         return make()
 
     def primers(self, context: Context) -> list[Turn]:
-        """Each group's prefix with a suffix that no session has; none where there are more groups than a cache is
+        """Returns each group's prefix with a suffix that no session has; none if there are more groups than a cache is
         likely to hold."""
         if self.groups > _KEPT_PREFIXES:
             return []

@@ -14,7 +14,7 @@ from drut.config import setting
 @dataclass(frozen=True)
 class Synthetic(Workload):
     name = "synthetic"
-    help = "unrelated prompts of exactly drawn lengths, answered in exactly drawn lengths; endless"
+    help = "unrelated prompts and answers with exact random lengths; endless"
 
     input: str = setting("512", f"tokens of a prompt: {FORMS}")
     output: str = setting("128", "tokens of an answer, in the same forms")

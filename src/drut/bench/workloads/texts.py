@@ -1,8 +1,8 @@
-"""Texts of exactly n tokens by the target's tokenizer, out of lines of Shakespeare.
+"""Texts of exactly n tokens by the target's tokenizer, from lines of Shakespeare.
 
-A text is a word of one token, whole lines, each with the space before it, and words of one token that fill what is
-left. Tokenizers cut text at spaces before they merge, so the tokens of the parts add up; since nothing obliges them
-to, every text is encoded once more and mended where they do not.
+A text is a word of one token, whole lines, each preceded by a space, and words of one token that fill the rest.
+Tokenizers split text at spaces before they merge, so the tokens of the parts add up; because that is not guaranteed,
+every text is encoded once more and corrected if necessary.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from drut.bench.workloads.packed import read_text
 from drut.errors import RequestError
 
 _WORDS = 800  # tried as fillers
-_REMOTE_WORDS, _REMOTE_LINES = 48, 256  # of a tokenizer behind a network, where to count a line is a request
+_REMOTE_WORDS, _REMOTE_LINES = 48, 256  # for a tokenizer behind a network, where counting a line is a request
 _MENDS = 12
 _BASE = "The"
 
 
 def generator(seed: Sequence[int], key: Sequence[int]) -> np.random.Generator:
-    """Random numbers of a seed and a key; as one list, [1] and [1, 0] would be the same to NumPy."""
+    """Returns a generator for a seed and a key; as a single list, [1] and [1, 0] would be the same to NumPy."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 @cache
 def _corpus() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The lines, each with a space before it, and the words, the most frequent first."""
+    """Returns the lines, each preceded by a space, and the words, most frequent first."""
     text = read_text("shakespeare.txt")
     lines = (" " + " ".join(line.split()) for line in text.splitlines() if line.strip())
     words = Counter(word for word in text.split() if word.isascii() and word.isalpha())
@@ -39,9 +39,9 @@ def _corpus() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class Texts:
-    """A source of texts. The same `seed` (numbers) and key give the same text, whatever was asked before.
+    """A source of texts. The same `seed` (numbers) and key give the same text, independent of earlier calls.
 
-    Raises RequestError for a tokenizer of which no text of a given length can be made.
+    Raises RequestError if no text of a given length can be made with the tokenizer.
     """
 
     def __init__(self, tokenizer: Tokenizer, seed: Sequence[int]) -> None:
@@ -60,13 +60,13 @@ class Texts:
                                "can be made")
 
     def text(self, n: int, *key: int) -> str:
-        """A text of exactly `n` tokens."""
+        """Returns a text of exactly `n` tokens."""
         return self.exact(lambda target: self.piece(target, *key), n)
 
     def piece(self, n: int, *key: int, inside: bool = False, label: tuple[int, int] | None = None) -> str:
-        """A text of `n` tokens by the sum of its parts; to stand after another, with a space, where `inside`.
+        """Returns a text whose parts sum to `n` tokens; if `inside`, it begins with a space and follows another text.
 
-        `label` (i, of how many) makes texts of different i differ within their first three tokens, or few more where
+        `label` (i, of how many) makes texts with different i differ within their first three tokens, or a few more if
         the vocabulary has no words.
         """
         rng = generator(self._seed, key)
@@ -79,16 +79,17 @@ class Texts:
         return "".join([*parts, *self._fill(self._random_lines(rng, left), left, rng)])
 
     def passage(self, n: int, start: int, *key: int) -> str:
-        """`n` tokens of lines in the play's own order from line `start` on, to stand after another text."""
+        """Returns `n` tokens of lines in their original order from line `start` on, to follow another text."""
         indices = (np.arange(at, at + 64) % len(self._lines) for at in range(start, start + (n << 3) + 64, 64))
         return "".join(self._fill(indices, n, generator(self._seed, key)))
 
     def added(self, text: str) -> int:
-        """How many tokens `text`, which begins with a space, adds to a text before it."""
+        """Returns the number of tokens that `text`, which begins with a space, adds to a text before it."""
         return self.tokenizer.count(_BASE + text) - self._base
 
     def exact(self, make: Callable[[int], str], n: int) -> str:
-        """What `make(target)` gives when its tokens are exactly `n`; `target` is n unless the sum of parts lied."""
+        """Returns the result of `make(target)` with exactly `n` tokens; `target` is n unless the tokens of the parts do
+        not add up."""
         target = n
         for _ in range(_MENDS):
             text = make(target)
@@ -101,7 +102,7 @@ class Texts:
         raise RequestError(f"tokenizer {self.tokenizer.name}: no text of exactly {n} tokens could be made")
 
     def _fill(self, batches: Iterable[npt.NDArray[np.int64]], n: int, rng: np.random.Generator) -> Iterator[str]:
-        """Lines out of `batches` of indices while they fit into `n` tokens, then words of one token."""
+        """Yields lines from `batches` of indices while they fit into `n` tokens, then words of one token."""
         for indices in batches:
             ends = np.cumsum(self._tokens_of(indices))
             fitting = int(np.searchsorted(ends, n, side="right"))
@@ -125,7 +126,8 @@ class Texts:
         return counts
 
     def _digits(self, i: int, of: int) -> list[str]:
-        """`i` written with fillers (or letters, where there is one filler) as digits, as many as `of` needs."""
+        """Returns `i` written with fillers (or letters, if there is only one filler) as digits, as many as `of`
+        needs."""
         alphabet = self._fillers if len(self._fillers) > 1 else _LETTERS
         base, digits = len(alphabet), []
         while of > 1:
@@ -137,7 +139,8 @@ class Texts:
         return [c for c in candidates if self.added(c) == 1 and self.added(c + c) == 2]
 
     def _one_character(self) -> list[str]:
-        """For vocabularies of single characters: a letter that also many times over is a token each."""
+        """Returns fillers for vocabularies of single characters: letters of which repetitions, too, are one token
+        each."""
         return [letter for letter in _LETTERS if self.added(letter * 16) == 16][:1]
 
 

@@ -1,4 +1,4 @@
-"""Questions with functions to call."""
+"""Questions with tools to call."""
 
 from __future__ import annotations
 

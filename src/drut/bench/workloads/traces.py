@@ -1,4 +1,4 @@
-"""Recorded traffic: when requests came and how long they were, replayed as it was or scaled."""
+"""Recorded traffic: arrival times and lengths, replayed unchanged or scaled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drut.config import setting
 
 
 class Arrival(NamedTuple):
-    """One recorded request: seconds from the start of the trace, tokens in and out, and ids of its blocks."""
+    """One recorded request: seconds from the start of the trace, input and output tokens, and ids of its blocks."""
 
     at_s: float
     input: int
@@ -23,16 +23,17 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace(Workload):
-    """Options and report that all traces share."""
+    """Options and report that all traces have."""
 
     stretch: float = setting(1.0, "factor on the times: 2 is half the rate", type=float, least=1e-6, most=1e6)
-    max_input: int | None = setting(None, "most tokens of a prompt; longer ones are cut (default: as recorded)",
+    max_input: int | None = setting(None, "maximum tokens of a prompt; longer ones are cut (default: as recorded)",
                                     type=int, least=1, most=1 << 20)
-    max_output: int | None = setting(None, "most tokens of an answer (default: as recorded)", type=int, least=1,
+    max_output: int | None = setting(None, "maximum tokens of an answer (default: as recorded)", type=int, least=1,
                                      most=1 << 20)
 
     def report(self, context: Context, rows: Sequence[Arrival]) -> None:
-        """Facts of the whole trace as it would be replayed: rows, seconds, rate, burstiness, stretch and caps."""
+        """Reports facts of the whole trace as it would be replayed: rows, seconds, rate, burstiness, stretch and
+        caps."""
         gaps = np.diff([row.at_s for row in rows])
         context.facts |= {
             "rows": len(rows),

@@ -1,4 +1,4 @@
-"""What a workload is: a frozen record of its options that makes sessions out of a context."""
+"""The base of workloads: a frozen record of options that creates sessions in a context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drut.errors import RequestError
 
 @dataclass(frozen=True)
 class Source:
-    """Where a workload's data comes from."""
+    """The source of a workload's data."""
 
     title: str
     url: str
@@ -31,28 +31,28 @@ class Source:
 
 @dataclass
 class Context:
-    """What sessions are made with, and what was counted while they were made."""
+    """The inputs for sessions, and counts made while they are created."""
 
     workload: str
     seed: int
     chat: bool
     ids: bool
     tokenizer: Tokenizer | None
-    no_tokenizer: str = ""  # why there is none
+    no_tokenizer: str = ""  # the reason why there is none
     counts: Counter[str] = field(default_factory=Counter)
     facts: dict[str, Any] = field(default_factory=dict)
     _texts: Texts | None = None
 
     @property
     def texts(self) -> Texts:
-        """Texts of given lengths. RequestError where no tokenizer was given."""
+        """Returns the source of texts of given lengths. Raises RequestError without a tokenizer."""
         if self._texts is None:
-            # Two workloads of one seed must not warm a server's cache for each other.
+            # Two workloads with the same seed must not warm up a server's cache for each other.
             self._texts = Texts(self.need_tokenizer(), self._entropy)
         return self._texts
 
     def rng(self, *key: int) -> np.random.Generator:
-        """Random numbers of this workload, seed and key; what they draw does not depend on the tokenizer."""
+        """Returns random numbers of this workload, seed and key, independent of the tokenizer."""
         return generator(self._entropy, key)
 
     @property
@@ -60,7 +60,7 @@ class Context:
         return self.seed, zlib.crc32(self.workload.encode())
 
     def need_tokenizer(self) -> Tokenizer:
-        """The target's tokenizer. RequestError where none was given."""
+        """Returns the target's tokenizer. Raises RequestError if there is none."""
         if self.tokenizer is None:
             why = f"; {self.no_tokenizer}" if self.no_tokenizer else ""
             raise RequestError(f"workload {self.workload!r} makes prompts of given lengths or of token ids and needs "
@@ -72,7 +72,7 @@ class Context:
             raise RequestError(f"workload {self.workload!r} is a conversation and needs the chat endpoint")
 
     def ask(self, text: str, max_tokens: int, *, tokens: int | None = None, exact: bool = False) -> Turn:
-        """A turn that asks `text`, which has `tokens` tokens (counted here where they are not given)."""
+        """Returns a turn with the user message `text`, which has `tokens` tokens (counted here if None)."""
         if tokens is None:
             tokens = self.tokenizer.count(text) if self.tokenizer else None
         if self.chat:
@@ -82,14 +82,14 @@ class Context:
         return Turn([], text, max_tokens, exact, tokens)
 
     def cap(self, what: str, n: int, most: int | None) -> int:
-        """`n`, or `most` where it is less; how often is counted as `capped_WHAT`."""
+        """Returns the smaller of `n` and `most`, and counts reductions as `capped_WHAT`."""
         if most is None or n <= most:
             return n
         self.counts[f"capped_{what}"] += 1
         return most
 
     def order(self, rows: int, repeat: bool) -> Iterator[int]:
-        """Row numbers in a random order, another in each round; one round unless `repeat`."""
+        """Yields row numbers in a random order, different in each round; one round unless `repeat`."""
         self.facts |= {"rows": rows, "repeats": repeat}
         turn = 0
         while rows:
@@ -105,7 +105,7 @@ def user(text: str) -> Message:
 
 @dataclass(frozen=True)
 class Workload(ABC):
-    """Base of all kinds. Options are fields made with `drut.config.setting`."""
+    """The base of all workloads. Options are fields made with `drut.config.setting`."""
 
     name: ClassVar[str]
     help: ClassVar[str]
@@ -117,20 +117,20 @@ class Workload(ABC):
 
     @abstractmethod
     def sessions(self, context: Context) -> Iterator[Session]:
-        """The sessions, in order. What is wrong with options or data is raised here, before the first of them."""
+        """Yields the sessions, in order. Raises errors of options or data before the first one."""
 
     def primers(self, context: Context) -> list[Turn]:
-        """A request for each beginning that prompts of many sessions share: with these in a prefix cache, it is as it
-        is after any number of sessions. None where prompts share nothing, or too much to be asked beforehand."""
+        """Returns a request for each prefix that many sessions share: with these in a prefix cache, its state is that
+        after any number of sessions. None if prompts share nothing, or too much to be sent beforehand."""
         return []
 
     def lengths(self, option: str) -> Lengths:
-        """The distribution that an option names."""
+        """Returns the distribution given by an option."""
         return Lengths.parse(getattr(self, option), f"workload {self.name!r}: {option}")
 
 
 class Sessions(Iterator[Session]):
-    """The sessions of one workload, made as they are taken. The list does not depend on when they are taken."""
+    """The sessions of one workload, created as they are taken. They do not depend on when they are taken."""
 
     def __init__(self, workload: Workload, context: Context) -> None:
         self._workload = workload
@@ -143,12 +143,12 @@ class Sessions(Iterator[Session]):
         return session
 
     def primers(self) -> list[Turn]:
-        """As `Workload.primers`."""
+        """Returns `Workload.primers`."""
         return self._workload.primers(self._context)
 
     def describe(self) -> dict[str, Any]:
-        """What a result says of its work. `counts` are of the sessions taken so far: how many there were, and of how
-        many turns an input or output was cut to a cap."""
+        """Returns the description of the work for results. `counts` covers the sessions taken so far: their number, and
+        the number of turns with input or output cut to a cap."""
         context, source = self._context, self._workload.source
         return {
             "workload": context.workload,

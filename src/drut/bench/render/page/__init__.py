@@ -1,1 +1,1 @@
-"""One HTML file that holds all of a report: no script, nothing fetched, every word of others escaped."""
+"""Renders a report as one HTML file: without scripts, without requests, with all foreign text escaped."""

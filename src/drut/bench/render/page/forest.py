@@ -1,4 +1,4 @@
-"""Values with intervals below each other, as SVG."""
+"""Forest plots: values with intervals below each other, as SVG."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from drut.bench.render.section import Forest, Row
 WIDTH = 400
 _SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 38
 _HEADING = 24
-_WIDEST = 100.0  # times the reference; what lies beyond is drawn at the end
+_WIDEST = 100.0  # factor on the reference; values beyond it are drawn at the edge
 
 
 def forest(f: Forest, palette: Palette) -> Html:
-    """Each row has its name and value above its interval, so that long names fit a narrow screen."""
+    """Draws a forest plot. The name and value of a row stand above its interval, so that long names fit a narrow
+    screen."""
     head = _TOP if f.left or f.right else 4
     heading, tops, top = "", [], head
     for row in f.rows:
@@ -76,7 +77,7 @@ def _interval(row: Row, y: float, x: Scale, shape: int) -> list[Html]:
 
 
 def _dots(row: Row, y: float, x: Scale, shape: int) -> list[Html]:
-    """Each value, and an upright where the one is that sums them up."""
+    """Draws a dot for each value, and a vertical line at their summary."""
     at = x(row.value)
     return [el("line", class_="line", x1=x(row.low), x2=x(row.high), y1=y, y2=y),
             el("line", class_="bar", x1=at, x2=at, y1=y - 7, y2=y + 7),

@@ -1,4 +1,4 @@
-"""Elements of HTML and SVG, in which text is always escaped."""
+"""Elements of HTML and SVG; text is always escaped."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from drut.bench.render.tables import printable
 
 _EMPTY = frozenset({"meta", "link", "input", "line", "path", "rect", "circle"})
 _CASED = {"viewbox": "viewBox"}
-MOST_CHARS = 2000  # of one text; a server's error can be a page
+MOST_CHARS = 2000  # maximum of one text; a server's error can be a whole page
 
 
 class Html(str):
-    """Markup, as opposed to text that has to be escaped."""
+    """Markup, in contrast to text that must be escaped."""
 
     __slots__ = ()
 
 
 def text(value: str) -> Html:
-    """Escaped, without what would steer a terminal or turn the direction of writing, cut where it is endless."""
+    """Escapes a text, without characters that control a terminal or the text direction, and shortened to a limit."""
     value = printable(value)
     if len(value) > MOST_CHARS:
         value = value[:MOST_CHARS] + " …"
@@ -27,7 +27,7 @@ def text(value: str) -> Html:
 
 
 def el(tag: str, *children: str | None, **attributes: str | float | bool | None) -> Html:
-    """An element; strings that are no `Html` are text. `class_` is class, `aria_label` aria-label."""
+    """Returns an element; strings that are not `Html` are text. `class_` is class, `aria_label` aria-label."""
     parts = [f"<{tag}"]
     for name, value in attributes.items():
         if value is None or value is False:
@@ -42,10 +42,10 @@ def el(tag: str, *children: str | None, **attributes: str | float | bool | None)
 
 
 def shorten(value: str, most: int) -> str:
-    """Without its middle where it is longer: names often differ at their ends."""
+    """Removes the middle of a long text: names often differ at their ends."""
     return value if len(value) <= most else value[:(most - 1) // 2] + "…" + value[-(most // 2):]
 
 
 def join(children: Iterable[str | None]) -> Html:
-    """One after the other."""
+    """Joins markup."""
     return Html("".join(child if isinstance(child, Html) else text(child) for child in children if child is not None))

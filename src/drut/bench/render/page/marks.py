@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from drut.bench.render.page.html import Html, el
 from drut.bench.render.section import Forest, Group, Section
 
-# (light, dark) pairs, told apart also by those who see no red or no green, each with 3 to 1 on its background.
+# (light, dark) pairs, distinguishable with red-green blindness, each with a contrast of 3 to 1 on its background.
 COLOURS = (("#2c93ff", "#4f74d4"), ("#ea6119", "#f8c6a3"), ("#46a28f", "#259249"), ("#9c37a7", "#e194f8"),
            ("#5c5d16", "#d4b156"), ("#2e2e2e", "#aaaaaa"), ("#529cbf", "#23a0c5"), ("#995973", "#be7185"))
 
 
 class Palette:
-    """Numbers by name, in the order in which names first come up."""
+    """Numbers the engines, in the order of their first use."""
 
     def __init__(self, sections: Iterable[Section]) -> None:
         self._number: dict[str, int] = {}
@@ -29,21 +29,22 @@ class Palette:
                             self.number(item.who)
 
     def number(self, who: str) -> int:
-        """Of an engine."""
+        """Returns the number of an engine."""
         return self._number.setdefault(who, len(self._number))
 
     def shape(self, who: str) -> int:
-        """Of its mark; another one where colours begin again."""
+        """Returns the shape of an engine's mark; it changes when colours repeat."""
         number = self.number(who)
         return number + 3 * (number // len(COLOURS))
 
     def css_class(self, who: str) -> str:
-        """That sets its colour."""
+        """Returns the CSS class with an engine's colour."""
         return f"c{self.number(who) % len(COLOURS)}"
 
 
 def mark(shape: int, x: float, y: float, r: float = 3.6, title: str = "") -> Html:
-    """One of eight: circle, square, diamond and triangle, filled and then hollow, of about the same area."""
+    """Draws one of eight marks: circle, square, diamond and triangle, filled and then hollow, of about the same
+    area."""
     kind = shape % 4
     if kind == 0:
         d = f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z"
@@ -56,6 +57,6 @@ def mark(shape: int, x: float, y: float, r: float = 3.6, title: str = "") -> Htm
 
 
 def key(shape: int, colour: str, *, dash: int = 0) -> Html:
-    """What stands before a name in a legend."""
+    """Draws the key of a name in a legend."""
     return el("svg", el("line", class_=f"line d{dash}", x1=0, y1=7, x2=28, y2=7), mark(shape, 14, 7),
               class_=f"key {colour}", viewbox="0 0 28 14", width=28, height=14, aria_hidden="true")

@@ -1,4 +1,4 @@
-"""A plot of lines as SVG."""
+"""Line plots as SVG."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 32, 42
 
 
 def plot(p: Plot, palette: Palette, numbers: Mapping[str, int]) -> Html:
-    """Lines over a grid; titles of the axes stand level, at the top and at the bottom. `numbers`: of its marks, by
-    name."""
+    """Draws lines over a grid; the titles of the axes are horizontal, at the top and at the bottom. `numbers`: the
+    numbers of its marks, by name."""
     points = [point for line in p.lines for point in line.points if max(point) <= MOST]
     bars = [end for line in p.lines for bar in line.bars for end in bar]
     ends = {axis: [end for m in p.marks if m.axis == axis for end in (m.at, *m.ends)] for axis in ("x", "y")}
@@ -58,7 +58,7 @@ def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
 
 
 def _line(line: Line, x: Scale, y: Scale, palette: Palette, taken: list[tuple[float, float]]) -> Html:
-    """`taken`: where points have their names already; no other is written over one."""
+    """Draws a line. `taken`: the places of names already drawn; a name is not drawn over another."""
     at = [(x(px), y(py)) for px, py in line.points]
     d = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in at)
     parts = [el("path", class_=f"line d{line.dash}", d=d) if len(at) > 1 else None]
@@ -86,7 +86,7 @@ def _name(name: str, x: float, y: float) -> Html:
 
 
 def _alt(p: Plot) -> str:
-    """The plot in words; the table below it has the figures."""
+    """Describes the plot in words; the table below it has the figures."""
     said = [f"{line.name} from {label(line.points[0][1])} at {label(line.points[0][0])} to "
             f"{label(line.points[-1][1])} at {label(line.points[-1][0])}"
             for line in p.lines if line.points and not line.faint]

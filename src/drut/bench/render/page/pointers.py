@@ -1,4 +1,4 @@
-"""Places on an axis that a plot points at: a line, a band between its ends, and a number that the legend explains."""
+"""Draws marks on the axes of a plot: a line, a band between its bounds, and a number that the legend explains."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from drut.bench.render.page.html import Html, el
 from drut.bench.render.page.scale import Scale
 from drut.bench.render.section import Mark
 
-_APART = 10.0  # between numbers, so that they can be read
+_APART = 10.0  # minimum distance of numbers
 
 
 class Frame(NamedTuple):
-    """Where a plot's field lies."""
+    """The area of a plot."""
 
     left: float
     right: float
@@ -22,7 +22,8 @@ class Frame(NamedTuple):
 
 
 def pointers(marks: Sequence[Mark], numbers: Mapping[str, int], x: Scale, y: Scale, frame: Frame) -> list[Html]:
-    """`numbers` by the names of marks. Those on the x axis stand above the field, those on the y axis at its right."""
+    """Draws marks; `numbers` are by their names. Numbers on the x axis stand above the area, those on the y axis to its
+    right."""
     bands, lines, words = [], [], []
     taken = {"x": frame.left - _APART, "y": frame.bottom + _APART}
     for m in sorted(marks, key=lambda m: m.at):

@@ -1,4 +1,4 @@
-"""Sections to one HTML file."""
+"""Renders sections as one HTML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|MB|GB))?( \[.*\]| \(.
 
 
 def page(sections: Sequence[Section]) -> str:
-    """The whole file. Its policy lets it fetch nothing and run nothing; of styles only its own one."""
+    """Renders the whole file. Its content security policy forbids all requests and scripts, and all styles except its
+    own."""
     style = _style()
     policy = (f"default-src 'none'; style-src 'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'; "
               "img-src data:; base-uri 'none'; form-action 'none'")
@@ -33,7 +34,7 @@ def page(sections: Sequence[Section]) -> str:
               el("header", el("p", "drut bench", class_="brand"), _theme()),
               _contents(sections),
               el("main", *(_section(section, i, palette) for i, section in enumerate(sections)), id="main"),
-              el("footer", el("p", f"Made by drut {__version__}. This file is whole: it fetches nothing and runs no "
+              el("footer", el("p", f"Made by drut {__version__}. This file is complete: it fetches nothing and runs no "
                               "script.")))
     return "<!DOCTYPE html>\n" + el("html", head, body, lang="en") + "\n"
 
@@ -45,7 +46,7 @@ def _style() -> str:
 
 
 def _theme() -> Html:
-    """Radio buttons that the style sheet looks at; no script is needed."""
+    """Returns radio buttons that the style sheet evaluates; no script is needed."""
     choices = [el("label", el("input", type="radio", name="theme", id=f"theme-{name}", checked=name == "auto"),
                   el("span", name)) for name in ("auto", "light", "dark")]
     return el("fieldset", el("legend", "Colours"), *choices, class_="theme")
@@ -82,13 +83,14 @@ def _group(group: Group, palette: Palette) -> Html:
 
 
 def _numbers(group: Group) -> dict[str, int]:
-    """Of the places that its plots point at, the same in all of them."""
+    """Numbers the marks of a group's plots, the same in all of them."""
     names = dict.fromkeys(m.name for p in group.plots if isinstance(p, Plot) for m in p.marks)
     return {name: i for i, name in enumerate(names, 1)}
 
 
 def _legend(group: Group, palette: Palette, numbers: Mapping[str, int]) -> Html | None:
-    """Of the lines of plots that have several, and of the places that plots point at. Rows name themselves."""
+    """Returns the legend of the lines of plots that have several, and of the marks. Rows have their names in the
+    plot."""
     entries: dict[object, Html] = {}
     for p in group.plots:
         lines = [line for line in p.lines if not line.faint] if isinstance(p, Plot) else []
@@ -107,7 +109,7 @@ def _table(t: Table) -> Html:
 
 
 def _scroll(t: Table) -> Html:
-    """A wide table scrolls in itself, by keys too; the page never does."""
+    """Makes a wide table scrollable, also by keyboard; the page itself never scrolls sideways."""
     numeric = [all(_NUMBER.fullmatch(row[i]) for row in t.rows) and i > 0 for i in range(len(t.head))]
     classes = ["number" if is_number else None for is_number in numeric]
     def classes_of(value: str, fixed: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""From figures to places on a plot, and where its ticks stand."""
+"""Maps values to positions in a plot, and places its ticks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-MOST = 1e15  # beyond it no figure of ours is, and no arithmetic here overflows
-LOG = ", log scale"  # behind the title of an axis
+MOST = 1e15  # larger values are cut, so that no arithmetic here overflows
+LOG = ", log scale"  # suffix of an axis title
 _DECADE = (1, 2, 5)
 
 
@@ -21,7 +21,7 @@ class Scale(NamedTuple):
     log: bool
 
     def __call__(self, value: float) -> float:
-        """Held within the ends."""
+        """Returns the position, limited to the ends."""
         value = min(max(value, self.low), self.high)
         if self.log:
             part = math.log(value / self.low) / math.log(self.high / self.low)
@@ -30,7 +30,7 @@ class Scale(NamedTuple):
         return self.begin + part * (self.end - self.begin)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values within the ends."""
+        """Returns round values within the ends."""
         if self.log and self.high / self.low > 8:
             return self._decades(most)
         step = nice((self.high - self.low) / max(most - 1, 1))
@@ -48,13 +48,13 @@ class Scale(NamedTuple):
 
 
 def linear(values: Iterable[float], begin: float, end: float, *, at_most: float | None = None) -> Scale:
-    """From 0 to a little above the largest."""
+    """Returns a linear scale from 0 to a little above the largest value."""
     high = at_most if at_most is not None else max((min(v, MOST) for v in values), default=0.0) * 1.06
     return Scale(0.0, high if high > 1 / MOST else 1.0, begin, end, False)
 
 
 def logarithmic(values: Iterable[float], begin: float, end: float, *, room: float = 0.04) -> Scale:
-    """Around positive values, with some room at both ends."""
+    """Returns a logarithmic scale around positive values, with a margin at both ends."""
     known = [min(max(v, 1 / MOST), MOST) for v in values if v > 0] or [1.0]
     low, high = min(known), max(known)
     spread = max((high / low) ** room, 1.02)
@@ -62,13 +62,13 @@ def logarithmic(values: Iterable[float], begin: float, end: float, *, room: floa
 
 
 def nice(step: float) -> float:
-    """The least of 1, 2, 5 times a power of ten that is no less."""
+    """Returns the smallest of 1, 2, 5 times a power of ten that is at least `step`."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(d * power for d in (*_DECADE, 10) if d * power >= step * (1 - 1e-9))
 
 
 def label(value: float) -> str:
-    """Of a tick."""
+    """Formats the label of a tick."""
     if value and not 1e-4 <= abs(value) < 1e9:
         return f"{value:.0e}"
     if abs(value) >= 1e4:

@@ -1,1 +1,1 @@
-"""Each kind of file as notes, tables and plots, which Markdown and the page show alike."""
+"""The sections of each kind of file: notes, tables and plots, for Markdown and the page."""

@@ -1,4 +1,4 @@
-"""An ablation: what each technique buys where it should help, and where it should not."""
+"""The section of an ablation: the effect of each technique where it should help, and where it should not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from drut.bench.result.figures import FIGURES
 
 
 def section(a: Ablation, label: str = "") -> Section:
-    """The whole of it. `label` tells several apart."""
+    """Returns the whole section. `label` distinguishes several."""
     cells = [x.name for x in a.cells]
     values = of_blocks(a.blocks, cells, [x.name for x in a.contestants])
     measured = [t for t in a.techniques if any(e.technique == t.name for e in a.effects)]
@@ -41,9 +41,9 @@ def section(a: Ablation, label: str = "") -> Section:
 
 def _notes(a: Ablation, measured: Sequence[Technique]) -> list[Note]:
     notes = [Note(f"{len(measured)} of {len(a.techniques)} techniques measured. Ratios are on over off, each with a "
-                  "95 % interval over rounds. One that holds 1 tells of no effect, and that there is none to speak of "
-                  "(under 10 %) only where all of it lies within 10 % of 1. Beside them each round that both sides "
-                  "have is a mark, with an upright at the median; the requests of all valid blocks are below.")]
+                  "95 % interval over rounds. An interval that contains 1 shows no effect; no relevant effect "
+                  "(under 10 %) is shown only if it lies within 10 % of 1. In addition, each round that both sides "
+                  "have is a mark, with a vertical line at the median; the requests of all valid blocks are below.")]
     if void := void_points(a.blocks):
         notes.append(Note(f"{len(void)} of {len(a.blocks)} blocks are void and in no figure:", void, warning=True))
     if lost := [f"{c.name}: {OUTCOMES[c.outcome]}, {c.why}" for c in a.contestants if c.outcome != "measured"]:
@@ -64,7 +64,7 @@ def _effects(a: Ablation, effects: Sequence[Effect]) -> Table | None:
 
 
 def _technique(a: Ablation, t: Technique) -> Group | None:
-    """Each judged figure as ratios and as rounds, then the requests of each kind of work."""
+    """Returns each judged figure as ratios and as rounds, then the requests of each kind of work."""
     mine = [e for e in a.effects if e.technique == t.name]
     plots: list[Plot | Forest | None] = []
     for figure in FIGURES:

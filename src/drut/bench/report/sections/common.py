@@ -23,25 +23,25 @@ LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 _MOST_POINTS, _MOST_SECONDS, _MOST = 120, 240, 1e15
 LEAST_MS = 1e-3
-BY_LOAD = "Up and to the right is better. Beside a point stands its load: users, or sessions a second (/s)."
-OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "not through the gate"}
+BY_LOAD = "Up and to the right is better. The label of a point is its load: users, or sessions a second (/s)."
+OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "failed the gate"}
 
 
 def title_of(figure: str) -> str:
-    """With its unit."""
+    """Returns the title with its unit."""
     kind = FIGURES[figure]
     return kind.title if kind.unit in ("", "share") else f"{kind.title}, {kind.unit}"
 
 
 def figure_text(figure: str, value: Figure) -> str:
-    """A value of FIGURES as it is shown."""
+    """Formats a value of FIGURES."""
     if FIGURES[figure].unit == "share" and isinstance(value, (int, float)):
         return share(float(value))
     return cell(value)
 
 
 def with_interval(e: Estimate | None) -> str:
-    """`value [low, high]`, or the value alone."""
+    """Formats `value [low, high]`, or the value alone."""
     if e is None:
         return "n/a"
     value = figure_text(e.figure, e.value)
@@ -50,8 +50,8 @@ def with_interval(e: Estimate | None) -> str:
 
 def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
                failed: Mapping[str, int] | None = None) -> Plot | None:
-    """The share of requests that took no longer than so long; failed ones never did, so their line ends below 1.
-    `samples` in milliseconds, in any order; None where there are none."""
+    """Plots the share of requests by maximum latency; failed requests have none, so the line ends below 1. `samples`
+    are milliseconds, in any order; None if there are none."""
     lines, rows = [], []
     for who, values in samples.items():
         if not len(values):
@@ -71,7 +71,7 @@ def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
 
 
 def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float]]]) -> Plot | None:
-    """By second: each run faint where there are several, and their mean."""
+    """Plots a value by second: each run faint if there are several, and their mean."""
     lines, columns = [], []
     for who, series in runs.items():
         bounded = [np.clip(s, 0, _MOST) for s in series if s]
@@ -92,15 +92,15 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
 
 
 def _thin(values: np.ndarray, most: int = _MOST_SECONDS) -> list[tuple[float, float]]:
-    """Points in the middle of their seconds; neighbours are averaged where there are more than `most`."""
+    """Returns points in the middle of their seconds; neighbours are averaged if there are more than `most`."""
     step = max(math.ceil(len(values) / most), 1)
     return [(i + min(step, len(values) - i) / 2, float(np.mean(values[i:i + step])))
             for i in range(0, len(values), step)]
 
 
 def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Figure]]]) -> Plot | None:
-    """The machine's tokens a second against a user's (1 over the median TPOT). `by` contestant: what loaded it, the
-    median TPOT in ms, and output tokens/s."""
+    """Plots the machine's tokens a second by a user's (1 over the median TPOT). `by` contestant: the load, the median
+    TPOT in ms, and output tokens/s."""
     lines, rows = [], []
     for who, points in by.items():
         known = [(name, 1e3 / tpot, float(rate)) for name, tpot, rate in points
@@ -110,52 +110,52 @@ def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Fig
             rows += [[who, name, cell(x), cell(y)] for name, x, y in known]
     if not lines:
         return None
-    head = ["", "load", "tokens/s of a user", "tokens/s of the machine"]
-    return Plot(caption, Axis("tokens/s of a user"), Axis("output tokens/s of the machine"), lines,
+    head = ["", "load", "tokens/s per user", "tokens/s of the machine"]
+    return Plot(caption, Axis("tokens/s per user"), Axis("output tokens/s of the machine"), lines,
                 Table(caption, head, rows))
 
 
 def group(title: str, plots: Iterable[Plot | Forest | None], text: str = "") -> Group | None:
-    """None where no plot is there."""
+    """Returns a group, None if there is no plot."""
     there = [plot for plot in plots if plot is not None]
     return Group(title, there, text) if there else None
 
 
 def load_text(concurrency: int | None, rate: float | None) -> str:
-    """What loads a server, in words; nothing where neither is known."""
+    """Describes a load; empty if it is unknown."""
     if concurrency is not None:
         return f"concurrency {concurrency}"
     return "" if rate is None else f"{rate:.4g} /s"
 
 
 def facts(caption: str, values: Mapping[str, Any], *, folded: bool = True) -> Table | None:
-    """Names and values; what is no text is shown as JSON."""
+    """Returns a table of names and values; values that are not text are shown as JSON."""
     rows = [[str(name), value if isinstance(value, str) else msgspec.json.encode(value).decode()]
             for name, value in values.items() if value is not None]
     return Table(caption, ["", ""], rows, folded=folded) if rows else None
 
 
 def contestants_table(contestants: Sequence[Contestant]) -> Table:
-    """What took part, and what became of it."""
+    """Returns a table of the contestants and their outcomes."""
     rows = []
     for c in contestants:
         why = "; ".join([c.why] * bool(c.why) + list(c.remarks))
         rows.append([c.name, c.title, OUTCOMES[c.outcome], c.weights, "yes" if c.verified else "not verified",
                      cell(c.ready_s), cell(c.ready_mb), cell(c.peak_mb), why])
-    return Table("Who took part", ["", "engine", "outcome", "weights", "verified", "start, s", "memory when ready, MB",
-                                   "memory at most, MB", "why, remarks"], rows,
-                 "Verified: seen to run, not only its launch against a recorded process.")
+    return Table("Contestants", ["", "engine", "outcome", "weights", "verified", "start, s", "memory when ready, MB",
+                                   "peak memory, MB", "why, remarks"], rows,
+                 "Verified: it was seen to run; otherwise only its command line was tested.")
 
 
 def commands_table(contestants: Sequence[Contestant]) -> Table | None:
-    """How each was started."""
+    """Returns the commands that started the contestants."""
     rows = [[c.name, ", ".join(f"{k} {v}" for k, v in c.versions.items()), shlex.join(c.command)]
             for c in contestants if c.versions or c.command]
     return Table("Versions and commands", ["", "versions", "command"], rows, folded=True) if rows else None
 
 
 def gate_table(contestants: Sequence[Contestant]) -> Table | None:
-    """What each had to show before its speed counts."""
+    """Returns the results of the gate."""
     gates = [(c.name, c.gate) for c in contestants if c.gate is not None]
     shares = {"agreement": "greedy agreement", "gsm8k": "GSM8K", "schema_valid": "valid by schema",
               "lengths_exact": "exact lengths"}
@@ -172,7 +172,7 @@ def gate_table(contestants: Sequence[Contestant]) -> Table | None:
 
 
 def figures_tables(found: Sequence[Estimate], cells: Sequence[str], *, folded: bool = False) -> list[Table]:
-    """One table a cell: contestants by figures, mean over rounds with interval."""
+    """Returns one table for each cell: contestants by figures, mean over rounds with interval."""
     tables = []
     for name in cells:
         mine = [e for e in found if e.cell == name and e.of == "value"]
@@ -181,13 +181,13 @@ def figures_tables(found: Sequence[Estimate], cells: Sequence[str], *, folded: b
         by = {(e.who, e.figure): e for e in mine}
         rows = [[title_of(f), *(with_interval(by.get((who, f))) for who in whos)] for f in figures]
         if rows:
-            tables.append(Table(f"{name}: all figures", ["", *whos], rows, "Mean over rounds (geometric, but for "
-                                "shares) with Student's 95 % interval, from three rounds on.", folded))
+            tables.append(Table(f"{name}: all figures", ["", *whos], rows, "Mean over rounds (geometric, except for "
+                                "shares) with Student's 95 % interval, if there are at least three rounds.", folded))
     return tables
 
 
 def blocks_table(blocks: Sequence[Block]) -> Table | None:
-    """Every block as it was measured, in the order of time."""
+    """Returns a table of every block as it was measured, in order of time."""
     if not blocks:
         return None
     names = [f for f in FIGURES if any(told(b, f) is not None for b in blocks)]
@@ -197,12 +197,12 @@ def blocks_table(blocks: Sequence[Block]) -> Table | None:
 
 
 def failed_of(block: Block) -> int:
-    """Requests of a block that failed: a file has their share, and a sample of each that did not."""
+    """Returns the failed requests of a block: a file has their share, and a sample of each successful request."""
     share, ended = block.figures.get("error_rate"), len(block.samples.get("e2e_ms", ()))
     return round(ended * share / (1 - share)) if isinstance(share, (int, float)) and 0 < share < 1 else 0
 
 
 def void_points(blocks: Sequence[Block]) -> list[str]:
-    """A line for each void block."""
+    """Returns a line for each void block."""
     return [f"round {b.round}, {b.cell}, {b.contestant}: {'; '.join(b.reasons) or 'no reason given'}"
             for b in blocks if not b.valid]

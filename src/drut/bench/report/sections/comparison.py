@@ -1,4 +1,4 @@
-"""A comparison: who took part, who is ahead in what, and every figure."""
+"""The section of a comparison: the contestants, the rankings, and every figure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from drut.bench.result.figures import FIGURES
 
 
 def section(c: Comparison, label: str = "") -> Section:
-    """The whole of it. `label` tells several apart."""
+    """Returns the whole section. `label` distinguishes several."""
     names = [x.name for x in c.contestants]
     cells = [x.name for x in c.cells]
     found = of_blocks(c.blocks, cells, names)
@@ -51,9 +51,9 @@ def _notes(c: Comparison) -> list[Note]:
     notes = []
     rounds = max((b.round for b in c.blocks), default=-1) + 1 - min((b.round for b in c.blocks), default=0)
     measured = [x.name for x in c.contestants if x.outcome == "measured"]
-    notes.append(Note(f"{len(measured)} of {len(c.contestants)} engines measured on {len(c.cells)} kinds of work, "
-                      f"{rounds} rounds, in interleaved blocks. Ratios are to {c.base}; an interval that holds 1, or "
-                      "too few rounds, is not ranked."))
+    notes.append(Note(f"{len(measured)} of {len(c.contestants)} engines measured with {len(c.cells)} kinds of work, "
+                      f"{rounds} rounds, in interleaved blocks. Ratios are to {c.base}; an interval that contains 1, "
+                      "or too few rounds, is not ranked."))
     if not c.finished:
         notes.append(Note("Not finished: turns are missing.", warning=True))
     outside = [f"{x.name}: {OUTCOMES[x.outcome]}, {x.why or '; '.join(x.gate.reasons if x.gate else ())}"
@@ -74,11 +74,11 @@ def _ratios(c: Comparison) -> Group | None:
         if mine:
             plots.append(ratio_forest(figure, f"ratio to {c.base}", [_row(r) for r in mine],
                                       _ratio_table(figure, mine)))
-    return group(f"Ratios to {c.base}", plots, "With 95 % intervals over rounds. Level: not to be told apart.")
+    return group(f"Ratios to {c.base}", plots, "With 95 % intervals over rounds. Level: indistinguishable.")
 
 
 def _rankings(c: Comparison) -> Table | None:
-    """Places; those who share one cannot be told apart."""
+    """Returns the places; contestants who share one are indistinguishable."""
     said: dict[tuple[str, str], str] = {}
     for r in c.rankings:
         place = places(r.groups)
@@ -86,7 +86,7 @@ def _rankings(c: Comparison) -> Table | None:
     cells = [x.name for x in c.cells if any(cell == x.name for _, cell in said)]
     rows = [[title_of(figure), *(said.get((figure, cell), "") for cell in cells)]
             for figure in FIGURES if any(figure == of for of, _ in said)]
-    return Table("Ranking", ["places by", *cells], rows, "Those who share a place cannot be told apart.") \
+    return Table("Ranking", ["places by", *cells], rows, "Contestants that share a place are indistinguishable.") \
         if rows else None
 
 
@@ -96,7 +96,7 @@ def _row(r: Ratio) -> Row:
 
 
 def ratio_forest(figure: str, x: str, rows: Sequence[Row], twin: Table) -> Forest:
-    """Ratios of one figure, with the side named that is better."""
+    """Returns the ratios of one figure, with a label for the better side."""
     more = FIGURES[figure].better == "more"
     return Forest(FIGURES[figure].title, x, rows, twin, reference=1.0, left="" if more else "better",
                   right="better" if more else "")
@@ -132,7 +132,7 @@ def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:
                         for v in b.samples.get(f"{key}_ms", ())] for who in names}
             failed = {who: sum(failed_of(b) for b in blocks if b.contestant == who) for who in names}
             plots.append(cumulative(f"{title}, {x.name}", f"{title}, ms", by, failed))
-    return group("Distributions", plots, "Share of the requests of all valid blocks that took no longer; failed ones "
+    return group("Distributions", plots, "Share of the requests of all valid blocks by maximum latency; failed ones "
                  "never end.")
 
 

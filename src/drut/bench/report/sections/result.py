@@ -1,4 +1,4 @@
-"""One measured run: latencies, rates, how sure they are, and what was watched."""
+"""The section of one run: latencies, rates, their certainty, and watched metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLOTTED = ("ttft", "tpot", "e2e")
 
 
 def section(r: Result, label: str = "") -> Section:
-    """The whole of it. `label` is its name in plots, and tells several apart."""
+    """Returns the whole section. `label` is its name in plots, and distinguishes several."""
     who = label or str(r.settings.get("model", ""))
     parts: list[Part | None] = [*verdicts(r), latencies(r), rates(r), _distributions({who: r}),
                                 _timelines(r, who), *errors(r), *certainty(r), costs(r.cost), server_side(r.watched),
@@ -42,23 +42,23 @@ def section(r: Result, label: str = "") -> Section:
 
 
 def beside(results: Sequence[tuple[str, Result]]) -> Section:
-    """Several runs in one table and in the same plots."""
+    """Compares several runs in one table and in the same plots."""
     by = {label: {e.figure: e for e in estimates(r)} for label, r in results}
     rows = [[title_of(f), *(figure_text(f, found[f].value) if f in found else "n/a" for found in by.values())]
             for f in FIGURES if any(f in found for found in by.values())]
     void = [f"{label}: {'; '.join(r.validity.reasons)}" for label, r in results if not r.validity.valid]
     parts: list[Part | None] = [
-        Note("Runs beside each other, as they were given. They were not interleaved: what changed on the machine "
-             "between them is in the differences too (drut bench compare keeps it out)."),
-        Note("Void, so that none of their figures may be quoted:", void, warning=True) if void else None,
+        Note("Several runs. They were not interleaved: changes of the machine "
+             "between them are part of the differences (drut bench compare avoids that)."),
+        Note("Void runs, whose figures may not be quoted:", void, warning=True) if void else None,
         Table("All runs", ["", *by], rows),
         _distributions(dict(results)),
         _interactivity(results)]
-    return Section("results", "Runs beside each other", [part for part in parts if part is not None])
+    return Section("results", "Several runs", [part for part in parts if part is not None])
 
 
 def verdicts(r: Result) -> list[Note]:
-    """Whether it may be quoted, and whether it was steady."""
+    """Returns whether it may be quoted, and whether it was steady."""
     notes = []
     if not r.validity.valid:
         notes.append(Note("Void. None of these figures may be quoted:", r.validity.reasons, warning=True))
@@ -68,7 +68,7 @@ def verdicts(r: Result) -> list[Note]:
 
 
 def latencies(r: Result) -> Table | Note:
-    """Percentiles of each latency."""
+    """Returns percentiles of each latency."""
     rows = []
     for name, field in _LATENCIES:
         d: Distribution = getattr(r.summary, field)
@@ -80,20 +80,20 @@ def latencies(r: Result) -> Table | Note:
 
 
 def rates(r: Result) -> Table:
-    """What was served in a second."""
+    """Returns the rates."""
     s = r.summary
     rows = [["output tokens/s", cell(s.output_tokens_per_s)], ["input tokens/s", cell(s.input_tokens_per_s)],
             ["requests/s", cell(s.requests_per_s)]]
     if s.goodput_per_s is not None:
-        rows += [["good requests/s", cell(s.goodput_per_s)], ["good, of those offered", share(s.good_share)]]
+        rows += [["good requests/s", cell(s.goodput_per_s)], ["good, share of offered requests", share(s.good_share)]]
     if s.cached_tokens is not None:
         rows += [["cached prompt tokens", f"{s.cached_tokens} ({share(s.cached_share)})"]]
-    rows += [["in flight, mean and most", f"{s.concurrency_mean:.2f}, {s.concurrency_max}"]]
+    rows += [["in flight, mean and maximum", f"{s.concurrency_mean:.2f}, {s.concurrency_max}"]]
     return Table("Rates", [f"over {s.window_s:.1f} s", ""], rows)
 
 
 def errors(r: Result) -> list[Note]:
-    """How many failed and of what, each kind with an example."""
+    """Returns the number of failures of each kind, with an example."""
     told = r.summary.errors
     if not told.failed:
         return [Note(f"{told.offered} requests measured, none failed.")]
@@ -102,11 +102,11 @@ def errors(r: Result) -> list[Note]:
         if request.measured and request.failure is not None:
             examples.setdefault(request.failure, request.detail)
     return [Note(f"{told.failed} of {told.offered} measured requests failed:",
-                 [f"{kind}: {count}, such as: {examples.get(kind, '')}" for kind, count in told.kinds.items()])]
+                 [f"{kind}: {count}, for example: {examples.get(kind, '')}" for kind, count in told.kinds.items()])]
 
 
 def certainty(r: Result) -> list[Part]:
-    """What the run can claim, and how far its figures may be off."""
+    """Returns the claims that the run supports, and the intervals of its figures."""
     parts: list[Part] = []
     few = [f"{name.removesuffix('_ms').upper()} p{claim.percent} (has {claim.n}, needs {claim.needed})"
            for name, claims in r.claims.items() for claim in claims if not claim.may]
@@ -117,8 +117,8 @@ def certainty(r: Result) -> list[Part]:
     rows = [[_short(name), cell(i.value), f"{cell(i.low)} .. {cell(i.high)}", share(i.noise_floor)]
             for name, i in r.intervals.figures.items()]
     parts.append(Table("Intervals", ["figure", "value", "95 % interval", "noise floor"], rows))
-    parts.append(Note("Two such runs that differ by less than the noise floor cannot be told apart. It holds within a "
-                      "run; what changes from one start of a server to the next is not in it."))
+    parts.append(Note("Two such runs that differ by less than the noise floor are indistinguishable. It covers noise "
+                      "within a run, not changes from one start of a server to the next."))
     return parts
 
 
@@ -128,7 +128,7 @@ def _short(name: str) -> str:
 
 
 def costs(c: Cost | None) -> Table | None:
-    """With the price, its date and source."""
+    """Returns the costs, with the price, its date and source."""
     if c is None:
         return None
     rows = [["per request", amount(c.per_request)], ["per million output tokens, prompts included",
@@ -143,7 +143,7 @@ def costs(c: Cost | None) -> Table | None:
 
 
 def client(r: Result) -> Note:
-    """What the load took of its own machine, since a busy client measures itself."""
+    """Describes the load on the client's own machine, because a busy client measures itself."""
     use = ", ".join(f"{share:.0%}" for share in r.client.cpu)
     return Note(f"Client processes: {r.client.workers}, each using {use or 'nothing'} of a CPU; p99 of sent - "
                 f"scheduled {cell(r.summary.lag_ms.p99)} ms.")
@@ -167,7 +167,7 @@ def _distributions(results: dict[str, Result]) -> Group | None:
               for label, r in results.items()}
         failed = {label: r.summary.errors.failed for label, r in results.items()}
         plots.append(cumulative(LATENCIES[key], f"{LATENCIES[key]}, ms", by, failed))
-    return group("Distributions", plots, "Share of measured requests that took no longer; failed ones never end.")
+    return group("Distributions", plots, "Share of measured requests by maximum latency; failed ones never end.")
 
 
 def _timelines(r: Result, who: str) -> Group | None:

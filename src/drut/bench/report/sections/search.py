@@ -1,4 +1,4 @@
-"""A search: what load a server takes, and how it behaves on the way there."""
+"""The section of a search: the load that a server takes, and its behaviour on the way there."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from drut.bench.result.figures import FIGURES
 from drut.bench.search.schema import Point, Search
 
 _ABOUT = {"slo_rate": "the limits are held up to it", "saturation": "served with work always waiting",
-          "knee": "from here latency grows faster than throughput"}
+          "knee": "latency grows faster than throughput from here"}
 _PANELS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("E2E", "e2e_ms"))
 _SERVED = "requests served a second"
 
 
 class _Loads(NamedTuple):
-    """Runs of one kind of load, with what is known of where on its axis something happens."""
+    """Runs of one kind of load, with the results marked on its axis."""
 
     title: str
     against: str
@@ -38,7 +38,7 @@ class _Loads(NamedTuple):
     marks: Sequence[Mark]
 
     def levels(self) -> list[tuple[float, list[Point]]]:
-        """The runs at each load, ascending."""
+        """Returns the runs at each load, ascending."""
         at: dict[float, list[Point]] = {}
         for point in sorted(self.points, key=self.x):
             at.setdefault(self.x(point), []).append(point)
@@ -46,7 +46,7 @@ class _Loads(NamedTuple):
 
 
 def section(s: Search, label: str = "") -> Section:
-    """The whole of it. `label` tells several apart."""
+    """Returns the whole section. `label` distinguishes several."""
     valid = [p for p in s.points if p.valid]
     by_rate = _Loads(title="Open loop", against="against rate", axis=Axis("sessions/s offered"),
                      x=lambda p: p.rate or 0.0, points=[p for p in valid if p.rate is not None], marks=_rates(s))
@@ -56,7 +56,7 @@ def section(s: Search, label: str = "") -> Section:
     parts: list[Part | None] = [
         _answers(s), *_notes(s), _curves(s, by_rate), _curves(s, by_users), _interactivity(s, (by_rate, by_users)),
         _points(s), facts("Machine", s.environment), facts("Settings", s.settings)]
-    return Section("search", f"{s.target}: how much load it takes" + (f" ({label})" if label else ""),
+    return Section("search", f"Load test of {s.target}" + (f" ({label})" if label else ""),
                    [part for part in parts if part is not None])
 
 
@@ -69,13 +69,13 @@ def _answers(s: Search) -> Table:
         rows.append([title, "not found" if a.value is None else cell(a.value), between, a.why or _ABOUT[name]])
     if s.saturation_tokens_per_s is not None:
         rows.append(["Output at saturation, tokens/s", cell(s.saturation_tokens_per_s), "", ""])
-    return Table("What was found", ["", "", "between", ""], rows)
+    return Table("Results", ["", "", "between", ""], rows)
 
 
 def _notes(s: Search) -> list[Note]:
     notes = []
     if s.ended:
-        notes.append(Note("Not over yet." if s.ended == "running" else f"Ended early: {s.ended}.", warning=True))
+        notes.append(Note("Not finished." if s.ended == "running" else f"Ended early: {s.ended}.", warning=True))
     if void := [f"{_load(p)}: {'; '.join(p.reasons) or 'no reason given'}" for p in s.points if not p.valid]:
         notes.append(Note(f"{len(void)} of {len(s.points)} runs are void and in no plot:", void, warning=True))
     if s.notes:
@@ -88,8 +88,8 @@ def _load(p: Point) -> str:
 
 
 def _rates(s: Search) -> list[Mark]:
-    """What was found in sessions a second. The saturation is in requests, and only a file that says how many a session
-    has tells where it lies here."""
+    """Returns the results in sessions a second. The saturation is in requests; its position here is known only if the
+    file states the number of requests of a session."""
     marks = [m for name in ("knee", "slo_rate") if (m := _mark(s, name)) is not None]
     if s.turns is not None and s.turns > 0 and (most := _mark(s, "saturation")) is not None:
         low, high = most.ends
@@ -110,9 +110,9 @@ def _curves(s: Search, loads: _Loads) -> Group | None:
         plots.append(_plot(f"{name} {loads.against}", loads, Axis(f"{name}, ms", log=True), lines))
     plots += [_tokens(s, loads), _served(s, loads), _good(s, loads)]
     return group(f"Load curves, {loads.title.lower()}", plots,
-                 "Runs of the search, void ones left out; of several at one load the mean, with the least and the most "
-                 "of them. A percentile that falls on failed requests has no point. Dotted: what was found; shaded: "
-                 "what it lies between.")
+                 "Runs of the search, void ones left out; several at one load are shown as their mean, minimum and "
+                 "maximum. A percentile that falls on failed requests has no point. Dotted: results; shaded: their "
+                 "brackets.")
 
 
 def _tokens(s: Search, loads: _Loads) -> Plot | None:
@@ -123,7 +123,8 @@ def _tokens(s: Search, loads: _Loads) -> Plot | None:
 
 
 def _served(s: Search, loads: _Loads) -> Plot | None:
-    """With the saturation, which is made of this figure; of files that lack it, those that ended a second."""
+    """Plots the requests completed a second, with the saturation, which is computed from this figure; for files without
+    it, the requests that ended a second."""
     most = _mark(s, "saturation")
     figure = "served_per_s" if any(p.served_per_s is not None for p in loads.points) else "requests_per_s"
     line = _line("requests", s.target, loads, figure)
@@ -143,7 +144,8 @@ def _good(s: Search, loads: _Loads) -> Plot | None:
 
 
 def _share(runs: Sequence[Point]) -> tuple[float, float, float]:
-    """That of all requests of the runs, with its 95 % interval: of one run as it stands in the file."""
+    """Returns the share over all requests of the runs, with its 95 % interval; for a single run, the interval in the
+    file."""
     if len(runs) == 1:
         p = runs[0]
         return p.good_share or 0.0, p.good_low or 0.0, 1.0 if p.good_high is None else p.good_high

@@ -1,4 +1,4 @@
-"""The two sides of a technique, off and on: how their rounds and their requests lie."""
+"""Plots of the two sides of a technique, off and on: their rounds and their requests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SIDES = ("off", "on")
 
 
 def rounds_forest(a: Ablation, t: Technique, figure: str, effects: Sequence[Effect]) -> Forest | None:
-    """A dot for each round of each side; those that one side lacks are in no ratio, and not here. None where the file
-    has none."""
+    """Plots a dot for each round of each side; rounds without both sides are omitted, because no ratio uses them. None
+    if the file has none."""
     rows, lines = [], []
     for e in effects:
         found = figures_of(a.blocks, e.cell, figure)
@@ -38,7 +38,7 @@ def rounds_forest(a: Ablation, t: Technique, figure: str, effects: Sequence[Effe
 
 
 def distributions(a: Ablation, t: Technique, effects: Sequence[Effect]) -> list[Plot | None]:
-    """The requests of all valid blocks, off and on: of each kind of work the latencies that are judged there."""
+    """Plots the requests of all valid blocks, off and on: for each kind of work the latencies that are judged there."""
     plots = []
     for cell in dict.fromkeys(e.cell for e in effects):
         judged = {e.figure.partition("_ms_")[0] for e in effects if e.cell == cell}

@@ -1,4 +1,4 @@
-"""What was watched beside the requests."""
+"""The watched metrics of a run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from drut.bench.watch import Watched
 
 
 def server_side(watched: Watched | None) -> Table | Note | None:
-    """The server's own metrics; why there are none, where it has none."""
+    """Returns the server's own metrics; if there are none, the reason."""
     server = watched.server if watched is not None else None
     if server is None:
         return None
     if not (server.distributions or server.totals or server.levels):
-        return Note("The server's own metrics: none" + "".join(f"; {problem}" for problem in server.problems) + ".")
-    rows = [[name, _bounds(d), f"mean {cell(d.mean_ms)} ms, {d.count} counted"]
+        return Note("No metrics of the server" + "".join(f"; {problem}" for problem in server.problems) + ".")
+    rows = [[name, _bounds(d), f"mean {cell(d.mean_ms)} ms, {d.count} values"]
             for name, d in server.distributions.items()]
-    rows += [[name, f"{cell(t.per_s)} /s", f"{cell(t.total)} in all"] for name, t in server.totals.items()]
+    rows += [[name, f"{cell(t.per_s)} /s", f"{cell(t.total)} in total"] for name, t in server.totals.items()]
     rows += [[name, f"mean {cell(level.mean)}", f"at most {cell(level.max)}"] for name, level in server.levels.items()]
     notes = " ".join(f"{name}: {note}." for name, note in server.notes.items())
     return Table("The server's own metrics", [f"by {server.engine}'s own metrics, {server.seconds:.0f} s", "", ""],
@@ -31,7 +31,7 @@ def _bounds(d: Distribution) -> str:
 
 
 def resources(watched: Watched | None) -> Table | None:
-    """CPUs, memory, GPUs and energy over the run."""
+    """Returns CPUs, memory, GPUs and energy of the run."""
     if watched is None:
         return None
     r: Resources = watched.resources
