@@ -1,4 +1,4 @@
-"""How much of this machine processes other than the benchmark's took, from Linux's /proc."""
+"""The CPU time of other processes on this machine, from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 
 class OthersLoad:
-    """Counts from its creation; `cpus()` is the mean number of CPUs others used since, steal included."""
+    """Counts from its creation; `cpus()` is the mean number of CPUs that others used since then, including steal
+    time."""
 
     def __init__(self, own: Collection[int]) -> None:
-        """`own`: process ids that are not others, besides this process."""
+        """`own`: process ids that are not others, in addition to this process."""
         self.own = {os.getpid(), *own}
         self.start, self.ticks = time.perf_counter(), self._others()
 
@@ -27,7 +28,7 @@ class OthersLoad:
 
 
 def _numbers(path: str, first: int, last: int) -> list[int]:
-    """Fields [first, last) of the first line; a process's name, spaces and all, counts as one."""
+    """Returns fields [first, last) of the first line; a process name with spaces counts as one field."""
     line = Path(path).read_text().splitlines()[0]
     name_end = line.rfind(")")
     fields = ["", "", *line[name_end + 1 :].split()] if name_end >= 0 else line.split()

@@ -1,4 +1,4 @@
-"""What the scripts have in common: flags, the line that names machine and versions, medians with their range."""
+"""Common parts of the scripts: flags, the line with machine and versions, medians with their range."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import drut
 from drut.machine import cpu_model, usable_cpus
 
-BUSY = 0.1  # CPUs that others may take before the figures are doubtful
+BUSY = 0.1  # CPUs used by others above which figures are doubtful
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure of several rounds."""
+    """A figure over several rounds."""
 
     median: float
     low: float
@@ -33,13 +33,13 @@ class Spread:
         return Spread(self.median * factor, self.low * factor, self.high * factor)
 
     def text(self, digits: int, scale: float = 1.0) -> str:
-        """The median and, in brackets, the range; all times `scale`."""
+        """Formats the median and, in parentheses, the range; all times `scale`."""
         median, low, high = (f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high))
         return f"{median} ({low} .. {high})"
 
 
 def arguments(doc: str, rounds: int) -> argparse.ArgumentParser:
-    """The flags of every script. `doc`: the script's docstring; `rounds`: how many by default."""
+    """Returns a parser with the flags of every script. `doc`: the script's docstring; `rounds`: the default number."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("model", nargs="?", default="smollm2-135m-instruct", help="known name or GGUF file")
     parser.add_argument("--rounds", type=_count, default=rounds, help=f"measured rounds (default: {rounds})")
@@ -51,26 +51,26 @@ def arguments(doc: str, rounds: int) -> argparse.ArgumentParser:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 
 def about(llm: drut.LLM) -> str:
-    """The engine and the machine it ran on."""
+    """Describes the engine and the machine."""
     cpus = len(usable_cpus())
     return (f"drut {drut.__version__}, {llm.backend.describe()}, {llm.files.path.name}; "
             f"{cpu_model()}, {cpus} CPUs; Python {platform.python_version()}")
 
 
 def others(rounds: Sequence[dict[str, Any]]) -> str:
-    """The line that says what other processes took, from each round's `others_cpus`."""
+    """Describes the CPU use of other processes, from each round's `others_cpus`."""
     busy = Spread.of([record["others_cpus"] for record in rounds])
     advice = ": repeat this when idle" if busy.median > BUSY else ""
     return f"other processes used {busy.text(2)} CPUs{advice}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need be, the first to the left, the others to the right."""
+    """Formats columns, the first aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = ("  ".join(f"{cell:{'<' if i == 0 else '>'}{width}}" for i, (cell, width)
                        in enumerate(zip(row, widths, strict=True))) for row in (head, *rows))
@@ -79,7 +79,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def conclude(args: argparse.Namespace, llms: Iterable[drut.LLM], records: Sequence[dict[str, Any]], summary: Any,
              show: Callable[[str, Any, Any], None]) -> None:
-    """Ends engines that took turns and prints what they did: as JSON, or by `show` of engine, rounds and summary."""
+    """Closes the engines and prints the results: as JSON, or by `show` of engine, rounds and summary."""
     llms = list(llms)
     engine = about(llms[0])
     for llm in llms:
@@ -91,5 +91,5 @@ def conclude(args: argparse.Namespace, llms: Iterable[drut.LLM], records: Sequen
 
 
 def to_json(**data: Any) -> str:
-    """One JSON object, spreads and all."""
+    """Returns one JSON object, including spreads."""
     return json.dumps(data, default=dataclasses.asdict)

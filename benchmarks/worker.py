@@ -1,7 +1,7 @@
-"""A process that a driver asks by JSON lines on standard input, and that answers on standard output.
+"""A worker process: reads requests as JSON lines from standard input, and answers on standard output.
 
-A question is {"do": NAME, ...}: the action, and its arguments. A worker that is not asked anything blocks on standard
-input, so that it takes no time from others. `benchmarks.peers.process.EngineProcess` is the driver's end.
+A request is {"do": NAME, ...}: the action, and its arguments. A worker without a request blocks on standard input, so
+that it takes no CPU time from others. `benchmarks.peers.process.EngineProcess` is the driver's side.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Answer = dict[str, Any]
 
 
 def serve(actions: Mapping[str, Callable[..., Answer]]) -> None:
-    """Answer requests until stdin closes: `do` names the action, the other fields are its arguments."""
+    """Answers requests until stdin closes: `do` names the action, the other fields are its arguments."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # a library that prints must not break the protocol
+    os.dup2(2, 1)  # output printed by a library must not break the protocol
     for line in sys.stdin:
         request = json.loads(line)
         reply = actions[request.pop("do")](**request)

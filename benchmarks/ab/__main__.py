@@ -1,10 +1,11 @@
-"""Two settings or two checkouts in turns, thousands of times: is the new one slower, and by how much?
+"""Compares two settings or two checkouts in alternating turns, thousands of times: is the new one slower, and by how
+much?
 
     python -m benchmarks.ab --work step@1 --new kv_dtype=int8
     python -m benchmarks.ab --work prefill@512 --base-tree ../before --at-least 0.98
 
-Each side is a process of its own on the same CPUs; one waits while the other runs. The figure is how many times as fast
-the new side is, with a 95 % interval. Exit code 1 where the interval's lower end is below --at-least.
+Each side is a process of its own on the same CPUs; one waits while the other runs. The figure is the speed of the new
+side over the base's, with a 95 % interval. Exit code 1 if the lower bound of the interval is below --at-least.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PAIRS = {"step": 400, "decode": 60, "prefill": 60, "serve": 20}  # of each launc
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, as a flag of drut would read it."""
+    """Parses NAME=VALUE as a flag of drut would."""
     name, found, value = text.partition("=")
     kinds = {f.name: f.metadata["type"] for f in dataclasses.fields(EngineConfig)}
     if not found or name not in kinds:
@@ -63,19 +64,19 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                             help="its checkout, set up with `make setup` (default: this one)")
     parser.add_argument("--launches", type=int, default=10, help="fresh processes of both sides (default: 10)")
     parser.add_argument("--pairs", type=int, help="pairs of turns in each launch (default: by the kind of work)")
-    parser.add_argument("--at-least", type=float, metavar="RATIO", help="exit 1 where the lower end is below this")
+    parser.add_argument("--at-least", type=float, metavar="RATIO", help="exit code 1 if the lower bound is below this")
     parser.add_argument("--slow-new", type=float, default=0.0, metavar="SHARE",
-                        help="busy time added to each turn of the new side, to see that it is detected")
-    parser.add_argument("--json", action="store_true", help="one JSON object a work, all launches in it")
+                        help="busy time added to each turn of the new side, to check that it is detected")
+    parser.add_argument("--json", action="store_true", help="one JSON object per work, with all launches")
     args = parser.parse_args(argv)
     if args.launches < 2:
-        parser.error("--launches: an interval needs two or more")
+        parser.error("--launches: an interval needs at least two")
     return args
 
 
 @contextlib.contextmanager
 def started(args: argparse.Namespace, name: str, text: str) -> Iterator[Ask]:
-    """A side's process, loaded."""
+    """Starts and loads a side's process."""
     tree = vars(args)[f"{name}_tree"].resolve()
     own = tree / ".venv" / "bin" / "python"
     log = ROOT / "build" / f"ab-{name}.log"
@@ -99,7 +100,7 @@ def started(args: argparse.Namespace, name: str, text: str) -> Iterator[Ask]:
 
 
 def measure(args: argparse.Namespace, text: str) -> list[Launch]:
-    """All launches of one work."""
+    """Runs all launches of one work."""
     pairs = args.pairs or PAIRS[parse(text)[0]]
     launches = []
     for number in range(args.launches):

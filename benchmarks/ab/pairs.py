@@ -1,8 +1,8 @@
-"""Pairs of turns, and the ratio they show with its 95 % interval.
+"""Pairs of turns, and their ratio with its 95 % interval.
 
-Both sides of a pair run within milliseconds of each other, so that the host's slow minutes leave the ratio. A process
-keeps the luck of its start (where its pages lie) for its life; thousands of pairs do not average it out. Therefore the
-sides are launched several times, and the interval is Student's over the launches.
+Both sides of a pair run within milliseconds of each other, so that slow minutes of the host cancel in the ratio. The
+placement of a process's memory pages is random at its start and fixed for its life; thousands of pairs do not average
+it out. Therefore the sides are launched several times, and the interval is Student's over the launches.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from dataclasses import dataclass, field
 from drut.bench.stats.paired import Paired, paired
 
 BASE, NEW = "base", "new"
-WARM_UP = 4  # pairs of each launch that do not count
+WARM_UP = 4  # pairs of each launch that are not counted
 
 
 @dataclass
 class Launch:
-    """Seconds of each counted turn, by side; how many pairs had unequal output."""
+    """The seconds of each counted turn, by side, and the number of pairs with different output."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: {BASE: [], NEW: []})
     unequal: int = 0
 
     def ratio(self) -> float:
-        """How many times as fast the new side is: the median over the pairs."""
+        """Returns the speed of the new side over the base's: the median over the pairs."""
         logs = [math.log(b / n) for b, n in zip(self.seconds[BASE], self.seconds[NEW], strict=True)]
         return math.exp(statistics.median(logs))
 
 
-Ask = Callable[[int], tuple[float, str]]  # a turn's number to its seconds and its output's digest
+Ask = Callable[[int], tuple[float, str]]  # maps a turn's number to its seconds and its output's digest
 
 
 def run_launch(sides: dict[str, Ask], pairs: int, rest: Callable[[], None]) -> Launch:
-    """`pairs` counted pairs of turns, after WARM_UP more; the sides go first in turn. `rest` runs between turns."""
+    """Runs `pairs` counted pairs of turns, after WARM_UP more; the sides alternate in going first. `rest` runs between
+    turns."""
     launch = Launch()
     for number in range(-WARM_UP, pairs):
         order = (BASE, NEW) if number % 2 else (NEW, BASE)
@@ -51,8 +52,9 @@ def run_launch(sides: dict[str, Ask], pairs: int, rest: Callable[[], None]) -> L
 
 
 def summary(launches: Sequence[Launch]) -> Paired:
-    """The new side's speed over the base's, with its interval. ValueError for fewer than two launches."""
+    """Returns the new side's speed over the base's, with its interval. Raises ValueError for fewer than two
+    launches."""
     found = paired({i: launch.ratio() for i, launch in enumerate(launches)}, dict.fromkeys(range(len(launches)), 1.0))
     if found is None:
-        raise ValueError("an interval needs two launches or more")
+        raise ValueError("an interval needs at least two launches")
     return found

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 import drut
 
-PROMPT, TOKENS, VOCAB = 32, 32, 250  # ids of prompts are drawn below VOCAB
+PROMPT, TOKENS, VOCAB = 32, 32, 250  # ids of prompts are below VOCAB
 STEPS = 160  # tokens of a sequence of `step@B`
 KINDS = ("step", "decode", "prefill", "serve")
 DEFAULTS = {"prefix_cache": False, "chunk_tokens": 0}  # prompts are computed whole, each time
@@ -33,7 +33,7 @@ Settings = Mapping[str, Any]
 
 
 class Turn(NamedTuple):
-    """Seconds of a turn, and its output tokens or text: the same on both sides if their bits are the same."""
+    """The seconds of a turn, and its output tokens or text: equal on both sides if their bits are equal."""
 
     seconds: float
     output: Any
@@ -45,7 +45,7 @@ class Work(Protocol):
 
 
 def parse(text: str) -> tuple[str, int]:
-    """Kind and size. ValueError names a text that is no work."""
+    """Parses kind and size. Raises ValueError for an invalid text."""
     kind, _, size = text.partition("@")
     if kind not in KINDS or not size.isdecimal() or not int(size):
         raise ValueError(f"{text!r} is not one of {', '.join(f'{k}@N' for k in KINDS)}")
@@ -69,12 +69,12 @@ def prompt(number: int, length: int) -> list[int]:
 
 
 def params(tokens: int, choices: int = 1) -> drut.SamplingParams:
-    """Sampling with a fixed seed, so that the choices of a prompt differ; the end of sequence is ignored."""
+    """Returns parameters with a fixed seed, so that the choices of a prompt differ; the end of sequence is ignored."""
     return drut.SamplingParams(max_tokens=tokens, n=choices, temperature=1.0, seed=7, ignore_eos=True)
 
 
 class _InProcess:
-    """A work over an LLM of its own."""
+    """A work with an LLM in this process."""
 
     def __init__(self, llm: drut.LLM, size: int) -> None:
         self.llm, self.size = llm, size
@@ -103,7 +103,7 @@ class Decode(_InProcess):
 
 
 class Step(_InProcess):
-    """Steps of a long answer. Where it ends another one begins, and the steps of its prompt are not timed."""
+    """Steps of a long answer. When it ends another one begins; the steps of its prompt are not timed."""
 
     def __init__(self, llm: drut.LLM, size: int) -> None:
         super().__init__(llm, size)
@@ -126,7 +126,7 @@ class Step(_InProcess):
             pass
 
     def _step(self) -> list[list[int]]:
-        """A step brings one chunk for each sequence."""
+        """Runs a step, which returns one chunk for each sequence."""
         chunks = [next(self._stream) for _ in range(self.size)]
         self._over = any(chunk.completion is not None for chunk in chunks)
         return [chunk.token_ids for chunk in chunks]
@@ -160,7 +160,7 @@ class Serve:
         return Turn(time.perf_counter() - begin, replies)
 
     def _ask(self, number: int) -> str:
-        """Text of a streamed completion."""
+        """Returns the text of a streamed completion."""
         body = json.dumps({"model": "m", "prompt": prompt(number, PROMPT), "max_tokens": TOKENS, "seed": 7,
                            "stream": True, "ignore_eos": True})
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REPLY_S)
@@ -170,7 +170,7 @@ class Serve:
         finally:
             connection.close()
         if "data: [DONE]" not in events:
-            raise RuntimeError(f"a reply was cut: {events[-1][:200]}")
+            raise RuntimeError(f"a reply was cut short: {events[-1][:200]}")
         chunks = [json.loads(event[6:]) for event in events if event.startswith("data: {")]
         return "".join(choice["text"] for chunk in chunks for choice in chunk["choices"])
 
@@ -181,7 +181,7 @@ class Serve:
 
 
 def flag(name: str, value: Any) -> list[str]:
-    """A setting as the command line takes it."""
+    """Formats a setting as command-line flags."""
     dashed = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{dashed}" if value else f"--no-{dashed}"]

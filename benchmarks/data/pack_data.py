@@ -1,8 +1,8 @@
-"""Makes the data files of `src/drut/bench/workloads/data` from the originals that its SOURCES.md names.
+"""Makes the data files of `src/drut/bench/workloads/data` from the originals listed in its SOURCES.md.
 
     python -m benchmarks.data.pack_data FOLDER_OF_ORIGINALS [TARGET]
 
-The same originals give the same bytes, whatever the day and the machine's zlib settings of names and times.
+The same originals give the same bytes, because the gzip headers contain no names or times.
 """
 
 import ast
@@ -32,7 +32,7 @@ def read_jsonl(path):
 
 
 def azure(path):
-    """Microseconds from the first row, and the lengths."""
+    """Returns microseconds from the first row, and the lengths."""
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
     times = [datetime.fromisoformat(row["TIMESTAMP"][:26]) for row in rows]
     lines = ["at_us,input,output"]
@@ -44,7 +44,7 @@ def azure(path):
 
 
 def runs(ids):
-    """[start, count, start, count, ...] of ids that follow one another."""
+    """Returns [start, count, start, count, ...] of consecutive ids."""
     out = []
     for i in ids:
         if out and out[-2] + out[-1] == i:
@@ -60,7 +60,7 @@ def mooncake(path):
 
 
 def servegen(path):
-    """Probability by length, a record for every six hours of the day; probability 0 is left out."""
+    """Returns the probability by length, one record for every six hours of the day; probability 0 is omitted."""
     rows = []
     for second, table in json.loads(path.read_text()).items():
         row = {"hour": int(second) // 3600}
@@ -72,7 +72,7 @@ def servegen(path):
 
 
 def tau_bench(path):
-    """Messages out of the printed trajectory; a tool call was printed as `assistant: None`."""
+    """Parses messages from the printed trajectory; a tool call was printed as `assistant: None`."""
     rows = []
     for record in read_jsonl(path):
         parts = re.split(r"^(user|assistant|tool): ", record["messages_display"], flags=re.MULTILINE)
@@ -98,7 +98,7 @@ def otel(folder):
 
 
 def schema(node):
-    """A JSON Schema out of the types of Python that the collection writes; `any` is no type."""
+    """Converts the data set's Python types to a JSON Schema; `any` has no type."""
     out = {key: value for key, value in node.items() if key not in ("type", "optional")}
     kind = node.get("type")
     if kind and kind != "any":
@@ -111,7 +111,7 @@ def schema(node):
 
 
 def tools(folder):
-    """Functions as `tools` of a chat request; dots in names became underscores, which the API asks for."""
+    """Converts functions to `tools` of a chat request; dots in names become underscores, as the API requires."""
     rows = []
     for group, name in TOOL_GROUPS.items():
         for record in read_jsonl(folder / f"BFCL_v4_{name}.jsonl"):
@@ -123,7 +123,7 @@ def tools(folder):
 
 
 def packed(folder):
-    """Text by name of the packed file."""
+    """Returns the texts by name of the packed file."""
     return {
         "azure-code.csv.gz": azure(folder / "azure_llm_2023_code.csv"),
         "azure-conv.csv.gz": azure(folder / "azure_llm_2023_conv.csv"),

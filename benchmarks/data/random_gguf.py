@@ -1,10 +1,10 @@
-"""GGUF files of random weights in the shapes of known models, written block by block: the speed of a model does not
-depend on what its weights are.
+"""GGUF files of random weights in the shapes of known models, written block by block. The speed of a model does not
+depend on the values of its weights.
 
     python -m benchmarks.data.random_gguf SHAPE FILE.gguf [ENCODING]
 
-The tokenizer is a stand-in of words nobody asks for. Norms are ones, matrices have random codes and one scale, or
-random fp16 and bf16 values. ENCODING (a name of GGML's types): of all matrices, where the shape's own is not wanted.
+The tokenizer is a placeholder. Norms are ones, matrices have random codes and one scale, or random fp16 and bf16
+values. ENCODING (a GGML type name) replaces the encoding of all matrices.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 
 STEP = 1 << 18  # blocks written at a time
 F32 = GGMLQuantizationType.F32
-DEVIATION = 0.02  # of all weights, about
-# Where a block has its fp16 scales (byte), and which scale gives that deviation where all its other bits are random.
+DEVIATION = 0.02  # of all weights, approximately
+# Position (byte) of a block's fp16 scales, and the scale that gives that deviation if all other bytes are random.
 SCALES = {"Q4_0": {0: DEVIATION / 4.6}, "Q8_0": {0: DEVIATION / 74}, "Q6_K": {208: DEVIATION / 1370},
           "Q4_K": {0: DEVIATION / 258, 2: 7.5 * DEVIATION / 258}}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a model. `experts` 0: dense; `matrices`, `expert_matrices`: GGML types; `tied`: the head is the embedding."""
+    """The shape of a model. `experts` 0: dense; `matrices`, `expert_matrices`: GGML types; `tied`: the head is the
+    embedding."""
 
     arch: str
     hidden: int
@@ -54,7 +55,7 @@ class Shape:
         return self.arch == "gpt-oss"
 
 
-# Layers are fewer than the models have, so that they fit 24 GB of memory: a layer is as large as theirs.
+# The shapes have fewer layers than the models, so that they fit into 24 GB of memory; a layer has the original size.
 SHAPES = {
     "llama-1b": Shape(arch="llama", hidden=2048, layers=16, heads=32, kv_heads=8, head_dim=64, ffn=8192, vocab=128256,
                       matrices="F16", rope_base=5e5, tied=True),
@@ -69,7 +70,7 @@ SHAPES = {
 
 
 def tensors(s: Shape) -> Iterator[tuple[str, tuple[int, ...], str]]:
-    """Name, shape (outermost first) and type of each."""
+    """Yields name, shape (outermost first) and type of each tensor."""
     yield "token_embd.weight", (s.vocab, s.hidden), s.matrices
     for layer in range(s.layers):
         b = f"blk.{layer}."
@@ -108,14 +109,14 @@ def feed_forward(s: Shape, block: str) -> Iterator[tuple[str, tuple[int, ...], s
 
 
 def blocks(rng: np.random.Generator, kind: GGMLQuantizationType, count: int) -> NDArray[np.uint8]:
-    """(count, block bytes) whose weights have a deviation of about DEVIATION."""
+    """Returns (count, block bytes) with weights of a deviation of about DEVIATION."""
     nbytes = GGML_QUANT_SIZES[kind][1]
     if kind in (GGMLQuantizationType.F16, GGMLQuantizationType.BF16):
         drawn = rng.standard_normal(count, np.float32) * np.float32(DEVIATION)
         cut = drawn.astype(np.float16) if kind == GGMLQuantizationType.F16 else drawn.view(np.uint16)[1::2]
         return cut.copy().view(np.uint8).reshape(count, nbytes)
     raw = np.frombuffer(rng.bytes(count * nbytes), np.uint8).reshape(count, nbytes).copy()
-    if kind == GGMLQuantizationType.Q4_0:  # no code 0, which stands for -8: with a mean, all rows would choose alike
+    if kind == GGMLQuantizationType.Q4_0:  # no code 0, which stands for -8: with a mean, all rows would be alike
         raw |= np.where(raw & 0x0F, 0, 0x08).astype(np.uint8) | np.where(raw & 0xF0, 0, 0x80).astype(np.uint8)
     if kind == GGMLQuantizationType.MXFP4:
         raw[:, 0] = 121
@@ -140,7 +141,7 @@ def fill(file: BinaryIO, rng: np.random.Generator, kind: GGMLQuantizationType, s
 
 
 def write(shape: Shape, path: Path) -> Path:
-    """The file at `path`, whole or not at all."""
+    """Writes the file at `path`, complete or not at all."""
     partial = path.with_suffix(".partial")
     writer = gguf.GGUFWriter(partial, shape.arch)
     writer.add_block_count(shape.layers)

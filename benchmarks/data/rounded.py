@@ -1,4 +1,4 @@
-"""A Hugging Face directory of float32 weights rounded, element by element, into a format of safetensors."""
+"""A Hugging Face directory of float32 weights, rounded element by element to a format of safetensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Parts = dict[str, Held]
 
 
 def _int4(w: F32, group: int) -> Parts:
-    """Symmetric, as compressed-tensors packs them."""
+    """Returns symmetric weights, packed as compressed-tensors packs them."""
     blocks = w.reshape(len(w), -1, group)
     scale = (np.abs(blocks).max(axis=2) / np.float32(7.5)).astype(np.float16)
     codes = np.clip(np.rint(blocks / scale.astype(np.float32)[..., None]), -8, 7).astype(np.int64).reshape(w.shape) + 8
@@ -58,7 +58,7 @@ def _nvfp4(w: F32) -> Parts:
 
 
 def _nearest(x: F32, sizes: F32, sign: int = 128) -> NDArray[np.uint8]:
-    """The code of the nearest of `sizes`, ascending, and the sign's bit."""
+    """Returns the code of the nearest of `sizes`, ascending, and the sign bit."""
     middle = (sizes[1:] + sizes[:-1]) / 2
     return (np.searchsorted(middle, np.abs(x)) + sign * np.signbit(x)).astype(np.uint8)
 
@@ -74,7 +74,7 @@ ROUNDED: dict[str, tuple[Callable[[F32], Parts], str, dict[str, Any]]] = {
 
 
 def round_to(name: str, source: Path, out: Path) -> Path:
-    """All linear layers but the head of the model at `source` in the format `name`, at `out`."""
+    """Writes the model at `source` to `out`, with all linear layers except the head in the format `name`."""
     make, form, weights = ROUNDED[name]
     shutil.copytree(source, out, ignore=shutil.ignore_patterns("*.safetensors"))
     config = json.loads((source / "config.json").read_text())

@@ -1,12 +1,12 @@
-"""How near to the machine's roof a whole model decodes, one sequence at a time, in each format of its weights.
+"""The decoding speed of a whole model as a share of the machine's roof, for one sequence, by format of its weights.
 
     python -m benchmarks.engine.decode_roof FOLDER [FORMAT ...] [--tokenizer FOLDER] [--rounds N] [--threads N] [--json]
 
-The shape is that of Llama 3.2 1B with random weights; a file that FOLDER lacks is made. All models stay loaded, and in
-each round all take a turn of TOKENS steps, in the opposite order every second time. Before and after each turn as many
-bytes as a step needs are read by all threads with nothing else done: the faster of the two is that turn's roof. The
-share is the ledger's bytes of the steps over their time, over the roof. AWQ has its head, which is a third of all its
-bytes, in fp16. Exit code 1 where a median share is below LEAST.
+The shape is that of Llama 3.2 1B with random weights; files missing in FOLDER are created. All models stay loaded, and
+in each round each takes a turn of TOKENS steps, in reverse order every second round. Before and after each turn all
+threads read as many bytes as a step needs and do nothing else: the faster of the two is that turn's roof. The share is
+the ledger's bytes of the steps over their time, over the roof. AWQ has its head, a third of all its bytes, in fp16.
+Exit code 1 if a median share is below LEAST.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ Record = dict[str, Any]
 
 
 def made(folder: Path, form: str, like: Path | None) -> Path:
-    """The model in that format. `like`: a folder in the Hugging Face layout whose tokenizer a checkpoint gets."""
+    """Returns the model in a format, created if missing. `like`: a folder in the Hugging Face layout whose tokenizer a
+    checkpoint gets."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / (f"llama-1b-{form}" if form == "awq" else f"llama-1b-{form}.gguf")
     if not path.exists():
@@ -55,7 +56,7 @@ def made(folder: Path, form: str, like: Path | None) -> Path:
 
 
 class Turn:
-    """One model, loaded, and memory to read beside it."""
+    """One loaded model, and memory to read for comparison."""
 
     def __init__(self, path: Path, threads: int, probe: NativeProbe, memory: np.ndarray) -> None:
         self.llm = LLM(str(path), threads=threads, kv_cache_gb=0.1, prefix_cache=False)
@@ -63,7 +64,7 @@ class Turn:
         self._rng = np.random.default_rng(1)
 
     def run(self) -> Record:
-        """Milliseconds and gigabytes a token, GB/s of reading, and the share."""
+        """Returns milliseconds and gigabytes per token, GB/s of reading, and the share."""
         before = self._read()
         seconds = self._decode()
         roof = max(before, self._read())
@@ -72,7 +73,7 @@ class Turn:
 
     @property
     def _nbytes(self) -> int:
-        """Of a step of one token amid the turn, by the ledger."""
+        """Returns the bytes of a step of one token in the middle of the turn, by the ledger."""
         context = PROMPT + TOKENS // 2
         return self.llm.engine.runner.plan.cost(StepShape(1, 1, context, context)).bytes
 
@@ -80,7 +81,7 @@ class Turn:
         return self._probe.read(self._memory[: self._nbytes // 256 * 256], self._threads, READ_S)
 
     def _decode(self) -> float:
-        """Seconds a token, once the first few have come."""
+        """Returns seconds per token, after the first few tokens."""
         engine, vocab = self.llm.engine, self.llm.files.spec.vocab
         params = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True)
         request = self.llm.submit(self._rng.integers(0, vocab, PROMPT).tolist(), params)[0].request
@@ -97,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"default: {' '.join(FORMATS)}")
-    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER", help="whose tokenizer a new AWQ checkpoint gets")
+    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER",
+                        help="folder with the tokenizer for a new AWQ checkpoint")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--threads", type=int, default=len(usable_cpus()))
     parser.add_argument("--json", action="store_true")
@@ -120,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(to_json(engine=engine, rounds=rounds, summary=spreads))
     else:
         print(f"{engine}; {args.threads} threads, {args.rounds} rounds; {others(rounds)}")
-        print(table(["format", "GB a step", "ms", "GB/s reading", "share, %"],
+        print(table(["format", "GB per step", "ms", "GB/s reading", "share, %"],
                     [[form, f"{of['gb'].median:.2f}", of["ms"].text(1), of["roof"].text(1), of["share"].text(0, 100)]
                      for form, of in spreads.items()]))
     return int(any(of["share"].median < LEAST for of in spreads.values()))

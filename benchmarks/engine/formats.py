@@ -1,14 +1,14 @@
-"""docs/formats.md: what each format takes, how fast it decodes beside the roof, what it costs in quality.
+"""Writes docs/formats.md: the size of each format, its decoding speed as a share of the roof, and its loss of quality.
 
     python -m benchmarks.engine.formats [--measure [speed] [quality]] [--only NAME ...] [--windows N] [--tokens N]
                                  [--rounds N]
 
-Without --measure the page is written anew from the figures of last time (benchmarks/data/formats.json); with --only
-the speed of these encodings is measured and others keep theirs.
+Without --measure the page is written again from the stored figures (benchmarks/data/formats.json); with --only the
+speed of these encodings is measured, and other figures stay.
 
-Speed: a matrix-vector product of a 1B model's two feed-forward shapes over 256 MB of them, on one thread, beside
-reading as much memory right before; the median round. Quality: the default model's weights in float32, rounded
-element by element to the format, beside themselves: the mean KL divergence over windows of Shakespeare.
+Speed: a matrix-vector product of a 1B model's two feed-forward shapes over 256 MB of them, on one thread, compared
+with reading as much memory right before; the median round. Quality: the default model's weights in float32, rounded
+element by element to the format, compared with the originals: the mean KL divergence over windows of Shakespeare.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from drut.quality.likelihood import cut, measure, summary
 ROOT = Path(__file__).parents[2]
 FIGURES, PAGE = ROOT / "benchmarks" / "data" / "formats.json", ROOT / "docs" / "formats.md"
 SHAPES = ((8192, 2048), (2048, 8192))
-SIDE = 4096  # of the matrix whose bytes are told
-SECONDS = 0.2  # of each shape in each round, in which the best of about eight passes counts, as of reading
+SIDE = 4096  # of the matrix whose bytes are shown
+SECONDS = 0.2  # for each shape in each round; the best of about eight passes counts, as for reading
 BY_GGUF, BY_PACKAGE, BY_DEFINITION = "`gguf`, bit for bit", "`compressed-tensors`, bit for bit", "definition"
 
 
 class Row(NamedTuple):
-    """A line of the page: what it is called where, the encoding it stands for, and what checks its decoding.
+    """A line of the page: name, source, encoding, and what verifies its decoding.
 
-    `bits` a weight that the file has where those of the encoding, put together, are others.
+    `bits`: bits per weight in the file, if they differ from those of the encoding as stored here.
     """
 
     name: str
@@ -75,9 +75,9 @@ ROWS = (
     Row("W4A16, groups of 128", "compressed-tensors", "int4-g128-bf16", BY_PACKAGE),
     Row("W4A16, groups of 64", "compressed-tensors", "int4-g64-f16", BY_PACKAGE),
     Row("W4A16, groups of 32", "compressed-tensors", "int4-g32-f16", BY_PACKAGE),
-    Row("W4A16, a scale a row", "compressed-tensors", "int4-row-bf16", BY_PACKAGE),
-    Row("W8A8, W8A16, a scale a row", "compressed-tensors", "int8-row-f32", BY_PACKAGE),
-    Row("FP8, a scale a row or tensor", "compressed-tensors, fbgemm, ModelOpt, `fp8`", "fp8-row-f32", BY_PACKAGE),
+    Row("W4A16, a scale per row", "compressed-tensors", "int4-row-bf16", BY_PACKAGE),
+    Row("W8A8, W8A16, a scale per row", "compressed-tensors", "int8-row-f32", BY_PACKAGE),
+    Row("FP8, a scale per row or tensor", "compressed-tensors, fbgemm, ModelOpt, `fp8`", "fp8-row-f32", BY_PACKAGE),
     Row("FP8, blocks of 128", "compressed-tensors, `fp8`", "fp8-g128-f32", BY_PACKAGE, 8 + 32 / 128**2),
     Row("MXFP4", "gpt-oss, compressed-tensors", "MXFP4", BY_PACKAGE),
     Row("NVFP4", "compressed-tensors, ModelOpt", "nvfp4", "`compressed-tensors`, to 2⁻²²"),
@@ -88,47 +88,48 @@ HEAD = """# Formats
 
 Written by `python -m benchmarks.engine.formats`; a test holds the list against the code.
 
-A format is a record of what its codes mean (`formats/encoding.py`) and one rule that decodes it (`formats/decode.py`,
-`formats/planes.py`); model code sees neither. Formats of safetensors keep codes, scales and zero points in tensors of
-their own; `model/weights/quantized/` (one file a format) brings a row of each together. Integer codes meet activations
-in int8 by groups of 32, float codes meet floats ([numerics.md](numerics.md)).
+A format is a record of the meaning of its codes (`formats/encoding.py`) and one rule that decodes it
+(`formats/decode.py`, `formats/planes.py`); model code sees neither. Formats of safetensors keep codes, scales and zero
+points in separate tensors; `model/weights/quantized/` (one file per format) combines a row of each. Integer codes are
+multiplied with int8 activations in groups of 32, float codes with floats ([numerics.md](numerics.md)).
 """
 TAIL = """
 ## Supported
 
-- **GGUF**: the encodings above, mixed as a file likes; models in parts (`NAME-00001-of-0000N.gguf`, give the first).
+- **GGUF**: the encodings above, in any mix; models in parts (`NAME-00001-of-0000N.gguf`, give the first).
 - **AWQ**: 4 bits, `gemm` layout, with zero points; groups of any multiple of 32, or a row.
-- **GPTQ**: 4 and 8 bits, `gptq` (zero points stored less one) and `gptq_v2`, symmetric or not; reordered columns
+- **GPTQ**: 4 and 8 bits, `gptq` (zero points stored minus one) and `gptq_v2`, symmetric or not; reordered columns
   (`desc_act`), but not in experts; layers that read the same activations are fused where they are reordered alike.
 - **compressed-tensors**: `pack-quantized` (4 and 8 bits, symmetric or not, groups or rows), `int-quantized`,
   `float-quantized`, `naive-quantized`, `nvfp4-pack-quantized`, `mxfp4-pack-quantized`.
 - **FP8**: E4M3, a scale for the tensor, each row, or each block; `fp8`, `fbgemm_fp8` and ModelOpt's `FP8`.
 - **FP4**: NVFP4 (compressed-tensors, ModelOpt), MXFP4 (gpt-oss, compressed-tensors).
 
-What a file says of activations (static scales, W8A8, W4A4) is not used. Integer weights take int8 activations with a
-scale for each row and group of 32, found as they come: finer than a scale a tensor or a row. FP8 weights take float32
-activations. Both are nearer to the model before it was quantized than what the file asks for, and not its bits.
+A file's settings for activations (static scales, W8A8, W4A4) are not used. Integer weights take int8 activations with a
+dynamic scale for each row and group of 32: finer than a scale per tensor or row. FP8 weights take float32 activations.
+Both are closer to the model before quantization than the file's settings, and give other bits.
 
-Layers are found by their tensors; `quantization_config` must agree, and each part's type and shape is checked. A scale
-that is infinite or not a number is an error that names the tensor.
+Layers are recognized by their tensors; `quantization_config` must agree, and the type and shape of each part are
+checked. A scale that is infinite or not a number is an error that names the tensor.
 
 Refused by name: other methods (bitsandbytes, HQQ, AQLM, torchao, AutoRound and the rest), GPTQ of 2 and 3 bits and its
 `dynamic` rules, AWQ's `gemv` and `marlin` layouts, 2:4 sparsity, rotated activations (`transform_config`), E5M2, groups
-that are no multiple of 32, rows that are none, and GGUF's IQ1 to IQ3.
+or rows that are not multiples of 32, and GGUF's IQ1 to IQ3.
 
 ## Checks
 
 "Bit for bit" is against the package's own decoder: `gguf` in every test run, `compressed-tensors` by golden weights
-that it packed and decoded (`tests/golden/make_quantized.py`). "Definition": no package was at hand that decodes these
-on a CPU, so what checks them is a second decoder in the tests, element by element from the published layout. NVFP4
-differs in the last bits since compressed-tensors divides by a float whose reciprocal multiplies here.
+that it packed and decoded (`tests/golden/make_quantized.py`). "Definition": no package was available that decodes these
+on a CPU; a second decoder in the tests, written element by element from the published layout, checks them. NVFP4
+differs in the last bits because compressed-tensors divides by a float and Drut multiplies by its reciprocal.
 """
 
 
 def speed(rounds: int, only: Sequence[str], known: dict[str, float]) -> dict[str, Any]:
-    """By encoding: its share of the roof at one row on one thread, the median round of both shapes; `known` before.
+    """Returns by encoding the share of the roof at one row on one thread, the median over rounds and shapes; `known`:
+    earlier shares.
 
-    Memory is read right before each, since other tenants of a machine change its speed by the second.
+    Memory is read right before each measurement, because other tenants of a machine change its speed by the second.
     """
     kernels, roof = Kernels(), MachineRoof(1)
     isa = kernels.load(1, "auto")["isa"]
@@ -150,7 +151,7 @@ def speed(rounds: int, only: Sequence[str], known: dict[str, float]) -> dict[str
 
 
 class _Memory:
-    """How fast one thread reads as much memory as the kernels' weights take."""
+    """The speed at which one thread reads as much memory as the kernels' weights take."""
 
     def __init__(self) -> None:
         library = load()
@@ -159,13 +160,13 @@ class _Memory:
         self._probe.touch(self._buffer)
 
     def read(self) -> Bandwidth:
-        """Bytes a second, whatever the working set: the best of eight passes."""
+        """Returns bytes per second for any working set: the best of eight passes."""
         rate = 1e9 * self._probe.read(self._buffer, 1, 0)
         return lambda working_set: rate
 
 
 def quality(windows: int, tokens: int) -> dict[str, Any]:
-    """By encoding: mean KL divergence and its interval, perplexity's increase, and agreement."""
+    """Returns by encoding the mean KL divergence and its interval, perplexity's increase, and agreement."""
     out: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         files = open_model(resolve("smollm2-135m-instruct"))
@@ -199,7 +200,7 @@ def quality(windows: int, tokens: int) -> dict[str, Any]:
 
 
 def page(figures: dict[str, Any]) -> str:
-    """The whole page; a dash where a figure was not measured."""
+    """Returns the whole page; a dash stands for a figure that was not measured."""
     backend = NativeBackend(1)
     shares = figures.get("speed", {}).get("shares", {})
     costs = figures.get("quality", {}).get("formats", {})
@@ -221,32 +222,32 @@ def page(figures: dict[str, Any]) -> str:
 
 
 def _notes(figures: dict[str, Any]) -> list[str]:
-    """Paragraphs that say what the figures are of."""
+    """Returns paragraphs that describe the figures."""
     text = []
     if "speed" in figures:
         s = figures["speed"]
         text.append(f"Of the roof: one row against a 1B model's feed-forward matrices on one thread, {s['machine']}, "
-                    f"{s['isa']}, median of {s['rounds']} rounds, over 256 MB of them; beside it reading as much "
-                    "memory right before, and the bytes that the file has. A few percent past 100 are noise.")
+                    f"{s['isa']}, median of {s['rounds']} rounds, over 256 MB of them, compared with reading as "
+                    "much memory right before; bytes are those of the file. A few percent past 100 are noise.")
     if "quality" in figures:
         q = figures["quality"]
         widths = [(f["high"] - f["low"]) / 2 / f["divergence"] for f in q["formats"].values() if f["low"] is not None]
-        about = f", give or take {statistics.median(widths):.0%} at 95 % confidence" if widths else ""
-        text.append(f"KL and same token: {q['model']} in float32 rounded element by element to the format, beside "
-                    f"itself before, over {q['windows']} windows of {q['tokens']} tokens{about}. So small a model "
+        about = f", plus or minus {statistics.median(widths):.0%} at 95 % confidence" if widths else ""
+        text.append(f"KL and same token: {q['model']} in float32 rounded element by element to the format, compared "
+                    f"with the original, over {q['windows']} windows of {q['tokens']} tokens{about}. So small a model "
                     "suffers more than large ones, and what calibration (AWQ, GPTQ, imatrix) gains does not show. Its "
                     "float32 weights come from a Q4_1 file: Q4_1 nearly keeps them, and the finer grid of Q5_1 misses "
                     "them all to one side.")
-    return [fill(paragraph, 120) + "\n" for paragraph in [*text, "A dash stands for what was not measured."]]
+    return [fill(paragraph, 120) + "\n" for paragraph in [*text, "A dash: not measured."]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", nargs="*", choices=("speed", "quality"), default=[])
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="encodings whose speed is measured")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="encodings to measure")
     parser.add_argument("--windows", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=9, help="of the speed of each shape (default: 9)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of the speed of each shape (default: 9)")
     args = parser.parse_args(argv)
     figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     if "speed" in args.measure:

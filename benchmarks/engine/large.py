@@ -1,16 +1,15 @@
-"""How soon a large file answers, and how much memory that takes.
+"""The time until a large model answers, and the memory that takes.
 
     python -m benchmarks.engine.large FILE.gguf [--no-pack-cache] [--rounds N] [--threads N] [--json]
 
-Each round is a process of its own, from its start to the end of an answer of 8 tokens after 16: loading, tokenizer and
-all. A first round that does not count packs the weights, keeps them and leaves what is read in the page cache. Peak
-memory is the largest resident set the process ever had, mapped parts of files included. Exit code 1 where the median
-answer takes 5 s or more, or the peak is above 1.15 times the file, 150 MB and the pages of the KV cache that were
-written.
+Each round is a process of its own, from its start to the end of an answer of 8 tokens after 16, including loading and
+tokenizer. A first round, which does not count, packs and stores the weights and fills the page cache. Peak memory is
+the largest resident set of the process, including mapped parts of files. Exit code 1 if the median answer takes 5 s
+or more, or the peak is above 1.15 times the file, 150 MB and the written pages of the KV cache.
 
 "touch": in each round another process writes to as much new memory as the file is large, in huge pages, with all CPUs.
-Without the pack cache no load takes less. Before either process there is a pause, in which a virtual machine may hand
-free memory back to its host, since that memory is the slowest to have.
+Without the pack cache no load takes less. Before either process there is a pause, in which a virtual machine may return
+free memory to its host, because such memory is the slowest to allocate.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ Record = dict[str, Any]
 
 
 def measure(model: Path, threads: int, packs: bool) -> Record:
-    """One process, and the one that touches memory: seconds, since its start where it answers; bytes."""
+    """Runs one process, and the one that touches memory. Returns seconds since its start, and bytes."""
     _, touch = _run(TOUCH, str(os.path.getsize(model)))
     began, answer = _run(CHILD, str(model), str(threads), str(int(packs)))
     told = json.loads(answer)
@@ -65,7 +64,7 @@ def measure(model: Path, threads: int, packs: bool) -> Record:
 
 
 def _run(code: str, *words: str) -> tuple[float, str]:
-    """When a process of its own began, after a pause, and what it prints."""
+    """Runs a process after a pause. Returns its start time and its output."""
     time.sleep(PAUSE_S)
     began = time.time()
     done = subprocess.run([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, check=True, text=True)
@@ -74,7 +73,7 @@ def _run(code: str, *words: str) -> tuple[float, str]:
 
 def main() -> int:
     parser = arguments(__doc__, rounds=3)
-    parser.add_argument("--no-pack-cache", action="store_true", help="pack anew in each round")
+    parser.add_argument("--no-pack-cache", action="store_true", help="pack again in each round")
     args = parser.parse_args()
     model, size = Path(args.model), os.path.getsize(args.model)
     records = [measure(model, args.threads, not args.no_pack_cache) for _ in range(args.rounds + 1)][1:]

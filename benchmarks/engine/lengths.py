@@ -1,17 +1,17 @@
-"""Which policy, and how much reserve, where nobody knows how long answers get?
+"""Compares scheduling policies and reserves for requests whose lengths are unknown.
 
     python -m benchmarks.engine.lengths [MODEL.gguf] [--rounds N] [--seconds N] [--json]   # engine and simulator
     python -m benchmarks.engine.lengths --simulate [--seeds N] [--requests N] [--json]     # simulator alone
 
-Lengths are drawn from the workload `reasoning` (as users of DeepSeek-R1 had them) and divided by SCALE, or from
-`mixed`: nine answers in ten are of some tens of tokens, the tenth is very long. Requests come at random (Poisson). Each
-asks for many more tokens than it gets; the engine learns an answer's length by its end alone. Goodput: requests a
-second that had TTFT and time per output token within the SLO.
+Lengths are drawn from the workload `reasoning` (lengths of DeepSeek-R1 users) and divided by SCALE, or from `mixed`:
+nine answers in ten have some tens of tokens, the tenth is very long. Requests arrive in a Poisson process. Each has a
+limit far above its length; the engine knows an answer's length only when it ends. Goodput: requests per second with
+TTFT and time per output token within the SLO.
 
 The simulator is drut.plan.simulate. It predicts steps from the model's operations at this machine's roof (`drut roof`;
-without one from usual peaks), beside the engine corrected by the steps of a run before. The real engine has one thread
-and works without overlap, and its seconds, those between arrivals too, are of its CPU time: so others on the machine do
-not count, though they take cache from it.
+without one from usual peaks); next to the engine it is corrected by the steps of an earlier run. The real engine has
+one thread and works without overlap, and its seconds, including those between arrivals, are of its CPU time: so other
+processes do not count, although they evict its cache lines.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from drut.plan.probe import machine_key
 from drut.plan.simulate import Arrival, Outcome, Setup, Simulation
 
 SCALE, MOST_PROMPT = 16, 512
-MAX_TOKENS = 1024  # of every request; more than any answer
+MAX_TOKENS = 1024  # of every request; above the length of any answer
 PAGES, SEQS, STEP_TOKENS = 64, 128, 512
 TTFT_S, TPOT_S = 3.0, 0.05  # the SLO
 CHOICES = {"fcfs": {}, "fcfs, half": {"reserve_quantile": 0.5}, "fcfs, 90 %": {"reserve_quantile": 0.9},
@@ -85,7 +85,7 @@ def arrivals(workload: str, rate: float, seed: int, *, count: int) -> list[Arriv
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run; times in seconds."""
+    """The figures of one run; times in seconds."""
 
     ttft: float
     ttft_p50: float
@@ -109,7 +109,7 @@ def setup(burst: int = 16, **choice: Any) -> Setup:
 
 
 def predictor(model: str) -> Predictor:
-    """Of one thread's steps, from the model's file and the roof that is kept of this machine."""
+    """Returns the predictor of one thread's steps, from the model's file and this machine's stored roof."""
     library = load()
     roof = roofs.kept(home() / roofs.FILE, machine_key(library)) if library is not None else None
     config = EngineConfig(threads=1)
@@ -126,14 +126,14 @@ def simulated(work: Sequence[Arrival], predictor: Predictor, **choice: Any) -> F
 
 
 def engine(args: argparse.Namespace, **choice: Any) -> LLM:
-    """An engine with a cache of PAGES pages, that does all its work in the thread that asks for it."""
+    """Creates an engine with a cache of PAGES pages that does all its work in the calling thread."""
     page_gb = 30 * 2 * 3 * 64 * 2 * PAGE_TOKENS / 1e9  # SmolLM2-135M, bf16
     return LLM(args.model, threads=1, overlap=False, kv_cache_gb=(PAGES + 0.5) * page_gb, max_seqs=SEQS,
                max_batch_tokens=STEP_TOKENS, **choice)
 
 
 class CpuClock:
-    """Seconds of CPU this process took, and those it was told to skip."""
+    """A clock of the CPU seconds of this process, plus the seconds it was advanced by."""
 
     def __init__(self) -> None:
         self._from = time.process_time()
@@ -146,7 +146,8 @@ class CpuClock:
 
 
 def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[tuple[StepShape, float]]]:
-    """The arrivals on the real engine, answers ended at their lengths; and what its steps took, host and all."""
+    """Serves the arrivals on the real engine, with answers ended at their lengths; also returns the seconds of its
+    steps, including host time."""
     rng, core, now = random.Random(seed), llm.engine, CpuClock()
     pacing = core.scheduler.pacer.predictor
     core.cache.clear()
@@ -189,7 +190,7 @@ def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
 
 
 def show(rows: Sequence[tuple[str, Sequence[Figures]]]) -> str:
-    """Mean over the runs, and the range of the first column."""
+    """Prints the mean over the runs, and the range of the first column."""
     head = ["", "TTFT mean, s", "p50", "p99", "TPOT p99, ms", "goodput, 1/s", "tokens/s", "preempted"]
     cells = []
     for name, runs in rows:
@@ -215,8 +216,8 @@ def simulate(args: argparse.Namespace) -> None:
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Engines take turns on the same arrivals; the simulator has them too, by the roof alone and as corrected by a run
-    before."""
+    """Runs the engines in turns on the same arrivals; the simulator gets them too, with the roof alone and corrected by
+    an earlier run."""
     llms = {name: engine(args, **CHOICES[name]) for name in REAL}
     warm = arrivals("reasoning", args.rate, 99, count=max(20, round(args.rate * args.seconds / 2)))
     known = {"at the roof": predictor(args.model), "corrected": predictor(args.model)}
@@ -246,13 +247,13 @@ def measure(args: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = arguments(__doc__, rounds=3)
-    parser.add_argument("--simulate", action="store_true", help="the simulator alone")
-    parser.add_argument("--seeds", type=int, default=5, help="of the simulator alone")
-    parser.add_argument("--requests", type=int, default=400, help="of each seed")
+    parser.add_argument("--simulate", action="store_true", help="run only the simulator")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of the simulator alone")
+    parser.add_argument("--requests", type=int, default=400, help="requests of each seed")
     parser.add_argument("--rates", type=float, nargs="+", default=[2.0, 3.6], help="requests a second, reasoning")
     parser.add_argument("--mixed-rates", type=float, nargs="+", default=[3.0, 4.5], help="the same, mixed")
     parser.add_argument("--rate", type=float, default=1.2, help="requests a second on the real engine")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of arrivals in a round on the real engine")
+    parser.add_argument("--seconds", type=float, default=40.0, help="seconds of arrivals in a round on the real engine")
     args = parser.parse_args()
     (simulate if args.simulate else measure)(args)
     return 0

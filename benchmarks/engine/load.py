@@ -1,12 +1,12 @@
-"""What keeping packed weights saves the next load, and what it costs the first one.
+"""The time that stored packed weights save at a later load, and their cost at the first one.
 
     python -m benchmarks.engine.load [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
-A round loads the model in processes of their own: without the cache, for the first time with it, and again; then
-without and with it once more after the system has let go of the file that is read. A load is what `LLM(...)` takes,
-weights, tokenizer and all, in seconds and in seconds of CPUs; imports are not counted, nor is the checksum of the
-model file, which is known by then. Packs lie in a folder that goes afterwards. Exit code 1 where, in the median of
-the rounds, the load that finds its weights kept is not the quicker one.
+A round loads the model in separate processes: without the cache, for the first time with it, and again; then without
+and with it once more after the system has dropped the file from the page cache. A load is the time of `LLM(...)`,
+including weights and tokenizer, in seconds and in CPU seconds; imports are not counted, nor is the checksum of the
+model file, which is known by then. Packs are stored in a temporary folder. Exit code 1 if, in the median of the rounds,
+the load with stored weights is not the faster one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Record = dict[str, Any]
 
 
 def load(model: Path, threads: int, turn: str, home: Path) -> dict[str, float]:
-    """One load in a process of its own."""
+    """Loads the model once in a process of its own."""
     if turn == FIRST:
         for path in packs(home):
             path.unlink()
@@ -57,21 +57,21 @@ def packs(home: Path) -> list[Path]:
 
 
 def forget(files: Sequence[Path]) -> None:
-    """Has the system drop what it caches of `files`."""
+    """Drops `files` from the page cache."""
     for path in files:
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def measure(model: Path, threads: int, rounds: int) -> list[Record]:
-    """One record a round. The first round warms up."""
+    """Returns one record for each round. The first round is a warm-up."""
     records = []
     with tempfile.TemporaryDirectory(dir=model.parent) as home:
         for number in range(rounds + 1):
             record: Record = {turn: load(model, threads, turn, Path(home)) for turn in TURNS}
             record["pack_mb"] = sum(path.stat().st_size for path in packs(Path(home))) / 1e6
             if not record["pack_mb"]:
-                raise SystemExit(f"{model.name} is too small to be kept")
+                raise SystemExit(f"{model.name} is too small to be stored")
             if number:
                 records.append(record)
     return records

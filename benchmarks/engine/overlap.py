@@ -1,13 +1,14 @@
-"""Whether overlap and multi-step decoding pay: the host's work beside a step, or out of its way, against in between.
+"""The gain of overlap and multi-step decoding: the host's work during a step, or once in many steps, instead of after
+each.
 
     python -m benchmarks.engine.overlap [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
-Three engines, alike but for `overlap` and `multi_step`, do the same work in turns, and take turns at going first:
-`plain` schedules and detokenizes between two steps, `overlap` while a step runs, `multi-step` (the default) has up to
-16 decoding steps follow each other in one native call on top of that. Ratios are to `plain` within a round. Decode: a
-batch of 1, 8 or 32 requests, the tokens after the last request's first one. Mix: 12 requests with prompts of 64 to 384
-tokens, 4 at the start and one more every fourth step, 32 tokens each; all prompt and answer tokens over the whole
-time. Exit code 1 where the engines' tokens differ.
+Three engines that differ only in `overlap` and `multi_step` do the same work in turns, alternating in going first:
+`plain` schedules and detokenizes between two steps, `overlap` during a step, and `multi-step` (the default) also runs
+up to 16 decoding steps in one native call. Ratios are to `plain` within a round. Decode: a batch of 1, 8 or 32
+requests, counting tokens after the last request's first one. Mix: 12 requests with prompts of 64 to 384 tokens, 4 at
+the start and one more every fourth step, 32 tokens each; all prompt and answer tokens over the whole time. Exit code 1
+if the engines' tokens differ.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ SETTINGS: dict[str, dict[str, Any]] = {PLAIN: {"overlap": False}, "overlap": {"m
 
 Record = dict[str, Any]
 Outcome = tuple[float, list[list[int]]]
-"""Tokens a second, and each request's tokens."""
+"""Tokens per second, and each request's tokens."""
 
 
 def mix(llm: LLM, rng: random.Random) -> Outcome:
-    """Prompts that keep arriving while others decode."""
+    """Runs prompts that arrive while others decode."""
     prompts = random_prompts(rng, llm, [rng.randrange(64, 385) for _ in range(MIX_REQUESTS)])
     driver, start, waiting = Driver(llm), time.monotonic(), list(prompts)
     streams = [driver.submit(waiting.pop(0), MIX_TOKENS) for _ in range(MIX_AT_START)]
@@ -53,7 +54,7 @@ def mix(llm: LLM, rng: random.Random) -> Outcome:
 
 
 def batch(llm: LLM, rng: random.Random, size: int) -> Outcome:
-    """Requests that arrive together and then decode together."""
+    """Runs requests that arrive together and then decode together."""
     run = decode(llm, random_prompts(rng, llm, [PROMPT] * size), NEW_TOKENS)
     return run.tokens_per_s, run.answers
 
@@ -65,7 +66,7 @@ WORK: dict[str, Callable[[LLM, random.Random], Outcome]] = {
 
 
 def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
-    """One record a round: tokens a second by work and setting. The first round warms up."""
+    """Returns one record for each round: tokens per second by work and setting. The first round is a warm-up."""
     records = []
     for number in range(rounds + 1):
         order = list(engines) if number % 2 else list(engines)[::-1]

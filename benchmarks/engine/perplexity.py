@@ -1,11 +1,11 @@
-"""Perplexity on 16 windows of 512 WikiText-2 tokens: what the file's quantized arithmetic costs.
+"""Perplexity on 16 windows of 512 WikiText-2 tokens: the cost of the file's quantized arithmetic.
 
     python -m benchmarks.engine.perplexity [MODEL.gguf] [--threads N] [--json]
 
 Four columns: Drut on the file as it is (integer kernels) with a bf16 and with an int8 cache, Drut on its weights
 dequantized to fp32 with an fp32 cache, and what transformers computed from the same fp32 weights
-(tests/golden/make_smollm2.py stores it). Exit code 1 where the first is more than 0.5 % from the last, or the int8
-cache costs more than 0.5 % beside it. MODEL must be the file the stored one is of.
+(tests/golden/make_smollm2.py stores it). Exit code 1 if the first differs by more than 0.5 % from the last, or the int8
+cache costs more than another 0.5 %. MODEL must be the file of the stored reference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMIT = 0.005
 
 
 def nlls(llm: LLM, rows: list[list[int]]) -> list[float]:
-    """Mean negative log-likelihood of each window, in nats a token."""
+    """Returns the mean negative log-likelihood of each window, in nats per token."""
     return [mean_nll(llm.logits(row, chunk=len(row)), row) for row in rows]
 
 
@@ -39,7 +39,7 @@ def perplexity(values: list[float]) -> float:
 
 
 def print_table(columns: dict[str, list[float]]) -> None:
-    """A line a window and the perplexity of all, beside its distance from the reference's."""
+    """Prints a line for each window and the perplexity of all, with the difference from the reference's."""
     print("window" + "".join(f"{name:>24}" for name in columns))
     for i, row in enumerate(zip(*columns.values(), strict=True)):
         print(f"{i:>6}" + "".join(f"{math.exp(value):>24.4f}" for value in row))

@@ -1,10 +1,10 @@
-"""What a shared prefix of 1,000 tokens saves the second request that has it.
+"""The time that a shared prefix of 1,000 tokens saves the second request with it.
 
     python -m benchmarks.engine.prefix [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
-A round has a new prefix of random token ids and two requests with it, one after the other, each with 8 more ids of
-its own. Exit code 1 where, in the median of the rounds, the second's TTFT is above 5 % of the first's, or its cached
-tokens are below 95 % of the prefix.
+A round has a new prefix of random token ids and two requests with it, one after the other, each with 8 more ids of its
+own. Exit code 1 if, in the median of the rounds, the second's TTFT is above 5 % of the first's, or its cached tokens
+are below 95 % of the prefix.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Record = dict[str, Any]
 
 
 def measure(llm: LLM, rounds: int) -> list[Record]:
-    """One record a round. The first round warms up."""
+    """Returns one record for each round. The first round is a warm-up."""
     params = SamplingParams(max_tokens=4, temperature=0, ignore_eos=True)
     records = []
     for number in range(rounds + 1):

@@ -4,10 +4,10 @@
 
 Eight requests with prompts of 256 tokens decode; then a ninth arrives with a long one. A stream's stall is the largest
 gap between two of its tokens from that arrival until the ninth has two tokens, over the median gap of all streams
-before it. Two engines, alike but for the setting `chunk_tokens`, take turns: `auto` is the default (as many prompt
-tokens in a step as stall no stream), `whole` is 0. `no prompt` is the control: on the engine of `auto` nothing arrives,
-and the streams go on for as many tokens as they said beside its prompt. What gaps it has are the machine's and those of
-contexts that grow. Exit code 1 where the longest stall of `auto` is above 3 in the median of the rounds.
+before the arrival. Two engines that differ only in `chunk_tokens` take turns: `auto` is the default (as many prompt
+tokens in a step as do not stall the streams), `whole` is 0. `no prompt` is the control: on the engine of `auto` nothing
+arrives, and the streams decode as many tokens as they did together with its prompt; its gaps come from the machine and
+from growing contexts. Exit code 1 if the longest stall of `auto` is above 3 in the median of the rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ Record = dict[str, Any]
 
 
 def stall(llm: LLM, rng: random.Random, length: int, steps: int | None = None) -> Record:
-    """Decoding streams beside one arrival of a prompt, or alone for so many `steps`. Seconds, and the longest stall."""
+    """Runs decoding streams together with one arrival of a prompt, or alone for `steps` steps. Returns seconds, and the
+    longest stall."""
     driver = Driver(llm)
     streams = [driver.submit(p, LONG_PROMPT) for p in random_prompts(rng, llm, [PROMPT] * STREAMS)]
     while any(len(stream.times) < SETTLE for stream in streams):
@@ -62,7 +63,8 @@ def stall(llm: LLM, rng: random.Random, length: int, steps: int | None = None) -
 
 
 def measure(engines: dict[str, LLM], rounds: int) -> list[Record]:
-    """One record a round: what each engine did. A round more, the first, warms up with a shorter prompt."""
+    """Returns one record for each round, with the results of each engine. An additional first round with a shorter
+    prompt is a warm-up."""
     records = []
     for number in range(rounds + 1):
         load = OthersLoad([])

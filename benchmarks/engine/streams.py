@@ -1,4 +1,4 @@
-"""Requests driven step by step through an engine, with the moment each of their tokens came out."""
+"""Runs requests step by step through an engine, with a time stamp for each token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drut.engine.request import Request
 
 
 class Stream:
-    """One request. `times`: seconds, monotonic, at which its tokens were in the caller's hands."""
+    """One request. `times`: monotonic seconds at which the caller had its tokens."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -22,31 +22,31 @@ class Stream:
 
     @property
     def ttft(self) -> float:
-        """Seconds from its arrival to its first token."""
+        """Returns seconds from its arrival to its first token."""
         return self.times[0] - self.answer.request.arrived
 
     @property
     def itl(self) -> list[float]:
-        """Seconds between each token and the one before it."""
+        """Returns seconds between each token and the previous one."""
         return [after - before for before, after in pairwise(self.times)]
 
 
 class Driver:
-    """Does what a server does with an engine: takes each step's tokens and makes text of them at once."""
+    """Does the work of a server with an engine: takes each step's tokens and detokenizes them at once."""
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
         self._streams: dict[Request, Stream] = {}
 
     def submit(self, prompt: list[int], new_tokens: int, constraint: Constraint | None = None) -> Stream:
-        """Queues a greedy request of exactly `new_tokens`, if the constraint lets it go on so long."""
+        """Queues a greedy request of exactly `new_tokens`, unless the constraint ends it earlier."""
         params = SamplingParams(max_tokens=new_tokens, temperature=0, ignore_eos=True, constraint=constraint)
         (answer,) = self.llm.submit(prompt, params)
         stream = self._streams[answer.request] = Stream(answer)
         return stream
 
     def step(self) -> list[Update]:
-        """One step; its updates, already in their streams."""
+        """Runs one step; returns its updates, which are already in their streams."""
         updates = self.llm.engine.step()
         for update in updates:
             stream = self._streams[update.request]
@@ -57,22 +57,22 @@ class Driver:
         return updates
 
     def stop(self) -> None:
-        """Aborts what is left."""
+        """Aborts the remaining requests."""
         for request in self._streams:
             self.llm.engine.abort(request)
         self.llm.engine.drain()
 
 
 def random_prompts(rng: random.Random, llm: LLM, lengths: list[int]) -> list[list[int]]:
-    """Random token ids: prompts that share no prefix, with each other or with earlier ones."""
+    """Returns random token ids: prompts that share no prefix with each other or with earlier ones."""
     return [[rng.randrange(llm.engine.vocab) for _ in range(length)] for length in lengths]
 
 
 @dataclass
 class Decoded:
-    """The part of a batch in which all requests only decode."""
+    """The phase of a batch in which all requests only decode."""
 
-    answers: list[list[int]]  # ids of each request, those before that part included
+    answers: list[list[int]]  # ids of each request, including those before that phase
     tokens: int
     seconds: float
 
@@ -82,7 +82,7 @@ class Decoded:
 
 
 def decode(llm: LLM, prompts: list[list[int]], new_tokens: int, constraint: Constraint | None = None) -> Decoded:
-    """Runs requests that arrive together. What counts starts when the last of them has its first token."""
+    """Runs requests that arrive together. Counting starts when the last of them has its first token."""
     driver = Driver(llm)
     streams = [driver.submit(prompt, new_tokens, constraint) for prompt in prompts]
     while not all(stream.times for stream in streams):

@@ -1,15 +1,15 @@
-"""What constraints cost: compiling, masks, throughput; and whether constrained answers fit.
+"""The cost of constraints: compiling, masks, throughput; and whether constrained answers match.
 
     python -m benchmarks.engine.structured [MODEL.gguf] [--rounds N] [--threads N] [--tries N] [--schemas N] [--json]
 
 Grammars: the parameters of the first `--schemas` distinct tools of the bundled BFCL set, compiled one by one, and each
-walked through at random for up to 60 tokens, twice; milliseconds of CPU time of the thread that works. Throughput: 16
+walked through at random for up to 60 tokens, twice; milliseconds of CPU time of the working thread. Throughput: 16
 streams decode 48 tokens, free or constrained to a JSON array of strings, of any length or of 30 characters at most, or
-of objects whose keys are long, in turns that take turns at going first; of each also the CPU seconds of the process
-(which say something with `--threads 1`, where no worker waits for another). Fit: `--tries` answers at temperature 1,
-each with a seed of its own, to a request for a user as a JSON object. Exit code 1 where a figure misses its bound:
+of objects whose keys are long, in turns that alternate in going first; for each also the CPU seconds of the process
+(meaningful with `--threads 1`, where no worker waits for another). Fit: `--tries` answers at temperature 1,
+each with a seed of its own, to a request for a user as a JSON object. Exit code 1 if a figure misses its bound:
 masks of 0.1 ms (median) and 1 ms (99 %), 50 ms to compile (99 %), 0.9 of the free streams' tokens a second, or one
-answer that does not fit.
+answer that does not match.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Record = dict[str, Any]
 
 
 def tool_schemas(count: int) -> Iterator[Any]:
-    """Parameters of tools, each once."""
+    """Yields the parameters of tools, each once."""
     seen = set()
     for row in read_jsonl("bfcl"):
         for tool in row["tools"]:
@@ -66,7 +66,7 @@ def tool_schemas(count: int) -> Iterator[Any]:
 
 
 def measure_grammars(llm: LLM, count: int) -> Record:
-    """Milliseconds of CPU time: compiling each schema, and each mask of the walks."""
+    """Returns milliseconds of CPU time: compiling each schema, and each mask of the walks."""
     grammars = llm.engine.guides.grammars
     assert grammars is not None
     grammars.check(Constraint.regex("warm"))
@@ -91,7 +91,7 @@ def measure_grammars(llm: LLM, count: int) -> Record:
 
 
 def walk(guide: Guide, vocab: int, dice: random.Random) -> Iterator[float]:
-    """Milliseconds of each mask on a way through the grammar."""
+    """Yields the milliseconds of each mask on a random path through the grammar."""
     mask = np.zeros(mask_words(vocab), np.int32)
     for _ in range(WALK):
         started = time.thread_time()
@@ -104,7 +104,7 @@ def walk(guide: Guide, vocab: int, dice: random.Random) -> Iterator[float]:
 
 
 def measure_throughput(llm: LLM, rounds: int) -> list[Record]:
-    """Tokens a second by kind, one record a round. The first round warms up."""
+    """Returns tokens per second by kind, one record for each round. The first round is a warm-up."""
     kinds = {name: schema and Constraint.json_schema(schema) for name, schema in KINDS.items()}
     records = []
     for number in range(rounds + 1):
@@ -121,7 +121,7 @@ def measure_throughput(llm: LLM, rounds: int) -> list[Record]:
 
 
 def measure_fit(llm: LLM, tries: int) -> Record:
-    """How many answers fit the schema and ended by themselves."""
+    """Counts the answers that match the schema and ended by themselves."""
     prompt = llm.encode_chat([{"role": "user", "content": QUESTION}])
     constraint = Constraint.json_schema(USER)
     params = [SamplingParams(max_tokens=300, temperature=1.0, seed=i, constraint=constraint) for i in range(tries)]

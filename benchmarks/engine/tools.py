@@ -1,11 +1,11 @@
-"""Do calls that must be made parse and fit their tool's schema, and are they the right ones?
+"""Whether required tool calls parse and match their tool's schema, and whether they are right.
 
     python -m benchmarks.engine.tools smollm2-135m-instruct [--groups simple multiple] [--limit N] [--answers FOLDER]
 
-Each question of BFCL's sets is asked with `tool_choice: required`: a grammar of the calls, read back by the parser.
-`--string-chars` and `--array-items` are the server's settings of the same meaning.
-FOLDER is `possible_answer` of the package bfcl-eval; with it calls are scored: the right function, every argument one
-of those allowed, none missing that is not optional. The package is not needed otherwise.
+Each question of BFCL's sets is sent with `tool_choice: required`: a grammar of the calls constrains the answer, and the
+parser reads it back. `--string-chars` and `--array-items` are the server's settings of the same names. FOLDER is
+`possible_answer` of the package bfcl-eval; with it calls are scored: the right function, every argument one of the
+allowed values, no required argument missing. The package is not needed otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drut.parse.offer import Offer
 from drut.parse.reading import Reading
 
 BATCH = 64
-PENALTY = 0.2  # a small model may fill an array or a text without end; a schema rarely says how long they may be
+PENALTY = 0.2  # a small model may fill an array or a text without end; schemas rarely limit their length
 
 
 def questions(group: str, limit: int | None) -> list[dict]:
@@ -36,17 +36,18 @@ def questions(group: str, limit: int | None) -> list[dict]:
 
 
 def answers(folder: Path | None, group: str) -> list[list[dict]] | None:
-    """What is right for each question, in their order."""
+    """Returns the right answers to each question, in order."""
     if folder is None:
         return None
     (file,) = [f for f in folder.glob("*.json") if f.stem in (f"BFCL_v4_{group}", f"BFCL_v4_{group}_python")]
     found = [json.loads(line)["ground_truth"] for line in file.read_text().splitlines()]
-    assert len(found) == len(questions(group, None)), "the answers are of other questions"
+    assert len(found) == len(questions(group, None)), "the answers belong to other questions"
     return found
 
 
 def right(name: str, arguments: dict, allowed: list[dict]) -> bool:
-    """One call that is expected. An empty text among the values allowed means that the argument may be left out."""
+    """Returns whether a call is expected. An empty text among the allowed values means that the argument is
+    optional."""
     ((wanted, values),) = allowed[0].items()
     if name != wanted.replace(".", "_") or len(allowed) != 1 or not set(arguments) <= set(values):
         return False
@@ -62,7 +63,7 @@ class Asker:
         self.form = tool_format("auto", self.templates.with_tools)
 
     def ask(self, rows: list[dict]) -> list[tuple[Message, bool]]:
-        """Of each question the answer, and whether it was cut."""
+        """Returns the answer to each question, and whether it was cut."""
         prompts, params = [], []
         for row in rows:
             functions = [tool["function"] for tool in row["tools"]]
@@ -81,7 +82,7 @@ class Asker:
 
 
 def fits(message: Message, row: dict) -> str | None:
-    """Why the one call of a message does not fit; None where it does."""
+    """Returns why a message's single call does not match; None if it does."""
     if len(message.calls) != 1 or message.content:
         return f"{len(message.calls)} calls, content {message.content[:60]!r}"
     (call,) = message.calls

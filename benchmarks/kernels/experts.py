@@ -1,12 +1,12 @@
-"""What experts cost beside a dense feed-forward: bytes read and multiply-adds a second, of both, in turns.
+"""The cost of experts compared with a dense feed-forward: bytes read and multiply-adds per second of both, in turns.
 
     python -m benchmarks.kernels.experts [--shape NAME] [--rounds N] [--json] [--model FILE.gguf]
 
-Both are layers of random Q4_0 weights on one thread, timed in that thread's CPU time, which others on the machine
-disturb less than they do the clock. The dense layer is as wide as a row's experts together, so that one row reads as
-much of either. More layers than caches hold take turns, and rows change from step to step. Bytes are those of the
-experts that were used. With --model, decoding steps of a whole model instead, of 1 and of 8 sequences. Exit code 1
-where one row's experts read at less than 0.8 of the dense layer's rate.
+Both are layers of random Q4_0 weights on one thread, timed in that thread's CPU time, which other processes disturb
+less than wall-clock time. The dense layer is as wide as the experts of one row together, so that one row reads the same
+amount from both. More layers than caches hold take turns, and rows change from step to step. Bytes count only the
+experts used. With --model, decoding steps of a whole model are measured instead, with 1 and 8 sequences. Exit code 1 if
+one row's experts read at less than 0.8 of the dense layer's rate.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Shape:
     width: int
     experts: int
     top_k: int
-    layers: int  # with experts; as many bytes of dense ones
+    layers: int  # with experts; dense layers have as many bytes
 
 
 SHAPES = {"qwen3-30b-a3b": Shape(2048, 768, 128, 8, 3), "mixtral-8x7b": Shape(4096, 14336, 8, 2, 1)}
@@ -66,7 +66,7 @@ SHAPES = {"qwen3-30b-a3b": Shape(2048, 768, 128, 8, 3), "mixtral-8x7b": Shape(40
 
 @cache
 def weights(n: int, k: int) -> NDArray[np.uint8]:
-    """Q4_0 blocks without the code that would give them a mean; the same for all matrices of that shape."""
+    """Returns Q4_0 blocks without the code that would give them a mean; the same for all matrices of that shape."""
     rng = np.random.default_rng(2)
     raw = rng.integers(0, 256, (n, Q4.row_bytes(k)), np.uint8)
     raw |= np.where(raw & 15, 0, 8).astype(np.uint8) | np.where(raw & 240, 0, 128).astype(np.uint8)
@@ -75,7 +75,7 @@ def weights(n: int, k: int) -> NDArray[np.uint8]:
 
 
 class Layers:
-    """A plan of nothing but feed-forwards, with experts or dense, over one buffer."""
+    """A plan of feed-forwards only, with experts or dense, over one buffer."""
 
     def __init__(self, backend: NativeBackend, s: Shape, experts: bool) -> None:
         rng, x = np.random.default_rng(1), Buffer("x", s.hidden)
@@ -109,7 +109,7 @@ class Layers:
         self._step, self._turn = StepDescriptor(TABLE, TABLE, 1, TABLE), 0
 
     def run(self, rows: int) -> tuple[float, float, float]:
-        """CPU seconds a layer, and bytes and multiply-adds a second."""
+        """Returns CPU seconds per layer, and bytes and multiply-adds per second."""
         self._turn += 1
         self._step.clear()
         tokens = [(7 * i + 31 * self._turn) % TABLE for i in range(rows)]
@@ -123,7 +123,7 @@ class Layers:
 
 
 def whole_model(path: str) -> None:
-    """Prints the best of a few decoding steps of 1 and of 8 sequences, with the ledger's bytes by kind of operation."""
+    """Prints the best of a few decoding steps of 1 and 8 sequences, with the ledger's bytes by kind of operation."""
     rng, rows = np.random.default_rng(1), []
     params = SamplingParams(max_tokens=12, ignore_eos=True)
     with LLM(path, threads=1, kv_cache_gb=0.3, overlap=False, max_batch_tokens=128) as llm:
@@ -148,7 +148,7 @@ def whole_model(path: str) -> None:
                          f"{cost.macs / seconds / 1e9:.0f}",
                          ", ".join(f"{kind} {nbytes / 1e6:.0f}" for kind, nbytes in kinds.most_common(5))])
         print(f"{llm.files.path.name}, {llm.backend.describe()}")
-    print(table(["batch", "experts used a layer", "MB", "ms", "GB/s", "GMAC/s", "MB by kind"], rows))
+    print(table(["batch", "experts used per layer", "MB", "ms", "GB/s", "GMAC/s", "MB by kind"], rows))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

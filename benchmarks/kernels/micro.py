@@ -1,11 +1,11 @@
 """Each kernel as a share of the roof: matrices by encoding, shape and rows, attention by context.
 
     python -m benchmarks.kernels.micro [--kinds Q4_0 ...] [--only TEXT ...] [--rounds N] [--isa NAME] [--save FILE]
-                               [--beside CHECKOUT | --against FILE] [--threshold 0.05]
+                                       [--base CHECKOUT | --against FILE] [--threshold 0.05]
 
-With --beside another checkout, built, takes turns with this one, kernel by kernel, and ratios are taken within rounds.
---against compares with a file that --save wrote minutes ago. Exit code 1 where a kernel's share of the roof fell by
-more than the threshold; figures themselves decide nothing, since they are the machine's as much as the kernel's.
+With --base another built checkout takes turns with this one, kernel by kernel, and ratios are taken within rounds.
+--against compares with a file that --save wrote minutes ago. Exit code 1 if a kernel's share of the roof fell by more
+than the threshold; absolute figures decide nothing, because they depend on the machine as much as on the kernel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel with its sizes, as `micro_kernels.py` is asked for it."""
+    """One kernel with its sizes, as a request to `micro_kernels.py`."""
 
     name: str
     do: str
@@ -53,7 +53,7 @@ class Case:
 
 
 def cases(kinds: Sequence[str], only: Sequence[str]) -> list[Case]:
-    """All whose name holds one of `only`, or all."""
+    """Returns the cases whose name contains one of `only`, or all."""
     found = []
     for kind in kinds:
         for n, k in SHAPES:
@@ -72,37 +72,38 @@ def cases(kinds: Sequence[str], only: Sequence[str]) -> list[Case]:
 
 @dataclass
 class Measured:
-    """Of one case: seconds in each round, here and, where another checkout takes part, there."""
+    """The seconds of a case in each round, of this checkout and of the other one if there is one."""
 
     cost: Answer
     seconds: dict[str, list[float]] = field(default_factory=lambda: {HERE: [], THERE: []})
 
     def share(self, best: Peaks) -> float:
-        """Of the roof, here, in the median round."""
+        """Returns the share of the roof of this checkout, in the median round."""
         sizes = (int(self.cost[key]) for key in ("bytes", "macs", "float_macs", "working_set"))
         return best.floor_s(*sizes) / statistics.median(self.seconds[HERE])
 
     def ratios(self) -> list[float]:
-        """How much faster than there, in each round; empty without another checkout."""
+        """Returns the other checkout's seconds over this one's, in each round; empty without another checkout."""
         return [there / here for here, there in zip(self.seconds[HERE], self.seconds[THERE], strict=False)]
 
 
 def fallen(ratios: Mapping[str, Sequence[float]], threshold: float) -> list[str]:
-    """Kernels whose median ratio is below 1 - `threshold`, the worst first; not one that any round found as fast."""
+    """Returns kernels with a median ratio below 1 - `threshold`, the worst first, unless any round found them as
+    fast."""
     slower = {name: statistics.median(each) for name, each in ratios.items() if max(each) < 1}
     return sorted((name for name, ratio in slower.items() if ratio < 1 - threshold), key=lambda name: slower[name])
 
 
 def compare(measured: Mapping[str, Measured], shares: Mapping[str, float],
             base: Mapping[str, float] | None) -> dict[str, list[float]]:
-    """New over old, by kernel: of a base file's shares, or of the other checkout's speed in each round."""
+    """Returns new over old, by kernel: with a base file's shares, or with the other checkout's speed in each round."""
     if base is not None:
         return {name: [share / base[name]] for name, share in shares.items() if name in base}
     return {name: m.ratios() for name, m in measured.items() if m.ratios()}
 
 
 def start(checkout: Path, name: str, cpus: list[int], isa: str) -> EngineProcess:
-    """The kernels of a checkout under this script's clock, run by its own .venv where it has one."""
+    """Starts a worker for the kernels of a checkout, with the interpreter of its .venv if there is one."""
     log = ROOT / "build" / f"micro-{name}.log"
     log.parent.mkdir(exist_ok=True)
     own = checkout / ".venv" / "bin" / "python"
@@ -120,7 +121,7 @@ def start(checkout: Path, name: str, cpus: list[int], isa: str) -> EngineProcess
 
 def measure(processes: Mapping[str, EngineProcess], todo: Sequence[Case], rounds: int, seconds: float,
             roof: MachineRoof) -> dict[str, Measured]:
-    """All rounds; the checkouts take turns at going first."""
+    """Runs all rounds; the checkouts alternate in going first."""
     measured: dict[str, Measured] = {}
     for number in range(rounds):
         roof.measure()
@@ -140,19 +141,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels.micro", description=__doc__.splitlines()[0])
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=list(ENCODINGS), metavar="KIND",
                         help=f"encodings (default: {', '.join(KINDS)})")
-    parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="kernels whose name holds one of these")
+    parser.add_argument("--only", nargs="+", default=[], metavar="TEXT",
+                        help="kernels whose name contains one of these")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--seconds", type=float, default=0.05, help="of each kernel in each round (default: 0.05)")
+    parser.add_argument("--seconds", type=float, default=0.05,
+                        help="seconds of each kernel in each round (default: 0.05)")
     parser.add_argument("--isa", default="auto", help="instruction set (default: the best the CPU has)")
     parser.add_argument("--save", type=Path, help="write the shares to this file")
     against = parser.add_mutually_exclusive_group()
-    against.add_argument("--against", type=Path, help="a file that --save wrote, in the same minutes")
-    against.add_argument("--beside", type=Path, help="another checkout, built, that takes turns with this one")
-    parser.add_argument("--threshold", type=float, default=0.05, help="share that may be lost (default: 0.05)")
+    against.add_argument("--against", type=Path, help="a file that --save wrote a few minutes ago")
+    against.add_argument("--base", type=Path, help="another checkout, built, that takes turns with this one")
+    parser.add_argument("--threshold", type=float, default=0.05,
+                        help="maximum share of speed that may be lost (default: 0.05)")
     args = parser.parse_args()
     cpus = usable_cpus()
     todo, roof = cases(args.kinds, args.only), MachineRoof(len(cpus))
-    checkouts = {HERE: ROOT} | ({THERE: args.beside.resolve()} if args.beside else {})
+    checkouts = {HERE: ROOT} | ({THERE: args.base.resolve()} if args.base else {})
     processes: dict[str, EngineProcess] = {}
     try:
         for name, checkout in checkouts.items():

@@ -30,18 +30,19 @@ from drut.kernels.native.executable import NativeExecutable
 from drut.kernels.ops import Attention, Buffer, Embed, Head, Norm, Op, Project
 from drut.kernels.plan import Recorder
 
-WORKING_SET = 256 << 20  # bytes of weights, or of keys and values: where the roof is measured past all caches
-LAYERS = 16  # most of them for attention
-MOST_MACS = 6 * 10**9  # of one run; large operations are repeated less
+WORKING_SET = 256 << 20  # bytes of weights, or of keys and values: the roof is measured beyond all caches
+LAYERS = 16  # maximum for attention
+MOST_MACS = 6 * 10**9  # maximum of one run; large operations are repeated less often
 MOST_COPIES = 64
 SCALES = {"Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
           "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "TQ1_0": (52,),
           "TQ2_0": (64,)}
-"""Where a block has its fp16 scales; random ones would be infinite."""
+"""Positions of a block's fp16 scales; random ones would be infinite."""
 
 
 class Kernels:
-    """The native backend, and the matrices that were timed last. `of`: what of a run's operations is its figure."""
+    """The native backend, and the matrices that were timed last. `of`: the operations whose time is the figure of a
+    run."""
 
     def __init__(self, of: Callable[[NDArray[np.int64]], np.floating[Any] | np.integer[Any]] = np.mean) -> None:
         self._of = of
@@ -52,11 +53,11 @@ class Kernels:
         return {"isa": self._backend.isa, "source": drut.__file__}
 
     def prepare(self, kind: str, n: int, k: int) -> None:
-        """Makes the matrices that `gemm` is about to multiply with."""
+        """Creates the matrices for `gemm`."""
         self._weights(kind, n, k)
 
     def gemm(self, kind: str, n: int, k: int, rows: int, seconds: float) -> Answer:
-        """x += source . weight, of `rows` rows."""
+        """Times x += source . weight with `rows` rows."""
         macs = rows * n * k
         weights = self._weights(kind, n, k)[: max(1, MOST_MACS // macs)]
         source, x = Buffer("source", k), Buffer("x", n)
@@ -70,7 +71,7 @@ class Kernels:
 
     def attention(self, heads: int, kv_heads: int, head_dim: int, kv_dtype: str, context: int, rows: int,
                   seconds: float) -> Answer:
-        """The last `rows` rows of a sequence of `context` tokens."""
+        """Times attention of the last `rows` rows of a sequence of `context` tokens."""
         layer_bytes = KvLayout(kv_dtype, 1, kv_heads, head_dim).token_bytes * context
         layers = max(1, min(LAYERS, WORKING_SET // layer_bytes))
         layout = KvLayout(kv_dtype, layers, kv_heads, head_dim)
@@ -85,7 +86,7 @@ class Kernels:
                 "working_set": layers * layer_bytes}
 
     def _time(self, ops: Sequence[Op], x: Buffer, rows: int, context: int, layout: KvLayout, seconds: float) -> float:
-        """The best run's mean seconds of the operations after the first, which makes their input."""
+        """Returns the best run's mean seconds of the operations after the first, which makes their input."""
         backend, recorder = self._backend, Recorder()
         norm = backend.vector(np.zeros(x.width, np.float32))
         last = backend.matrix(encoding("F32"), np.zeros((1, x.width), np.float32).view(np.uint8), 1, x.width)
@@ -106,7 +107,7 @@ class Kernels:
         return min(took)
 
     def _weights(self, kind: str, n: int, k: int) -> list[NativeMatrix]:
-        """A model's worth of matrices of one shape; those of the last call are kept."""
+        """Returns a model's worth of matrices of one shape; keeps those of the last call."""
         if self._matrices is None or self._matrices[0] != (kind, n, k):
             self._matrices = None
             enc = encoding(kind)
@@ -121,7 +122,7 @@ class Kernels:
 
 
 def random_blocks(enc: Encoding, n: int, k: int) -> NDArray[np.uint8]:
-    """A matrix as a file holds it, of random codes with scales about 0.01."""
+    """Returns a matrix as a file stores it, of random codes with scales of about 0.01."""
     rng = np.random.default_rng(1)
     if not enc.block_bytes:
         return _random_planes(enc, rng, n, k)
@@ -155,13 +156,13 @@ def _random_planes(enc: Encoding, rng: np.random.Generator, n: int, k: int) -> N
 
 
 def _bf16(count: int) -> NDArray[np.uint16]:
-    """Random values of about unit size, a few thousand of them again and again."""
+    """Returns random values of about unit size, a few thousand of them repeated."""
     values = np.random.default_rng(3).standard_normal(min(count, 1 << 14), np.float32)
     return np.resize((values.view(np.uint32) >> 16).astype(np.uint16), count)
 
 
 def _sequence(rows: int, context: int) -> StepDescriptor:
-    """One sequence, of which the last `rows` rows are computed."""
+    """Describes one sequence whose last `rows` rows are computed."""
     pages = -(-context // PAGE_TOKENS)
     step = StepDescriptor(rows, 1, 1, pages)
     step.clear()

@@ -2,8 +2,8 @@
 
     python -m benchmarks.peers.build [NAME ...]
 
-An engine that cannot be built is named with the end of its log, and the others go on. What is built stays until its
-recipe (`recipes.py`) changes. One build at a time, at the lowest priority.
+If an engine cannot be built, its name and the end of its log are printed, and the others continue. An environment stays
+until its recipe (`recipes.py`) changes. Builds run one at a time, at the lowest priority.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["PEERS", "PEERS_DIR", "ROOT", "Peer", "build", "tail"]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(PEERS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"engines (default: all):  {', '.join(PEERS)}")
     names: list[str] = parser.parse_args().names or list(PEERS)
     if unknown := [name for name in names if name not in PEERS]:
-        parser.error(f"no such engine: {', '.join(unknown)}")
+        parser.error(f"unknown engine:  {', '.join(unknown)}")
     failed = {}
     for name in names:
         why = build(PEERS[name])

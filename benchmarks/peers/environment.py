@@ -1,4 +1,4 @@
-"""An environment under build/peers/ with one other engine in it: made where it is missing, and stale where its recipe
+"""An environment under build/peers/ with one other engine: created if missing, and again when its recipe has
 changed."""
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ PEERS_DIR = ROOT / "build" / "peers"
 
 @dataclass(frozen=True)
 class Peer:
-    """An engine: how pip gets it, in steps, and what must import afterwards."""
+    """An engine: the pip installation steps, and the modules that must import afterwards."""
 
     name: str
     title: str
     steps: tuple[tuple[str, ...], ...]  # arguments of `pip install`
     imports: str
     env: Mapping[str, str] = field(default_factory=dict)
-    without: tuple[str, ...] = ()  # packages that came along and do not load here
-    # A script that prints requirements, what it leaves out, and what is installed with them, once the steps are done.
+    without: tuple[str, ...] = ()  # installed packages that do not load here and are removed
+    # A script that prints requirements, the requirements it omits, and packages to install with them, after the steps.
     listed: tuple[str, tuple[str, ...], tuple[str, ...]] | None = None
-    files: Mapping[str, str] = field(default_factory=dict)  # written into its site-packages
-    links: Mapping[str, str] = field(default_factory=dict)  # name in its folder -> pattern of what is meant
-    # Debian packages put beside it, not installed: folder, packages, the library that is wanted of them.
+    files: Mapping[str, str] = field(default_factory=dict)  # written to its site-packages
+    links: Mapping[str, str] = field(default_factory=dict)  # name in its folder -> pattern of the target
+    # Debian packages that are unpacked, not installed: folder, packages, the required library.
     libraries: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
     @property
@@ -46,7 +46,7 @@ class Peer:
 
     @property
     def recipe(self) -> str:
-        """Changes when the environment has to be made again."""
+        """Returns a text that changes when the environment must be created again."""
         listed = self.listed and (self.listed[2][1:], self.listed[1])
         more = [dict(given) for given in (self.files, self.links) if given]
         return repr((self.steps, self.imports, dict(self.env), self.without, listed, *more))
@@ -57,7 +57,7 @@ class Peer:
 
 
 def build(peer: Peer) -> str | None:
-    """Make the environment of `peer` if it is missing or stale. Why that failed, None where it is ready."""
+    """Creates the environment of `peer` if it is missing or stale. Returns the reason of a failure, None on success."""
     if peer.ready():
         return None
     print(f"{peer.name}: {peer.title}; building into {peer.folder.relative_to(ROOT)}", flush=True)
@@ -72,7 +72,7 @@ def build(peer: Peer) -> str | None:
 
 
 def finish(peer: Peer, log: IO[str]) -> None:
-    """All that its recipe says, in an environment that is there; what pip finds done already takes no time."""
+    """Completes an existing environment by its recipe; steps that are done already take no time."""
     environ = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": "1", "MAKEFLAGS": "-j1", **peer.env}
 
     def run(*command: str) -> None:
@@ -101,7 +101,8 @@ def finish(peer: Peer, log: IO[str]) -> None:
 
 
 def fetch_libraries(peer: Peer) -> str | None:
-    """Debian's packages under build/peers/, not installed, to be preloaded. Why not, None where they are there."""
+    """Unpacks Debian packages under build/peers/ for preloading, without installing them. Returns the reason of a
+    failure, None on success."""
     for name, packages, wanted in peer.libraries:
         folder = PEERS_DIR / name
         if any(folder.glob(f"usr/**/{wanted}")):
@@ -117,6 +118,6 @@ def fetch_libraries(peer: Peer) -> str | None:
 
 
 def tail(log: Path, lines: int = 8) -> str:
-    """The end of a log, indented."""
+    """Returns the end of a log, indented."""
     found = log.read_text(errors="replace").strip().splitlines()[-lines:] if log.exists() else []
     return "\n".join(f"    {line[:300]}" for line in found)

@@ -1,9 +1,9 @@
-"""One model in every layout that an engine reads, all made of one bf16 checkpoint.
+"""Makes one model in every layout that an engine reads, from one bf16 checkpoint.
 
     python -m benchmarks.peers.files [NAME ...]
 
-What is there stays; what cannot be made is named, and the others go on. Each NAME becomes the file
-build/compare/models/NAME.json, which `drut bench compare --model-files` takes.
+Existing files stay; files that cannot be made are named, and the others continue. Each NAME becomes the file
+build/compare/models/NAME.json for `drut bench compare --model-files`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from drut.bench.engines.files import save_model_files
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model by its checkpoint, and what the others are quantized to."""
+    """A model with its checkpoint, and the formats of the other layouts."""
 
     base: str
     title: str
@@ -44,7 +44,7 @@ RECIPES = {
 
 
 def model_files(name: str) -> ModelFiles:
-    """What is there of the model."""
+    """Returns the existing files of the model."""
     recipe = RECIPES[name]
     hf, gguf, openvino, mlx = (path if path.exists() else None for path in _paths(recipe))
     label = f"{recipe.title}; GGUF {recipe.gguf}, checkpoint bf16, OpenVINO {recipe.openvino}, MLX fp32"
@@ -53,7 +53,7 @@ def model_files(name: str) -> ModelFiles:
 
 
 def make(name: str) -> dict[str, str]:
-    """All layouts of the model; by layout, why those are missing that are."""
+    """Makes all layouts of the model; returns the reasons for missing ones, by layout."""
     recipe = RECIPES[name]
     hf, gguf, openvino, mlx = _paths(recipe)
     steps: dict[str, tuple[Path, Callable[[], None]]] = {
@@ -103,7 +103,7 @@ def _gguf(hf: Path, target: Path, encoding: str) -> None:
 
 def _openvino(hf: Path, target: Path, encoding: str) -> None:
     weights = ["--weight-format", encoding]
-    if encoding == "int4":  # SmolLM2's 576 inputs are no multiple of the default group, 128
+    if encoding == "int4":  # SmolLM2's 576 inputs are not a multiple of the default group, 128
         weights += ["--sym", "--group-size", "64", "--ratio", "1.0"]
     _whole(target, lambda partial: run_step(
         [PEERS["openvino"].folder / "bin" / "optimum-cli", "export", "openvino", "--model", hf, "--task",
@@ -117,7 +117,7 @@ def _mlx(hf: Path, target: Path) -> None:
 
 
 def _whole(target: Path, step: Callable[[Path], None]) -> None:
-    """Has a folder made beside `target` and renames it, so that none is half made."""
+    """Makes a folder under a temporary name and renames it, so that none is incomplete."""
     partial = target.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     step(partial)
@@ -126,10 +126,10 @@ def _whole(target: Path, step: Callable[[Path], None]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(RECIPES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"models (default: all):  {', '.join(RECIPES)}")
     names: list[str] = parser.parse_args().names or list(RECIPES)
     if unknown := [name for name in names if name not in RECIPES]:
-        parser.error(f"no such model: {', '.join(unknown)}")
+        parser.error(f"unknown model:  {', '.join(unknown)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     without = 0
     for name in names:

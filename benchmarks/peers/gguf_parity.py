@@ -1,9 +1,11 @@
-"""Whether llama.cpp reads the tiny GGUF files of the tests as they are meant: `python -m benchmarks.peers.gguf_parity`.
+"""Whether llama.cpp reads the tests' tiny GGUF files correctly.
 
-Needs llama-cpp-python and NumPy; not drut. Prints for each checkpoint, for a short and a long prompt, the largest
-difference to the logits of `transformers`, relative to the largest logit, and whether every likeliest token is the
-same. About 1e-6 is meant; 2e-4 to 5e-4 where llama.cpp looks GELU up in a table of half floats. It gives files of the
-architectures `llama` and `phi3` no window, whatever their keys say: there it differs past the window.
+    python -m benchmarks.peers.gguf_parity
+
+Needs llama-cpp-python and NumPy, not drut. Prints for each checkpoint, for a short and a long prompt, the largest
+difference from the logits of `transformers`, relative to the largest logit, and whether every likeliest token is the
+same. About 1e-6 is expected; 2e-4 to 5e-4 if llama.cpp computes GELU with a table of half floats. For the architectures
+`llama` and `phi3` it ignores the window, whatever their keys are: there it differs beyond the window.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ CONTEXT = 512
 
 
 def write(name: str, path: Path) -> Path:
-    """The checkpoint's file, with a merge and two special tokens, without which llama.cpp loads none."""
+    """Writes the checkpoint's file, with a merge and two special tokens, without which llama.cpp does not load it."""
     cfg = config(name)
     keys = as_gguf.metadata(name) | {"tokenizer.ggml.merges": ["t 1"]}
     keys |= {f"tokenizer.ggml.{kind}_token_id": cfg[f"{kind}_token_id"] for kind in ("bos", "eos")}
@@ -32,7 +34,7 @@ def write(name: str, path: Path) -> Path:
 
 
 def difference(model: Llama, ids: list[int], wanted: np.ndarray) -> tuple[float, bool]:
-    """Of the last logits of a prompt."""
+    """Compares the last logits of a prompt."""
     model.reset()
     model.eval(ids)
     logits = np.array(model.scores[len(ids) - len(wanted) : len(ids)])

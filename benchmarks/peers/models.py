@@ -1,4 +1,4 @@
-"""The model files that are compared, made on first use under build/compare/models/."""
+"""The model files of the comparison, made on first use under build/compare/models/."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ QUANTIZE_S = 1800.0
 
 
 class CannotMakeError(Exception):
-    """A model file that cannot be made here; the message says why."""
+    """Raised if a model file cannot be made here; the text has the reason."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A GGUF file for Drut and llama.cpp, and what others run in its place."""
+    """A GGUF file for Drut and llama.cpp, and the files of other engines."""
 
     name: str
     title: str
     vocab: int
-    base: str  # what the file is quantized from
-    type: str  # what llama.cpp's quantizer makes; "" for the base itself
-    openvino: str = ""  # the weight format of the conversion that stands beside it
+    base: str  # the file from which it is quantized
+    type: str  # the type for llama.cpp's quantizer; "" for the base itself
+    openvino: str = ""  # the weight format of the OpenVINO conversion
     vllm: bool = False
 
 
@@ -47,7 +47,7 @@ MODELS = {model.name: model for model in (
 
 
 def gguf_file(model: Model) -> Path:
-    """The file Drut and llama.cpp read. CannotMakeError where it is missing and cannot be made."""
+    """Returns the file for Drut and llama.cpp. Raises CannotMakeError if it is missing and cannot be made."""
     base = _base(model.base)
     if not model.type:
         return base
@@ -58,13 +58,13 @@ def gguf_file(model: Model) -> Path:
 
 
 def openvino_folder(model: Model) -> Path:
-    """The conversion with `model.openvino` weights, of the shipped file's dequantized ones."""
+    """Returns the conversion with `model.openvino` weights, from the shipped file's dequantized ones."""
     target = FOLDER / f"{model.base}-ov-{model.openvino}"
     if not target.exists():
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         weights = ["--weight-format", model.openvino]
-        if model.openvino == "int4":  # 576 inputs are no multiple of the default group, 128
+        if model.openvino == "int4":  # 576 inputs are not a multiple of the default group, 128
             weights += ["--sym", "--group-size", "64", "--ratio", "1.0"]
         run_step([PEERS["openvino"].folder / "bin" / "optimum-cli", "export", "openvino", "--model", checkpoint(model),
               "--task", "text-generation-with-past", *weights, partial], f"{target.name}.log")
@@ -73,7 +73,7 @@ def openvino_folder(model: Model) -> Path:
 
 
 def checkpoint(model: Model) -> Path:
-    """The shipped file's weights, dequantized, as a checkpoint in the Hugging Face layout."""
+    """Returns the shipped file's weights, dequantized, as a checkpoint in the Hugging Face layout."""
     target = FOLDER / f"{model.base}-hf"
     if not (target / "tokenizer_config.json").exists():
         code = ("import sys; from pathlib import Path; from tests.golden.dequantize import dequantize;"
@@ -96,7 +96,7 @@ def _base(name: str) -> Path:
 
 
 def quantize(source: Path, target: Path, type: str) -> None:
-    """A GGUF file of another by llama.cpp's quantizer. CannotMakeError where that is not built."""
+    """Quantizes a GGUF file with llama.cpp's quantizer. Raises CannotMakeError if that is not built."""
     peer = next((PEERS[name] for name in ("llamacpp", "llamacpp-avx2") if PEERS[name].ready()), None)
     if peer is None:
         raise CannotMakeError(f"{target.name}: llama.cpp's quantizer is not built")
@@ -112,7 +112,7 @@ def quantize(source: Path, target: Path, type: str) -> None:
 
 
 def run_step(command: list[str | Path], log_name: str) -> None:
-    """One step at the lowest priority. CannotMakeError with the end of its log."""
+    """Runs one step at the lowest priority. Raises CannotMakeError with the end of its log."""
     print(f"making {Path(command[-1]).name}", file=sys.stderr, flush=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
     log = FOLDER / log_name

@@ -1,4 +1,5 @@
-"""An engine's process as the driver sees it: asked by JSON lines, stopped between its turns, its threads pinned."""
+"""The driver's side of an engine's process: sends requests as JSON lines, suspends it between turns, pins its
+threads."""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ Answer = dict[str, Any]
 
 
 class EngineError(Exception):
-    """An engine's process ended or did not answer; the message has the end of its log."""
+    """Raised if an engine's process ended or did not answer; the text has the end of its log."""
 
 
 class EngineProcess:
-    """Runs `module` under `python` with stderr in `log`. Runnable until `pause`; `resume` before the next question."""
+    """Runs `module` with `python`, with stderr in `log`. It runs until `pause`; call `resume` before the next
+    request."""
 
     def __init__(self, python: Path, module: str, log: Path, cwd: Path, env: Mapping[str, str],
                  cpus: Sequence[int], niceness: int = 0) -> None:
@@ -36,7 +38,7 @@ class EngineProcess:
         self._questions, self._answers = os.fdopen(asking, "wb"), os.fdopen(answering, "rb")
 
     def ask(self, do: str, timeout_s: float, **arguments: Any) -> Answer:
-        """The answer to one request. EngineError where none comes within `timeout_s`."""
+        """Returns the answer to one request. Raises EngineError if none arrives within `timeout_s`."""
         with contextlib.suppress(BrokenPipeError):
             self._questions.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
             self._questions.flush()
@@ -52,17 +54,17 @@ class EngineProcess:
         return answer
 
     def pause(self) -> None:
-        """Stop all processes, so that none takes time from another engine's turn."""
+        """Suspends all processes, so that none takes CPU time from another engine's turn."""
         self.tree.suspend()
         self._paused = True
 
     def resume(self) -> None:
-        """Let them run on."""
+        """Resumes all processes."""
         self.tree.resume()
         self._paused = False
 
     def thread_s(self) -> dict[int, float]:
-        """Thread -> the CPU seconds it has used."""
+        """Returns the CPU seconds of each thread."""
         used: dict[int, float] = {}
         for process in self.tree.members():
             with contextlib.suppress(psutil.Error):
@@ -70,9 +72,10 @@ class EngineProcess:
         return used
 
     def pin(self, before: Mapping[int, float]) -> str:
-        """Bind the threads busiest since `before` (of `thread_s`) to a CPU each. Who bound them, in a word.
+        """Binds the threads with the most CPU time since `before` (a result of `thread_s`) to a CPU each. Returns who
+        bound them.
 
-        Those that the engine bound stay where they are: it may count on that.
+        Threads bound by the engine keep their CPU, because the engine may rely on it.
         """
         used = {thread: seconds - before.get(thread, 0.0) for thread, seconds in self.thread_s().items()}
         busiest = sorted(used, key=lambda thread: -used[thread])[: len(self._cpus)]
@@ -86,7 +89,7 @@ class EngineProcess:
         return "itself" if not free else "the driver" if not bound else "itself and the driver"
 
     def close(self, patience_s: float = 10.0) -> None:
-        """Let the engine end, by force where it does not."""
+        """Lets the engine end, or kills it after `patience_s`."""
         if self._paused:
             self.resume()
         with contextlib.suppress(OSError):
@@ -95,7 +98,7 @@ class EngineProcess:
         self.kill()
 
     def kill(self) -> None:
-        """End all its processes now."""
+        """Kills all its processes."""
         self._process.stop()
         with contextlib.suppress(OSError):
             self._questions.close()

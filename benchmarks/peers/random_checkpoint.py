@@ -29,7 +29,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config
 
 
 def config(like: dict[str, object]) -> dict[str, object]:
-    """config.json, with vocabulary and special tokens of the model whose tokenizer it gets."""
+    """Returns config.json, with the vocabulary and special tokens of the model that provides the tokenizer."""
     taken = {key: like[key] for key in ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id") if key in like}
     return {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": HIDDEN,
@@ -40,7 +40,7 @@ def config(like: dict[str, object]) -> dict[str, object]:
 
 
 def shapes(vocab: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of each tensor, as (outputs, inputs). The head is the embedding."""
+    """Yields name and shape of each tensor, as (outputs, inputs). The head is the embedding."""
     yield "model.embed_tokens.weight", (vocab, HIDDEN)
     for layer in range(LAYERS):
         block = f"model.layers.{layer}."
@@ -57,7 +57,7 @@ def shapes(vocab: int) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def awq(found: Iterable[tuple[str, tuple[int, ...]]]) -> Iterator[Tensor]:
-    """The same in AWQ's layout, which has the inputs outermost and eight codes in an int32."""
+    """Yields the tensors in AWQ's layout, which has the inputs outermost and eight codes in an int32."""
     for name, shape in found:
         if len(shape) == 1 or ".layers." not in name:
             yield name, "F16", shape
@@ -70,7 +70,8 @@ def awq(found: Iterable[tuple[str, tuple[int, ...]]]) -> Iterator[Tensor]:
 
 
 def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str = "BF16") -> NDArray[Any]:
-    """I32: random bits. Else ones for a norm, or random values: bf16, to nearest, ties to even, as uint16; or fp16."""
+    """Returns values. I32: random bits. Otherwise ones for a norm, or random values: bf16, to nearest, ties to even, as
+    uint16; or fp16."""
     if dtype == "I32":
         return rng.integers(-(1 << 31), 1 << 31, shape).astype(np.int32)
     drawn = np.ones(shape, np.float32) if len(shape) == 1 else rng.standard_normal(shape, np.float32)
@@ -83,12 +84,12 @@ def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str = "BF16"
 
 
 def scales(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float16]:
-    """Of AWQ's groups, such that weights whose codes and zero points are random have about that deviation."""
+    """Returns scales of AWQ's groups for which weights with random codes and zero points have about that deviation."""
     return np.full(shape, DEVIATION / 6.5, np.float16) * (1 + rng.random(shape, np.float32) / 8).astype(np.float16)
 
 
 def write(folder: Path, like: Path, *, as_awq: bool = False) -> Path:
-    """The checkpoint in `folder`, whole or not at all, with the tokenizer of the folder `like`."""
+    """Writes the checkpoint to `folder`, complete or not at all, with the tokenizer of the folder `like`."""
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

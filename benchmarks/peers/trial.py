@@ -1,9 +1,10 @@
-"""Starts each engine once, asks it a few things, ends it, and prints the rows of the table in docs/engines.md.
+"""Starts each engine once, sends a few requests, ends it, and prints the rows of the table in docs/engines.md.
 
     python -m benchmarks.peers.trial build/compare/models/NAME.json [ENGINE ...]
 
-A row: whether it came up, after how many seconds and in which versions; a chat; a streamed completion that must have
-just so many tokens; whether it told them as usage; a prompt of ids; how long it took to end, and whether all of it did.
+A row: whether it started, after how many seconds and in which versions; a chat; a streamed completion with an exact
+number of tokens; whether it reported them as usage; a prompt of ids; how long it took to end, and whether all processes
+ended.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ HEADER = ("| engine | versions | weights | ready s | MB, peak | chat | exact | u
 
 
 def trial(name: str, files: ModelFiles, options: Options) -> str:
-    """The row. Raises DrutError where it does not come up."""
+    """Returns the row. Raises DrutError if the engine does not start."""
     launch = find(name).launch(files, options, free_port())
     with start(launch, LOGS / f"trial-{name}.log") as running:
         print(f"{name}: ready in {running.ready_s:.1f} s", file=sys.stderr, flush=True)
@@ -64,7 +65,8 @@ def _chat(launch: Launch) -> str:
 
 
 def _completion(launch: Launch) -> tuple[str, str]:
-    """Whether it had just as many tokens as asked for, and by which word; whether usage came in the stream."""
+    """Returns whether the response had exactly the requested tokens, by which count; and whether the stream had
+    usage."""
     exact = {"ignore_eos": True, "min_tokens": TOKENS} if launch.exact is None else launch.exact
     body = {"prompt": "Once upon a time", "max_tokens": TOKENS, "stream": True,
             "stream_options": {"include_usage": True}, **exact}
@@ -109,8 +111,8 @@ def _why(error: RequestError) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", type=Path, metavar="FILE", help="as benchmarks.peers.files writes it")
-    parser.add_argument("names", nargs="*", metavar="ENGINE", help=f"which: {', '.join(ENGINES)}")
+    parser.add_argument("files", type=Path, metavar="FILE", help="a file of benchmarks.peers.files")
+    parser.add_argument("names", nargs="*", metavar="ENGINE", help=f"engines:  {', '.join(ENGINES)}")
     parser.add_argument("--flags", default="", metavar="TEXT", help="further flags of the engines' own")
     args = parser.parse_args()
     files = load_model_files(args.files)

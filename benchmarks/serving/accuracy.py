@@ -1,11 +1,11 @@
-"""Whether the load client tells what a server did, and whether two runs can be told apart.
+"""Whether the load client reports the truth about a server, and whether two runs are distinguishable.
 
     python -m benchmarks.serving.accuracy [--rounds N] [--rate R] [--duration S] [--json]
 
 Three scripted servers: `a` and `again` with a TTFT of 100 ms and 10 ms between tokens, `slower` with 10 % more of both.
-In each round `drut bench serve` measures each of them, one after the other. For `a` the figures are held against the
-script and against what the server itself wrote down of each request. `again` must lie within the noise floor of `a`
-that the run prints, `slower` outside. A run that its client calls void is told, and counts all the same.
+In each round `drut bench serve` measures each of them, one after the other. For `a` the figures are compared with the
+script and with the server's own records of each request. `again` must lie within the noise floor of `a` that the run
+prints, `slower` outside. A run that its client declares void is reported, and counts all the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Record = dict[str, Any]
 
 
 def measure(server: MockServer, rate: float, duration: float, folder: Path) -> tuple[Result, list[Served]]:
-    """One run against one server, and what the server says of it."""
+    """Runs the client once against one server. Returns its result and the server's records."""
     server.reset()
     command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", "smollm2-135m-instruct",
                "--workload", f"synthetic:input=64,output={TOKENS}", "--rate", str(rate), "--duration", str(duration),
@@ -45,7 +45,7 @@ def measure(server: MockServer, rate: float, duration: float, folder: Path) -> t
 
 
 def own_account(served: Sequence[Served]) -> dict[str, list[float]]:
-    """TTFT from arrival and TPOT, in ms, as the server wrote them down."""
+    """Returns TTFT from arrival and TPOT, in ms, from the server's records."""
     answered = [s for s in served if s.outcome == "ok"]
     return {"ttft_sent_ms": [(s.first_s - s.arrived_s) * 1e3 for s in answered],
             "tpot_ms": [(s.last_s - s.first_s) / (s.tokens - 1) * 1e3 for s in answered]}
@@ -56,7 +56,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def accuracy(result: Result, served: Sequence[Served]) -> Record:
-    """By figure: the client's, the script's and the server's own, which has no ITL."""
+    """Returns by figure the values of client, script and server; the server has no ITL."""
     own = own_account(served)
     script = {"ttft_sent_ms": TTFT_MS, "itl_ms": ITL_MS, "tpot_ms": ITL_MS}
     return {f"{name} p{p}": {"client": getattr(getattr(result.summary, name), f"p{p}"), "script": script[name],
@@ -65,7 +65,7 @@ def accuracy(result: Result, served: Sequence[Served]) -> Record:
 
 
 def apart(a: Result, b: Result) -> Record:
-    """By figure: the relative difference and the noise floor of `a`."""
+    """Returns by figure the relative difference and the noise floor of `a`."""
     found = {}
     for name in FIGURES:
         x, y = a.intervals.figures[name], b.intervals.figures[name]
@@ -113,8 +113,8 @@ def print_report(records: Sequence[Record]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=20.0, help="requests a second")
-    parser.add_argument("--duration", type=float, default=30.0, help="seconds measured of each run")
+    parser.add_argument("--rate", type=float, default=20.0, help="requests per second")
+    parser.add_argument("--duration", type=float, default=30.0, help="measured seconds of each run")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     records = run(args.rounds, args.rate, args.duration)

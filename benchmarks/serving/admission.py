@@ -1,8 +1,8 @@
-"""What a token costs between the engine's message and the reader: admission, its record, metrics and log.
+"""The CPU time of a token between the engine's message and the reader: admission, its record, metrics and log.
 
     python -m benchmarks.serving.admission [--rounds N] [--json]
 
-No model: messages are handed to tickets as the engine's would be, one token each, 16 requests side by side, in this
+Without a model: tickets receive messages as from an engine, one token each, for 16 requests at a time, in this
 process's CPU time. `bare` is the loop that makes the messages, without tickets.
 """
 
@@ -29,7 +29,7 @@ REQUESTS, TOKENS = 16, 1000
 
 
 class Handed:
-    """An engine whose messages the script makes."""
+    """An engine whose messages come from this script."""
 
     ready, dead = Ready(load_s=0.0, numerics_id="", description="", room=1 << 20, max_seqs=REQUESTS, step_tokens=512,
                         parts={}), None
@@ -42,14 +42,14 @@ class Handed:
         return str(len(self.sinks))
 
     def abort(self, handle: str) -> None:
-        """They end by themselves."""
+        """Ignored: requests end by themselves."""
 
     def on_death(self, watcher: Any) -> None:
-        """It does not die."""
+        """Ignored: the engine never dies."""
 
 
 async def play(parts: str) -> float:
-    """Microseconds of CPU a token."""
+    """Returns microseconds of CPU time per token."""
     engine, metrics, log = Handed(), Metrics("m"), RequestLog(io.BytesIO())
     observer = Several(metrics, log) if parts == "with metrics and log" else None
     admission = Admission(engine, observer=observer)
@@ -91,7 +91,7 @@ def main() -> int:
         print(json.dumps(rounds))
     else:
         rows = [[name, Spread.of([r[name] for r in rounds]).text(1)] for name in names]
-        print(table(["", "us of CPU a token"], rows))
+        print(table(["", "us of CPU per token"], rows))
     return 0
 
 

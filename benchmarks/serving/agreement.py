@@ -1,12 +1,12 @@
-"""Whether a server's own histograms and the load client say the same of one run.
+"""Whether a server's own histograms and the load client agree about one run.
 
     python -m benchmarks.serving.agreement [MODEL] [--rounds N] [--concurrency N] [--duration S] [--json]
 
 `drut bench serve` loads a `drut serve` with users in a closed loop and scrapes it before and after. Of all requests of
-the run, measured or not, TTFT from sending and ITL by token are compared: the means, which a histogram tells exactly,
-and the median, of which it tells a bucket. They agree where the means differ by 5 % at most and the client's median
-lies in the server's bucket, widened by 5 % on both sides. Exit code 1 where the median round's means, or the medians of
-most rounds, do not agree.
+the run, measured or not, TTFT from sending and ITL by token are compared: the means, which a histogram has exactly, and
+the median, of which it has a bucket. They agree if the means differ by at most 5 % and the client's median lies in the
+server's bucket, widened by 5 % on both sides. Exit code 1 if the means of the median round, or the medians of most
+rounds, do not agree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class Pair:
-    """One quantity by both, milliseconds. The server's median lies above `low` and at most at `high`."""
+    """One quantity by both, in milliseconds. The server's median lies above `low` and is at most `high`."""
 
     client_n: int
     server_n: int
@@ -54,7 +54,7 @@ class Pair:
 
 
 def compare(result: Result) -> dict[str, Pair]:
-    """`ttft` and `itl` of a run; the server must have been scraped."""
+    """Returns `ttft` and `itl` of a run; the server must have been scraped."""
     assert result.watched is not None
     assert result.watched.server is not None
     told = result.watched.server.distributions
@@ -73,7 +73,7 @@ def compare(result: Result) -> dict[str, Pair]:
 
 
 def of_request(request: Request) -> dict[str, Floats]:
-    """Milliseconds of all that it brought, even where it was cut off at the run's end."""
+    """Returns the milliseconds of all tokens of a request, even if it was cut off at the run's end."""
     if request.sent_ms is None or not request.arrivals_ms:
         return {}
     timed = timing(Record(request.session, request.turn, 0.0, sent=request.sent_ms, arrivals=request.arrivals_ms,
@@ -88,8 +88,8 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=16, help="users (default: 16)")
     parser.add_argument("--duration", type=float, default=20.0, help="seconds of a round (default: 20)")
     parser.add_argument("--workload", default="synthetic:input=uniform:50:200,output=64")
-    parser.add_argument("--step-ms", type=float, default=0.0, help="lengthens the engine's steps by so much: with a "
-                        "tiny model one of known speed, whatever else the machine does (default: 0)")
+    parser.add_argument("--step-ms", type=float, default=0.0, help="seconds added to each step of the engine: with a "
+                        "tiny model its speed is known, whatever the machine's load (default: 0)")
     args = parser.parse_args()
     rounds = []
     with served(args.model, "--threads", str(args.threads), step_s=args.step_ms / 1e3) as server:

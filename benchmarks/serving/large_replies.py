@@ -1,8 +1,8 @@
-"""How a server behaves while it makes the largest replies it allows: latency of /health, another client, memory.
+"""A server's behaviour while it generates the largest replies it allows: latency of /health, another client, memory.
 
     .venv/bin/python -m benchmarks.serving.large_replies
 
-The model is a tiny one with random weights, so that nearly all the time goes into the replies.
+The model is a tiny one with random weights, so that nearly all the time is spent on the replies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SMALL = {"prompt": "hi", "max_tokens": 2}
 
 
 def ask(url: str, path: str, body: dict[str, Any] | None = None) -> tuple[float, int]:
-    """Seconds until the reply has been read, and its bytes."""
+    """Returns the seconds until the reply has been read, and its bytes."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
     begun, size = time.perf_counter(), 0
@@ -39,7 +39,7 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None) -> tuple[float,
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children."""
+    """Returns the resident memory of a process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     kb = 0
     for each in (pid, *map(int, children)):
@@ -62,7 +62,7 @@ def large(kind: str, choices: int) -> tuple[str, dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--max-reply-mb", type=float, default=64)
-    parser.add_argument("--clients", type=int, default=1, help="large replies asked for at a time")
+    parser.add_argument("--clients", type=int, default=1, help="large replies requested at a time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "tiny.gguf"
@@ -96,7 +96,7 @@ def measure(server: subprocess.Popen[str], options: argparse.Namespace) -> None:
 
 
 def row(url: str, pid: int, kind: str, choices: int, count: int) -> str:
-    """What happens while `count` clients ask for such a reply."""
+    """Measures while `count` clients request such a reply."""
     before, results, over = memory_mb(pid), list[tuple[float, int]](), threading.Event()
     health, others, peak = list[float](), list[float](), before
     clients = [threading.Thread(target=lambda: results.append(ask(url, *large(kind, choices)))) for _ in range(count)]
@@ -123,7 +123,7 @@ def row(url: str, pid: int, kind: str, choices: int, count: int) -> str:
 
 
 def allowed(url: str, path: str, body: dict[str, Any]) -> bool:
-    """Whether a reply of that size is taken; a deadline in the past stops what is."""
+    """Returns whether a reply of that size is allowed; a deadline in the past stops an allowed one."""
     try:
         ask(url, path, body | {"deadline_s": 1e-6})
     except urllib.error.HTTPError as error:

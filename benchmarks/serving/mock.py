@@ -1,9 +1,9 @@
-"""What the scripted server costs: requests and streamed tokens per second of its CPU time, and how late it is.
-
-The reader is a plain one in a process of its own; on a busy machine it may be what limits, which is why work is told
-per CPU second of the server and not per second of the clock.
+"""The capacity of the scripted server: requests and streamed tokens per second of its CPU time, and its lateness.
 
     python -m benchmarks.serving.mock
+
+The reader is a simple one in a process of its own. On a busy machine it may be the bottleneck; therefore work is
+reported per CPU second of the server and not per second of wall-clock time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drut.machine import cpu_model, usable_cpus
 
 @dataclass(frozen=True)
 class Case:
-    """`connections` that each ask `requests` times for `tokens` tokens."""
+    """`connections` that each send `requests` requests for `tokens` tokens."""
 
     name: str
     connections: int
@@ -49,7 +49,7 @@ CASES = (Case(name="whole answers at once", connections=16, requests=300, tokens
 
 
 async def ask(host: str, port: int, case: Case) -> None:
-    """All requests of one connection."""
+    """Sends all requests of one connection."""
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
     body = json.dumps({"prompt": "a b c", "max_tokens": case.tokens, "stream": case.stream}).encode()
     for _ in range(case.requests):
@@ -65,7 +65,7 @@ async def ask(host: str, port: int, case: Case) -> None:
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """One round of a case."""
+    """Runs one round of a case."""
     with MockServer(case.script) as server:
         host, port = server.url.removeprefix("http://").split(":")
         process = psutil.Process(server.pid)

@@ -1,15 +1,15 @@
-"""Open loop up to three times what a server can do: what is still answered in time, and how the rest is refused.
+"""An open loop at up to three times a server's capacity: what is still answered in time, and how the rest is refused.
 
     python -m benchmarks.serving.overload [MODEL] [--duration S] [--max-seqs N] [--max-wait-s S] [--json]
 
-Capacity is the rate at which a closed loop, of more users than the server computes and lets wait, gets its answers.
-Then requests arrive by a Poisson process at 0.75 to 3 times that. Good is a request with its first token within
-`--max-wait-s` and half as much again: a request that was accepted waits about so long for its turn at most, and then
-for its own prompt. Passes (exit code 0) when at 3 times capacity the goodput is at least 90 % of the highest at any
-rate, all that failed got 429, and the 99th percentile of the TTFT of what was accepted is within that bound.
+Capacity is the rate of answers in a closed loop with more users than the server runs and queues. Then requests arrive
+in a Poisson process at 0.75 to 3 times that rate. A request is good if its first token comes within 1.5 times
+`--max-wait-s`: an accepted request waits at most about `--max-wait-s` in the queue, and then for its own prompt. Passes
+(exit code 0) if at 3 times capacity the goodput is at least 90 % of the highest at any rate, all failed requests got
+429, and the 99th percentile of the TTFT of accepted requests is within that bound.
 
-It says beforehand how long it takes at most, and each rate's figures as they come, on stderr. What is measured begins
-once the queue has had time to fill.
+The script prints its maximum duration first, and each rate's figures as they come, on stderr. Measuring begins once the
+queue has had time to fill.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from benchmarks.serving.server import Server, bench, served
 from drut.bench.result.schema import Result
 
 FACTORS = (0.75, 1.0, 1.5, 3.0)
-SHARE, SLACK = 0.9, 1.5  # of the highest goodput; of the wait that is let
-FILL_S = 8.0  # until the first of a closed loop, whose prompts come all at once, have their answers
-ANSWER_S = 10.0  # an answer takes no longer from its first token on
+SHARE, SLACK = 0.9, 1.5  # of the highest goodput; of the maximum wait
+FILL_S = 8.0  # until the first requests of a closed loop, whose prompts arrive at once, are answered
+ANSWER_S = 10.0  # maximum time of an answer after its first token
 CLIENT_S = 3.0  # to start the load client
 
 
 @dataclass(frozen=True)
 class Level:
-    """A rate, requests a second, and what came of it. TTFT in seconds, of what was accepted."""
+    """A rate in requests per second, and its results. TTFT in seconds, of accepted requests."""
 
     factor: float
     offered: float
@@ -49,19 +49,19 @@ class Level:
 
 
 def run(server: Server, args, *flags: str) -> Result:
-    """A run with those flags for its load."""
+    """Runs the load client with flags for its load."""
     return bench(server, "--api", "completions", "--tokenizer", args.model, "--workload", args.workload, "--duration",
                  str(args.duration), "--grace", f"{grace_s(args):g}", "--slo", f"ttft={SLACK * args.max_wait_s:g}s",
                  "--no-arrivals", "--no-metrics", *flags)
 
 
 def grace_s(args) -> float:
-    """Seconds that the last answers of a run may take."""
+    """Returns the seconds that the last answers of a run may take."""
     return SLACK * args.max_wait_s + ANSWER_S
 
 
 def most_s(args) -> float:
-    """Seconds that all runs together take at most."""
+    """Returns the maximum duration of all runs in seconds."""
     each = args.duration + grace_s(args) + CLIENT_S
     return FILL_S + each + len(FACTORS) * (2 * args.max_wait_s + each)
 
@@ -71,7 +71,7 @@ def tell(line: str) -> None:
 
 
 def capacity(server: Server, args) -> float:
-    """Requests a second."""
+    """Returns requests per second."""
     users = args.max_seqs + 8
     rate = run(server, args, "--concurrency", str(users), "--warmup", f"{FILL_S:g}").summary.requests_per_s
     if not rate:
@@ -99,11 +99,11 @@ def level(server: Server, args, factor: float, rate: float) -> Level:
 def main() -> int:
     parser = arguments(__doc__ or "", rounds=1)
     parser.add_argument("--duration", type=float, default=10.0, help="seconds of each rate (default: 10)")
-    parser.add_argument("--max-seqs", type=int, default=8, help="of the server (default: 8)")
-    parser.add_argument("--max-wait-s", type=float, default=2.0, help="of the server (default: 2)")
+    parser.add_argument("--max-seqs", type=int, default=8, help="the server's setting (default: 8)")
+    parser.add_argument("--max-wait-s", type=float, default=2.0, help="the server's setting (default: 2)")
     parser.add_argument("--workload", default="synthetic:input=uniform:50:150,output=uniform:16:48")
-    parser.add_argument("--step-ms", type=float, default=0.0, help="lengthens the engine's steps by so much: with a "
-                        "tiny model one of known speed, whatever else the machine does (default: 0)")
+    parser.add_argument("--step-ms", type=float, default=0.0, help="seconds added to each step of the engine: with a "
+                        "tiny model its speed is known, whatever the machine's load (default: 0)")
     args = parser.parse_args()
     flags = ["--threads", str(args.threads), "--max-seqs", str(args.max_seqs), "--max-wait-s", str(args.max_wait_s)]
     with served(args.model, *flags, step_s=args.step_ms / 1e3) as server:

@@ -1,14 +1,14 @@
-"""Whether `drut bench search` finds over HTTP what is true of a server.
+"""Whether `drut bench search` finds the true capacity of a server over HTTP.
 
     python -m benchmarks.serving.search_truth [--searches N] [--budget 10m] [--servers NAME ...] [--out DIR] [--json]
 
-The scripted servers are those of docs/search.md, each in a process of its own; their truth comes from long simulations
-(`tests/bench/search/queues.py`). Passes (exit code 0) when each search is within 5 % of it with its saturation, knee
-and rate that holds the limits. With --out a search that is done is kept there, with all its files, and not made again.
+The scripted servers are those of docs/search.md, each in a process of its own; their true figures come from long
+simulations (`tests/bench/search/queues.py`). Passes (exit code 0) if the saturation, knee and limit rate of each search
+are within 5 % of them. With --out, finished searches are stored there with all their files, and not repeated.
 
-Beside the errors it tells what they may come of: `void`, runs that the client itself calls void; `over`, by how much
-the mean E2E of one request at a time is above the script, ms; `late`, how late the server handed over the first tokens,
-and `stalled`, the share of them that was later than 5 ms; `others`, the CPUs that other processes took.
+In addition to the errors it shows possible causes: `void`, runs that the client declares void; `over`, by how much the
+mean E2E of one request at a time is above the script, ms; `late`, how late the server sent the first tokens, and
+`stalled`, the share of them that was later than 5 ms; `others`, the CPUs that other processes took.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ATTAIN = 0.95
 STALL_MS = 5.0
 SIMULATED = 1_500_000  # requests of a simulation of the truth
 WHAT = ("saturation", "knee", "slo_rate")
-SEED_STEP = 1_000_003  # apart, beyond what one search adds to its seed
+SEED_STEP = 1_000_003  # distance of seeds, larger than what one search adds to its seed
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Case:
     limit_ms: float
 
     def script(self) -> dict[str, object]:
-        """Two tokens an answer."""
+        """Returns a script with two tokens per answer."""
         return {"slots": self.slots, "output_tokens": 2, "ttft": {"kind": "constant", "ms": self.first_ms},
                 "itl": {"kind": "constant", "ms": self.rest_ms}}
 
     def truth(self) -> dict[str, float]:
-        """By name, a second."""
+        """Returns the true figures by name, per second."""
         queue = Server(self.slots, constant(self.first_ms / 1e3), constant(self.rest_ms / 1e3), constant=True)
         return {"saturation": queue.saturation(), "knee": queue.knee(),
                 "slo_rate": queue.slo_rate(self.limit_ms / 1e3, ATTAIN, SIMULATED)}
@@ -72,7 +72,7 @@ CASES = {"eight": Case(8, 10, 40, 30), "one": Case(1, 5, 5, 55)}
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What came of one search. `over_ms` is None where no run with one user was valid."""
+    """The result of one search. `over_ms` is None if no run with one user was valid."""
 
     server: str
     seed: int
@@ -91,18 +91,18 @@ class Record(msgspec.Struct, frozen=True):
     mock_cpus: float
 
     def error(self, name: str, truth: dict[str, float]) -> float | None:
-        """Relative; None where nothing was found."""
+        """Returns the relative error; None if nothing was found."""
         value = getattr(self, name).value
         return None if value is None else value / truth[name] - 1
 
     def passes(self, truth: dict[str, float]) -> bool:
-        """Whether all is found, and near enough."""
+        """Returns whether every figure was found with a small enough error."""
         errors = [self.error(name, truth) for name in WHAT]
         return all(error is not None and abs(error) <= MOST_ERROR for error in errors)
 
 
 def search(name: str, seed: int, budget: str, folder: Path) -> Record:
-    """One search of a server that is started for it. Its progress goes to stderr."""
+    """Runs one search of a server started for it. Its progress goes to stderr."""
     case = CASES[name]
     folder.mkdir(parents=True, exist_ok=True)
     work = folder / "work.jsonl"
@@ -125,7 +125,7 @@ def search(name: str, seed: int, budget: str, folder: Path) -> Record:
 
 
 def children_s() -> float:
-    """CPU seconds of this process's children that have ended, and of theirs."""
+    """Returns the CPU seconds of this process's ended children and of theirs."""
     times = os.times()
     return times.children_user + times.children_system
 
@@ -136,7 +136,7 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 def record(name: str, seed: int, found: Search, served: Sequence[Served], cpus: tuple[float, float, float]) -> Record:
-    """`cpus` that others, the search and the server took."""
+    """Builds a record. `cpus`: of others, the search and the server."""
     case = CASES[name]
     alone = [p.e2e_ms_mean for p in found.points if p.concurrency == 1 and p.valid and p.e2e_ms_mean is not None]
     late = np.array([one.first_s - one.due_first_s for one in served if one.outcome == "ok"]) * 1e3
@@ -148,7 +148,7 @@ def record(name: str, seed: int, found: Search, served: Sequence[Served], cpus: 
 
 
 def kept(name: str, seed: int, budget: str, out: Path) -> Record:
-    """From an earlier call, or made now and kept."""
+    """Returns the stored search of an earlier call, or runs and stores it."""
     path = out / f"{name}-{budget}-{seed}" / "record.json"
     if path.exists():
         return msgspec.json.decode(path.read_bytes(), type=Record)
@@ -158,7 +158,7 @@ def kept(name: str, seed: int, budget: str, out: Path) -> Record:
 
 
 def cells(one: Record, truth: dict[str, float]) -> list[str]:
-    """A row of the table."""
+    """Returns a row of the table."""
     found = []
     for name in WHAT:
         answer, error = getattr(one, name), one.error(name, truth)
@@ -178,7 +178,7 @@ def print_report(records: Sequence[Record], truths: dict[str, dict[str, float]])
     for name, truth in truths.items():
         told = ", ".join(f"{what.replace('_', ' ')} {truth[what]:.1f}" for what in WHAT)
         print(f"{name}: {CASES[name]}; truth, requests/s: {told}")
-    print("errors against the truth; the bounds that the search tells; ms; CPUs")
+    print("errors against the truth; the bounds of the search; ms; CPUs")
     print(table(HEADS, [cells(one, truths[one.server]) for one in records]))
     for name, truth in truths.items():
         mine = [one for one in records if one.server == name]
@@ -197,17 +197,17 @@ def main() -> int:
     parser.add_argument("--searches", type=int, default=3, help="of each server, with seeds 0, 1, ... (default: 3)")
     parser.add_argument("--budget", default="10m", help="of one search (default: 10m)")
     parser.add_argument("--servers", nargs="+", choices=CASES, default=list(CASES), help="(default: all)")
-    parser.add_argument("--out", type=Path, help="folder that keeps the searches")
+    parser.add_argument("--out", type=Path, help="folder for the searches")
     parser.add_argument("--json", action="store_true", help="print the truth and all records as JSON")
     args = parser.parse_args()
     if args.searches < 1:
-        parser.error(f"--searches must be from 1 on, not {args.searches}")
-    print(f"{len(args.servers)} x {args.searches} searches of {args.budget} at most each, and the truth before",
+        parser.error(f"--searches must be at least 1, not {args.searches}")
+    print(f"{len(args.servers)} x {args.searches} searches of at most {args.budget} each, after the simulations",
           file=sys.stderr)
     truths = {name: CASES[name].truth() for name in args.servers}
     records = []
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(args.searches):  # servers take turns, so that a busy hour is not all of one
+        for seed in range(args.searches):  # servers take turns, so that a busy hour does not affect only one
             for name in args.servers:
                 print(f"{name}, seed {seed}", file=sys.stderr)
                 records.append(kept(name, seed, args.budget, args.out or Path(folder)))

@@ -1,4 +1,4 @@
-"""A `drut serve` of its own for a script, and load on it from the load client."""
+"""Starts a `drut serve` for a script, and loads it with the load client."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Server:
-    """One that is ready."""
+    """A server that is ready."""
 
     url: str
     pid: int
-    model: str  # its name to clients
+    model: str  # its name for clients
 
     @property
     def engine(self) -> int:
-        """The process id of the engine, the server's own where it is a thread of it."""
+        """Returns the process id of the engine, or the server's own if the engine is a thread of it."""
         children = [int(p) for task in Path(f"/proc/{self.pid}/task").iterdir()
                     for p in (task / "children").read_text().split()]
         return children[0] if children else self.pid
@@ -56,10 +56,10 @@ entry()
 
 @contextlib.contextmanager
 def served(model: str, *flags: str, step_s: float = 0.0) -> Iterator[Server]:
-    """A server between its readiness and the end of the block. Its name of the model is `m`.
+    """Runs a server until the end of the block. It serves the model under the name `m`.
 
-    With `step_s` its engine, in a thread, sleeps so long before each step: with a tiny model that makes one of known
-    speed, which does not depend on what else the machine does.
+    With `step_s` its engine, in a thread, sleeps that long before each step: with a tiny model its speed is then known,
+    independent of the machine's load.
     """
     program = ["-c", PACED, str(step_s)] if step_s else ["-m", "drut"]
     command = [sys.executable, *program, "serve", model, "--port", "0", "--served-model-name", "m", "--no-request-log",
@@ -81,7 +81,7 @@ def served(model: str, *flags: str, step_s: float = 0.0) -> Iterator[Server]:
 
 
 def _line(stream: IO[str], part: str) -> str:
-    """The next line with `part` in it."""
+    """Returns the next line that contains `part`."""
     for line in stream:
         if part in line:
             return line
@@ -89,14 +89,14 @@ def _line(stream: IO[str], part: str) -> str:
 
 
 def _swallow(stream: IO[str]) -> None:
-    """Of what it says later warnings are shown."""
+    """Reads the rest of its output, and shows warnings."""
     for line in stream:
         if "WARNING" in line or "ERROR" in line:
             sys.stderr.write(line)
 
 
 def bench(server: Server, *flags: str, body: dict[str, Any] | None = None) -> Result:
-    """A run of `drut bench serve`, void or not."""
+    """Runs `drut bench serve`; the result may be void."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "drut", "bench", "serve", "--url", server.url, "--model", server.model,
                    "--out", folder, "--quiet", "--body", json.dumps(body or {}), *flags]
@@ -107,7 +107,7 @@ def bench(server: Server, *flags: str, body: dict[str, Any] | None = None) -> Re
 
 
 def cpu_s(pid: int) -> float:
-    """User and system seconds of a process so far."""
+    """Returns the user and system seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

@@ -1,4 +1,4 @@
-"""What the HTTP side costs beside the engine: CPU seconds of both processes for each token, while streams run.
+"""The CPU cost of the HTTP side compared with the engine: CPU seconds of both processes per token, with streams.
 
     python -m benchmarks.serving.server_cpu [MODEL] [--streams 16] [--tokens 128] [--rounds 3]
 """
@@ -13,11 +13,11 @@ import time
 from benchmarks.report import Spread, arguments, to_json
 from benchmarks.serving.server import Server, cpu_s, served
 
-MOST = 0.1  # of the engine's CPU
+MOST = 0.1  # maximum share of the engine's CPU time
 
 
 async def read_stream(host: str, port: int, body: bytes) -> tuple[int, int]:
-    """Events and bytes of one stream."""
+    """Returns the events and bytes of one stream."""
     reader, writer = await asyncio.open_connection(host, port)
     head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -34,14 +34,14 @@ async def load(port: int, streams: int, tokens: int, extra: dict[str, object]) -
 
 
 def measured(server: Server, streams: int, tokens: int, extra: dict[str, object]) -> tuple[float, float]:
-    """CPU microseconds a token of the HTTP side and of the engine, in one round."""
+    """Returns the CPU microseconds per token of the HTTP side and of the engine, in one round."""
     port = int(server.url.rpartition(":")[2])
     before, begun = (cpu_s(server.pid), cpu_s(server.engine)), time.monotonic()
     events = asyncio.run(load(port, streams, tokens, extra))
     count = streams * tokens
     http, engine = (1e6 * (cpu_s(pid) - b) / count for pid, b in zip((server.pid, server.engine), before, strict=True))
     print(f"{count} tokens in {events} events and {time.monotonic() - begun:.1f} s: HTTP side {http:.0f} us, engine "
-          f"{engine:.0f} us of CPU a token, {http / engine:.1%}", flush=True)
+          f"{engine:.0f} us of CPU per token,  {http / engine:.1%}", flush=True)
     return http, engine
 
 

@@ -1,10 +1,10 @@
-"""Drut beside the engines that `make peers` built: prefill, decode at batch 1, 8 and 32, and time to load.
+"""Compares Drut with the engines that `make peers` built: prefill, decode at batch 1, 8 and 32, and time to load.
 
     python -m benchmarks.peers.offline [--models NAME ...] [--peers NAME ...] [--columns NAME ...] [--rounds N]
                                        [--quick]
 
-Each engine lives in a process of its own, loaded once and stopped while others have their turn. A model and column
-measured again replaces what was measured before; docs/benchmarks.md is written from all there is.
+Each engine has a process of its own, loaded once and suspended during the turns of others. A new measurement of a model
+and column replaces the earlier one; docs/benchmarks.md is written from all results.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ def arguments() -> argparse.ArgumentParser:
                             help=f"{what} (default: all of {', '.join(known)})")
 
     several("--models", list(MODELS), "which models")
-    several("--peers", list(NAMES), "which engines, Drut among them")
-    several("--columns", list(COLUMNS), "what to measure")
+    several("--peers", list(NAMES), "engines, including Drut")
+    several("--columns", list(COLUMNS), "columns to measure")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds (default: {ROUNDS})")
-    parser.add_argument("--threads", type=int, default=THREADS, help=f"threads, a CPU each (default: {THREADS})")
-    parser.add_argument("--quick", action="store_true", help="one short round to see that all works; nothing is kept")
+    parser.add_argument("--threads", type=int, default=THREADS, help=f"threads, each with a CPU (default: {THREADS})")
+    parser.add_argument("--quick", action="store_true",
+                        help="one short round to check that everything works; results are not stored")
     return parser
 
 
 def compare(model: Model, args: argparse.Namespace, cpus: list[int]) -> dict[str, str]:
-    """Measure `model` and keep the results. Who was left out, and why."""
+    """Measures `model` and stores the results. Returns the engines that were left out, with reasons."""
     began = time.monotonic()
     say(f"{model.title}")
     columns = [COLUMNS[name].quick() if args.quick else COLUMNS[name] for name in args.columns]

@@ -1,4 +1,4 @@
-"""Who is compared on a model: an interpreter, a worker and a file each, and whom Drut's speed is divided by."""
+"""The contestants of a comparison of one model: interpreter, worker and file of each, and the base of Drut's ratios."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGAINST = {"llamacpp": "drut", "openvino": "drut", "vllm": "drut", "llamacpp-avx
 
 @dataclass(frozen=True)
 class Contestant:
-    """An engine with a file. `same_file`: it reads the very file that Drut does."""
+    """An engine with a file. `same_file`: it reads the same file as Drut."""
 
     name: str
     python: Path
@@ -33,16 +33,16 @@ class Contestant:
     env: dict[str, str] = field(default_factory=dict)
 
     def start(self, cpus: list[int]) -> EngineProcess:
-        """Its process, running, with nothing loaded."""
+        """Starts its process, with nothing loaded."""
         LOGS.mkdir(parents=True, exist_ok=True)
         own = os.environ.get("PYTHONPATH", "") if self.python == Path(sys.executable) else ""
-        env = {**self.env, "PYTHONPATH": own}  # Drut's may be a source tree in use, which is no concern of the others
+        env = {**self.env, "PYTHONPATH": own}  # Drut may come from a source tree; the others must not see it
         return EngineProcess(python=self.python, module=self.module, log=LOGS / f"{self.name}.log", cwd=ROOT, env=env,
                              cpus=cpus)
 
 
 def contestants(model: Model, names: list[str], cpus: list[int]) -> tuple[list[Contestant], dict[str, str]]:
-    """Those of `names` that can run `model`, and why the others cannot, by name."""
+    """Returns those of `names` that can run `model`, and the reasons why others cannot, by name."""
     found: list[Contestant] = []
     missing: dict[str, str] = {}
     for name in names:
@@ -78,7 +78,8 @@ def _openvino(model: Model, _cpus: list[int]) -> Contestant | None:
 
 
 def _vllm(model: Model, cpus: list[int]) -> Contestant | None:
-    """With all CPUs for its threads, of which it leaves one out by default, and the libraries it wants preloaded."""
+    """Returns vLLM with all CPUs for its threads (by default it leaves one idle), and its recommended libraries
+    preloaded."""
     if not model.vllm:
         return None
     peer = PEERS["vllm"]

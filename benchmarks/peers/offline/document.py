@@ -17,24 +17,24 @@ from benchmarks.peers.offline.summary import agreement, cpus, others, ratio, spe
 from benchmarks.report import Spread
 
 PATH = ROOT / "docs" / "benchmarks.md"
-BUSY = 0.1  # CPUs that others may take before figures are doubtful
-IDLE = 0.9  # of its CPUs that an engine keeps busy, or a column says so
+BUSY = 0.1  # CPUs used by others above which figures are doubtful
+IDLE = 0.9  # share of its CPUs that an engine keeps busy; otherwise its column has a note
 
-HEAD = """# Beside other engines
+HEAD = """# Comparison with other engines
 
-Written by `python -m benchmarks.peers.offline.document` from what `make compare` measured; do not edit. [How it is
-measured](../benchmarks/README.md#beside-other-engines). A figure is the median of the rounds, their range in brackets.
-A ratio is Drut's speed over the other engine's in the same round: above 1 Drut is faster. The floor of a step is,
-summed over its operations, the longer of its bytes over the read bandwidth and its multiply-adds over the multiply
-peak, as `drut roof` measured both in every round; the best counts.
+Written by `python -m benchmarks.peers.offline.document` from the results of `make compare`; do not edit. [How it is
+measured](../benchmarks/README.md#comparison-with-other-engines). A figure is the median of the rounds, with their range
+in parentheses. A ratio is Drut's speed over the other engine's in the same round: above 1 Drut is faster. The floor of
+a step is the sum over its operations of the longer of two times: its bytes over the read bandwidth, and its
+multiply-adds over the multiply peak. `drut roof` measures both in every round; the best counts.
 """
 
 
-Groups = dict[tuple[str, tuple[str, ...]], list[Result]]  # by model and company of engines, each a table
+Groups = dict[tuple[str, tuple[str, ...]], list[Result]]  # by model and company of engines; each is a table
 
 
 def document(results: Groups) -> str:
-    """The page."""
+    """Returns the page."""
     if not results:
         return HEAD + "\nNothing has been measured yet.\n"
     return "\n".join([HEAD, *_machine(results), *(line for (name, _), columns in results.items()
@@ -102,7 +102,7 @@ def _notes(columns: Sequence[Result], names: Sequence[str], engines: dict[str, R
 
 
 def _runs(columns: Sequence[Result]) -> list[tuple[list[int], Result]]:
-    """Columns, by index, that one run measured, and the first of them."""
+    """Returns the columns, by index, that one run measured, and the first of them."""
     runs: dict[tuple[str, str], list[int]] = {}
     for index, r in enumerate(columns):
         runs.setdefault((r["when"], r["command"]), []).append(index)
@@ -110,7 +110,7 @@ def _runs(columns: Sequence[Result]) -> list[tuple[list[int], Result]]:
 
 
 def table(head: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
-    """A Markdown table and an empty line."""
+    """Yields a Markdown table and an empty line."""
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     for row in rows:
@@ -142,7 +142,7 @@ def _agreement(columns: Sequence[Result], name: str, other: str) -> float | None
 
 
 def write() -> str:
-    """Write the page; what was written, in a line."""
+    """Writes the page; returns a message."""
     PATH.write_text(document(load_all()))
     return f"{PATH.relative_to(ROOT)} written"
 

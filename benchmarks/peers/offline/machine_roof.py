@@ -1,4 +1,4 @@
-"""The roof of the machine in the minutes of a comparison, and how fast a model can be below it."""
+"""The roof of the machine during a comparison, and the speed of a model at that roof."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Costs = Sequence[Sequence[int]]  # bytes, multiply-adds, float multiply-adds of 
 
 
 class MachineRoof:
-    """The best of all its measurements, as `drut roof` makes them, with all instruction sets and with AVX2 alone."""
+    """The best of several measurements of `drut roof`, with all instruction sets and with AVX2 alone."""
 
     def __init__(self, threads: int) -> None:
         library = load()
@@ -32,7 +32,7 @@ class MachineRoof:
         self._avx2_macs = (0.0, 0.0)
 
     def measure(self) -> None:
-        """Once more."""
+        """Measures once more."""
         roof = measure(self._library, self._cpus, SECONDS)
         self._roof = roof if self._roof is None else roof.best(self._roof)
         each = SECONDS / 6
@@ -40,7 +40,7 @@ class MachineRoof:
         self._avx2_macs = (max(self._avx2_macs[0], now[0]), max(self._avx2_macs[1], now[1]))
 
     def peaks(self, avx2: bool) -> Peaks:
-        """With the instruction sets that Drut may use."""
+        """Returns the peaks for the instruction sets that Drut may use."""
         assert self._roof is not None, "measure first"
         best = peaks(self._roof, self._threads)
         if not avx2:
@@ -48,7 +48,7 @@ class MachineRoof:
         return replace(best, int8_macs=1e9 * self._avx2_macs[0], float_macs=1e9 * self._avx2_macs[1])
 
     def to_json(self) -> dict[str, Any]:
-        """GB/s by working set, GMAC/s."""
+        """Returns GB/s by working set, and GMAC/s."""
         assert self._roof is not None, "measure first"
         roof, n = self._roof, self._threads
         assert roof.int8_gmac_per_s is not None
@@ -59,6 +59,6 @@ class MachineRoof:
 
 
 def floor_s(costs: Costs, best: Peaks) -> float:
-    """Seconds below which no step of these operations can be, one after the other."""
+    """Returns the minimum seconds of a step with these operations, one after the other."""
     working_set = sum(nbytes for nbytes, _, _ in costs)
     return sum(best.floor_s(nbytes, macs, floats, working_set) for nbytes, macs, floats in costs)

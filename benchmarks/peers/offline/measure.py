@@ -1,4 +1,4 @@
-"""Measures one model: loads every contestant, then lets them take turns, all others stopped."""
+"""Measures one model: loads every contestant, then runs their turns, with all others suspended."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from benchmarks.peers.process import EngineError, EngineProcess
 
 from drut.bench.compare.order import order
 
-LOAD_S, TURN_S = 900.0, 600.0  # longer is taken for a hang
+LOAD_S, TURN_S = 900.0, 600.0  # a longer duration is treated as a hang
 
 Record = dict[str, Any]
 Say = Callable[[str], None]
 
 
 def say(text: str) -> None:
-    """A line of progress."""
+    """Prints a line of progress."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 class Match:
-    """The contestants of one model with their processes, all of them stopped between calls."""
+    """The contestants of one model with their processes, all of them suspended between calls."""
 
     def __init__(self, contestants: Sequence[Contestant], vocab: int, cpus: Sequence[int]) -> None:
         self.missing: dict[str, str] = {}
@@ -39,11 +39,11 @@ class Match:
 
     @property
     def names(self) -> list[str]:
-        """Who is still in."""
+        """Returns the remaining contestants."""
         return list(self._processes)
 
     def start(self, columns: Sequence[Column]) -> None:
-        """Load, warm up and pin each, one after the other."""
+        """Loads, warms up and pins each, one after the other."""
         for name, contestant in self._contestants.items():
             say(f"  {name}: loading {contestant.path.name}")
             _read_all(contestant.path)
@@ -64,7 +64,7 @@ class Match:
                 self._drop(name, error)
 
     def costs(self, columns: Sequence[Column]) -> dict[str, Costs]:
-        """By column, of the operations of a step, as Drut's plan of the file has them; nothing without Drut."""
+        """Returns by column the costs of the operations of a step, by Drut's plan of the file; empty without Drut."""
         name = next((n for n in self.names if n in AGAINST.values()), None)
         if name is None:
             return {}
@@ -79,7 +79,7 @@ class Match:
         return {column.name: costs for column, costs in zip(columns, answer["costs"], strict=True)}
 
     def turn(self, column: Column, number: int) -> Record:
-        """One round of one column: each engine's speed and how many CPUs it used, and what others used meanwhile."""
+        """Runs one round of one column: returns each engine's speed and CPU use, and the CPU use of other processes."""
         names = order(self.names, number)
         record: Record = {"round": number, "order": names, "speed": {}, "cpus": {}, "ids": {}}
         load = OthersLoad([pid for process in self._processes.values() for pid in process.tree.pids()])
@@ -115,7 +115,7 @@ class Match:
 
 
 def run(match: Match, columns: Sequence[Column], rounds: int, roof: MachineRoof) -> list[Record]:
-    """All rounds of all columns: a result a column."""
+    """Runs all rounds of all columns; returns one result for each column."""
     costs = match.costs(columns)
     records: dict[str, list[Record]] = {column.name: [] for column in columns}
     for number in range(rounds):
@@ -137,7 +137,7 @@ def run(match: Match, columns: Sequence[Column], rounds: int, roof: MachineRoof)
 
 
 def _read_all(path: Path) -> None:
-    """Into the page cache, so that loading does not wait for the disk."""
+    """Reads files into the page cache, so that loading does not wait for the disk."""
     for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
         with file.open("rb") as data:
             while data.read(1 << 24):

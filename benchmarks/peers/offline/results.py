@@ -1,5 +1,5 @@
-"""What was measured, as JSON files under build/compare/: one a model, column and company of engines, replaced by the
-next run of that column in which all of them take part."""
+"""Results as JSON files under build/compare/: one for each model, column and company of engines, replaced by the next
+run of that column with all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = dict[str, Any]
 
 
 def machine(cpus: Sequence[int]) -> dict[str, Any]:
-    """What a reader needs to judge a figure: the machine, and which Drut it was."""
+    """Describes the machine and the version of Drut."""
     memory = next((line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines()
                    if line.startswith("MemTotal:")), "0")
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
@@ -32,7 +32,7 @@ def machine(cpus: Sequence[int]) -> dict[str, Any]:
 
 
 def save(result: Result, folder: Path = FOLDER) -> Path:
-    """Write `result`, whole or not at all, over those of its model and column that it makes needless."""
+    """Writes `result`, complete or not at all, and removes results of its model and column that it replaces."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['model']}.{result['column']}.{'+'.join(company(result))}.json"
     for old in folder.glob(f"{result['model']}.{result['column']}.*.json"):
@@ -45,12 +45,12 @@ def save(result: Result, folder: Path = FOLDER) -> Path:
 
 
 def company(result: Result) -> tuple[str, ...]:
-    """The engines measured beside each other, by name."""
+    """Returns the names of the engines that were measured together."""
     return tuple(sorted(result["engines"]))
 
 
 def load_all(folder: Path = FOLDER) -> dict[tuple[str, tuple[str, ...]], list[Result]]:
-    """By model, in the order of `MODELS`, and company of engines: the results of its columns."""
+    """Returns the results by model, in the order of `MODELS`, and company of engines."""
     found: dict[tuple[str, tuple[str, ...]], list[Result]] = {}
     for name in MODELS:
         for column in ("prefill", "decode1", "decode8", "decode32"):

@@ -1,4 +1,4 @@
-"""The phase of a batch in which all of its sequences decode, and how many tokens came in it."""
+"""The phase of a batch in which all of its sequences decode, and the number of its tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """`tokens` of all sequences in `seconds`, in `steps` different moments."""
+    """`tokens` of all sequences in `seconds`, at `steps` different times."""
 
     tokens: int
     seconds: float
@@ -15,11 +15,11 @@ class Window(NamedTuple):
 
 
 def full_batch(times: Sequence[Sequence[float]]) -> Window:
-    """From the moment the last sequence has its first token to that at which the first one has its last.
+    """Returns the phase from the time the last sequence has its first token to the time the first one has its last.
 
-    `times` are, of each sequence, the seconds at which its tokens came, rising; tokens of one step have one time.
-    Before that phase some sequences still read their prompt, after it the batch is smaller. ValueError where the
-    sequences never decode all together.
+    `times` are the token times of each sequence in seconds, ascending; tokens of one step have one time. Before that
+    phase some sequences still prefill, after it the batch is smaller. Raises ValueError if the sequences never decode
+    all together.
     """
     start, end = max(t[0] for t in times), min(t[-1] for t in times)
     inside = [moment for sequence in times for moment in sequence if start < moment <= end]

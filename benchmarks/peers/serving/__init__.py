@@ -1,1 +1,1 @@
-"""Serving engines beside each other over HTTP: the settings behind docs/comparison.md, and what takes them."""
+"""Compares serving engines over HTTP: the settings behind docs/comparison.md, and the command that runs them."""

@@ -1,10 +1,11 @@
-"""Drut beside other serving engines over HTTP: makes what is missing, measures, writes docs/comparison.md and .html.
+"""Compares Drut with other serving engines over HTTP: makes missing files, measures, writes docs/comparison.md and
+.html.
 
     python -m benchmarks.peers.serving [NAME ...] [--document-only]
 
-A NAME is a file of settings beside this one. Engines come from `make peers` (what is not there is told and left out),
-model files from `benchmarks.peers.files`; results lie under build/comparison/NAME, and what is unfinished there goes
-on. The page is made of all that was measured.
+A NAME is a file of settings in this folder. Engines come from `make peers` (missing ones are named and left out), model
+files from `benchmarks.peers.files`; results are stored under build/comparison/NAME, and unfinished ones are continued.
+The page contains all results.
 """
 
 from __future__ import annotations
@@ -37,23 +38,22 @@ REMARKS = {
 TITLES = {"smollm2": "SmolLM2-135M", "slow": "SmolLM2-135M: SGLang and MLX",
           "llama-1b": "A shape of 1.1 G weights", "llama-1b-slow": "A shape of 1.1 G weights: vLLM, SGLang and MLX"}
 
-HEAD = """# Engines beside each other
+HEAD = """# Serving engines compared
 
 Written by `make comparison` (`python -m benchmarks.peers.serving`), which measures, or continues a measurement; do not
 edit. The same as a page with plots: [comparison.html](comparison.html). [How engines are compared](compare.md);
-[how each is started](engines.md). Engines without a server read from memory and prompts alone stand in
-[benchmarks.md](benchmarks.md).
+[how each is started](engines.md). Engines without a server are compared in [benchmarks.md](benchmarks.md).
 
 - Every engine runs at the best CPU configuration found for it, on both CPUs, from the same weights in the format that
   suits it: 8 bits for Drut (GGUF Q8_0), llama.cpp (the same file) and OpenVINO (int8), bf16 where an engine has nothing
-  quicker for this CPU. So a ratio is of what one gets, not of the same bytes.
-- **OpenVINO GenAI has no server of its own**: an HTTP wrapper of ours stands before it.
+  quicker for this CPU. So a ratio compares what a user gets, not the same bytes.
+- **OpenVINO GenAI has no server of its own**: an HTTP wrapper of this project serves it.
 - TensorRT-LLM, LMDeploy and Ollama do not run here; their launchers are unverified ([engines.md](engines.md)).
 """
 
 
 def measure(name: str) -> bool:
-    """One comparison, begun or gone on with. False where it did not end well; its reason is told by then."""
+    """Starts or continues one comparison. Returns False after a failure, whose reason is printed."""
     config, folder = CONFIGS[name], RESULTS / name
     wanted = tomllib.loads(config.read_text())
     files = ROOT / wanted["model_files"]
@@ -67,7 +67,7 @@ def measure(name: str) -> bool:
 
 
 def document(found: dict[str, Comparison]) -> str:
-    """The page: each comparison's summary under a heading of its own."""
+    """Returns the page: each comparison's summary under a heading of its own."""
     engines = {c.engine for one in found.values() for c in one.contestants if c.outcome == "measured"}
     parts = [HEAD + "".join(text for engine, text in REMARKS.items() if engine in engines)]
     for name, one in found.items():
@@ -78,7 +78,7 @@ def document(found: dict[str, Comparison]) -> str:
 
 
 def _without_paths(page: str) -> str:
-    """Commands as they are in a checkout, wherever it lay in which they ran."""
+    """Replaces the paths of this checkout in commands by relative ones."""
     page = page.replace(f"{ROOT}/", "").replace(f"{home()}/", "$DRUT_HOME/").replace(sys.executable, "python")
     return re.sub(CHECKOUT, "", page)
 
@@ -92,11 +92,11 @@ def _python(*words: str) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.serving", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all of {', '.join(CONFIGS)})")
-    parser.add_argument("--document-only", action="store_true", help="measure nothing, write the page")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"comparisons (default: all of {', '.join(CONFIGS)})")
+    parser.add_argument("--document-only", action="store_true", help="only write the page")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in CONFIGS]:
-        parser.error(f"no such comparison: {', '.join(unknown)}")
+        parser.error(f"unknown comparison:  {', '.join(unknown)}")
     ended = [True] if args.document_only else [measure(name) for name in args.names or CONFIGS]
     found = {name: load(RESULTS / name) for name in TITLES if (RESULTS / name / NAME).exists()}
     PAGE.write_text(document(found))

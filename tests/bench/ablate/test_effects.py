@@ -68,7 +68,7 @@ def test_the_paragraph_is_made_of_the_figures() -> None:
     assert shows(effects(recipe(), blocks), blocks) == (
         "With fast, output is 200 tokens/s on and 100 off, 2.00 times (1.95 to 2.05, 3 rounds): it helps, as it "
         "should. With slow, the median of TPOT is 11 ms on and 10 off, 1.10 times (0.87 to 1.38, 3 rounds): no effect "
-        "can be told, and none was expected. 1 of 13 blocks are void and do not count (the client sent late).")
+        "is visible, and none was expected. 1 of 13 blocks are void and do not count (the client sent late).")
 
 
 @pytest.mark.parametrize(("on", "off", "said"), [

@@ -46,7 +46,7 @@ def test_cells_of_one_name_are_one_cell() -> None:
 def test_techniques_are_chosen_by_name() -> None:
     assert chosen(None) == list(TECHNIQUES.values())
     assert [recipe.name for recipe in chosen("overlap, paging")] == ["overlap", "paging"]
-    with pytest.raises(RequestError, match=r"there is no 'magic'; there are paging"):
+    with pytest.raises(RequestError, match=r"unknown technique 'magic'; techniques are paging"):
         chosen("paging,magic")
     with pytest.raises(RequestError, match="paging is given twice"):
         chosen("paging,paging")

@@ -22,7 +22,7 @@ def test_a_workload_with_options_is_no_preset_and_keeps_its_commas() -> None:
 
 @pytest.mark.parametrize(("text", "words"), [
     ("", "expected WORKLOAD@USERS"), ("chat", "expected WORKLOAD@USERS"), ("chat@", "expected"), ("@3", "expected"),
-    ("chat@0", "one user at least"), ("chat@rate=0", "positive number"), ("chat@rate=nan", "positive number"),
+    ("chat@0", "at least one user"), ("chat@rate=0", "positive number"), ("chat@rate=nan", "positive number"),
     ("chat@rate=x", "positive number"), ("nope@3", "unknown workload 'nope'"), ("synthetic:color=3@1", "no option"),
     ("chat@8,chat@8", "given twice"), ("chat@8 and more", "expected"), ("chat@8,", None),
 ])

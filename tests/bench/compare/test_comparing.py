@@ -221,7 +221,7 @@ def test_one_that_fails_the_gate_is_measured_and_not_ranked(tmp_path: Path, monk
     found = run(comparing(tmp_path, engines))
     a, other = found.contestants
     assert (a.outcome, other.outcome) == ("measured", "gate")
-    assert "0% of answers have just the tokens that were asked for" in other.why
+    assert "0% of answers have exactly the requested tokens" in other.why
     by_name = {block.contestant: block for block in found.blocks}
     assert by_name["a"].valid
     assert "responses do not have exactly the requested tokens" in by_name["short"].reasons[-1]
@@ -235,7 +235,7 @@ def _deaf(launch: Launch) -> Launch:
 @pytest.mark.parametrize(("more", "words"), [
     ({"base": "z"}, "'z' is not a contestant"), ({"rounds": 0}, "rounds"), ({"cells": ["chat@2"]}, "--tokenizer"),
     ({"cells": ["chat@2"], "context": 64, "tokenizer": "smollm2-135m-instruct"}, "needs 256 tokens of context"),
-    ({"slo": "x"}, "--slo"), ({"price": "x"}, "--price"), ({"gguf": "/none"}, "there is no /none"),
+    ({"slo": "x"}, "--slo"), ({"price": "x"}, "--price"), ({"gguf": "/none"}, "/none.* does not exist"),
     ({"engines": ["nobody"]}, "unknown engine 'nobody'"), ({"seed": -1}, "seed"), ({"colour": 1}, "colour"),
     ({"reference": "/none"}, "--reference"), ({"model_files": "/none"}, "/none: No such file"),
 ])

@@ -154,7 +154,7 @@ def test_void_runs_are_made_once_more_and_tell_nothing() -> None:
     assert len(void) >= 2
     assert (void[0].rate, void[0].concurrency) == (void[1].rate, void[1].concurrency)
     assert found.slo_rate.value is None
-    assert any("void by the client's fault" in note for note in found.notes)
+    assert any("void through the client's fault" in note for note in found.notes)
 
 
 def test_a_machine_that_others_use_is_told() -> None:

@@ -1,4 +1,4 @@
-"""One program an engine, run by that engine's interpreter: see `serve` in benchmarks/worker.py for the protocol.
+"""One program for each engine, run by that engine's interpreter: see `serve` in benchmarks/worker.py for the protocol.
 
 Each answers, besides `about` -> {"engine": name, versions and configuration}:
 
@@ -7,7 +7,7 @@ Each answers, besides `about` -> {"engine": name, versions and configuration}:
     one prompt after the other, each to its first token
 {"do": "decode", "prompts": [IDS, ...], "new_tokens": N}
     -> {"tokens": n, "seconds": s, "steps": n, "ids": [first id, ...]}
-    all prompts at once, greedy, end of sequence ignored; counted is the phase in which all of them decode
+    all prompts at once, greedy, end of sequence ignored; only the phase in which all of them decode counts
 
 Only the standard library and the engine may be imported: an engine's environment has nothing else.
 """

@@ -15,11 +15,11 @@ import drut
 from drut.engine.answer import Answer as Stream
 from drut.kernels.cost import StepShape
 
-KV_GB = 0.6  # 32 sequences of 320 tokens of a 1B model, and some
+KV_GB = 0.6  # 32 sequences of 320 tokens of a 1B model, and some more
 
 
 class Engine(Stepwise):
-    """One model; prompts go whole and share nothing."""
+    """One model; prompts are computed whole and share nothing."""
 
     def __init__(self) -> None:
         self._llm: drut.LLM | None = None

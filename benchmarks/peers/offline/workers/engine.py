@@ -1,4 +1,4 @@
-"""What the workers of engines share: questions, and the clock of an engine that is driven step by step."""
+"""Common parts of the workers: requests, and timing of an engine that is driven step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.worker import Answer, serve
 
 
 class Engine(Protocol):
-    """One model, answering the questions of this package."""
+    """One model, which answers the requests of this package."""
 
     def load(self, model: str, threads: int) -> Answer: ...
     def about(self) -> Answer: ...
@@ -20,10 +20,10 @@ class Engine(Protocol):
 
 
 class Stepwise:
-    """An engine that takes requests and makes steps."""
+    """An engine that takes requests and runs steps."""
 
     def run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
-        """When each prompt's tokens came, and its first one."""
+        """Returns the times of each prompt's tokens, and its first token."""
         raise NotImplementedError
 
     def prefill(self, prompts: list[list[int]]) -> Answer:
@@ -41,5 +41,5 @@ class Stepwise:
 
 
 def answer_for(engine: Engine, **more: Callable[..., Answer]) -> None:
-    """Answers questions to `engine`, and `more` of its own, until there are no more."""
+    """Answers requests with `engine`, and with the actions of `more`, until the end of input."""
     serve({"load": engine.load, "about": engine.about, "prefill": engine.prefill, "decode": engine.decode, **more})

@@ -16,13 +16,13 @@ from benchmarks.peers.offline.window import full_batch
 from benchmarks.peers.offline.workers.engine import answer_for
 from benchmarks.worker import Answer
 
-ROOM = 256  # tokens that each sequence of a batch may have
+ROOM = 256  # maximum tokens of each sequence of a batch
 TYPES = {"Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0, "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
          "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M}
 
 
 class Context:
-    """Room for `sequences` of `room` tokens, each with a cache of its own, and greedy decoding of all at once."""
+    """A context for `sequences` of `room` tokens, each with a cache of its own, and greedy decoding of all at once."""
 
     def __init__(self, model: Any, vocab: int, threads: int, sequences: int, room: int) -> None:
         params = llama_cpp.llama_context_default_params()
@@ -36,11 +36,11 @@ class Context:
         self._batch = llama_cpp.llama_batch_init(sequences * room, 0, 1)
 
     def clear(self) -> None:
-        """Forget all tokens."""
+        """Forgets all tokens."""
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self._context), True)
 
     def step(self, tokens: list[list[int]], start: int) -> list[int]:
-        """Feed each sequence its `tokens`, all at positions from `start` on; the best next id of each."""
+        """Feeds each sequence its `tokens`, at positions from `start` on; returns the best next id of each."""
         batch, row = self._batch, 0
         for sequence, ids in enumerate(tokens):
             for position, token in enumerate(ids, start):
@@ -59,7 +59,7 @@ class Context:
 
 
 class Engine:
-    """A model, and a context for each size of batch that was asked for."""
+    """A model, and a context for each requested batch size."""
 
     def load(self, model: str, threads: int) -> Answer:
         start = time.perf_counter()
@@ -105,7 +105,7 @@ class Engine:
 
 
 def quantize(source: str, target: str, type: str) -> Answer:
-    """Write `target`, whole or not at all."""
+    """Writes `target`, complete or not at all."""
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize = TYPES[type], True
     params.nthread = 1

@@ -11,7 +11,7 @@ from benchmarks.peers.offline.workers.engine import Stepwise, answer_for
 from benchmarks.worker import Answer
 
 CACHE_GB = 1
-STEP_TOKENS = 4096  # as many prompt tokens in a step as a comparison ever gives, so that prompts go whole
+STEP_TOKENS = 4096  # maximum prompt tokens of a comparison's step, so that prompts are not split
 
 
 class Engine(Stepwise):

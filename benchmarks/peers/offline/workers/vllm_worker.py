@@ -12,11 +12,11 @@ CONTEXT, SEQUENCES, STEP_TOKENS = 1024, 32, 4096
 
 
 class Engine(Stepwise):
-    """One model in bf16; prompts share nothing, and no text is made."""
+    """One model in bf16; prompts share nothing, and no text is generated."""
 
     def load(self, model: str, threads: int) -> Answer:
         start = time.perf_counter()
-        import vllm  # seconds, and part of what a user waits for
+        import vllm  # takes seconds, which are part of the time to load
 
         self._version, self._threads = vllm.__version__, threads
         llm = vllm.LLM(model=model, dtype="bfloat16", max_model_len=CONTEXT, max_num_seqs=SEQUENCES,

@@ -173,7 +173,7 @@ def test_refusals_and_nonsense_are_one_line() -> None:
     async def fail(request: Request) -> None:
         await request.json({"object": "error", "message": "engine died", "choices": [{}]})
 
-    for handler, words in ((refuse, "it answered 422"), (babble, "nonsense"), (abort, "finish_reason 'abort'"),
+    for handler, words in ((refuse, "it answered 422"), (babble, "an invalid reply"), (abort, "finish_reason 'abort'"),
                            (fail, "engine died")):
         with ScriptedServer(handler) as server, pytest.raises(RequestError, match=words):
             examine(Asker(Launch(server.url, "m"), True, 30.0), PAPER)
