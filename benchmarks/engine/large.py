@@ -58,9 +58,9 @@ def measure(model: Path, threads: int, packs: bool) -> Record:
     """Runs one process, and the one that touches memory. Returns seconds since its start, and bytes."""
     _, touch = _run(TOUCH, str(os.path.getsize(model)))
     began, answer = _run(CHILD, str(model), str(threads), str(int(packs)))
-    told = json.loads(answer)
-    return {"touch_s": float(touch), "loaded_s": told["loaded"] - began, "first_token_s": told["first"] - began,
-            "answer_s": told["ended"] - began, "peak": told["peak"], "kv": told["kv"]}
+    output = json.loads(answer)
+    return {"touch_s": float(touch), "loaded_s": output["loaded"] - began, "first_token_s": output["first"] - began,
+            "answer_s": output["ended"] - began, "peak": output["peak"], "kv": output["kv"]}
 
 
 def _run(code: str, *words: str) -> tuple[float, str]:

@@ -161,7 +161,7 @@ def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[
 
     pacing.observe = noted
     now.skip_to(0.0)
-    said: dict[Request, list[float]] = {}
+    times_of: dict[Request, list[float]] = {}
     lengths: dict[Request, int] = {}
     coming, offset = 0, now()
     while coming < len(work) or core.busy:
@@ -169,19 +169,19 @@ def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[
             params = SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, temperature=1.0, seed=coming)
             (request,) = core.submit(prompts[coming], params)
             request.arrived = request.waits_since = offset + work[coming].at
-            said[request], lengths[request] = [], work[coming].answer
+            times_of[request], lengths[request] = [], work[coming].answer
             coming += 1
         if not core.busy:
             now.skip_to(offset + work[coming].at)
             continue
         began = now()
         for update in core.step():
-            said[update.request] += [now() - offset] if update.token is not None else []
+            times_of[update.request] += [now() - offset] if update.token is not None else []
             if len(update.request.output_ids) >= lengths[update.request]:
                 core.finish(update.request, "stop")
     del pacing.observe
     outcomes = [Outcome(a, len(times), times[0], times[-1], r.why.preemptions)
-                for a, (r, times) in zip(work, said.items(), strict=True)]
+                for a, (r, times) in zip(work, times_of.items(), strict=True)]
     return Figures.of(outcomes, now() - offset), steps
 
 

@@ -56,11 +56,11 @@ def trial(name: str, files: ModelFiles, options: Options) -> str:
 def _chat(launch: Launch) -> str:
     body = {"messages": [{"role": "user", "content": "Say hi."}], "max_tokens": 16}
     try:
-        told = json.loads(_ask(launch, "chat/completions", body))
+        reply = json.loads(_ask(launch, "chat/completions", body))
     except RequestError as error:
         return _why(error)
-    usage = told.get("usage") or {}
-    text = " ".join(str(told["choices"][0]["message"]["content"]).split())
+    usage = reply.get("usage") or {}
+    text = " ".join(str(reply["choices"][0]["message"]["content"]).split())
     return f"{usage.get('prompt_tokens')} in, {text[:30]!r}"
 
 

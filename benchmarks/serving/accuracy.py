@@ -88,8 +88,8 @@ def run(rounds: int, rate: float, duration: float) -> list[Record]:
                 with server:
                     results[name], served = measure(server, rate, duration, Path(folder) / name)
                 if name == "a":
-                    told = accuracy(results["a"], served)
-            records.append({"accuracy": told, "again": apart(results["a"], results["again"]),
+                    figures = accuracy(results["a"], served)
+            records.append({"accuracy": figures, "again": apart(results["a"], results["again"]),
                             "slower": apart(results["a"], results["slower"]),
                             "void": [name for name, r in results.items() if not r.validity.valid]})
     return records

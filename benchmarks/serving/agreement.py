@@ -57,16 +57,16 @@ def compare(result: Result) -> dict[str, Pair]:
     """Returns `ttft` and `itl` of a run; the server must have been scraped."""
     assert result.watched is not None
     assert result.watched.server is not None
-    told = result.watched.server.distributions
+    distributions = result.watched.server.distributions
     seen = {"ttft": np.zeros(0), "itl": np.zeros(0)}
     for request in result.requests:
         for name, values in of_request(request).items():
             seen[name] = np.concatenate((seen[name], values))
     pairs = {}
     for name, values in seen.items():
-        low, high = told[name].percentiles_ms["p50"]
-        pairs[name] = Pair(client_n=len(values), server_n=told[name].count, client_mean=float(values.mean()),
-                           server_mean=told[name].mean_ms,
+        low, high = distributions[name].percentiles_ms["p50"]
+        pairs[name] = Pair(client_n=len(values), server_n=distributions[name].count, client_mean=float(values.mean()),
+                           server_mean=distributions[name].mean_ms,
                            client_p50=float(np.quantile(values, 0.5, method="inverted_cdf")), low=low,
                            high=float("inf") if high is None else high)
     return pairs
@@ -77,7 +77,7 @@ def of_request(request: Request) -> dict[str, Floats]:
     if request.sent_ms is None or not request.arrivals_ms:
         return {}
     timed = timing(Record(request.session, request.turn, 0.0, sent=request.sent_ms, arrivals=request.arrivals_ms,
-                          chars=request.arrival_chars or [], told=request.arrival_told or [], streamed=True,
+                          chars=request.arrival_chars or [], reported=request.arrival_told or [], streamed=True,
                           output_tokens=request.output_tokens))
     assert timed.ttft_sent is not None
     return {"ttft": np.array([timed.ttft_sent]), "itl": timed.itl}

@@ -120,11 +120,11 @@ def evaluate(python: Path, model: Path, batch: int, folder: Path) -> dict[str, A
     (result,) = out.rglob("results_*.json")
     scores = {name: {key: value for key, value in figures.items() if isinstance(value, float)}
               for name, figures in json.loads(result.read_text())["results"].items()}
-    samples = {name: said(next(out.rglob(f"samples_{name}_*.jsonl"))) for name in TASKS}
+    samples = {name: replies(next(out.rglob(f"samples_{name}_*.jsonl"))) for name in TASKS}
     return {"batch": batch, "seconds": seconds, "scores": scores, "samples": samples}
 
 
-def said(path: Path) -> list[Any]:
+def replies(path: Path) -> list[Any]:
     """Returns the server's part of each sample, in order."""
     rows = sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda row: row["doc_id"])
     return [row["resps"] for row in rows]

@@ -106,8 +106,8 @@ def print_report(records: list[Record], summary: dict[str, dict[str, Spread]]) -
                  "events/s of streams"], cells))
     ratios = {key: Spread.of([r["process"][key] / r["thread"][key] for r in records])
               for key in ("p99_itl_s", "ttft_s", "tokens_per_s")}
-    told = (f"{key.removesuffix('_s')} {ratio.text(2)}" for key, ratio in ratios.items())
-    print(f"process / thread: {'; '.join(told)}")
+    texts = (f"{key.removesuffix('_s')} {ratio.text(2)}" for key, ratio in ratios.items())
+    print(f"process / thread: {'; '.join(texts)}")
     print(f"HTTP side beside a process: {summary['process']['http_cpus'].text(2)} CPUs")
     print(others(records))
 

@@ -66,7 +66,7 @@ def most_s(args) -> float:
     return FILL_S + each + len(FACTORS) * (2 * args.max_wait_s + each)
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -91,7 +91,7 @@ def level(server: Server, args, factor: float, rate: float) -> Level:
                  goodput=result.summary.goodput_per_s or 0.0, refused_share=refused / len(own),
                  other_failures={str(kind): n for kind, n in failed.items()}, ttft_p50_s=p50, ttft_p99_s=p99,
                  output_tokens_per_s=result.summary.output_tokens_per_s or 0.0, others_cpus=load.cpus())
-    tell(f"{factor:g} x capacity: {made.goodput:.1f} good/s of {made.offered:.1f}, {made.refused_share:.0%} refused, "
+    report(f"{factor:g} x capacity: {made.goodput:.1f} good/s of {made.offered:.1f}, {made.refused_share:.0%} refused, "
          f"TTFT p99 {p99:.2f} s")
     return made
 
@@ -107,9 +107,9 @@ def main() -> int:
     args = parser.parse_args()
     flags = ["--threads", str(args.threads), "--max-seqs", str(args.max_seqs), "--max-wait-s", str(args.max_wait_s)]
     with served(args.model, *flags, step_s=args.step_ms / 1e3) as server:
-        tell(f"{most_s(args):.0f} s at most")
+        report(f"{most_s(args):.0f} s at most")
         most = capacity(server, args)
-        tell(f"capacity: {most:.1f} requests/s")
+        report(f"capacity: {most:.1f} requests/s")
         levels = [level(server, args, factor, factor * most) for factor in FACTORS]
     best, last = max(one.goodput for one in levels), levels[-1]
     passed = (last.goodput >= SHARE * best and not any(one.other_failures for one in levels)

@@ -176,8 +176,8 @@ HEADS = ("search", "saturation", "between", "knee", "between", "SLO rate", "betw
 
 def print_report(records: Sequence[Record], truths: dict[str, dict[str, float]]) -> None:
     for name, truth in truths.items():
-        told = ", ".join(f"{what.replace('_', ' ')} {truth[what]:.1f}" for what in WHAT)
-        print(f"{name}: {CASES[name]}; truth, requests/s: {told}")
+        figures = ", ".join(f"{what.replace('_', ' ')} {truth[what]:.1f}" for what in WHAT)
+        print(f"{name}: {CASES[name]}; truth, requests/s: {figures}")
     print("errors against the truth; the bounds of the search; ms; CPUs")
     print(table(HEADS, [cells(one, truths[one.server]) for one in records]))
     for name, truth in truths.items():

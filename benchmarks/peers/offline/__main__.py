@@ -19,7 +19,7 @@ from benchmarks.peers.offline import document
 from benchmarks.peers.offline.columns import COLUMNS
 from benchmarks.peers.offline.contestants import NAMES, TITLES, contestants
 from benchmarks.peers.offline.machine_roof import MachineRoof
-from benchmarks.peers.offline.measure import Match, run, say
+from benchmarks.peers.offline.measure import Match, run, show
 from benchmarks.peers.offline.results import machine, save
 
 from drut.machine import usable_cpus
@@ -47,11 +47,11 @@ def arguments() -> argparse.ArgumentParser:
 def compare(model: Model, args: argparse.Namespace, cpus: list[int]) -> dict[str, str]:
     """Measures `model` and stores the results. Returns the engines that were left out, with reasons."""
     began = time.monotonic()
-    say(f"{model.title}")
+    show(f"{model.title}")
     columns = [COLUMNS[name].quick() if args.quick else COLUMNS[name] for name in args.columns]
     found, missing = contestants(model, args.peers, cpus)
     for name, why in missing.items():
-        say(f"  {name}: LEFT OUT: {why}")
+        show(f"  {name}: LEFT OUT: {why}")
     match, roof = Match(found, model.vocab, cpus), MachineRoof(len(cpus))
     try:
         match.start(columns)
@@ -68,7 +68,7 @@ def compare(model: Model, args: argparse.Namespace, cpus: list[int]) -> dict[str
             save(result)
     if args.quick:
         print(document.document({model.name: results}))
-    say(f"{model.title}: {time.monotonic() - began:.0f} s")
+    show(f"{model.title}: {time.monotonic() - began:.0f} s")
     return missing
 
 
@@ -79,10 +79,10 @@ def main() -> int:
         raise SystemExit(f"{args.threads} threads need as many CPUs; this process may use {len(cpus)}")
     out = {name: compare(MODELS[name], args, cpus) for name in args.models}
     if not args.quick:
-        say(document.write())
+        show(document.write())
     for name, missing in out.items():
         for engine, why in missing.items():
-            say(f"{name}: without {TITLES[engine]}: {why}")
+            show(f"{name}: without {TITLES[engine]}: {why}")
     return 0
 
 

@@ -22,7 +22,7 @@ Record = dict[str, Any]
 Say = Callable[[str], None]
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     """Prints a line of progress."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
@@ -45,7 +45,7 @@ class Match:
     def start(self, columns: Sequence[Column]) -> None:
         """Loads, warms up and pins each, one after the other."""
         for name, contestant in self._contestants.items():
-            say(f"  {name}: loading {contestant.path.name}")
+            show(f"  {name}: loading {contestant.path.name}")
             _read_all(contestant.path)
             process = self._processes[name] = contestant.start(self._cpus)
             began = time.perf_counter()
@@ -109,7 +109,7 @@ class Match:
         return [process.ask(do, TURN_S, **arguments) for do, arguments in column.questions(prompts)]
 
     def _drop(self, name: str, error: EngineError) -> None:
-        say(f"  {name}: OUT: {error}")
+        show(f"  {name}: OUT: {error}")
         self.missing[name] = str(error).splitlines()[0]
         self._processes.pop(name).kill()
 
@@ -124,7 +124,7 @@ def run(match: Match, columns: Sequence[Column], rounds: int, roof: MachineRoof)
             record = match.turn(column, number)
             records[column.name].append(record)
             speeds = ", ".join(f"{name} {speed:.0f}" for name, speed in sorted(record["speed"].items()))
-            say(f"  round {number + 1}/{rounds}, {column.title}: {speeds} tokens/s")
+            show(f"  round {number + 1}/{rounds}, {column.title}: {speeds} tokens/s")
     results = []
     for column in columns:
         roofs = {}

@@ -48,7 +48,7 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def measure(run: Run, tell: Callable[[Progress], None] | None = None) -> tuple[Result, str | None]:
+def measure(run: Run, on_progress: Callable[[Progress], None] | None = None) -> tuple[Result, str | None]:
     """Returns the result, and the reason for an early end or None (`Load.halted`).
 
     In the main thread SIGINT and SIGTERM end the run in order; KeyboardInterrupt is raised if nothing was measured by
@@ -62,7 +62,7 @@ def measure(run: Run, tell: Callable[[Progress], None] | None = None) -> tuple[R
     if run.primed:
         prime(target, sessions.primers(), tls)
     with watch:
-        loaded = _load(run.plan, sessions, tell)
+        loaded = _load(run.plan, sessions, on_progress)
     result = build(loaded, {**run.settings, "work": sessions.describe()}, wanted_s=run.plan.window.length, slo=run.slo,
                    most_errors=run.most_errors, count=counting(tokenizer) if tokenizer else None,
                    arrivals=run.arrivals, watched=watch.result, billing=run.billing)
@@ -88,12 +88,12 @@ def _sessions(run: Run, tls: Any) -> tuple[Sessions, Tokenizer | None]:
                 no_tokenizer=why), tokenizer
 
 
-def _load(plan: LoadPlan, sessions: Iterator[Any], tell: Callable[[Progress], None] | None) -> Load:
+def _load(plan: LoadPlan, sessions: Iterator[Any], on_progress: Callable[[Progress], None] | None) -> Load:
     halt = Halt()
 
     async def loaded() -> Load:
         with _signals(halt):
-            return await run_load(plan, sessions, tell, halt)
+            return await run_load(plan, sessions, on_progress, halt)
 
     try:
         done = asyncio.run(loaded())

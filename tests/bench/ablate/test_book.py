@@ -73,9 +73,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: str, told: str) -> None
 
 def test_of_a_server_the_last_word_counts(tmp_path: Path) -> None:
     book = filled(tmp_path)
-    book.told(Contestant("cache/on", "mock", "Mock", "failed", "it fell"))
+    book.record_outcome(Contestant("cache/on", "mock", "Mock", "failed", "it fell"))
     assert "cache/on: failed. it fell" in (tmp_path / "summary.md").read_text()
-    book.told(Contestant("cache/on", "mock", "Mock", "measured"))
+    book.record_outcome(Contestant("cache/on", "mock", "Mock", "measured"))
     assert len(book.ablation.contestants) == 1
     assert "went wrong" not in (tmp_path / "summary.md").read_text()
 

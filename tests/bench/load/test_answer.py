@@ -171,7 +171,7 @@ def test_a_usage_of_zeros_is_none() -> None:
     """As gateways put it into every part; the tokens are then counted by the text."""
     zeros = {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}
     record = streamed(event(part("one", **zeros)), event(part(" two", "length", **zeros)), DONE)
-    assert (record.failure, record.input_tokens, record.output_tokens, record.told) == (None, None, None, [-1, -1])
+    assert (record.failure, record.input_tokens, record.output_tokens, record.reported) == (None, None, None, [-1, -1])
 
 
 def test_bytes_are_cut_anywhere_and_spaces_are_text() -> None:

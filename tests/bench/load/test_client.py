@@ -377,14 +377,14 @@ def test_the_role_piece_is_no_token() -> None:
     assert record.arrivals[0] - record.sent > 0.045
 
 
-def told(*pieces: dict[str, Any]) -> list[int]:
-    """`Record.told` after pieces that come one by one."""
+def reported(*pieces: dict[str, Any]) -> list[int]:
+    """`Record.reported` after pieces that come one by one."""
     record = Record("s", 0, 0.0)
     answer = Answer(record)
     answer.head(200, b"text/event-stream", None)
     for i, piece in enumerate(pieces):
         assert answer.body(b"data: " + json.dumps(piece).encode() + b"\n\n", float(i))
-    return record.told
+    return record.reported
 
 
 def _piece(text: str, used: int | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -393,15 +393,15 @@ def _piece(text: str, used: int | None = None, finish: str | None = None, **more
 
 
 def test_tokens_of_a_piece_are_taken_where_the_server_tells_them() -> None:
-    assert told(_piece("a", 1), _piece("bc", 4), _piece("", 5), _piece("d", 6, "length")) == [1, 3, 1, 1]
-    assert told(_piece("ab", token_ids=[1, 2]), _piece("c", token_ids=[3])) == [2, 1]
-    assert told(_piece("ab", logprobs={"content": [{"token": "a"}, {"token": "b"}]}), _piece("c")) == [2, -1]
-    assert told({"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"]}}]}) == [2]
+    assert reported(_piece("a", 1), _piece("bc", 4), _piece("", 5), _piece("d", 6, "length")) == [1, 3, 1, 1]
+    assert reported(_piece("ab", token_ids=[1, 2]), _piece("c", token_ids=[3])) == [2, 1]
+    assert reported(_piece("ab", logprobs={"content": [{"token": "a"}, {"token": "b"}]}), _piece("c")) == [2, -1]
+    assert reported({"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"]}}]}) == [2]
 
 
 def test_the_usage_of_the_whole_answer_is_not_that_of_its_last_piece() -> None:
-    assert told(_piece("a"), _piece("b"), _piece("", 7, "length")) == [-1, -1]
-    assert told(_piece("a"), _piece("b"), _piece("", 7, "stop")) == [-1, -1, -1]
+    assert reported(_piece("a"), _piece("b"), _piece("", 7, "length")) == [-1, -1]
+    assert reported(_piece("a"), _piece("b"), _piece("", 7, "stop")) == [-1, -1, -1]
 
 
 def test_pieces_of_one_read_are_one_arrival() -> None:
@@ -410,7 +410,7 @@ def test_pieces_of_one_read_are_one_arrival() -> None:
     answer.head(200, b"text/event-stream", b"35")
     events = b"".join(b"data: " + json.dumps(_piece("ab", n)).encode() + b"\n\n" for n in (1, 2, 3))
     answer.body(events, 1.0)
-    assert (record.arrivals, record.chars, record.told, record.queue_s) == ([1.0], [6], [3], 0.035)
+    assert (record.arrivals, record.chars, record.reported, record.queue_s) == ([1.0], [6], [3], 0.035)
 
 
 def test_reasoning_and_calls_are_output() -> None:

@@ -39,7 +39,7 @@ def test_more_pieces_than_tokens_end_with_the_last_text() -> None:
 
 def test_itl_of_bundled_tokens_is_per_token() -> None:
     """Four tokens every 40 ms are one every 10 ms: neither 40, nor 0 for those that came together."""
-    t = timing(record(0.0, [0.1, 0.14, 0.18], 9, told=[1, 4, 4]))
+    t = timing(record(0.0, [0.1, 0.14, 0.18], 9, reported=[1, 4, 4]))
     assert t.itl == pytest.approx([0.01] * 8)
     assert t.tpot == pytest.approx(0.01)
 
@@ -73,7 +73,7 @@ def test_tokens_go_with_length_of_text_and_one_a_piece_where_that_fits() -> None
     assert list(carried(record(0, [1, 2, 3], chars=[4, 8, 4]), 8)) == [2, 4, 2]
     assert list(carried(record(0, [1, 2, 3], chars=[1, 90, 1]), 3)) == [1, 1, 1]
     assert list(carried(record(0, [1, 2], chars=[0, 0]), 4)) == [2, 2]
-    assert list(carried(record(0, [1, 2, 3], chars=[4, 4, 0], told=[2, 3, -1]), 6)) == [2, 3, 1]
+    assert list(carried(record(0, [1, 2, 3], chars=[4, 4, 0], reported=[2, 3, -1]), 6)) == [2, 3, 1]
 
 
 def test_pieces_are_never_counted_as_tokens() -> None:
@@ -81,7 +81,7 @@ def test_pieces_are_never_counted_as_tokens() -> None:
     assert output_tokens(three_pieces) is None
     assert output_tokens(three_pieces, lambda text: len(text.split())) == 5
     assert output_tokens(record(0, [1, 2, 3], 40), lambda text: 5) == 40
-    assert output_tokens(record(0, [1, 2], told=[3, 4])) == 7
+    assert output_tokens(record(0, [1, 2], reported=[3, 4])) == 7
     assert timing(three_pieces).tpot is None
 
 

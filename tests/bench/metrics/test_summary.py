@@ -24,7 +24,7 @@ def test_failures_are_infinite_waits_and_are_not_dropped() -> None:
     """Half of the requests fail: the median of those that did not would look fine."""
     s = summary([record(11.0, [0.1, 0.2], 2), record(12.0, [0.1, 0.2], 2), record(13.0, [0.1, 0.2], 2),
                  failed(14.0), failed(15.0, "timeout"), failed(16.0), failed(17.0, "cut", arrivals=[17.05],
-                                                                             chars=[1], told=[-1])])
+                                                                             chars=[1], reported=[-1])])
     assert s.ttft_ms.p50 == "inf"
     assert s.ttft_ms.mean == pytest.approx(100)
     assert (s.ttft_ms.n, s.ttft_ms.failed) == (7, 4)

@@ -153,8 +153,8 @@ def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
 
 
 def test_rounds_are_dots_with_an_upright() -> None:
-    rows = [Row(name="off", who="off", value=20.0, low=10.0, high=30.0, said="20", dots=[10.0, 20.0, 30.0]), Row(
-        name="on", who="on", value=4.0, low=4.0, high=4.0, said="4")]
+    rows = [Row(name="off", who="off", value=20.0, low=10.0, high=30.0, text="20", dots=[10.0, 20.0, 30.0]), Row(
+        name="on", who="on", value=4.0, low=4.0, high=4.0, text="4")]
     made = page([Section("ablation", "a", [Group("g", [Forest("f", "ms", rows, Table("", [], []))])])])
     drawn = re.findall(r"<g class=.*?<title>(o\w+): .*?</g>(?=<g class|</svg>)", made)
     assert drawn == ["off", "on"]

@@ -218,7 +218,7 @@ def test_progress_is_plain_lines_now_and_then_where_there_is_no_terminal() -> No
     out = io.StringIO()
     with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=out)) as line:
         for i in range(0, 60):
-            line.tell(Progress(i / 4, 3, i, 1, 100 * i))
+            line.show(Progress(i / 4, 3, i, 1, 100 * i))
     lines = out.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("warm-up 0 of 2 s")
@@ -226,12 +226,12 @@ def test_progress_is_plain_lines_now_and_then_where_there_is_no_terminal() -> No
     assert "\x1b" not in out.getvalue()
     quiet = io.StringIO()
     with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=quiet), quiet=True) as line:
-        line.tell(Progress(1.0))
+        line.show(Progress(1.0))
     assert quiet.getvalue() == ""
 
 
 def test_progress_on_a_terminal_is_one_line_that_goes() -> None:
     out = io.StringIO()
     with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=out, force_terminal=True)) as line:
-        line.tell(Progress(14.0, 3, 9, 1, 100))
+        line.show(Progress(14.0, 3, 9, 1, 100))
     assert "waiting for the last requests, 2 of 5 s" in out.getvalue()

@@ -65,7 +65,7 @@ def test_the_file_says_how_many_requests_a_session_has() -> None:
 
     for measure, turns in ((virtual.measure, 1.0), (twice, 2.0)):
         found = Searcher(measure=measure, wanted=Wanted(30.0), about=About("virtual"), clock=virtual.clock,
-                         save=lambda _: None, tell=lambda _: None).run()
+                         save=lambda _: None, report=lambda _: None).run()
         assert found.turns == turns
 
 
@@ -109,7 +109,7 @@ def searched(server: Broken, folder: Path | None = None, budget_s: float = 300.0
     keep = (lambda found: save(found, folder)) if folder else (lambda found: None)
     about = About("mock", {"slo": "ttft=30", "attain": 0.95})
     return Searcher(measure=server.measure, wanted=Wanted(budget_s, Slo(ttft=LIMIT_S)), about=about, clock=server.clock,
-                    save=keep, tell=lines.append).run()
+                    save=keep, report=lines.append).run()
 
 
 def dead(ask: Ask, trial: Trial) -> Trial:

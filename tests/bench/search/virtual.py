@@ -68,6 +68,6 @@ def search(server: Server, ttft: float | None, seed: int, budget_s: float = 600.
     wanted = Wanted(budget_s, None if ttft is None else Slo(ttft=ttft), attain)
     began = virtual.now
     found = Searcher(measure=virtual.measure, wanted=wanted, about=About("virtual"), clock=virtual.clock,
-                     save=lambda _: None, tell=lambda _: None).run()
+                     save=lambda _: None, report=lambda _: None).run()
     assert virtual.now - began <= budget_s + 0.01, virtual.now - began
     return found

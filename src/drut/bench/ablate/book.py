@@ -95,7 +95,7 @@ class Book:
         keys = {(turn.round, turn.cell, turn.contestant) for turn in turns}
         self._change(blocks=[b for b in self.ablation.blocks if (b.round, b.cell, b.contestant) not in keys])
 
-    def told(self, contestant: Contestant) -> None:
+    def record_outcome(self, contestant: Contestant) -> None:
         """Records the outcome of a server; the last outcome of a name counts."""
         self._change(contestants=[*(c for c in self.ablation.contestants if c.name != contestant.name), contestant])
         self.write()

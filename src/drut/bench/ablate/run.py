@@ -29,7 +29,7 @@ from drut.errors import DrutError
 START_S, AROUND_S = 4.0, 1.5  # seconds for a server's start, and for a block in addition to its warm-up and its window
 CONTEXT, SEQUENCES = 4096, 16
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def seconds(plan: Plan, book: Book) -> float:
     return sum(plan.seconds(recipe, book.missing(recipe, plan.rounds)) for recipe in plan.recipes)
 
 
-def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book: Book, tell: Tell) -> None:
+def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book: Book, report: Report) -> None:
     """Measures what `book` lacks. `files` returns the model with its matrices in an encoding; empty: unchanged.
 
     If a server does not start or dies, its technique ends and the others continue. KeyboardInterrupt leaves only
@@ -74,10 +74,10 @@ def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book:
         book.add(recipe)
         todo = book.missing(recipe, plan.rounds)
         left = sum(plan.seconds(later, book.missing(later, plan.rounds)) for later in plan.recipes[number:])
-        tell(f"{recipe.title} ({number + 1} of {len(plan.recipes)}): "
+        report(f"{recipe.title} ({number + 1} of {len(plan.recipes)}): "
              + (f"{len(todo)} blocks, about {minutes(left)} left" if todo else "measured before"))
         if todo:
-            _Pair(plan=plan, engine=engine, files=files, recipe=recipe, book=book, tell=tell).run()
+            _Pair(plan=plan, engine=engine, files=files, recipe=recipe, book=book, report=report).run()
 
 
 def minutes(s: float) -> str:
@@ -89,8 +89,9 @@ class _Pair:
     """The two servers of one technique."""
 
     def __init__(self, plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], recipe: Recipe, book: Book,
-                 tell: Tell) -> None:
-        self.plan, self.engine, self.files, self.recipe, self.book, self.tell = plan, engine, files, recipe, book, tell
+                 report: Report) -> None:
+        self.plan, self.engine, self.files = plan, engine, files
+        self.recipe, self.book, self.report = recipe, book, report
         self.trials = {trial.cell.name: trial for trial in recipe.trials}
         whose = files("").tokenizer
         self.tokenizer = open_tokenizer(whose, model="") if whose else None
@@ -114,7 +115,7 @@ class _Pair:
                         return
                     candidate.rest(False)
             for candidate in candidates.values():
-                self.book.told(candidate.contestant())
+                self.book.record_outcome(candidate.contestant())
 
     def _candidate(self, name: str, side: Side) -> Candidate:
         options = Options(self.plan.threads, CONTEXT, SEQUENCES, side.flags)
@@ -128,8 +129,8 @@ class _Pair:
             act()
         except DrutError as error:
             candidate.fail(_why(candidate, error))
-            self.tell(f"  {candidate.name}: {candidate.outcome}: {candidate.why}")
-        self.book.told(candidate.contestant())
+            self.report(f"  {candidate.name}: {candidate.outcome}: {candidate.why}")
+        self.book.record_outcome(candidate.contestant())
         return candidate.ready
 
     def _turn(self, turn: Turn, candidate: Candidate) -> None:
@@ -138,7 +139,7 @@ class _Pair:
         work = Work(trial.cell, not trial.chat, trial.body)
         block = take(turn, candidate, work, self.plan.manner(trial), self.tokenizer)
         effects = self.book.block(self.recipe, block)
-        self.tell(_progress(block, trial, effects, time.monotonic() - began))
+        self.report(_progress(block, trial, effects, time.monotonic() - began))
 
 
 class _Lazy:
@@ -165,8 +166,8 @@ def _why(candidate: Candidate, error: DrutError) -> DrutError:
 def _progress(block: Block, trial: Trial, effects: Sequence[Effect], took: float) -> str:
     figure = next(iter(trial.judged))
     value = shown(block.figures.get(figure))
-    told = f"  round {block.round + 1}, {block.cell}, {block.contestant}: {FIGURES[figure].title} {value} " \
+    line = f"  round {block.round + 1}, {block.cell}, {block.contestant}: {FIGURES[figure].title} {value} " \
            f"{FIGURES[figure].unit}" if block.valid else \
            f"  round {block.round + 1}, {block.cell}, {block.contestant}: void, {block.reasons[0]}"
     ratios = [interval(e) for e in effects if (e.cell, e.figure) == (block.cell, figure)]
-    return told + (f"; on / off {ratios[0]}" if ratios else "") + f" ({took:.1f} s)"
+    return line + (f"; on / off {ratios[0]}" if ratios else "") + f" ({took:.1f} s)"

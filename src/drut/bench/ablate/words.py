@@ -42,12 +42,12 @@ def found(effect: Effect) -> Found:
 
 
 def as_expected(effect: Effect) -> str:
-    """Returns whether the effect is as theory predicts; None-like text if the interval shows neither."""
-    said = found(effect)
-    if said == "uncertain":
+    """Returns whether the effect is as theory predicts; empty if the interval does not show it."""
+    verdict = found(effect)
+    if verdict == "uncertain":
         return ""
-    return "as expected" if (effect.expected == "no effect" if said == "little" else effect.expected == said) else \
-        "not as expected"
+    expected = effect.expected == ("no effect" if verdict == "little" else verdict)
+    return "as expected" if expected else "not as expected"
 
 
 def shows(effects: Sequence[Effect], blocks: Sequence[Block]) -> str:
@@ -70,9 +70,9 @@ def interval(effect: Effect) -> str:
 def _sentence(effect: Effect) -> str:
     kind = FIGURES[effect.figure]
     unit = "" if kind.unit == "share" else f" {kind.unit}"
-    told = (f"With {effect.cell}, {_small(kind.title)} is {cell(effect.on)}{unit} on and {cell(effect.off)} off, "
+    text = (f"With {effect.cell}, {_small(kind.title)} is {cell(effect.on)}{unit} on and {cell(effect.off)} off, "
             f"{effect.ratio:.2f} times ({effect.low:.2f} to {effect.high:.2f}, {effect.rounds} rounds)")
-    return f"{told}: {JUDGED[effect.expected, found(effect)]}."
+    return f"{text}: {JUDGED[effect.expected, found(effect)]}."
 
 
 def _small(title: str) -> str:

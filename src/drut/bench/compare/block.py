@@ -79,8 +79,8 @@ def _why_slow(result: Result, candidate: Candidate, patience_s: float) -> str:
     failures = {request.failure for request in result.requests}
     if failures - {"unfinished"} or not serves(msgspec.structs.replace(candidate.launch, ready="completion"),
                                                patience_s):
-        said = next((request.detail for request in result.requests if request.detail), "")
-        raise EngineFailedError(f"it answered none of {len(result.requests)} requests ({said})")
+        detail = next((request.detail for request in result.requests if request.detail), "")
+        raise EngineFailedError(f"it answered none of {len(result.requests)} requests ({detail})")
     return "no response completed in it: it is too short for this engine"
 
 
@@ -107,19 +107,19 @@ def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, token
 
 def _lengths(result: Result, least: float) -> list[str]:
     """Returns reasons if lengths are wrong: a shorter response ends sooner without being faster."""
-    told = [request.output_tokens == request.max_tokens for request in result.requests
+    exact = [request.output_tokens == request.max_tokens for request in result.requests
             if request.measured and request.failure is None and request.output_tokens is not None]
-    if not told or np.mean(told) >= least:
+    if not exact or np.mean(exact) >= least:
         return []
-    return [f"{len(told) - sum(told)} of {len(told)} responses do not have exactly the requested tokens"]
+    return [f"{len(exact) - sum(exact)} of {len(exact)} responses do not have exactly the requested tokens"]
 
 
 def _prompts(result: Result) -> list[str]:
     """Returns reasons if prompts are wrong: a truncated prompt is computed sooner without being faster. Engines add the
     tokens of a template; an impossible number must not be among the figures."""
-    told = [(request.input_tokens, request.expected_input_tokens) for request in result.requests
+    counts = [(request.input_tokens, request.expected_input_tokens) for request in result.requests
             if request.measured and request.failure is None]
-    both = [(own, sent) for own, sent in told if own is not None and sent is not None]
+    both = [(own, sent) for own, sent in counts if own is not None and sent is not None]
     wrong = [(own, sent) for own, sent in both if not LEAST_READ * sent - FEW <= own <= 2 * sent + MOST_ADDED]
     if not wrong:
         return []

@@ -36,7 +36,7 @@ from drut.bench.workloads import load
 from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 TURN_S = 2.0  # seconds of a turn in addition to its load: client processes start, the last requests end
 TEMPLATE = 64  # tokens that a chat template may add
 
@@ -101,7 +101,7 @@ class Comparing:
         waited for."""
         return count * (self.settings.warmup + self.settings.duration + TURN_S)
 
-    def run(self, tell: Tell) -> None:
+    def run(self, report: Report) -> None:
         """Starts and examines the engines, and measures. Saves after each turn. Raises KeyboardInterrupt, and DrutError
         if the files cannot be written or the work cannot be sent."""
         with ExitStack() as ends:
@@ -110,18 +110,18 @@ class Comparing:
             wanted = {turn.contestant for turn in self.missing()}
             for candidate in self.candidates:
                 if candidate.name in wanted:
-                    tell(f"starting {candidate.name}")
-                    self._start(candidate, tell)
-            self._judge(tell)
+                    report(f"starting {candidate.name}")
+                    self._start(candidate, report)
+            self._judge(report)
             save(self.comparison(), self.folder)
-            self._turns(tell)
+            self._turns(report)
 
-    def _start(self, candidate: Candidate, tell: Tell) -> None:
+    def _start(self, candidate: Candidate, report: Report) -> None:
         """Starts a candidate and runs its gate."""
         old = None if self.before is None else next(c for c in self.before.contestants if c.name == candidate.name)
         try:
             running = candidate.serve()
-            tell(f"{candidate.name}: ready in {running.ready_s:.1f} s")
+            report(f"{candidate.name}: ready in {running.ready_s:.1f} s")
             if old is not None and old.gate is not None:
                 candidate.gate = old.gate
                 candidate.outcome = "measured" if old.gate.passed else "gate"
@@ -130,14 +130,14 @@ class Comparing:
                 asker = Asker(candidate.launch, self.settings.api == "chat", self.settings.timeout)
                 began = time.monotonic()
                 candidate.answers = examine(asker, self.paper)
-                tell(f"{candidate.name}: answered the gate in {time.monotonic() - began:.0f} s")
+                report(f"{candidate.name}: answered the gate in {time.monotonic() - began:.0f} s")
             candidate.rest(self.settings.restart)
         except DrutError as error:
             candidate.fail(_why(candidate, error, "at the gate: " if candidate.running is not None else ""))
         if candidate.why:
-            tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
+            report(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
 
-    def _judge(self, tell: Tell) -> None:
+    def _judge(self, report: Report) -> None:
         """Judges all candidates with new answers against the reference: the stored one, else the answers and scores of
         the base or, if it has none, of the first contestant with some."""
         examined = [candidate for candidate in self.candidates if candidate.answers is not None]
@@ -148,7 +148,7 @@ class Comparing:
         assert first.answers is not None
         prompts = [question.text for question in self.paper.greedy()]
         if self.reference is None:
-            answers = {prompt: said.text for prompt, said in zip(prompts, first.answers.greedy, strict=True)}
+            answers = {prompt: answer.text for prompt, answer in zip(prompts, first.answers.greedy, strict=True)}
             self.reference = Reference(first.name, self.settings.api == "chat", self.settings.gate_tokens, answers)
         if not self.reference.scores:
             scorer = next((c for c in examined if c.answers is not None and c.answers.scores), None)
@@ -163,9 +163,9 @@ class Comparing:
             candidate.gate = judge(self.paper, candidate.answers, self.reference, sums, encode)
             if not candidate.gate.passed:
                 candidate.outcome, candidate.why = "gate", "; ".join(candidate.gate.reasons)
-                tell(f"{candidate.name}: not ranked: {candidate.why}")
+                report(f"{candidate.name}: not ranked: {candidate.why}")
 
-    def _turns(self, tell: Tell) -> None:
+    def _turns(self, report: Report) -> None:
         left = [turn for turn in self.missing() if self._candidate(turn.contestant).ready]
         total, current, began = len(left), None, time.monotonic()
         for number, turn in enumerate(left, 1):
@@ -176,9 +176,9 @@ class Comparing:
                 current.rest(self.settings.restart)
             current = candidate
             for again in (True,) if self._tried(turn) else (False, True):
-                block = self._turn(turn._replace(again=again), candidate, tell)
+                block = self._turn(turn._replace(again=again), candidate, report)
                 if block is not None:
-                    tell(_line(number, total, block, (time.monotonic() - began) / number * (total - number)))
+                    report(_line(number, total, block, (time.monotonic() - began) / number * (total - number)))
                 save(self.comparison(), self.folder)
                 if block is None or not block.held_up:
                     break
@@ -187,7 +187,7 @@ class Comparing:
         """Returns whether an interrupted part left a void first try of the turn."""
         return any((b.round, b.cell, b.contestant) == (turn.round, turn.cell, turn.contestant) for b in self.blocks)
 
-    def _turn(self, turn: Turn, candidate: Candidate, tell: Tell) -> Block | None:
+    def _turn(self, turn: Turn, candidate: Candidate, report: Report) -> Block | None:
         """Takes a turn. Returns None if it ended the candidate."""
         work = next(work for work in self.works if work.cell.name == turn.cell)
         try:
@@ -195,7 +195,7 @@ class Comparing:
             block = take(turn, candidate, work, self.settings, self.tokenizer)
         except DrutError as error:
             candidate.fail(_why(candidate, error))
-            tell(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
+            report(f"{candidate.name}: {candidate.outcome}: {candidate.why}")
             return None
         self.blocks.append(block)
         return block
@@ -286,7 +286,7 @@ def _why(candidate: Candidate, error: DrutError, where: str = "") -> DrutError:
 
 def _line(number: int, total: int, block: Block, left_s: float) -> str:
     speed = block.figures.get("output_tokens_per_s")
-    said = f"{speed:.4g} tokens/s" if isinstance(speed, float) else "no speed"
+    answer = f"{speed:.4g} tokens/s" if isinstance(speed, float) else "no speed"
     void = "" if block.valid else f"; void: {'; '.join(block.reasons)}"
-    return (f"{number} of {total}, round {block.round + 1}, {block.cell}, {block.contestant}: {said}{void}"
+    return (f"{number} of {total}, round {block.round + 1}, {block.cell}, {block.contestant}: {answer}{void}"
             f" ({math.ceil(left_s / 60)} min left)")

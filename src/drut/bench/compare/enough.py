@@ -16,7 +16,7 @@ from drut.bench.stats.distribution import Figure
 _PERCENTILE = re.compile(r"(.+)_p(9[0-9])")
 
 
-def told(block: Block, figure: str) -> Figure:
+def supported(block: Block, figure: str) -> Figure:
     """Returns the block's figure; None if it is a percentile that no request exceeds."""
     least = least_answers(figure)
     return None if least and answers(block, figure) < least else block.figures.get(figure)

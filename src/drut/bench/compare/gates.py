@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drut.bench.compare.schema import GSM8K_TELLS, Gate
+from drut.bench.compare.schema import GSM8K_LEAST, Gate
 
 
-def gsm8k_tells(gates: Iterable[Gate]) -> bool:
+def gsm8k_meaningful(gates: Iterable[Gate]) -> bool:
     """Returns whether any contestant has enough right GSM8K answers for a meaningful number."""
-    return any(gate.gsm8k is not None and gate.gsm8k > GSM8K_TELLS for gate in gates)
+    return any(gate.gsm8k is not None and gate.gsm8k > GSM8K_LEAST for gate in gates)
 
 
 def perplexity(gate: Gate) -> str:

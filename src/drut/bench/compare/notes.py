@@ -9,8 +9,8 @@ from statistics import median
 
 from drut.bench.compare.cells import parse_cells
 from drut.bench.compare.enough import answers, least_answers
-from drut.bench.compare.gates import gsm8k_tells
-from drut.bench.compare.schema import GSM8K_TELLS, Block, Contestant
+from drut.bench.compare.gates import gsm8k_meaningful
+from drut.bench.compare.schema import GSM8K_LEAST, Block, Contestant
 from drut.bench.compare.settings import Settings
 from drut.bench.stats.paired import LEAST_ROUNDS
 
@@ -62,8 +62,8 @@ def _gates(contestants: Sequence[Contestant], settings: Settings) -> Iterator[st
     if blind:
         yield (f"{', '.join(blind)}: no logprobs of prompts that can be compared; greedy answers alone say that the "
                "model is computed as it should be.")
-    if any(gate.sums for gate in gates) and not gsm8k_tells(gates):
-        yield (f"GSM8K is neither shown nor judged: no engine has more than {GSM8K_TELLS:.0%} of it right, so it "
+    if any(gate.sums for gate in gates) and not gsm8k_meaningful(gates):
+        yield (f"GSM8K is neither shown nor judged: no engine has more than {GSM8K_LEAST:.0%} of it right, so it "
                "does not measure this model.")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 SCHEMA = "drut.comparison/1"
-GSM8K_TELLS = 0.05  # share of right answers above which GSM8K is shown and judged
+GSM8K_LEAST = 0.05  # share of right answers above which GSM8K is shown and judged
 
 
 class Gate(msgspec.Struct, frozen=True):

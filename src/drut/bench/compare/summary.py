@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from drut.bench.compare.enough import answers
-from drut.bench.compare.gates import gsm8k_tells, perplexity
+from drut.bench.compare.gates import gsm8k_meaningful, perplexity
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Contestant, Gate, Ratio
 from drut.bench.compare.verdicts import figures_of
@@ -22,7 +22,7 @@ MAIN = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "t
 def summary(found: Comparison) -> str:
     """Returns the summary as Markdown."""
     cells = [part for one in found.cells for part in _cell(found, one)]
-    parts = [_head(found), _who(found), _gate(found), *cells, _notes(found)]
+    parts = [_head(found), _contestants(found), _gate(found), *cells, _notes(found)]
     return "\n".join(map(printable, "\n\n".join(part for part in parts if part).split("\n")))
 
 
@@ -41,7 +41,7 @@ def _by_chance(ratios: int) -> str:
     return f" Of {ratios} ratios, about {ratios / 20:.1f} intervals would exclude 1 by chance." if ratios else ""
 
 
-def _who(found: Comparison) -> str:
+def _contestants(found: Comparison) -> str:
     rows = [[plain(c.name), plain(_engine(c)), plain(c.weights), shown(c.ready_s),
              shown(c.ready_mb), shown(c.peak_mb), _outcome(c, found)] for c in found.contestants]
     text = table(["contestant", "engine", "weights", "ready, s", "MB then", "MB at most", "outcome"], rows)
@@ -66,7 +66,7 @@ def _gate(found: Comparison) -> str:
         "divergence, nats": lambda g: shown(g.divergence) or "n/a", "lengths exact": lambda g: _share(g.lengths_exact),
         "GSM8K": lambda g: _share(g.gsm8k), "schemas valid": lambda g: _share(g.schema_valid),
         "judged on": lambda g: ", ".join(g.judged_on), "": lambda g: "passed" if g.passed else "**failed**"}
-    if not gsm8k_tells(gate for _, gate in gates):
+    if not gsm8k_meaningful(gate for _, gate in gates):
         del columns["GSM8K"]
     rows = [[plain(name), *(column(gate) for column in columns.values())] for name, gate in gates]
     return table(["gate", *columns], rows)

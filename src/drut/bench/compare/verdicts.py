@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from drut.bench.compare.enough import told
+from drut.bench.compare.enough import supported
 from drut.bench.compare.ranking import groups
 from drut.bench.compare.schema import Block, Cell, Ranking, Ratio
 from drut.bench.result.figures import COMPARED, FIGURES
@@ -21,7 +21,7 @@ def figures_of(blocks: Sequence[Block], cell: str, figure: str) -> dict[str, dic
     found: dict[str, dict[int, float]] = {}
     least = 0.0 if FIGURES[figure].better == "more" else math.ulp(0.0)
     for block in blocks:
-        value = told(block, figure) if block.cell == cell and block.valid else None
+        value = supported(block, figure) if block.cell == cell and block.valid else None
         if isinstance(value, int | float) and least <= value < math.inf:
             found.setdefault(block.contestant, {})[block.round] = float(value)
     return found

@@ -58,14 +58,14 @@ def _sides(a: Comparison | Ablation, b: Comparison | Ablation, found: Difference
     cells = {c.name: c for c in a.cells}, {c.name: c for c in b.cells}
     found.reasons.extend(f"work, cell {name}: {_text(cells[0][name])} in A, {_text(cells[1][name])} in B"
                          for name in sorted(cells[0].keys() & cells[1].keys()) if cells[0][name] != cells[1][name])
-    whos = {c.name: c for c in a.contestants}, {c.name: c for c in b.contestants}
-    for what, (in_a, in_b) in (("cell", (set(cells[0]), set(cells[1]))), ("contestant", (set(whos[0]), set(whos[1])))):
+    sides = {c.name: c for c in a.contestants}, {c.name: c for c in b.contestants}
+    for what, (in_a, in_b) in (("cell", (set(cells[0]), set(cells[1]))), ("contestant", tuple(map(set, sides)))):
         if not in_a & in_b:
             found.reasons.append(f"no {what} is in both")
         found.notes.extend(f"{what} {name} is in A alone" for name in sorted(in_a - in_b))
         found.notes.extend(f"{what} {name} is in B alone" for name in sorted(in_b - in_a))
-    for name in sorted(whos[0].keys() & whos[1].keys()):
-        one, other = whos[0][name], whos[1][name]
+    for name in sorted(sides[0].keys() & sides[1].keys()):
+        one, other = sides[0][name], sides[1][name]
         if one.weights != other.weights and one.weights and other.weights:
             found.reasons.append(f"{name}, weights: {one.weights} in A, {other.weights} in B")
         if one.outcome != other.outcome:

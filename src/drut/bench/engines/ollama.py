@@ -37,5 +37,5 @@ class Ollama:
 
 
 def _version(command: Path) -> dict[str, str]:
-    lines = [line for line in where.told([command, "--version"]) if "version is" in line]
+    lines = [line for line in where.output_lines([command, "--version"]) if "version is" in line]
     return {"ollama": lines[-1].split()[-1]} if lines else {}

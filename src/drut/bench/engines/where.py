@@ -52,11 +52,11 @@ def python(name: str, command: str, how: str) -> Path:
     if os.access(own, os.X_OK):
         return own
     found = shutil.which(command) if command else None
-    beside = Path(found).resolve().with_name("python") if found else None
-    if beside is None or not os.access(beside, os.X_OK):
+    own_python = Path(found).resolve().with_name("python") if found else None
+    if own_python is None or not os.access(own_python, os.X_OK):
         on_path = command and f", and no {command} on PATH"
         raise CannotRunError(f"there is no interpreter in {own.parent}{on_path}; {how}")
-    return beside
+    return own_python
 
 
 def versions(interpreter: Path, packages: Sequence[str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def versions(interpreter: Path, packages: Sequence[str]) -> dict[str, str]:
         raise CannotRunError(f"{interpreter} does not run: {error}") from None
 
 
-def told(command: Sequence[str | Path]) -> list[str]:
+def output_lines(command: Sequence[str | Path]) -> list[str]:
     """Returns the lines that a program writes to standard output and error, as for --version; none if it cannot be
     run."""
     try:

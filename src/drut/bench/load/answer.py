@@ -16,8 +16,19 @@ MOST_DETAIL = 200  # characters of a server's error text that are kept
 class Answer:
     """Fills a Record from a response, and holds the response's text. `stream`: the request asked for a stream."""
 
-    __slots__ = ("_body", "_calls", "_pieces", "_read", "_running", "_stream", "_told", "_type", "done", "record",
-                 "splitter")
+    __slots__ = (
+        "_body",
+        "_calls",
+        "_pieces",
+        "_read",
+        "_reported",
+        "_running",
+        "_stream",
+        "_type",
+        "done",
+        "record",
+        "splitter",
+    )
 
     def __init__(self, record: Record, stream: bool = True) -> None:
         self.record = record
@@ -27,7 +38,7 @@ class Answer:
         self.done = False  # [DONE] has arrived
         self._body: list[bytes] = []
         self._read = 0
-        self._told = 0  # completion tokens by the latest usage
+        self._reported = 0  # completion tokens by the latest usage
         self._running = False  # the server also sends usage before the end
         self._pieces: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
@@ -136,7 +147,7 @@ class Answer:
         record = self.record
         if chunk.usage is not None and not self._may_be(chunk.usage):
             return False
-        told = -1 if chunk.usage is None else self._usage(chunk.usage)
+        reported = -1 if chunk.usage is None else self._usage(chunk.usage)
         if chunk.metrics is not None and chunk.metrics.queue_time_ms is not None:
             record.queue_s = chunk.metrics.queue_time_ms / 1000
         if chunk.why is not None:
@@ -154,29 +165,29 @@ class Answer:
             return not chars or self.fail("malformed", "output after finish_reason")
         if choice.finish_reason:
             record.finish_reason = choice.finish_reason
-        elif told >= 0:
+        elif reported >= 0:
             self._running = True
         ids = tokens_of(choice)
         if ids >= 0:
-            told = ids
+            reported = ids
         elif not self._running:
-            told = -1  # the usage covers the whole response, not this piece
+            reported = -1  # the usage covers the whole response, not this piece
         # An end-of-sequence token has no text: it arrives with the piece whose finish reason is `stop`.
-        stopped = choice.finish_reason == "stop" and told < 0 and record.streamed and record.arrivals
-        if chars or told > 0 or stopped:
-            self._arrive(now, chars, told)
+        stopped = choice.finish_reason == "stop" and reported < 0 and record.streamed and record.arrivals
+        if chars or reported > 0 or stopped:
+            self._arrive(now, chars, reported)
         return True
 
-    def _arrive(self, now: float, chars: int, told: int) -> None:
+    def _arrive(self, now: float, chars: int, reported: int) -> None:
         record = self.record
         if record.arrivals and record.arrivals[-1] == now:  # from the same read
             record.chars[-1] += chars
-            if told > 0:
-                record.told[-1] = told + max(record.told[-1], 0)
+            if reported > 0:
+                record.reported[-1] = reported + max(record.reported[-1], 0)
         else:
             record.arrivals.append(now)
             record.chars.append(chars)
-            record.told.append(told)
+            record.reported.append(reported)
 
     def _may_be(self, usage: Usage) -> bool:
         """Checks that a usage is possible: a token that was neither shown nor requested cannot exist, and a token that
@@ -197,7 +208,7 @@ class Answer:
             record.cached_tokens = cached if whole else None  # a number above that of all input tokens is invalid
         if usage.completion_tokens is None:
             return -1
-        more, self._told = usage.completion_tokens - self._told, usage.completion_tokens
+        more, self._reported = usage.completion_tokens - self._reported, usage.completion_tokens
         record.output_tokens = usage.completion_tokens
         return max(more, -1)
 
@@ -246,8 +257,8 @@ class Answer:
             record.input_tokens = None
         if record.output_tokens == 0 and record.arrivals:
             record.output_tokens = None
-            if max(record.told) <= 0:
-                record.told = [-1] * len(record.told)
+            if max(record.reported) <= 0:
+                record.reported = [-1] * len(record.reported)
 
     def _without_text(self, now: float) -> None:
         """Handles a response without text: it may be a single end-of-sequence token; a response with tokens that were

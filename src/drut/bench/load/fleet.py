@@ -87,9 +87,9 @@ def workers_for(loop: OpenLoop | ClosedLoop) -> int:
 
 
 async def run_load(plan: LoadPlan, sessions: Iterator[Session],
-                   tell: Callable[[Progress], None] | None = None, halt: Halt | None = None) -> Load:
-    """Runs the load. `tell` receives the progress about four times a second; `halt` may end the run early. Raises
-    DrutError if the server cannot be reached at the start, or if a client process ends."""
+                   on_progress: Callable[[Progress], None] | None = None, halt: Halt | None = None) -> Load:
+    """Runs the load. `on_progress` receives the progress about four times a second; `halt` may end the run early.
+    Raises DrutError if the server cannot be reached at the start, or if a client process ends."""
     halt = halt or Halt()
     workers: list[Process] = []
     tasks: list[asyncio.Task[None]] = []
@@ -111,8 +111,8 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
                 if task.done():
                     task.result()
             progress = _progress(workers, time.monotonic() - start)
-            if tell is not None:
-                tell(progress)
+            if on_progress is not None:
+                on_progress(progress)
             if halt.look(progress.elapsed_s, progress.done, progress.failed, workers):
                 break
     finally:

@@ -15,7 +15,7 @@ EVERY_S = 5.0
 
 
 class ProgressLine:
-    """Shows progress: `with ProgressLine(window) as line: ... line.tell(progress)`. A quiet one prints nothing."""
+    """Shows progress: `with ProgressLine(window) as line: ... line.show(progress)`. A quiet one prints nothing."""
 
     def __init__(self, window: Window, console: Console | None = None, quiet: bool = False) -> None:
         self._window, self._quiet = window, quiet
@@ -36,7 +36,7 @@ class ProgressLine:
         if self._live is not None:
             self._live.stop()
 
-    def tell(self, progress: Progress) -> None:
+    def show(self, progress: Progress) -> None:
         """Shows the progress of the run."""
         past = progress.elapsed_s - self._last.elapsed_s
         if past >= 0.9:

@@ -18,7 +18,7 @@ class Record(msgspec.Struct):
     is taken from the server's clock.
 
     `arrivals[i]` is the time at which the client had the i-th piece of output, `chars[i]` the length of its text, and
-    `told[i]` the number of its tokens by the server (-1: not reported). Pieces of the same read are one arrival.
+    `reported[i]` the number of its tokens by the server (-1: not reported). Pieces of the same read are one arrival.
     """
 
     session: str
@@ -34,7 +34,7 @@ class Record(msgspec.Struct):
     streamed: bool = False
     arrivals: list[float] = []
     chars: list[int] = []
-    told: list[int] = []
+    reported: list[int] = []
     expected_input_tokens: int | None = None  # by the workload
     max_tokens: int = 0
     input_tokens: int | None = None  # by the server, as are the following fields

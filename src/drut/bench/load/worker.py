@@ -43,16 +43,16 @@ async def work() -> None:
     writer, closed = await loop.connect_write_pipe(_Closed, os.fdopen(os.dup(1), "wb"))
     writer.set_write_buffer_limits(high=1 << 30)  # if the parent is slow, records wait and requests do not
 
-    def say(message: FromWorker) -> None:
+    def send(message: FromWorker) -> None:
         if not closed.when.done():
             put(writer, message)
 
-    serving = asyncio.create_task(_serve(reader, say))
+    serving = asyncio.create_task(_serve(reader, send))
     closed.when.add_done_callback(lambda _: serving.cancel())  # without a parent there is no reason to load a server
     try:
         await serving
     except DrutError as error:
-        say(Broken(str(error)))
+        send(Broken(str(error)))
     except asyncio.CancelledError:
         return
     writer.close()
@@ -70,7 +70,7 @@ class _Closed(asyncio.BaseProtocol):
             self.when.set_result(None)
 
 
-async def _serve(reader: asyncio.StreamReader, say: Callable[[FromWorker], None]) -> None:
+async def _serve(reader: asyncio.StreamReader, send: Callable[[FromWorker], None]) -> None:
     job = await to_worker(reader)
     if not isinstance(job, Job):
         raise DrutError("a client process was started without a job")
@@ -79,14 +79,14 @@ async def _serve(reader: asyncio.StreamReader, say: Callable[[FromWorker], None]
     records: list[Record] = []
     driver = Driver(client, job.window, records.append)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, driver.stop)
-    say(Ready())
+    send(Ready())
     start = await to_worker(reader)
     if not isinstance(start, Start):
         raise DrutError("a client process was given no start")
 
     def beat() -> None:
         in_flight, pieces = driver.now_in_flight()
-        say(Beat(records.copy(), in_flight, driver.pieces + pieces))
+        send(Beat(records.copy(), in_flight, driver.pieces + pieces))
         records.clear()
 
     async def beats() -> None:
@@ -96,18 +96,18 @@ async def _serve(reader: asyncio.StreamReader, say: Callable[[FromWorker], None]
 
     beating = asyncio.create_task(beats())
     try:
-        await driver.run(start.at, _Offers(reader, say), job.stagger)
+        await driver.run(start.at, _Offers(reader, send), job.stagger)
     finally:
         beating.cancel()
         beat()
-    say(Done(driver.cpu, driver.dry_s))
+    send(Done(driver.cpu, driver.dry_s))
 
 
 class _Offers:
     """The sessions that the parent sends, for one reader at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, say: Callable[[FromWorker], None]) -> None:
-        self._reader, self._say = reader, say
+    def __init__(self, reader: asyncio.StreamReader, send: Callable[[FromWorker], None]) -> None:
+        self._reader, self._send = reader, send
         self._lock = asyncio.Lock()
         self._over = False
 
@@ -118,7 +118,7 @@ class _Offers:
             message = await to_worker(self._reader)
             if isinstance(message, Offer):
                 if message.due is None:
-                    self._say(Took())
+                    self._send(Took())
                 return message
             if not isinstance(message, NoMore):
                 raise DrutError("the parent of a client process has ended")

@@ -9,7 +9,7 @@ import numpy as np
 from drut.bench.load.record import Record
 from drut.bench.load.wire import Window
 from drut.bench.metrics.request import Timing
-from drut.bench.metrics.tokens import carried, told_tokens
+from drut.bench.metrics.tokens import carried, reported_tokens
 from drut.bench.stats.distribution import Floats
 
 
@@ -61,8 +61,8 @@ class Arrivals:
                 continue
             if timing.tokens is not None:
                 weights = carried(record, timing.tokens).astype(np.float64)
-            elif (told := told_tokens(record)) is not None:
-                weights = np.asarray(told, np.float64)
+            elif (reported := reported_tokens(record)) is not None:
+                weights = np.asarray(reported, np.float64)
             elif per_char is not None:
                 weights = np.asarray(record.chars) * per_char
             else:

@@ -145,9 +145,9 @@ def input_tokens(record: Record) -> int | None:
 def _cached(records: Sequence[Record]) -> tuple[int | None, int]:
     """Returns the tokens found in the server's prefix cache, None if it never reports them, and the prompt tokens of
     the requests that report both."""
-    told = [(r.cached_tokens, r.input_tokens) for r in records
+    reported = [(r.cached_tokens, r.input_tokens) for r in records
             if r.cached_tokens is not None and r.input_tokens is not None]
-    return (sum(c for c, _ in told) if told else None), sum(n for _, n in told)
+    return (sum(c for c, _ in reported) if reported else None), sum(n for _, n in reported)
 
 
 def _ended_in(record: Record, window: Window) -> bool:

@@ -23,9 +23,9 @@ def output_tokens(record: Record, count: CountTokens | None = None) -> int | Non
     """
     if record.output_tokens is not None:
         return record.output_tokens
-    told = told_tokens(record)
-    if told is not None:
-        return max(1, sum(told))
+    reported = reported_tokens(record)
+    if reported is not None:
+        return max(1, sum(reported))
     if record.text is None or count is None:
         return None
     counted, most = count(record.text), record.max_tokens
@@ -43,17 +43,17 @@ def carried(record: Record, tokens: int) -> Ints:
     """
     if not record.arrivals:
         return np.zeros(0, np.int64)
-    told = told_tokens(record)
-    return spread(tokens, record.chars if told is None else told)
+    reported = reported_tokens(record)
+    return spread(tokens, record.chars if reported is None else reported)
 
 
-def told_tokens(record: Record) -> list[int] | None:
+def reported_tokens(record: Record) -> list[int] | None:
     """Returns the tokens of each arrival if the server reported all of them; a last arrival without text may be its
     end-of-sequence token."""
-    told = record.told
-    if not told or min(told[:-1], default=0) < 0 or (told[-1] < 0 and (record.chars[-1] or len(told) == 1)):
+    counts = record.reported
+    if not counts or min(counts[:-1], default=0) < 0 or (counts[-1] < 0 and (record.chars[-1] or len(counts) == 1)):
         return None
-    return [*told[:-1], told[-1] if told[-1] >= 0 else 1]
+    return [*counts[:-1], counts[-1] if counts[-1] >= 0 else 1]
 
 
 def spread(tokens: int, weights: Sequence[int]) -> Ints:

@@ -74,7 +74,7 @@ class Plot(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A value with its interval. `said`: the value as text. Successive rows share a `heading`. `dots`: the values
+    """A value with its interval. `text`: the value as text. Successive rows share a `heading`. `dots`: the values
     behind it, drawn in its place."""
 
     name: str
@@ -82,7 +82,7 @@ class Row(NamedTuple):
     value: float
     low: float
     high: float
-    said: str
+    text: str
     verdict: str = ""
     heading: str = ""
     dots: Sequence[float] = ()
@@ -114,10 +114,10 @@ Part: TypeAlias = Note | Table | Group
 
 
 class Section(NamedTuple):
-    """The part of a report about one file; `kind` is the kind of file. `whos`: its engines, in the order of their
+    """The part of a report about one file; `kind` is the kind of file. `engines`: its engines, in the order of their
     colours."""
 
     kind: Literal["result", "results", "comparison", "search", "ablation"]
     title: str
     parts: Sequence[Part]
-    whos: Sequence[str] = ()
+    engines: Sequence[str] = ()

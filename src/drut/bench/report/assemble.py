@@ -18,7 +18,7 @@ def sections(sources: Sequence[Source]) -> list[Section]:
     kinds = [kind(s.document) for s in sources]
     found = [section_of(s.document, s.label if kinds.count(kind(s.document)) > 1 else "") for s in sources]
     if len(results) > 1:
-        found.insert(kinds.index("result"), result.beside(results))
+        found.insert(kinds.index("result"), result.several(results))
     return found
 
 

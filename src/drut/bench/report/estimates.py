@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from drut.bench.ablate.schema import Ablation
-from drut.bench.compare.enough import told
+from drut.bench.compare.enough import supported
 from drut.bench.compare.schema import Block, Comparison
 from drut.bench.report.documents import Document
 from drut.bench.result.figures import FIGURES
@@ -67,7 +67,7 @@ def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequen
     for cell in cells:
         for who in contestants:
             for name, kind in FIGURES.items():
-                values = [told(b, name) for b in by.get((cell, who), ())]
+                values = [supported(b, name) for b in by.get((cell, who), ())]
                 known = [v for v in values if v is not None]
                 if known:
                     value, low, high = over_rounds(known, logarithmic=kind.unit != "share")

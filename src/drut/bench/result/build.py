@@ -46,15 +46,15 @@ def build(load: Load, settings: dict[str, Any], *, wanted_s: float, slo: Slo | N
     edges = seconds_of(window)
     tokens, flights = Arrivals(records, timings).within(edges), Concurrency(records).area(edges)
     counted = [(r, t) for r, t in zip(records, timings, strict=True) if r.counted]
-    told: dict[str, list[Claim]] = {}
+    reported: dict[str, list[Claim]] = {}
     for name in ("ttft", "tpot", "e2e"):
         values, _ = samples(counted, lambda t, name=name: getattr(t, name))  # type: ignore[misc]
         if len(values):
-            told[f"{name}_ms"] = claims(np.sort(values) * 1e3)
+            reported[f"{name}_ms"] = claims(np.sort(values) * 1e3)
     return Result(
         schema=SCHEMA, settings=settings, environment=environment(load.started_at),
         validity=validity(summary, load, wanted_s, most_errors), steady=steady(tokens, flights), summary=summary,
-        claims=told, intervals=intervals(records, timings, window, slo),
+        claims=reported, intervals=intervals(records, timings, window, slo),
         series=Series(window.begin, [round(float(x), 2) for x in tokens], [round(float(x), 3) for x in flights]),
         client=Client(len(load.cpu), [round(use, 4) for use in load.cpu]),
         requests=requests(records, timings, slo, arrivals), watched=watched,

@@ -89,7 +89,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
             good=None if slo is None else slo.good(timing),
             arrivals_ms=[_ms(t - start) for t in record.arrivals] if arrivals else None,
             arrival_chars=record.chars if arrivals else None,
-            arrival_told=record.told if arrivals and max(record.told, default=-1) >= 0 else None,
+            arrival_told=record.reported if arrivals and max(record.reported, default=-1) >= 0 else None,
         )
 
 

@@ -15,7 +15,7 @@ from drut.bench.stats.distribution import percentile
 NONE_FINISHED = "no request finished"
 LAG_MS, LAG_SHARE = 5.0, 0.02
 MOST_CPU, BUSY_CPU = 0.8, 0.4
-_TELLS_P99, _ONE_MAY = 100, 20  # requests
+_P99_NEEDS, _ONE_MAY = 100, 20  # requests
 
 
 def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) -> Validity:
@@ -62,7 +62,7 @@ def _lateness(records: Sequence[Record]) -> tuple[str, float]:
     hundred requests would be the maximum. Of twenty or more requests one may be late: otherwise a server that completes
     more would be void more often."""
     lags = np.sort([lag(r) * 1e3 for r in records if r.counted and r.sent is not None])
-    if len(lags) >= _TELLS_P99:
+    if len(lags) >= _P99_NEEDS:
         return "p99", percentile(lags, 99)
     if len(lags) >= _ONE_MAY:
         return f"the second latest of {len(lags)}", float(lags[-2])

@@ -45,8 +45,8 @@ class Live:
         plan = LoadPlan(self.run.plan.target, window, loop, self.workers(loop))
         # Failures are the server's, and a search measures them: they do not make a run void here.
         run = replace(self.run, plan=plan, seed=seed, most_errors=1.0, arrivals=False, primed=True)
-        tell = self.progress
-        result, halted = measure(run, None if tell is None else lambda progress: tell(ask, progress))
+        on_progress = self.progress
+        result, halted = measure(run, None if on_progress is None else lambda progress: on_progress(ask, progress))
         if halted == INTERRUPTED:
             raise KeyboardInterrupt
         return trial(ask, result, halted)

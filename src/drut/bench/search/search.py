@@ -61,11 +61,11 @@ class LostError(Exception):
 
 
 class Searcher:
-    """Runs a search. `save` gets the whole file after each run, `tell` a line about each run before it begins."""
+    """Runs a search. `save` gets the whole file after each run, `report` a line about each run before it begins."""
 
     def __init__(self, measure: Measure, wanted: Wanted, about: About, clock: Callable[[], float],
-                 save: Callable[[Search], None], tell: Callable[[str], None]) -> None:
-        self._measure, self._wanted, self._about, self._save, self._tell = measure, wanted, about, save, tell
+                 save: Callable[[Search], None], report: Callable[[str], None]) -> None:
+        self._measure, self._wanted, self._about, self._save, self._report = measure, wanted, about, save, report
         self._pace = Pace(clock, clock() + wanted.budget_s, wanted.slo)
         self._trials: list[Trial] = []
         self._points: list[Point] = []
@@ -74,8 +74,8 @@ class Searcher:
         """Runs until all results are found or the budget is spent. Raises DrutError if nothing could be measured at
         all; after that, KeyboardInterrupt ends the search in order."""
         wanted = self._wanted
-        self._tell(f"at most {wanted.budget_s / 60:.3g} min: saturation and the concurrency curve, then the rate curve"
-                   + (", then the highest rate that holds the limits" if wanted.slo else ""))
+        self._report(f"at most {wanted.budget_s / 60:.3g} min: saturation and the concurrency curve, then the rate "
+                     "curve" + (", then the highest rate that holds the limits" if wanted.slo else ""))
         ended = ""
         try:
             self._pilot()
@@ -105,7 +105,7 @@ class Searcher:
 
     def _pilot(self) -> None:
         """Sets the time scale. It is not a point of the search, because the first requests may find a cold server."""
-        self._tell("a pilot, one at a time")
+        self._report("a pilot, one at a time")
         trial = self._measure(self._pace.pilot())
         if trial.latency is None:
             raise DrutError(f"the pilot failed: {'; '.join(trial.reasons) or 'a request did not finish'}")
@@ -125,7 +125,7 @@ class Searcher:
         for again in range(RETRIES + 1):
             if again and ask.most_s > self._pace.left():
                 break
-            self._tell(f"{ask.phase}: {ask}, {ask.window_s:.0f} s{' once more' if again else ''} "
+            self._report(f"{ask.phase}: {ask}, {ask.window_s:.0f} s{' once more' if again else ''} "
                        f"({max(self._pace.left(), 0):.0f} s left)")
             trial = self._once(ask)
             self._trials.append(trial)
@@ -143,8 +143,8 @@ class Searcher:
             if not self._trials:
                 raise
             raise LostError(str(error)) from error
-        beside = self._pace.clock() - before - ask.warmup_s - ask.window_s - self._pace.slow_s
-        self._pace.start_s = min(max(0.8 * self._pace.start_s + 0.2 * beside, 0.1), 5.0)
+        extra_s = self._pace.clock() - before - ask.warmup_s - ask.window_s - self._pace.slow_s
+        self._pace.start_s = min(max(0.8 * self._pace.start_s + 0.2 * extra_s, 0.1), 5.0)
         if trial.valid and (trial.failed == 1 or (trial.failed > SUSPECT and self._pace.holds_pilot())):
             self._still_there(ask)
         return trial
@@ -176,10 +176,10 @@ class Searcher:
             slo = limit.slo_rate(trials, wanted.attain, most, wanted.tolerance)
         return Search(schema=SCHEMA, settings=self._about.settings, environment=self._about.environment,
                       target=self._about.target, points=list(self._points), saturation=saturation.saturation(trials),
-                      knee=curve.knee(trials, most), slo_rate=slo, notes=self._told(most),
+                      knee=curve.knee(trials, most), slo_rate=slo, notes=self._notes(most),
                       saturation_tokens_per_s=saturation.tokens_at_saturation(trials), ended=ended, turns=self._turns())
 
-    def _told(self, most: float | None) -> list[str]:
+    def _notes(self, most: float | None) -> list[str]:
         trials = self._trials
         notes = [f"at {t.ask} the server did not settle: {t.unsettled}" for t in trials
                  if t.valid and t.steady == "not steady" and (

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     from drut.bench.diff.comparable import differences
     from drut.bench.diff.judge import USUAL, changes, worse
-    from drut.bench.diff.tell import tell
+    from drut.bench.diff.text import diff_text
     from drut.bench.render.tables import printable
 
     if not 0 <= args.least < 100:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         print("drut: cannot be compared (--force does it all the same):", *(f"- {printable(reason)}" for reason in
                                                                            known.reasons), sep="\n", file=sys.stderr)
     else:
-        print(tell(found, known, args.least))
+        print(diff_text(found, known, args.least))
     return INCOMPARABLE_EXIT if refused else WORSE_EXIT if worse(found) else 0
 
 

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         about = About(f"{known.model} {where}", settings_of(args, 0), environment(time.time()))
         live.progress = line.progress
         searcher = Searcher(measure=live, wanted=wanted, about=about, clock=time.monotonic,
-                            save=lambda found: save(found, folder), tell=line.tell)
+                            save=lambda found: save(found, folder), report=line.tell)
         found = searcher.run()
     print(_short(found) if args.json else markdown(found))
     if found.ended == "interrupted":

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
                 metrics_url=None if args.no_metrics else args.metrics_url or args.url, server_pid=args.server_pid,
                 billing=billing, settings=settings_of(args, plan.workers))
     with ProgressLine(plan.window, quiet=args.quiet) as line:
-        result, halted = measure(asked, line.tell)
+        result, halted = measure(asked, line.show)
     try:
         write(result, folder)
     finally:  # the results are printed even if writing fails, for example on a full disk

@@ -9,7 +9,7 @@ import pytest
 
 from drut.bench.compare.gate import schemas
 from drut.bench.compare.gate.agreement import Reference, agreement, read_reference
-from drut.bench.compare.gate.ask import Asker, Question, Said
+from drut.bench.compare.gate.ask import Asker, EngineAnswer, Question
 from drut.bench.compare.gate.exam import LENGTH_TOKENS, Answers, Paper, examine, judge, worse
 from drut.bench.compare.gate.likelihood import Scored
 from drut.bench.compare.gate.schemas import questions, schema, valid_share
@@ -24,8 +24,8 @@ VALID = ['{"sky":"rain","celsius":-3,"windy":true}', '{"name":"M","born":1867,"f
          '{"colours":["red","white"]}', '{"spam":true,"stars":null}', '{"code":"USD","units":3}']
 
 
-def said(text: str = "", tokens: int | None = None, status: int = 200, finish: str = "stop") -> Said:
-    return Said(status, text, finish, 3, tokens)
+def said(text: str = "", tokens: int | None = None, status: int = 200, finish: str = "stop") -> EngineAnswer:
+    return EngineAnswer(status, text, finish, 3, tokens)
 
 
 def scored(likely: float = 0.5, tokens: str = "abcd") -> Scored:

@@ -26,7 +26,7 @@ class Question(msgspec.Struct, frozen=True):
     body: dict[str, Any] = {}
 
 
-class Said(msgspec.Struct, frozen=True):
+class EngineAnswer(msgspec.Struct, frozen=True):
     """An answer, or the status and text of an error. Token counts are the engine's own."""
 
     status: int
@@ -58,7 +58,7 @@ class Asker:
         self._launch, self._chat, self._timeout_s = launch, chat, timeout_s
         self._path = "/v1/chat/completions" if chat else _COMPLETIONS
 
-    def ask(self, questions: list[Question], together: int = 1) -> list[Said]:
+    def ask(self, questions: list[Question], together: int = 1) -> list[EngineAnswer]:
         """Returns the answers, in order; `together` requests run at a time. Raises RequestError if the engine does not
         answer."""
         if together == 1:
@@ -88,7 +88,7 @@ class Asker:
             exchange.close()
         return found
 
-    def _alone(self, question: Question) -> Said:
+    def _alone(self, question: Question) -> EngineAnswer:
         exchange = self._exchange()
         try:
             return self._one(exchange, question)
@@ -98,10 +98,10 @@ class Asker:
     def _exchange(self) -> Exchange:
         return Exchange(self._launch.url, timeout_s=self._timeout_s)
 
-    def _one(self, exchange: Exchange, question: Question) -> Said:
+    def _one(self, exchange: Exchange, question: Question) -> EngineAnswer:
         status, data = exchange.send(self._path, self.body(question))
         if status != 200:
-            return Said(status, data[:500].decode(errors="replace"))
+            return EngineAnswer(status, data[:500].decode(errors="replace"))
         try:
             reply = decode(data)
             choice = (reply.choices or [])[0]
@@ -112,7 +112,7 @@ class Asker:
                                if not reply.is_error else f"{exchange.name}: {data[:200].decode(errors='replace')}")
         text = choice.message.content if choice.message else choice.text
         usage = reply.usage or Usage()
-        return Said(status, text or "", choice.finish_reason, usage.prompt_tokens, usage.completion_tokens)
+        return EngineAnswer(status, text or "", choice.finish_reason, usage.prompt_tokens, usage.completion_tokens)
 
     def body(self, question: Question) -> dict[str, Any]:
         """Returns the request in the format of the engine."""

@@ -9,9 +9,9 @@ from statistics import fmean
 
 from drut.bench.compare.gate import schemas
 from drut.bench.compare.gate.agreement import Encode, Reference, agreement
-from drut.bench.compare.gate.ask import Asker, Question, Said
+from drut.bench.compare.gate.ask import Asker, EngineAnswer, Question
 from drut.bench.compare.gate.likelihood import Likelihood, Scored, likelihood, texts
-from drut.bench.compare.schema import GSM8K_TELLS, Gate
+from drut.bench.compare.schema import GSM8K_LEAST, Gate
 from drut.bench.workloads import gsm8k
 from drut.bench.workloads.packed import read_jsonl
 from drut.errors import RequestError
@@ -56,16 +56,16 @@ class Paper:
 class Answers:
     """The answers of an engine. `sums`: right or wrong, by question. `scores`: of the texts, empty if not supported."""
 
-    greedy: list[Said]
-    lengths: list[Said]
+    greedy: list[EngineAnswer]
+    lengths: list[EngineAnswer]
     sums: list[bool]
-    schemas: list[Said]
+    schemas: list[EngineAnswer]
     scores: list[Scored] = field(default_factory=list)
 
     @property
     def prompt_tokens(self) -> int | None:
         """Returns the number of tokens of all greedy prompts by the engine; None if it does not report them."""
-        counts = [said.prompt_tokens for said in self.greedy]
+        counts = [answer.prompt_tokens for answer in self.greedy]
         return None if None in counts else sum(count or 0 for count in counts)
 
 
@@ -80,20 +80,20 @@ def examine(asker: Asker, paper: Paper) -> Answers:
         return Answers(greedy, exact, [], [])
     sums = [Question(text, paper.sum_tokens) for text in gsm8k.asked(paper.sums)]
     answers = _taken(asker.ask(sums, paper.together)) if sums else []
-    return Answers(greedy, exact, [gsm8k.right(i, said.text) for i, said in enumerate(answers)],
+    return Answers(greedy, exact, [gsm8k.right(i, answer.text) for i, answer in enumerate(answers)],
                    asker.ask(schemas.questions()), asker.score(texts(paper.texts)))
 
 
 def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[bool], encode: Encode) -> Gate:
     """Judges the answers. `reference`: greedy answers to the same prompts, and scores of the texts. `base_sums`: the
     results that it may not be much worse than, if any."""
-    agreed = agreement([said.text for said in own.greedy],
+    agreed = agreement([answer.text for answer in own.greedy],
                        [reference.answers[question.text] for question in paper.greedy()], encode)
     scored = likelihood(own.scores, reference.scores)
     valid, judged = schemas.valid_share(own.schemas) if own.schemas else (None, 0)
-    told = [said.tokens for said in own.lengths if said.tokens is not None]
-    exact = fmean(tokens == LENGTH_TOKENS for tokens in told) if told else None
-    telling = telling_sums(base_sums)
+    counts = [answer.tokens for answer in own.lengths if answer.tokens is not None]
+    exact = fmean(tokens == LENGTH_TOKENS for tokens in counts) if counts else None
+    telling = meaningful_sums(base_sums)
     reasons = []
     if exact is not None and exact < paper.least_exact:
         reasons.append(f"{exact:.0%} of answers have exactly the requested tokens, required are "
@@ -109,7 +109,7 @@ def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[
     figures = {"perplexity": scored is not None and scored.increase is not None,
                "divergence": scored is not None and scored.divergence is not None, "greedy answers": paper.full,
                "lengths": exact is not None, "GSM8K": telling and bool(own.sums), "schemas": valid is not None}
-    asked = {"agreement": len(own.greedy), "lengths_exact": len(told), "gsm8k": len(own.sums), "schema_valid": judged,
+    asked = {"agreement": len(own.greedy), "lengths_exact": len(counts), "gsm8k": len(own.sums), "schema_valid": judged,
              "scored_tokens": 0 if scored is None else scored.tokens}
     return Gate(passed=not reasons, reasons=reasons, agreement=agreed.share,
                 gsm8k=fmean(own.sums) if own.sums else None, schema_valid=valid, lengths_exact=exact, asked=asked,
@@ -119,9 +119,9 @@ def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[
                 judged_on=[name for name, was in figures.items() if was], scores_of=reference.scores_of)
 
 
-def telling_sums(sums: Sequence[bool]) -> bool:
+def meaningful_sums(sums: Sequence[bool]) -> bool:
     """Returns whether a model has enough right answers to be distinguishable from guessing."""
-    return bool(sums) and fmean(sums) > GSM8K_TELLS
+    return bool(sums) and fmean(sums) > GSM8K_LEAST
 
 
 def _likelihood_reasons(paper: Paper, scored: Likelihood | None) -> Iterator[str]:
@@ -146,10 +146,10 @@ def worse(own: Sequence[bool], base: Sequence[bool], most_lost: float) -> bool:
     return bool(own) and (lost - won) / len(own) > most_lost and by_chance < DOUBT
 
 
-def _taken(answers: list[Said]) -> list[Said]:
-    for said in answers:
-        if said.status != 200:
-            raise RequestError(f"it answered {said.status}: {said.text[:200]}")
+def _taken(answers: list[EngineAnswer]) -> list[EngineAnswer]:
+    for answer in answers:
+        if answer.status != 200:
+            raise RequestError(f"it answered {answer.status}: {answer.text[:200]}")
     return answers
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from drut.bench.compare.gate.ask import Question, Said
+from drut.bench.compare.gate.ask import EngineAnswer, Question
 
 MAX_TOKENS = 160  # longer than the longest answer that the schemas allow
 
@@ -76,15 +76,15 @@ def schema(kind: type[_Strict]) -> dict[str, Any]:
     return found
 
 
-def valid_share(answers: list[Said]) -> tuple[float | None, int]:
+def valid_share(answers: list[EngineAnswer]) -> tuple[float | None, int]:
     """Returns the share of valid answers and their number; None if the engine does not support schemas: it rejects
     every schema, or ignores the field and answers mostly in prose. A truncated answer is not judged, because white
     space may make any answer that long."""
-    objects = sum(said.status == 200 and said.text.lstrip().startswith("{") for said in answers)
-    judged = [(kind, said) for (kind, _), said in zip(_ASKED, answers, strict=True) if said.finish != "length"]
+    objects = sum(answer.status == 200 and answer.text.lstrip().startswith("{") for answer in answers)
+    judged = [(kind, answer) for (kind, _), answer in zip(_ASKED, answers, strict=True) if answer.finish != "length"]
     if 2 * objects < len(answers) or not judged:
         return None, 0
-    return sum(said.status == 200 and _fits(said.text, kind) for kind, said in judged) / len(judged), len(judged)
+    return sum(answer.status == 200 and _fits(answer.text, kind) for kind, answer in judged) / len(judged), len(judged)
 
 
 def _fits(text: str, kind: type[_Strict]) -> bool:

@@ -43,9 +43,9 @@ def forest(f: Forest, palette: Palette) -> Html:
             heading = row.heading
             parts.append(el("text", shorten(heading, 56), class_="heading", x=_SIDE, y=top - 6))
         parts.append(_row(row, top, x, palette))
-    said = "; ".join(f"{row.heading} {row.name} {row.said} {row.verdict}".strip() for row in f.rows)
+    text = "; ".join(f"{row.heading} {row.name} {row.text} {row.verdict}".strip() for row in f.rows)
     return el("svg", *parts, class_="plot", viewbox=f"0 0 {WIDTH} {height}", role="img",
-              aria_label=f"{f.caption}: {said}.")
+              aria_label=f"{f.caption}: {text}.")
 
 
 def _scale(f: Forest) -> Scale:
@@ -63,11 +63,11 @@ def _anchor(at: float) -> str:
 
 def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
     y = top + 29
-    said = row.said + (f", {row.verdict}" if row.verdict else "")
-    return el("g", el("title", f"{row.name}: {said}"),
+    text = row.text + (f", {row.verdict}" if row.verdict else "")
+    return el("g", el("title", f"{row.name}: {text}"),
               el("line", class_="grid", x1=0, x2=WIDTH, y1=top, y2=top),
-              el("text", shorten(row.name, max(56 - len(said), 10)), class_="name", x=_SIDE, y=top + 17),
-              el("text", said, class_="said", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
+              el("text", shorten(row.name, max(56 - len(text), 10)), class_="name", x=_SIDE, y=top + 17),
+              el("text", text, class_="said", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
               *(_dots if row.dots else _interval)(row, y, x, palette.shape(row.who)),
               class_=palette.css_class(row.who))
 

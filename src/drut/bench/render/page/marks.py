@@ -19,7 +19,7 @@ class Palette:
     def __init__(self, sections: Iterable[Section]) -> None:
         self._number: dict[str, int] = {}
         for section in sections:
-            for who in section.whos:
+            for who in section.engines:
                 self.number(who)
             for part in section.parts:
                 if isinstance(part, Group):

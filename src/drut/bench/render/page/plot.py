@@ -70,8 +70,8 @@ def _line(line: Line, x: Scale, y: Scale, palette: Palette, taken: list[tuple[fl
         for i in marked:
             (px, py), (vx, vy) = at[i], line.points[i]
             name = line.names[i] if i < len(line.names) else ""
-            said = f"{line.name}{', ' + name if name else ''}: {label(vx)}, {label(vy)}"
-            parts.append(mark(shape, px, py, title=said))
+            text = f"{line.name}{', ' + name if name else ''}: {label(vx)}, {label(vy)}"
+            parts.append(mark(shape, px, py, title=text))
             if name and all(abs(px - ox) > 40 or abs(py - oy) > 14 for ox, oy in taken):
                 taken.append((px, py))
                 parts.append(_name(name, px, py))
@@ -87,8 +87,8 @@ def _name(name: str, x: float, y: float) -> Html:
 
 def _alt(p: Plot) -> str:
     """Describes the plot in words; the table below it has the figures."""
-    said = [f"{line.name} from {label(line.points[0][1])} at {label(line.points[0][0])} to "
+    text = [f"{line.name} from {label(line.points[0][1])} at {label(line.points[0][0])} to "
             f"{label(line.points[-1][1])} at {label(line.points[-1][0])}"
             for line in p.lines if line.points and not line.faint]
     places = [f"{m.name} at {label(m.at)}" for m in p.marks]
-    return f"{p.caption}: {p.y.title} by {p.x.title}. " + "; ".join([*said, *places]) + "."
+    return f"{p.caption}: {p.y.title} by {p.x.title}. " + "; ".join([*text, *places]) + "."

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from drut.bench.compare.enough import told
-from drut.bench.compare.gates import gsm8k_tells, perplexity
+from drut.bench.compare.enough import supported
+from drut.bench.compare.gates import gsm8k_meaningful, perplexity
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.render.section import Axis, Forest, Group, Line, Plot, Table
 from drut.bench.render.tables import cell, share
@@ -159,7 +159,7 @@ def gate_table(contestants: Sequence[Contestant]) -> Table | None:
     gates = [(c.name, c.gate) for c in contestants if c.gate is not None]
     shares = {"agreement": "greedy agreement", "gsm8k": "GSM8K", "schema_valid": "valid by schema",
               "lengths_exact": "exact lengths"}
-    if not gsm8k_tells(gate for _, gate in gates):
+    if not gsm8k_meaningful(gate for _, gate in gates):
         del shares["gsm8k"]
     rows = []
     for who, g in gates:
@@ -176,12 +176,12 @@ def figures_tables(found: Sequence[Estimate], cells: Sequence[str], *, folded: b
     tables = []
     for name in cells:
         mine = [e for e in found if e.cell == name and e.of == "value"]
-        whos, figures = list(dict.fromkeys(e.who for e in mine)), [f for f in FIGURES if any(e.figure == f
+        engines, figures = list(dict.fromkeys(e.who for e in mine)), [f for f in FIGURES if any(e.figure == f
                                                                                              for e in mine)]
         by = {(e.who, e.figure): e for e in mine}
-        rows = [[title_of(f), *(with_interval(by.get((who, f))) for who in whos)] for f in figures]
+        rows = [[title_of(f), *(with_interval(by.get((who, f))) for who in engines)] for f in figures]
         if rows:
-            tables.append(Table(f"{name}: all figures", ["", *whos], rows, "Mean over rounds (geometric, except for "
+            tables.append(Table(f"{name}: all figures", ["", *engines], rows, "Mean over rounds (geometric, except for "
                                 "shares) with Student's 95 % interval, if there are at least three rounds.", folded))
     return tables
 
@@ -190,9 +190,9 @@ def blocks_table(blocks: Sequence[Block]) -> Table | None:
     """Returns a table of every block as it was measured, in order of time."""
     if not blocks:
         return None
-    names = [f for f in FIGURES if any(told(b, f) is not None for b in blocks)]
+    names = [f for f in FIGURES if any(supported(b, f) is not None for b in blocks)]
     rows = [[str(b.round), str(b.turn), b.cell, b.contestant, "valid" if b.valid else "void: " + "; ".join(b.reasons),
-             *(figure_text(f, told(b, f)) for f in names), b.started] for b in blocks]
+             *(figure_text(f, supported(b, f)) for f in names), b.started] for b in blocks]
     return Table("All blocks", ["round", "turn", "cell", "", "", *map(title_of, names), "started"], rows, folded=True)
 
 

@@ -79,20 +79,20 @@ def _ratios(c: Comparison) -> Group | None:
 
 def _rankings(c: Comparison) -> Table | None:
     """Returns the places; contestants who share one are indistinguishable."""
-    said: dict[tuple[str, str], str] = {}
+    places_of: dict[tuple[str, str], str] = {}
     for r in c.rankings:
         place = places(r.groups)
-        said[r.figure, r.cell] = "; ".join(f"{place[group[0]]}: {', '.join(group)}" for group in r.groups if group)
-    cells = [x.name for x in c.cells if any(cell == x.name for _, cell in said)]
-    rows = [[title_of(figure), *(said.get((figure, cell), "") for cell in cells)]
-            for figure in FIGURES if any(figure == of for of, _ in said)]
+        places_of[r.figure, r.cell] = "; ".join(f"{place[group[0]]}: {', '.join(group)}" for group in r.groups if group)
+    cells = [x.name for x in c.cells if any(cell == x.name for _, cell in places_of)]
+    rows = [[title_of(figure), *(places_of.get((figure, cell), "") for cell in cells)]
+            for figure in FIGURES if any(figure == of for of, _ in places_of)]
     return Table("Ranking", ["places by", *cells], rows, "Contestants that share a place are indistinguishable.") \
         if rows else None
 
 
 def _row(r: Ratio) -> Row:
     return Row(name=r.contestant, who=r.contestant, value=r.value, low=r.low, high=r.high,
-               said=f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", verdict=r.verdict, heading=r.cell)
+               text=f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", verdict=r.verdict, heading=r.cell)
 
 
 def ratio_forest(figure: str, x: str, rows: Sequence[Row], twin: Table) -> Forest:
@@ -156,8 +156,8 @@ def _cost(c: Comparison, found: Sequence[Estimate]) -> Group | None:
                 per = c.cost_per_hour / 3600 * 1e6
                 low, high = (per / float(v) if isinstance(v, float) and v > 0 else per / e.value
                              for v in (e.high, e.low))
-                said = f"{amount(per / e.value)} {c.currency}"
-                rows.append(Row(name=e.who, who=e.who, value=per / e.value, low=low, high=high, said=said))
+                text = f"{amount(per / e.value)} {c.currency}"
+                rows.append(Row(name=e.who, who=e.who, value=per / e.value, low=low, high=high, text=text))
                 lines.append([e.who, amount(per / e.value), amount(low), amount(high)])
         if rows:
             twin = Table(f"Cost, {x.name}: {c.currency} per million output tokens", ["", "", "low", "high"], lines)

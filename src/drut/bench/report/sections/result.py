@@ -41,7 +41,7 @@ def section(r: Result, label: str = "") -> Section:
     return Section("result", title, [part for part in parts if part is not None])
 
 
-def beside(results: Sequence[tuple[str, Result]]) -> Section:
+def several(results: Sequence[tuple[str, Result]]) -> Section:
     """Compares several runs in one table and in the same plots."""
     by = {label: {e.figure: e for e in estimates(r)} for label, r in results}
     rows = [[title_of(f), *(figure_text(f, found[f].value) if f in found else "n/a" for found in by.values())]
@@ -94,15 +94,16 @@ def rates(r: Result) -> Table:
 
 def errors(r: Result) -> list[Note]:
     """Returns the number of failures of each kind, with an example."""
-    told = r.summary.errors
-    if not told.failed:
-        return [Note(f"{told.offered} requests measured, none failed.")]
+    failures = r.summary.errors
+    if not failures.failed:
+        return [Note(f"{failures.offered} requests measured, none failed.")]
     examples: dict[str, str] = {}
     for request in r.requests:
         if request.measured and request.failure is not None:
             examples.setdefault(request.failure, request.detail)
-    return [Note(f"{told.failed} of {told.offered} measured requests failed:",
-                 [f"{kind}: {count}, for example: {examples.get(kind, '')}" for kind, count in told.kinds.items()])]
+    return [Note(f"{failures.failed} of {failures.offered} measured requests failed:",
+                 [f"{kind}: {count}, for example: {examples.get(kind, '')}"
+                  for kind, count in failures.kinds.items()])]
 
 
 def certainty(r: Result) -> list[Part]:

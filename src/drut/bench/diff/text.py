@@ -12,7 +12,7 @@ from drut.bench.report.estimates import ANSWERS
 from drut.bench.report.sections.common import figure_text, title_of
 
 
-def tell(found: Sequence[Change], known: Differences, least: float) -> str:
+def diff_text(found: Sequence[Change], known: Differences, least: float) -> str:
     """Formats the differences of the files, then a row for each figure, the worst first."""
     parts = []
     if known.reasons:
