@@ -1,4 +1,4 @@
-"""Records made by hand, for figures that can be told beforehand."""
+"""Records made by hand, for figures that are known beforehand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def record(scheduled: float = 0.0, arrivals: Sequence[float] = (), tokens: int |
     times = [float(scheduled + t) for t in arrivals]
     fields: dict[str, Any] = {
         "session": "s", "turn": 0, "counted": True, "sent": scheduled, "streamed": True, "status": 200,
-        "arrivals": times, "chars": [4] * len(times), "told": [-1] * len(times), "output_tokens": tokens,
+        "arrivals": times, "chars": [4] * len(times), "reported": [-1] * len(times), "output_tokens": tokens,
         "ended": times[-1] if times else scheduled, "finish_reason": "length", **more}
     return Record(scheduled=scheduled, **fields)
 

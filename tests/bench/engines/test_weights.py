@@ -50,5 +50,5 @@ def test_keys_and_values_take_what_the_shape_says(tmp_path: Path) -> None:
     assert kv_bytes(tmp_path, 1, 2) == 30 * 3 * 32 * 2 * 2
     for bad in ("{}", "[]", "", json.dumps({**shape, "num_attention_heads": 0})):
         (tmp_path / "config.json").write_text(bad)
-        with pytest.raises(CannotRunError, match=r"config\.json does not tell"):
+        with pytest.raises(CannotRunError, match=r"config\.json does not state"):
             kv_bytes(tmp_path, 1, 2)

@@ -40,8 +40,8 @@ def test_a_folder_stands_for_the_files_in_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "words"), [
     (None, "cannot read"), ("{", "is not a file of drut bench"), ("[]", "is not a file of drut bench"),
-    ('{"schema": "drut.other/1"}', "of the schema 'drut.other/1'"), ('{"schema": "drut.search/1"}', "is no file"),
-    ("\xff", "is no file"), ("[" * 100_000, "is no file")])
+    ('{"schema": "drut.other/1"}', "of the schema 'drut.other/1'"), ('{"schema": "drut.search/1"}', "is not a file"),
+    ("\xff", "is not a file"), ("[" * 100_000, "is not a file")])
 def test_files_that_are_none_of_them(tmp_path: Path, text: str | None, words: str) -> None:
     path = tmp_path / "search.json"
     if text is not None:

@@ -27,7 +27,7 @@ def test_two_gpus() -> None:
 
 
 def test_why_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnsupportedError, match="there are none"):
+    with pytest.raises(UnsupportedError, match="none found"):
         Gpus(FakeNvml(0))
 
     def missing(name: str) -> None:

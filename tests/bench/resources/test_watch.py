@@ -103,7 +103,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_or_goes() -> None:
-    with pytest.raises(RequestError, match="no process"):
+    with pytest.raises(RequestError, match="does not exist"):
         ResourceWatch(2**22 + 1)
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         watch = ResourceWatch(process.pid, every_s=0.02)

@@ -46,7 +46,7 @@ def test_gguf_of_an_unknown_architecture(tmp_path):
     ("{}/none", ModelFileError, "No such file"),
     ("~nobody-of-that-name/x", RequestError, "home"),
     ("x" * 300, RequestError, "name too long"),
-    ("{}/other.json", ModelFileError, "a tokenizer's file is called tokenizer.json"),
+    ("{}/other.json", ModelFileError, "a tokenizer's file must be called tokenizer.json"),
     ("{}/empty.gguf", ModelFileError, "the file is empty"),
 ])
 def test_what_is_no_tokenizer(tmp_path, monkeypatch, reference, error, words):

@@ -78,7 +78,7 @@ DEEP = b"[" * 65 + b"]" * 65
     (b'{"prompt": "a", "at_s": ' + b"9" * 100_000 + b"}", "at_s|range"),
     (b'{"prompt": "a", "temperature": 1}', "unknown field `temperature`"),
     (b'{"prompt": "a", "body": {"stream": false}}', "body must not set stream"),
-    (b'{"prompt": "a", "body": {"n": 2}}', "body must not ask for more than one answer"),
+    (b'{"prompt": "a", "body": {"n": 2}}', "body must not ask for more than one choice"),
     (b'{"prompt": "\xff"}', "UTF-8"),
     (b'{"prompt": "\\ud800"}', "truncated|surrogate|malformed"),
     (b'{"prompt": "a", "body": {"x": ' + DEEP + b"}}", "nested deeper than 64"),
