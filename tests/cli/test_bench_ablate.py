@@ -21,7 +21,7 @@ def test_what_it_would_measure_is_told_without_measuring(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize(("flags", "told"), [
-    (["--techniques", "magic"], "there is no 'magic'"), (["--rounds", "0"], "--rounds must be from 1"),
+    (["--techniques", "magic"], "unknown technique 'magic'"), (["--rounds", "0"], "--rounds must be from 1"),
     (["--duration", "nan"], "--duration must be from 0.5"), (["--model", "/nowhere"], "/nowhere")])
 def test_what_cannot_be_is_refused(flags: list[str], told: str, tmp_path: Path,
                                    capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_the_exit_code_of_a_diff_says_what_came_of_it(tmp_path: Path, capsys: py
     assert "work, rate: 10.0 in A, 7.0 in B" in err
     code, out, _ = diff(fast, other, "--force")
     assert code == 0
-    assert "Compared all the same" in out
+    assert "Compared in spite of" in out
     assert "A is a result, B a search" in diff(fast, search)[2]
     assert diff(fast, search, "--force")[0] == 2  # nothing is in both
     code, out, _ = diff(fast, slow, "--json")
