@@ -35,7 +35,7 @@ def test_a_dry_run_tells_how_long_it_takes_and_starts_nothing(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("flags", "words"), [
-    (["--rounds", "0"], "rounds"), (["--gate-exact", "2"], "gate_exact"), (["--base", "z"], "no contestant"),
+    (["--rounds", "0"], "rounds"), (["--gate-exact", "2"], "gate_exact"), (["--base", "z"], "is not a contestant"),
     (["--config", "/none.toml"], "--config: /none.toml"), (["--cells", "nope@1"], "unknown workload 'nope'"),
 ])
 def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str],

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         about = About(f"{known.model} {where}", settings_of(args, 0), environment(time.time()))
         live.progress = line.progress
         searcher = Searcher(measure=live, wanted=wanted, about=about, clock=time.monotonic,
-                            save=lambda found: save(found, folder), report=line.tell)
+                            save=lambda found: save(found, folder), report=line.show)
         found = searcher.run()
     print(_short(found) if args.json else markdown(found))
     if found.ended == "interrupted":
@@ -147,7 +147,7 @@ class _Line:
         if self._status is not None:
             self._status.stop()
 
-    def tell(self, line: str) -> None:
+    def show(self, line: str) -> None:
         """Shows the begin of a run."""
         if not self._quiet:
             self._console.print(line, markup=False, soft_wrap=True)
