@@ -213,7 +213,7 @@ def test_the_state_matters(directory: Path) -> None:
 
 def test_it_takes_no_drafter(directory: Path) -> None:
     class Never(Drafter):
-        def propose(self, anchors):
+        def propose(self, inputs):
             raise AssertionError
 
         def commit(self, verified):

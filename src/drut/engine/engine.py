@@ -54,9 +54,7 @@ class Engine:
                  drafter: Drafter | None = None) -> None:
         """`forced_tokens`: append the tokens that a grammar forces without sampling them; `grammars`: None if no
         constraint can be served; `drafter`: proposes tokens of requests without constraint, reasoning and penalties.
-
-        Raises UnsupportedError if there is a drafter and the model has state that cannot be rewound.
-        """
+        Raises UnsupportedError if there is a drafter and the model has state that cannot be rewound."""
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
         self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
         # A tokenizer may list ids without logits in its model; they must not reach the kernels.
@@ -120,8 +118,7 @@ class Engine:
         """Ends a request with a finish reason, such as a stop string. Does nothing if it has ended.
 
         Its pages are released at once. A step in flight may still write to them, which is safe: steps run in order, so
-        a new owner of a page writes later. The outputs of that step for this request are dropped.
-        """
+        a new owner of a page writes later. The outputs of that step for this request are dropped."""
         if request.finish_reason is None:
             request.finish_reason = reason
             request.finished_at = time.monotonic()
@@ -145,10 +142,7 @@ class Engine:
         its relay slot.
 
         A burst in flight is several decode steps in one launch. A call returns the updates of the burst's steps so far,
-        and schedules again only when the number of its remaining steps is known.
-
-        If it raises, `recover` makes the engine usable again.
-        """
+        and schedules again only when the number of its remaining steps is known. If a call raises, use `recover`."""
         self._journal = journal = StepJournal()
         if self._inflight is not None and self._inflight.burst is not None:
             self._inflight.wait()
