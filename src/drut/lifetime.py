@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # options of prctl(2)
 
 
 def die_with(parent: int) -> None:
-    """Lets the kernel kill this process when the thread that started it ends, even while this process is stopped.
+    """Makes the kernel kill this process when the thread that started it ends, even while this process is stopped.
     `parent`: the id of that thread's process."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the call above

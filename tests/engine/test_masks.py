@@ -153,19 +153,20 @@ def some_ask(walker: Walker, dice: random.Random, seed: int) -> Ask:
     return Ask(params, some_edits(dice, walker.vocab, walker.eos), tuple(way), some_logits(dice, walker.vocab))
 
 
-def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask], late: bool) -> tuple[object, ...]:
+def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask],
+        optimistic: bool) -> tuple[object, ...]:
     """All that a step says, and where its guides are then."""
     step, guided = given.step, {}
     step.clear()
     for slot, ask in enumerate(asks):
         row = step.add_sequence([0], len(ask.way), [0], slot)
         mask = step.add_mask(walker.vocab)
-        sample = step.add_sample(row, ask.params, ask.params.seed or 0, edits=ask.edits, mask=-1 if late else mask,
-                                 relay=True)
+        sample = step.add_sample(row, ask.params, ask.params.seed or 0, edits=ask.edits,
+                                 mask=-1 if optimistic else mask, relay=True)
         guide = guide_of(walker, ask.params)
         for token in ask.way:
             guide.advance(token)
-        guided[sample] = Guided(guide, len(ask.way), mask, late)
+        guided[sample] = Guided(guide, len(ask.way), mask, optimistic)
     given.rows = [ask.logits for ask in asks]
     before = step["mask"][: len(asks)].tolist()
     out = maker.run(given, step, guided)
@@ -189,9 +190,9 @@ def test_drawn_first_is_as_masked_first(given: Given, maker: MaskMaker, walker: 
     for seed in range(40):
         dice = random.Random(seed)
         asks = [some_ask(walker, dice, SAMPLES * seed + i) for i in range(dice.choice([1, SAMPLES]))]
-        late = run(given, maker, walker, asks, late=True)
-        assert late == run(given, maker, walker, asks, late=False), seed
-        seen |= set(late[1])  # type: ignore[call-overload]
+        optimistic = run(given, maker, walker, asks, optimistic=True)
+        assert optimistic == run(given, maker, walker, asks, optimistic=False), seed
+        seen |= set(optimistic[1])  # type: ignore[call-overload]
     assert given.redrawn > 30
     assert seen == set(Status)
 
@@ -204,9 +205,9 @@ def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, make
     edits = Edits(once * ord("z"), np.zeros(1, np.float32), once, once)
     params = SamplingParams(repetition_penalty=0.01, constraint=Constraint.regex("[a-f]x"))
     asks = [Ask(params, edits, (), logits), Ask(replace(params, constraint=Constraint.regex("z+")), edits, (), logits)]
-    late = run(given, maker, walker, asks, late=True)
-    assert late[1] == [Status.DRAWN, Status.NONE_LEFT]
-    assert late == run(given, maker, walker, asks, late=False)
+    optimistic = run(given, maker, walker, asks, optimistic=True)
+    assert optimistic[1] == [Status.DRAWN, Status.NONE_LEFT]
+    assert optimistic == run(given, maker, walker, asks, optimistic=False)
 
 
 def test_a_grammar_that_breaks_off_is_found_where_its_mask_is_made(
@@ -222,8 +223,8 @@ def test_a_grammar_that_breaks_off_is_found_where_its_mask_is_made(
     low, high = np.zeros(walker.vocab, np.float32), np.zeros(walker.vocab, np.float32)
     low[ord("z")] = high[ord("b")] = 1.0
     monkeypatch.setattr(Guide, "fill", failing)
-    late = run(given, maker, walker, [Ask(params, None, (), low), Ask(params, None, (), high)], late=True)
-    assert late[2:] == ([(1, None, "too complex", ()), (1, 2, "None", (ord("x"),))], [ord("z"), ord("b")])
+    optimistic = run(given, maker, walker, [Ask(params, None, (), low), Ask(params, None, (), high)], optimistic=True)
+    assert optimistic[2:] == ([(1, None, "too complex", ()), (1, 2, "None", (ord("x"),))], [ord("z"), ord("b")])
 
 
 def test_no_mask_is_filled_any_more_where_one_failed(maker: MaskMaker) -> None:

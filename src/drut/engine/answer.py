@@ -1,4 +1,5 @@
-"""An answer as it grows: text out of tokens, stop strings, logprobs, and the record of it all at the end."""
+"""The output processor: turns new tokens of a request into text, checks stop strings, collects logprobs and makes the
+completion at the end."""
 
 from __future__ import annotations
 
@@ -16,30 +17,31 @@ NOT_FINITE = "the model's logits are not finite; its weights are damaged or over
 
 
 class Answer:
-    """Follows one request. Tokens after a stop string never enter, however many steps it took to be noticed."""
+    """Processes the updates of one request. Tokens after a stop string are dropped, also if steps in flight bring
+    them."""
 
     def __init__(self, request: Request, tokenizer: Tokenizer | None, stops: StopStrings, load_s: float,
                  *, lean: bool = False) -> None:
-        """`lean`: what `take` has given is forgotten, so that memory does not grow with the answer."""
+        """`lean`: forgets what `take` has returned, so that memory does not grow with the output."""
         self.request, self._tokenizer, self._load_s, self._lean = request, tokenizer, load_s, lean
         params = request.params
         self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens,
                                         shown=params.shown_special_ids) if tokenizer else None
         self._stops = StopChecker(stops, include=params.include_stop_str_in_output)
-        self._reasoning_tokens = 0  # of what was pushed; the request itself may be some tokens ahead
+        self._reasoning_tokens = 0  # in the updates so far; the request itself may be some tokens ahead
         self._ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[Logprobs] = []
-        self._lengths: list[int] = []  # characters of each token that has logprobs
+        self._lengths: list[int] = []  # number of characters of each token that has logprobs
         self._prompt_logprobs: list[Logprobs | None] = [None]
         self._taken = self._ids_taken = self._scores_taken = 0
         self._prompt_taken = False
         self.stopped = False
         self.done = False
-        self.taken = False  # the completion, by `take`
+        self.taken = False  # whether `take` has returned the completion
 
     def push(self, update: Update) -> bool:
-        """Takes what a step brought; True where a stop string has just ended the text, so the request must end."""
+        """Processes an update. Returns True if a stop string has just ended the text, so that the request must end."""
         self._prompt_logprobs += [self._entry(s) for s in update.prompt_scored]
         if update.token is None or self.stopped:
             return False
@@ -58,15 +60,15 @@ class Answer:
         return self.request.finish_reason == "stop" and token in self.request.ends
 
     def _add(self, text: str, thinks: bool = False) -> None:
-        """New text; stop strings count from `min_tokens` on, and not in reasoning."""
+        """Appends text. Stop strings are checked from `min_tokens` on, and not in reasoning."""
         if len(self._ids) >= self.request.params.min_tokens and not thinks:
             text, self.stopped = self._stops.push(text)
         elif thinks:
-            text = self._stops.flush() + text  # what was held back of the answer before further reasoning
+            text = self._stops.flush() + text  # text that was held back before more reasoning
         self._text.append(text)
 
     def end(self) -> None:
-        """Call when the request has ended."""
+        """Flushes the detokenizer. Call when the request has ended."""
         if self.done:
             return
         self.done = True
@@ -75,7 +77,8 @@ class Answer:
             self._text.append("" if self.stopped else self._stops.flush())
 
     def take(self) -> Chunk:
-        """Text and ids since the last call, with the completion if that is all. DrutError where the request failed."""
+        """Returns text and ids since the last call, with the completion at the end. Raises DrutError if the request
+        failed."""
         if self.failed:
             raise self.why_failed
         text, ids = "".join(self._text[self._taken :]), self._ids[self._ids_taken :]
@@ -93,8 +96,8 @@ class Answer:
                      text_lengths=lengths)
 
     def _take_prompt(self) -> list[Logprobs | None] | None:
-        """The prompt's logprobs, once, when the first token says that they are complete; where nothing is kept, those
-        that are new."""
+        """Returns the prompt logprobs once, when the first token shows that they are complete. If lean, the new
+        ones."""
         if self._lean:
             fresh, self._prompt_logprobs = self.prompt_logprobs, []
             return fresh or None
@@ -104,7 +107,7 @@ class Answer:
         return self.prompt_logprobs and list(self.prompt_logprobs)
 
     def completion(self, prompt_logprobs: list[Logprobs | None] | None = None) -> Completion:
-        """The record. `prompt_logprobs`: those of the first choice, for the others."""
+        """Returns the completion. `prompt_logprobs`: of the first choice, for the other choices."""
         r = self.request
         assert r.finish_reason is not None
         reason = "stop" if self.stopped else r.finish_reason
@@ -144,7 +147,7 @@ class Answer:
         return self._tokenizer.token_bytes(token).decode(errors="replace") if self._tokenizer else ""
 
     def _timings(self) -> dict[str, float]:
-        """Seconds from arrival to the first token, and the rate of the tokens after it."""
+        """Returns the seconds from arrival to the first token, and the rates of prefill and decode."""
         r, timings = self.request, {"load_s": self._load_s}
         if r.first_token_at is None or r.finished_at is None:
             return timings
@@ -161,7 +164,8 @@ class Answer:
 
 
 def completions(answers: Iterable[Answer]) -> list[Completion]:
-    """The records of one prompt's choices; prompt logprobs are computed once, and each record has its own copy."""
+    """Returns the completions of one prompt's choices. Prompt logprobs are computed once; each completion has a
+    copy."""
     answers = list(answers)
     first = answers[0].prompt_logprobs
     return [a.completion(first and [entry and dict(entry) for entry in first]) for a in answers]

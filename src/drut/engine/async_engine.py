@@ -1,4 +1,4 @@
-"""The asynchronous surface: one iterator a request, any number at a time; the engine in a thread or a process."""
+"""The async engine: one asynchronous iterator per request; the engine runs in a thread or a process."""
 
 from __future__ import annotations
 
@@ -30,31 +30,32 @@ from drut.engine.params import SamplingParams
 from drut.engine.transport import ProcessTransport, ThreadTransport, Transport
 from drut.errors import DrutError, RequestError
 
-Sink = Callable[[Output | Failed], None]  # called in the event loop with what comes of one request
+Sink = Callable[[Output | Failed], None]  # receives the messages of one request, in the event loop
 
 
 class EngineDeadError(DrutError):
-    """The engine has ended; with it, all its requests."""
+    """The engine has ended, and with it all its requests."""
 
 
 class AsyncEngine:
     """`async with AsyncEngine(model) as engine: async for chunk in engine.generate(...)`.
 
-    Leaving an iterator early, or cancelling its task, aborts the request. Settings are those of `LLM`.
+    Leaving an iterator early, or cancelling its task, aborts the request. Settings as for `LLM`.
+    Threads: use it from one event loop only.
     """
 
     def __init__(self, model: str | Path, *, process: bool = False, **settings: Any) -> None:
         config = EngineConfig.resolve(settings)
         kind = ProcessTransport if process else ThreadTransport
         self._transport: Transport = kind(str(model), config)
-        self._sinks: dict[str, Callable[[Any], None]] = {}  # of requests, and of constraints being compiled
+        self._sinks: dict[str, Callable[[Any], None]] = {}  # by handle: of requests, and of compilations
         self._names: set[str] = set()
         self._ready: asyncio.Future[Ready] | None = None
         self._inspections: list[asyncio.Future[Stats]] = []
         self._watchers: list[Callable[[str], None]] = []
         self._dead: str | None = None
         self._serial = 0
-        self.heard_at = time.monotonic()  # when anything last came from the engine, seconds
+        self.heard_at = time.monotonic()  # time of the last message from the engine, seconds
 
     async def __aenter__(self) -> AsyncEngine:
         if self._ready is not None:
@@ -77,43 +78,44 @@ class AsyncEngine:
 
     @property
     def ready(self) -> Ready:
-        """How the model was loaded, the numerics id, and what the engine can hold."""
+        """The Ready message: load times, numerics id and limits of the engine."""
         return self._started().result()
 
     def _started(self) -> asyncio.Future[Ready]:
-        """DrutError where the engine was never started: nothing would ever come of a request."""
+        """Raises DrutError if the engine was never started: a request would wait for ever."""
         if self._ready is None:
             raise DrutError("the engine is not started: use it inside `async with AsyncEngine(...) as engine:`")
         return self._ready
 
     @property
     def dead(self) -> str | None:
-        """Why the engine has ended, or None."""
+        """The reason why the engine has ended, or None."""
         return self._dead
 
     def on_death(self, watcher: Callable[[str], None]) -> None:
-        """Calls `watcher` in the event loop with the reason when the engine ends, at once where it has."""
+        """Calls `watcher` with the reason in the event loop when the engine ends; at once if it has ended."""
         if self._dead is not None:
             watcher(self._dead)
         else:
             self._watchers.append(watcher)
 
     def kill(self, reason: str) -> None:
-        """Gives the engine up: all its requests fail now with `reason`. A process is killed, a thread left behind."""
+        """Abandons the engine: all its requests fail now with `reason`. A process is killed; a thread is not waited
+        for."""
         self._die(Failed("", reason, False))
         self._transport.kill()
 
     def dump_stacks(self) -> None:
-        """Asks an engine in a process of its own to write its Python stacks to standard error."""
+        """Makes an engine process write its Python stacks to standard error."""
         self._transport.dump_stacks()
 
     def compare_with(self, roof: Roof) -> None:
-        """From now on `stats` tell the floor of the steps, beside the time they took."""
+        """Sets the roof of this machine: from now on `stats` have the roofline time of the steps, too."""
         self._started()
         self._transport.send(roof)
 
     async def stats(self) -> Stats:
-        """What the engine counts. It answers between two steps. EngineDeadError where it has ended."""
+        """Returns the counts of the engine, which answers between two steps. Raises EngineDeadError if it has ended."""
         self._started()
         if self._dead is not None:
             raise EngineDeadError(self._dead)
@@ -124,11 +126,11 @@ class AsyncEngine:
 
     def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
              salt: str = "", lean: bool = False) -> str:
-        """Starts a request whose messages go to `sink`, up to the one that is `last` or a failure. Returns its handle.
+        """Starts a request whose messages go to `sink`, until one is `last` or a failure. Returns its handle.
 
-        `lean`: nothing is kept of what was said. Completions have no text, ids and logprobs, and a prompt's logprobs
-        come as they are computed, in the chunks of its first choice.
-        RequestError or EngineDeadError where it cannot even be sent.
+        `lean`: the engine keeps no output. Completions have no text, ids and logprobs, and prompt logprobs come as they
+        are computed, in the chunks of the first choice.
+        Raises RequestError or EngineDeadError if it cannot be sent.
         """
         self._started()
         if self._dead is not None:
@@ -145,14 +147,14 @@ class AsyncEngine:
         return handle
 
     def _handle(self, name: str) -> str:
-        """A new one: what is still on its way from a stopped request of that name goes nowhere."""
+        """Returns a new handle, so that late messages of an aborted request of that name are dropped."""
         self._serial += 1
         return f"{name}.{self._serial}"
 
     async def compile(self, constraint: Constraint) -> None:
-        """Has the engine compile a constraint ahead of the requests that need it, and waits as long as that takes.
+        """Compiles a constraint before the requests that need it, and waits for the result. Steps continue meanwhile.
 
-        Steps go on meanwhile. RequestError where the constraint is no good, EngineDeadError where the engine ends.
+        Raises RequestError if the constraint is invalid, EngineDeadError if the engine ends.
         """
         self._started()
         if self._dead is not None:
@@ -165,16 +167,16 @@ class AsyncEngine:
             raise failure_error(message)
 
     def abort(self, handle: str) -> None:
-        """Ends a request wherever it is; its sink hears no more. Does nothing if it has ended."""
+        """Aborts a request in any state; its sink gets no more messages. Does nothing if it has ended."""
         if self._sinks.pop(handle, None) is not None:
             self._transport.send(Abort(handle))
 
     def generate(self, prompt: str | list[int], params: SamplingParams | None = None, *,
                  request_id: str | None = None, priority: int = 0, salt: str = "") -> AsyncGenerator[Chunk, None]:
-        """Chunks of every choice of one request, in the order they come.
+        """Yields the chunks of all choices of one request, in the order of their arrival.
 
-        RequestError if it is invalid, another DrutError if it failed, EngineDeadError if the engine did; DrutError at
-        once outside `async with`.
+        Raises RequestError if the request is invalid, another DrutError if it failed, EngineDeadError if the engine
+        has ended; outside of `async with` a DrutError at once.
         """
         self._started()
         return self._generate(prompt, params, request_id, priority, salt)
@@ -250,7 +252,7 @@ def _checked(prompt: str | Iterable[int]) -> str | list[int]:
 
 
 def failure_error(failure: Failed) -> DrutError:
-    """What is raised for a failed request or engine."""
+    """Returns the exception for a failed request or engine."""
     if failure.invalid:
         return RequestError(failure.message)
     return DrutError(failure.message) if failure.id else EngineDeadError(failure.message)

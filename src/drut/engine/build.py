@@ -1,4 +1,4 @@
-"""From settings and a model's files to a running engine."""
+"""Builds an engine from settings and the files of a model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NO_NATIVE = (
 
 
 def choose_backend(config: EngineConfig) -> Backend:
-    """The backend the settings ask for. One warning where NumPy has to stand in for native kernels."""
+    """Returns the backend of the settings. Warns if NumPy replaces native kernels that were not built."""
     threads = config.threads or len(usable_cpus())
     if config.backend != "numpy":
         if library.load() is not None:
@@ -60,7 +60,7 @@ def choose_backend(config: EngineConfig) -> Backend:
 
 def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, tokenizer: Tokenizer | None,
                  laps: Laps | None = None, kinds: Kinds = KINDS) -> Engine:
-    """Loads the weights and makes the page pool; `laps` takes down how long each took; `kinds`: the cache kinds that
+    """Loads the weights, makes the page pools and records the plan. `laps` measures each; `kinds`: the cache kinds that
     the model's mixers may name."""
     laps = Laps() if laps is None else laps
     weights = files.load(backend, packs=pack_cache(config))
@@ -90,18 +90,18 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
 
 
 def record_plan(needs: MemoryPlan, weights: Weights, backend: Backend, config: EngineConfig) -> Plan:
-    """The plan that `backend` runs, over loaded weights or over their outline."""
+    """Returns the plan that `backend` runs, over loaded weights or over their outline."""
     return fused(decoder.record(needs.spec, weights, needs.layouts), backend.fusions if config.fusion else ())
 
 
 def pack_cache(config: EngineConfig) -> PackCache | None:
-    """Where packed weights are kept, if the settings want it."""
+    """Returns the cache of packed weights if the settings enable it."""
     return PackCache(home() / "packs", int(config.pack_cache_gb * 1e9)) if config.pack_cache else None
 
 
 def numerics_id(files: ModelFiles, backend: Backend, config: EngineConfig) -> str:
-    """The same id promises the same bits. It covers numerics version, model file, encodings, KV format and backend, and
-    whether positions are told as beyond the model's original context."""
+    """Returns the numerics id: runs with the same id give the same bits. It covers numerics version, model file,
+    encodings, KV format and backend, and whether long-context RoPE scaling is active."""
     encodings = sorted({t.encoding for t in files.source.tensors.values()})
     parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, config.kv_dtype, backend.name, "tp1"]
     context = context_of(files.spec, config)

@@ -1,4 +1,4 @@
-"""What ids must be before a request is made of them."""
+"""Checks of token ids in requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drut.errors import RequestError
 
 
 def check_prompt(tokens: Sequence[int], vocab: int) -> None:
-    """RequestError where it is empty, no list of integers, or has an id outside the vocabulary."""
+    """Raises RequestError if the prompt is empty, not a list of integers, or has an id outside the vocabulary."""
     if not tokens:
         raise RequestError("the prompt is empty")
     try:
@@ -25,7 +25,7 @@ def check_prompt(tokens: Sequence[int], vocab: int) -> None:
 
 
 def check_ids(name: str, ids: Iterable[int], vocab: int) -> None:
-    """RequestError, which says that they are of `name`, where one is outside the vocabulary."""
+    """Raises RequestError with `name` if an id is outside the vocabulary."""
     for token in ids:
         if not 0 <= int(token) < vocab:
             raise RequestError(f"{name}: token id {token} is outside the vocabulary of {vocab}")

@@ -1,4 +1,4 @@
-"""Compiles grammars ahead of the requests that need them, while steps run."""
+"""Compiles grammars before the requests that need them arrive, while steps run."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ STOPPED = "the engine was stopped"
 
 
 class GrammarDesk:
-    """Answers each `Compile` with `Compiled` or `Failed`, from the thread that compiles. Any thread may ask."""
+    """Answers each Compile message with Compiled or Failed, sent from the compiler's thread. Any thread may call it."""
 
     def __init__(self, grammars: Grammars | None, send: Callable[[list[FromEngine]], None]) -> None:
-        """`grammars`: None where no constraint can be served; `send` is called from several threads."""
+        """`grammars`: None if no constraint can be served; `send` is called from several threads."""
         self._grammars, self._send = grammars, send
 
     def take(self, message: Compile) -> None:
-        """Starts it, or finds it made or on its way. Never waits and never raises."""
+        """Starts a compilation, or joins one that is cached or running. Never waits and never raises."""
         if self._grammars is None:
             return self._send([Failed(message.id, NO_TEXT, True)])
         try:
             future = self._grammars.compile(message.constraint).future
-        except RuntimeError:  # the thread that compiles has ended
+        except RuntimeError:  # the compiler's thread has ended
             return self._send([Failed(message.id, STOPPED, False)])
         future.add_done_callback(partial(self._answer, message.id))
 

@@ -1,4 +1,4 @@
-"""A grammar that is still being compiled, as a blocker of its request."""
+"""The blocker of a request whose grammar is being compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Makes requests: checks what is asked against the model and the cache, and gives each choice its state."""
+"""Makes requests: checks prompts and parameters against the model and the cache, and creates the state of each
+choice."""
 
 from __future__ import annotations
 
@@ -22,30 +23,31 @@ MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
 class Intake:
-    """Numbers requests in the order of their arrival."""
+    """Makes requests and numbers them in the order of their arrival."""
 
     def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int], grammars: Grammars | None,
                  speculates: bool) -> None:
-        """`grammars`: None if no constraint can be served; `speculates`: whether there is a drafter."""
+        """`grammars`: None if no constraint can be served; `speculates`: True if there is a drafter."""
         self._cache, self._vocab, self._context = cache, vocab, context
         self._eos_ids, self._grammars, self._speculates = eos_ids, grammars, speculates
         self._arrivals = 0
 
     @property
     def room(self) -> int:
-        """Tokens that a prompt and its output may have together: the context, or the KV cache if it holds less."""
+        """The maximum number of tokens of a prompt and its output together: the context, or less if the KV cache is
+        smaller."""
         return self._cache.room(self._context)
 
     @property
     def bound(self) -> str:
-        """What limits `room`, in words."""
+        """The name of what limits `room`, for errors."""
         return "context" if self.room == self._context else "KV cache"
 
     def requests(self, tokens: Sequence[int], params: SamplingParams, *, name: str, priority: int, salt: str,
                  reasoning: ThoughtWatch | None) -> list[Request]:
-        """One request a choice; `reasoning` tracks `params.reasoning`, and each choice has a fork of it.
+        """Returns one request per choice; `reasoning` tracks `params.reasoning`, and each choice has a fork of it.
 
-        RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
+        Raises RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
         check_prompt(tokens, self._vocab)
         check_ids("logit_bias", params.logit_bias or (), self._vocab)
         check_ids("stop_token_ids", params.stop_token_ids, self._vocab)
@@ -72,7 +74,7 @@ class Intake:
         return made
 
     def logits_request(self, tokens: Sequence[int], chunk: int) -> Request:
-        """A request for the logits of every prompt position, `chunk` rows of it in a step at most."""
+        """Returns a request for the logits of every prompt position, at most `chunk` rows per step."""
         check_prompt(tokens, self._vocab)
         if len(tokens) > self.room:
             raise RequestError(f"{len(tokens)} tokens do not fit the {self.bound} of {self.room}")

@@ -1,8 +1,8 @@
-"""How long answers get: the live distribution of their lengths, given what an answer has already.
+"""The estimate of output lengths: their distribution in live traffic, given the number of tokens generated so far.
 
-The estimate is Kaplan and Meier's (1958): of the answers that reached a length, the share that went on, multiplied over
-all lengths. An answer that still runs, was aborted, or was cut at its `max_tokens` counts as long as it was there to be
-seen, and never as an end: with the ended ones alone, an engine full of long answers would believe in short ones.
+The estimator is Kaplan and Meier's (1958): the product over all lengths of the share of outputs that continued past the
+length. An output that still runs, was aborted, or was cut at `max_tokens` is censored: it counts up to its length, but
+not as an end. Otherwise an engine full of long outputs would estimate from the short ones alone.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-OCTAVE = 8  # lengths are counted in buckets, so many to a doubling: a quantile is at most 9 % too long
+OCTAVE = 8  # number of buckets per doubling of the length: a quantile is at most 9 % too long
 MAX_LENGTH = 1 << 21
-LEAST_ENDS = 16  # fewer ends say nothing yet
-KEPT_ENDS = 1024  # counts are halved at so many, so that old traffic is forgotten
-ROUNDING = 1e-9  # of products of shares, which must not make a bucket of a quantile that is just reached
-FRESH = 8  # ends between two looks at what runs
+LEAST_ENDS = 16  # with fewer ends there is no estimate
+KEPT_ENDS = 1024  # at this number all counts are halved, so that old traffic is forgotten
+ROUNDING = 1e-9  # tolerance for products of shares, so that a quantile that is just reached is found
+FRESH = 8  # the lengths of running requests are read again after this number of ends
 
 
 def _bounds() -> list[int]:
@@ -23,15 +23,16 @@ def _bounds() -> list[int]:
     return [*bounds, MAX_LENGTH]
 
 
-BOUNDS = _bounds()  # a bucket holds the lengths above the bound before, up to its own
+BOUNDS = _bounds()  # a bucket has the lengths above the previous bound, up to its own
 
 
 class LengthEstimate:
-    """Quantiles of an answer's length. Times go with the number of buckets, and that only after something ended."""
+    """Quantiles of output lengths. Computes in time proportional to the number of buckets, and only after an output
+    ended."""
 
     def __init__(self) -> None:
         self._ends = [0.0] * len(BOUNDS)
-        self._cut = [0.0] * len(BOUNDS)  # seen so long, and no longer
+        self._cut = [0.0] * len(BOUNDS)  # censored at this length
         self._running: list[int] = []
         self._survival: list[float] | None = None
         self._known: dict[tuple[int, float], int | None] = {}
@@ -39,7 +40,9 @@ class LengthEstimate:
         self.ends = 0.0
 
     def add(self, length: int, *, ended: bool, running: Iterable[int] = ()) -> None:
-        """An answer of `length` tokens ended by itself, or was cut there. `running`: lengths of those under way."""
+        """Adds an output of `length` tokens that ended by itself (`ended`) or was cut. `running`: current lengths of
+        the
+        outputs that still run."""
         bucket = bisect_left(BOUNDS, length)
         if not ended:
             self._cut[bucket] += 1
@@ -53,8 +56,9 @@ class LengthEstimate:
             self._running, self._survival, self._new = list(running), None, 0
 
     def length(self, made: int, quantile: float) -> int | None:
-        """Tokens that the share `quantile` of answers with `made` tokens does not exceed; None where none can be told:
-        too few have ended, or too few so long ones."""
+        """Returns the final length that the share `quantile` of outputs with `made` tokens so far does not exceed. None
+        if
+        there is no estimate: too few outputs have ended, or too few of that length."""
         if self.ends < LEAST_ENDS or quantile >= 1:
             return None
         first = bisect_left(BOUNDS, made + 1)
@@ -66,17 +70,18 @@ class LengthEstimate:
         return self._known[key]
 
     def _reach(self, survival: list[float], first: int, quantile: float) -> int | None:
-        """The bound of the first bucket from `first` on that so large a share of those before it does not leave."""
+        """Returns the bound of the first bucket from `first` on within which the share `quantile` ends; None if
+        unknown."""
         start = survival[first - 1] if first else 1.0
         if start == 0:
-            return None  # longer than all that was seen
+            return None  # longer than all outputs so far
         for bucket in range(first, len(BOUNDS)):
             if survival[bucket] <= (1 - quantile) * start + ROUNDING:
                 return BOUNDS[bucket]
         return None
 
     def _estimate(self) -> list[float]:
-        """For each bucket the share of answers longer than it."""
+        """Returns for each bucket the share of outputs that are longer."""
         running = [0.0] * len(BOUNDS)
         for length in self._running:
             running[bisect_left(BOUNDS, length)] += 1

@@ -1,4 +1,4 @@
-"""The Python surface: a model that answers."""
+"""The Python interface: loads a model, and generates, streams and chats."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ logger = logging.getLogger(__name__)
 class LLM:
     """A loaded model. `model` is a known name, a `.gguf` file or a HF-style directory; settings as in EngineConfig.
 
-    `decoded`: its weights are computed with as float32, whatever the file stores. It takes as much memory.
-    Any number of threads may call it. They take turns at steps in the order in which they ask, and each step computes
-    every open request, whichever thread reads it. `close` (or leaving a `with` block) waits for the step under way and
-    ends the worker threads; calls and streams that are still open then raise a DrutError.
+    `decoded`: decodes all weights to float32, which takes the memory of float32 weights.
+    Any number of threads may call it. They run steps in turns, in the order of their calls, and each step computes the
+    open requests of all threads. `close` (or leaving a `with` block) waits for the running step and ends the worker
+    threads; calls and streams that are still open then raise a DrutError.
     """
 
     def __init__(self, model: str | Path, *, progress: Progress = show, config: EngineConfig | None = None,
@@ -63,10 +63,10 @@ class LLM:
             self.engine = build_engine(self.files, self.backend, self.config, self.tokenizer, laps)
         except MemoryError as error:
             raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
-        self._turn = Turn()  # who has it may use the engine
-        self._open: dict[Request, Answer | LogitsReader] = {}  # of every call under way
-        self._left: deque[Sequence[Answer | LogitsReader]] = deque()  # whose reader is gone, to be aborted
-        self._over = ""  # why the engine can be used no more
+        self._turn = Turn()  # a thread holds it while it uses the engine
+        self._open: dict[Request, Answer | LogitsReader] = {}  # requests of all open calls
+        self._abandoned: deque[Sequence[Answer | LogitsReader]] = deque()  # their readers are gone; to be aborted
+        self._end_reason = ""  # why the engine can no longer be used
         self._closed = False
         self.load_s, self.load_parts = laps.total_s, laps.parts
 
@@ -81,28 +81,28 @@ class LLM:
         with self._turn:
             if self._closed:
                 return
-            self._closed, self._over = True, "the model was closed"
+            self._closed, self._end_reason = True, "the model was closed"
             self.engine.close()
             self.backend.close()
             self.files.close()
 
     @cached_property
     def numerics_id(self) -> str:
-        """Two runs with the same id give the same bits."""
+        """An id of everything that determines the bits: two runs with the same id give the same bits."""
         return numerics_id(self.files, self.backend, self.config)
 
     @property
     def room(self) -> int:
-        """Tokens that a prompt and its answer may have together."""
+        """The maximum number of tokens of a prompt and its output together."""
         return self.engine.room
 
     def generate(self, prompts: Prompt | Sequence[Prompt],
                  params: SamplingParams | Sequence[SamplingParams] | None = None, *,
                  priorities: Sequence[int] | None = None) -> list[Completion]:
-        """Answers each prompt, a text or a list of token ids; one prompt alone gives a list of one.
+        """Generates completions for each prompt, a text or a list of token ids. One prompt alone returns a list of one.
 
-        `params` for all, or one each. With `n` choices a prompt has n completions side by side. Where the model
-        breaks down over some of them, the others are finished all the same, and AnswerError carries them.
+        `params`: one for all, or one for each prompt. With `n` choices a prompt has n completions in a row. If some
+        requests fail, the others are finished first; then AnswerError is raised and has all completions.
         """
         prompts = _each_prompt(prompts)
         each = [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
@@ -115,10 +115,10 @@ class LLM:
                 groups.append(self._begin(prompt, p, rank))
             answers = [a for group in groups for a in group]
             while not all(a.done for a in answers):
-                with self._alone():
+                with self._exclusive():
                     self._step(answers)
         finally:
-            self._leave([a for group in groups for a in group])
+            self._abandon([a for group in groups for a in group])
         failed = [i for i, group in enumerate(groups, 1) if any(a.failed for a in group)]
         results = [c for group in groups for c in completions(group)]
         if failed:
@@ -129,55 +129,56 @@ class LLM:
 
     def chat(self, messages: Messages, params: SamplingParams | None = None, *,
              tools: Sequence[Mapping[str, object]] = ()) -> Completion:
-        """Answers a conversation: messages of `role` and `content`, through the model's chat template.
+        """Generates the next message of a conversation: messages of `role` and `content`, rendered by the chat
+        template.
 
         The text of a model that thinks or calls `tools` holds that too; drut.parse tells them apart.
         """
         return self.generate([self.encode_chat(messages, tools)], params)[0]
 
     def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
-        """The answer to a prompt or a conversation, piece by piece: a chunk a step, empty while the prompt is computed.
+        """Yields the output for a prompt or a conversation, one chunk per step; chunks are empty during prefill.
 
-        Several streams may be read in turns, or by a thread each. Closing the generator aborts the request.
+        Several streams may be read in turns, or by one thread each. Closing the generator aborts the request.
         """
         answers = self._begin(prompt, params or SamplingParams())
         unread = list(answers)
         try:
             while unread:
-                with self._alone():
+                with self._exclusive():
                     self._step(unread)
                     chunks = [answer.take() for answer in unread]
                 yield from chunks
                 unread = [a for a in unread if not a.taken]
         finally:
-            self._leave(answers)
+            self._abandon(answers)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
-        """Token ids of a conversation up to where the answer starts; `tools` as in OpenAI's requests."""
+        """Returns the token ids of a conversation, up to the start of the answer; `tools` as in OpenAI's requests."""
         return self._tokenizer().encode_chat(self.templates.render(messages, tools))
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
-        """By layer, how many rows each of its experts got since the model was loaded; empty for a dense model."""
-        with self._alone():
+        """Returns by layer the number of rows of each expert since the model was loaded; empty for a dense model."""
+        with self._exclusive():
             return self.engine.runner.executable.expert_loads()
 
     def logits(self, token_ids: Sequence[int], chunk: int = 64) -> F32:
-        """Raw logits of every position, float32 of shape (len(token_ids), vocab), `chunk` rows in a step at most."""
+        """Returns the raw logits of every position, float32 (len(token_ids), vocab); at most `chunk` rows per step."""
         ids = list(token_ids)
-        with self._alone():
+        with self._exclusive():
             reader = LogitsReader(self.engine.submit_logits(ids, chunk))
             self._open[reader.request] = reader
         try:
             while reader.request.finish_reason is None:
-                with self._alone():
-                    self._spread(self._compute())
+                with self._exclusive():
+                    self._distribute(self._compute())
             return reader.result()
         finally:
-            self._leave([reader])
+            self._abandon([reader])
 
     @cached_property
     def templates(self) -> ChatTemplates:
-        """They turn conversations into prompts. UnsupportedError where the model has none."""
+        """The chat templates of the model. Raises UnsupportedError if it has none."""
         return ChatTemplates.of(self._tokenizer())
 
     def _tokenizer(self) -> Tokenizer:
@@ -195,7 +196,10 @@ class LLM:
 
     def submit(self, prompt: Prompt | Messages, params: SamplingParams, *, priority: int = 0, salt: str = "",
                request_id: str = "", lean: bool = False) -> list[Answer]:
-        """Queues a prompt or a conversation for `engine.step`: one answer a choice. For one thread, which steps too."""
+        """Queues a prompt or a conversation for `engine.step`. Returns one output processor per choice.
+
+        Only for a thread that alone uses the engine and runs its steps itself.
+        """
         return self._submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id,
                             lean=lean)
 
@@ -204,12 +208,12 @@ class LLM:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
-        reasoning = self._watch(params.reasoning, params) if params.reasoning is not None else None
+        reasoning = self._track(params.reasoning, params) if params.reasoning is not None else None
         requests = self.engine.submit(ids, params, priority=priority, salt=salt, request_id=request_id,
                                       reasoning=reasoning)
         return [Answer(request, self.tokenizer, stops, self.load_s, lean=lean) for request in requests]
 
-    def _watch(self, reasoning: Thought, params: SamplingParams) -> ThoughtWatch:
+    def _track(self, reasoning: Thought, params: SamplingParams) -> ThoughtWatch:
         tokenizer = self._tokenizer()
         special = tokenizer.special_ids if params.skip_special_tokens else frozenset[int]()
         return ThoughtWatch.of(reasoning, tokenizer, special.difference(params.shown_special_ids),
@@ -217,38 +221,40 @@ class LLM:
 
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
         if params.constraint is not None and self.engine.grammars is not None:
-            self.engine.grammars.check(params.constraint)  # here, where no other thread waits for the engine
+            self.engine.grammars.check(params.constraint)  # here, so that other threads need not wait for the engine
         ids = self._encode(prompt)
-        with self._alone():
+        with self._exclusive():
             answers = self._submit(ids, params, priority=priority)
             self._open.update((a.request, a) for a in answers)
         return answers
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """The engine for this thread, between two steps of others. DrutError where it can be used no more."""
+    def _exclusive(self) -> Iterator[None]:
+        """Gives this thread exclusive use of the engine, between two steps. Raises DrutError if the engine has
+        ended."""
         try:
             with self._turn:
-                if self._over:
-                    raise DrutError(self._over)
+                if self._end_reason:
+                    raise DrutError(self._end_reason)
                 yield
         finally:
-            self._sweep()
+            self._abort_abandoned()
 
     def _step(self, answers: Iterable[Answer]) -> None:
-        """One step, which may bring something to any open answer; those of `answers` whose request ended are ended."""
-        if any(answer.request.finish_reason is None for answer in answers):  # else other threads' steps ended them
-            self._spread(self._compute())
+        """Runs one step, which updates the open answers of all threads; then ends those of `answers` that are
+        finished."""
+        if any(answer.request.finish_reason is None for answer in answers):  # else other threads have ended them
+            self._distribute(self._compute())
         for answer in answers:
             if answer.request.finish_reason is not None:
                 answer.end()
 
     def _compute(self) -> list[Update]:
-        """What a step brought. One that raises loses the requests that were in it, and no others."""
+        """Runs a step and returns its updates. If it raises, the requests that were in it fail, and no others."""
         try:
             return self.engine.step()
         except KvCorruptionError as error:
-            self._over = f"the engine has ended: {error}"
+            self._end_reason = f"the engine has ended: {error}"
             for request in self._open:
                 self.engine.abort(request)
             raise
@@ -259,33 +265,33 @@ class LLM:
             if lost and isinstance(error, Exception):
                 logger.exception("a step failed")
                 return updates
-            self._spread(updates)  # an interrupt ends this thread's call; other threads have what came before it
+            self._distribute(updates)  # an interrupt ends this thread's call only; other threads need the updates
             raise
 
-    def _spread(self, updates: Iterable[Update]) -> None:
+    def _distribute(self, updates: Iterable[Update]) -> None:
         for update in updates:
             answer = self._open.get(update.request)
             if answer is not None and answer.push(update):
                 self.engine.finish(update.request, "stop")
 
-    def _leave(self, answers: Sequence[Answer | LogitsReader]) -> None:
-        """Aborts what is left of `answers`, at the latest when the thread that has the engine is done with it.
+    def _abandon(self, answers: Sequence[Answer | LogitsReader]) -> None:
+        """Aborts `answers`: now if the engine is free, else when the thread that has the engine releases it.
 
-        It never waits: the garbage collector may close a stream in the midst of a step.
+        Never waits: the garbage collector may close a stream in the middle of a step, on any thread.
         """
-        self._left.append(answers)
-        self._sweep()
+        self._abandoned.append(answers)
+        self._abort_abandoned()
 
-    def _sweep(self) -> None:
-        while self._left and self._turn.try_enter():
+    def _abort_abandoned(self) -> None:
+        while self._abandoned and self._turn.try_enter():
             try:
-                while self._left and not self._over:
-                    for answer in self._left[0]:
+                while self._abandoned and not self._end_reason:
+                    for answer in self._abandoned[0]:
                         self._open.pop(answer.request, None)
                         self.engine.abort(answer.request)
-                    self._left.popleft()
-                if self._over:
-                    self._left.clear()
+                    self._abandoned.popleft()
+                if self._end_reason:
+                    self._abandoned.clear()
                 elif not self._open:
                     self.engine.drain()
             finally:
@@ -293,7 +299,7 @@ class LLM:
 
 
 def _each_prompt(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
-    """One prompt, a text or a list of ids, becomes a list of one."""
+    """Returns a list of prompts; a single prompt, a text or a list of ids, becomes a list of one."""
     if len(prompts) == 0 and not isinstance(prompts, str):
         raise RequestError("there is no prompt")
     if isinstance(prompts, str) or isinstance(prompts[0], Integral):

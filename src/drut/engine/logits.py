@@ -1,4 +1,4 @@
-"""Raw logits of a text: a request like any other, whose prompt rows are all sampled."""
+"""Raw logits of a prompt: an ordinary request whose prompt rows are all sampled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class LogitsReader:
         self._parts: list[F32] = []
 
     def push(self, update: Update) -> bool:
+        """Adds the logits of an update. Returns False: it never ends the request."""
         if update.logits is not None:
             self._parts.append(update.logits)
         return False
 
     def result(self) -> F32:
-        """(prompt tokens, vocab). DrutError if the request failed."""
+        """Returns the logits, (prompt tokens, vocab). Raises DrutError if the request failed."""
         if self.request.failure is not None:
             raise self.request.failure
         if len(self._parts) == 0 or sum(map(len, self._parts)) != self.request.prompt_tokens:

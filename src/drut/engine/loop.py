@@ -1,4 +1,4 @@
-"""The engine loop: messages in, a step, messages out."""
+"""The engine loop: reads messages, runs a step, sends messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from drut.observe.ledger import Peaks, interpolated
 
 logger = logging.getLogger(__name__)
 
-Receive = Callable[[bool], Iterable[ToLoop]]  # called with whether to wait for a message
+Receive = Callable[[bool], Iterable[ToLoop]]  # argument: whether to wait for a message
 Send = Callable[[list[FromEngine]], None]
 
 
 class EngineLoop:
-    """Serves one LLM until it is told to stop. What a step brings leaves in one batch.
+    """Runs one LLM until a Stop message. The outputs of a step are sent as one batch of messages.
 
-    A step that raises ends the requests that were in it; a cache whose pages do not add up ends the engine.
+    If a step raises, the requests in it fail and the others continue. KvCorruptionError ends the engine.
     """
 
     def __init__(self, llm: LLM, receive: Receive, send: Send) -> None:
@@ -34,6 +34,7 @@ class EngineLoop:
         self._open: dict[str, list[Request]] = {}
 
     def run(self) -> None:
+        """Runs the loop on the calling thread, which alone uses the LLM. Blocks for messages only if nothing runs."""
         while True:
             out: list[FromEngine] = []
             for message in self._receive(not self._llm.engine.busy):
@@ -63,7 +64,7 @@ class EngineLoop:
                                        request_id=message.id, lean=message.lean)
         except DrutError as error:
             return out.append(Failed(message.id, str(error), _is_the_requests(error)))
-        except Exception as error:  # whatever a request makes fail, it fails alone
+        except Exception as error:  # an error while submitting fails this request only
             return out.append(Failed(message.id, f"{type(error).__name__}: {error}", False))
         self._open[message.id] = [a.request for a in answers]
         self._answers.update((a.request, a) for a in answers)
@@ -71,7 +72,7 @@ class EngineLoop:
     def _step(self, out: list[FromEngine]) -> None:
         engine = self._llm.engine
         try:
-            self._spread(engine.step(), out)
+            self._distribute(engine.step(), out)
         except KvCorruptionError:
             raise
         except Exception as error:
@@ -80,14 +81,14 @@ class EngineLoop:
             if not lost:
                 raise
             self._fail(lost, f"the step that computed it failed: {type(error).__name__}: {error}", out)
-            self._spread(updates, out)
+            self._distribute(updates, out)
 
     def _fail(self, lost: Iterable[Request], reason: str, out: list[FromEngine]) -> None:
         for name in dict.fromkeys(request.id for request in lost if request in self._answers):
             self._take(Abort(name), out)
             out.append(Failed(name, reason, False))
 
-    def _spread(self, updates: Iterable[Update], out: list[FromEngine]) -> None:
+    def _distribute(self, updates: Iterable[Update], out: list[FromEngine]) -> None:
         touched: dict[Request, None] = {}
         for update in updates:
             answer = self._answers.get(update.request)
@@ -97,7 +98,7 @@ class EngineLoop:
             if answer.push(update):
                 self._llm.engine.finish(update.request, "stop")
         for request in touched:
-            if request in self._answers:  # a choice that failed took its siblings along
+            if request in self._answers:  # a choice that failed has ended its siblings
                 self._emit(request, out)
 
     def _emit(self, request: Request, out: list[FromEngine]) -> None:
@@ -121,5 +122,5 @@ class EngineLoop:
 
 
 def _is_the_requests(error: DrutError) -> bool:
-    """Whether the request was at fault, and not the engine."""
+    """True if the cause is in the request and not in the engine."""
     return isinstance(error, RequestError | UnsupportedError)

@@ -1,8 +1,8 @@
-"""How much memory the KV cache takes, and how many pages each KV group gets of it.
+"""The size of the KV cache, and the number of pages of each KV group.
 
-A group that keeps the whole context needs pages with every token; a group with a window never more than its window and
-two steps' rows for each sequence, and the ends of prefixes that wait to be gone on with. So windows get that, or a page
-for every page of the others where the cache is smaller; the rest is for the group that keeps most.
+A group with full attention needs pages for every token. A group with a sliding window needs at most, for each sequence,
+pages for its window and the rows of two steps, and the ends of cached prefixes that may be resumed. So a window group
+gets that number of pages, or as many pages as the other groups if the cache is smaller. The rest is for full attention.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from drut.config import EngineConfig
 from drut.errors import RequestError
 from drut.kernels.kv import Layout
 
-DEFAULT_SEQUENCES = 4  # the default cache holds so many sequences of full length, memory allowing
-FREE_SHARE = 0.5  # of the free memory, for a cache sized by default
+DEFAULT_SEQUENCES = 4  # the default cache holds this number of sequences of full length, if memory allows
+FREE_SHARE = 0.5  # maximum share of the free memory for a cache of default size
 
 
 def make_groups(layouts: Sequence[Layout], step: int, kinds: Kinds = KINDS) -> list[Group]:
-    """What the cache must know of groups with these layouts; `step`: rows of the largest step."""
+    """Returns the KV groups of these layouts; `step`: maximum rows of a step."""
     return [kinds[kv.kind](kv, step) for kv in layouts]
 
 
 def pool_pages(layouts: Sequence[Layout], groups: Sequence[Group], context: int, config: EngineConfig) -> list[int]:
-    """Units of each group, the widest first: in all what the settings cap it to, else what a few full sequences need
-    and free memory allows."""
+    """Returns the number of pages of each group, the widest window first: as the settings bound the memory, else for
+    DEFAULT_SEQUENCES full sequences if free memory allows. Raises RequestError if not one page fits."""
     enough = [group.enough(config.max_seqs) for group in groups]
     if config.kv_cache_gb is not None:
         room, each = int(config.kv_cache_gb * 1e9), sum(kv.page_bytes for kv in layouts)
@@ -40,7 +40,7 @@ def pool_pages(layouts: Sequence[Layout], groups: Sequence[Group], context: int,
 
 
 def split(layouts: Sequence[Layout], room: int, enough: Sequence[int]) -> list[int]:
-    """Pages of each group in `room` bytes: all alike, but none past the first more than is `enough` for it."""
+    """Returns the pages of each group in `room` bytes: equal numbers, but after the first group at most `enough`."""
     pages = [0] * len(layouts)
     for i in range(len(layouts) - 1, -1, -1):  # the narrowest window is satisfied first
         each = sum(kv.page_bytes for kv in layouts[: i + 1])
@@ -51,7 +51,7 @@ def split(layouts: Sequence[Layout], room: int, enough: Sequence[int]) -> list[i
 
 
 def free_memory() -> int:
-    """Bytes a process may take without swapping; 4 GB where the system does not say."""
+    """Returns the bytes that a process may allocate without swapping; 4 GB if the system does not report them."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

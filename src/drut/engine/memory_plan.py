@@ -1,4 +1,5 @@
-"""What a start takes, known before a weight is read: the one answer for the engine, the dry run and the planner."""
+"""The memory plan: the sizes that a start needs, computed before weights are read. Engine, dry run and planner use
+it."""
 
 from __future__ import annotations
 
@@ -18,20 +19,21 @@ from drut.model.spec import ModelSpec
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """`spec` is that of sequences up to `context` tokens; `layouts`, `groups` and `pages` are by KV group, the widest
-    first."""
+    """The sizes of an engine. `spec` is for sequences up to `context` tokens; `layouts`, `groups` and `pages` are by KV
+    group, the widest window first."""
 
     spec: ModelSpec
     context: int
-    limits: Limits  # of a step
+    limits: Limits  # maximum size of a step
     layouts: tuple[Layout, ...]
     groups: tuple[Group, ...]
     pages: tuple[int, ...]
 
     @classmethod
     def of(cls, spec: ModelSpec, config: EngineConfig, kinds: Kinds = KINDS) -> Self:
-        """`kinds`: those that its layouts may name. RequestError if the settings ask for more than the model or the
-        memory has."""
+        """Returns the plan for a model and settings. `kinds`: the cache kinds that layouts may name. Raises
+        RequestError if
+        the settings exceed the model's context or the memory."""
         context = context_of(spec, config)
         limits = step_limits(config, context)
         spec = spec.within(context)
@@ -42,7 +44,8 @@ class MemoryPlan:
 
     @property
     def room(self) -> int:
-        """Tokens that a prompt and its output may have together: the context, or less if the pages hold less."""
+        """The maximum number of tokens of a prompt and its output together: the context, or less if the pages hold
+        less."""
         rooms = (group.room(pages) for group, pages in zip(self.groups, self.pages, strict=True))
         return int(min(self.context, *rooms))
 
@@ -52,19 +55,20 @@ class MemoryPlan:
 
     @property
     def logits_bytes(self) -> int:
-        """Of the float32 logits of a step's samples."""
+        """The bytes of the float32 logits of a step's samples."""
         return 4 * self.limits.samples * self.spec.vocab
 
 
 def context_of(spec: ModelSpec, config: EngineConfig) -> int:
-    """Tokens of the longest sequence: the model's context, or less if the settings say so."""
+    """Returns the maximum length of a sequence: the model's context, or less by the settings. Raises RequestError for
+    more."""
     if config.max_model_len is not None and config.max_model_len > spec.context:
         raise RequestError(f"max_model_len {config.max_model_len} is more than the model's context of {spec.context}")
     return config.max_model_len or spec.context
 
 
 def step_limits(config: EngineConfig, context: int) -> Limits:
-    """The largest step. Where prompts go whole, it has room for the longest one."""
+    """Returns the maximum size of a step. If prompts are not chunked, the longest one fits."""
     tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
     return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
                   config.multi_step if config.overlap else 1)

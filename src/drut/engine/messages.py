@@ -1,6 +1,6 @@
-"""What crosses the boundary between those who ask and the engine; typed, so that it can be a thread or a process.
+"""The messages between clients and the engine loop. They are typed, so that the engine can be a thread or a process.
 
-In a process the frames are msgpack with this schema, length first; nothing is pickled.
+Between processes they are msgpack frames with a length first; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -13,35 +13,36 @@ from drut.engine.params import SamplingParams
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
-    """A prompt as token ids or text."""
+    """Submits a request; the prompt is text or token ids."""
 
     id: str
     prompt: str | list[int]
     params: SamplingParams
     priority: int = 0
     salt: str = ""
-    lean: bool = False  # what was said is not said again: completions come without text, ids and logprobs
+    lean: bool = False  # completions do not repeat what chunks had: they come without text, ids and logprobs
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):
-    """Ends a request wherever it is. Idempotent; an unknown id is ignored."""
+    """Aborts a request in any state. Idempotent; an unknown id is ignored."""
 
     id: str
 
 
 class Compile(msgspec.Struct, frozen=True, tag="compile"):
-    """Asks for a constraint to be compiled ahead of the requests that need it. It waits for no step."""
+    """Compiles a constraint before the requests that need it. The engine loop is not involved, so it waits for no
+    step."""
 
     id: str
     constraint: Constraint
 
 
 class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
-    """Asks for Stats."""
+    """Requests Stats."""
 
 
 class Roof(msgspec.Struct, frozen=True, tag="roof"):
-    """What this machine does at most with the engine's threads, a second: each step's floor is told from then on."""
+    """Sets the roof of this machine for the engine's threads, per second. From then on Stats have roofline times."""
 
     read: dict[int, float]  # bytes, by the bytes of the working set
     int8_macs: float
@@ -49,23 +50,23 @@ class Roof(msgspec.Struct, frozen=True, tag="roof"):
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
-    """Ends the engine. Open requests are aborted."""
+    """Stops the engine. Open requests are aborted."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The model is loaded. `parts`: seconds of the load by what they went into, in order; they add up to `load_s`."""
+    """Reports that the model is loaded. `parts`: seconds of the load by phase, in order; they add up to `load_s`."""
 
     load_s: float
     numerics_id: str
     description: str
-    room: int  # tokens that a prompt and its answer may have together
-    max_seqs: int  # sequences computed at a time
-    step_tokens: int  # most tokens of one step
+    room: int  # maximum tokens of a prompt and its output together
+    max_seqs: int  # maximum number of running sequences
+    step_tokens: int  # token budget of a step
     parts: dict[str, float]
 
 
 class Output(msgspec.Struct, frozen=True, tag="output"):
-    """A piece of one choice of a request; `last` where the request has nothing more to say."""
+    """A chunk of one choice of a request; `last` if no other chunk of the request follows."""
 
     id: str
     chunk: Chunk
@@ -73,14 +74,14 @@ class Output(msgspec.Struct, frozen=True, tag="output"):
 
 
 class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
-    """A constraint has been compiled, and is kept for a while. One that is no good has failed instead."""
+    """Reports that a constraint was compiled and is cached. For an invalid constraint Failed is sent instead."""
 
     id: str
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """A request or a compilation ended in an error; with an empty id the engine itself did. `invalid`: what was asked
-    was at fault."""
+    """Reports the error of a request or a compilation; with an empty id, of the engine itself. `invalid`: the cause is
+    in the request."""
 
     id: str
     message: str
@@ -88,7 +89,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class Pages(msgspec.Struct, frozen=True):
-    """Of one KV group. Free, owned and cached pages are all."""
+    """The pages of one KV group. Free, own and cached pages add up to the total."""
 
     total: int
     free: int
@@ -97,7 +98,7 @@ class Pages(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> int:
-        """Those that requests use."""
+        """The number of pages that requests use."""
         return self.total - self.free - self.evictable
 
     @property
@@ -106,33 +107,33 @@ class Pages(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True, tag="stats"):
-    """What an engine counts, since its start where nothing else is said. Pages are of the first KV group, which keeps
-    most; free, owned and cached ones are all."""
+    """The counts of an engine, since its start unless noted otherwise. Pages are of the first KV group, which has the
+    widest window."""
 
     pages: int
     free_pages: int
     cached_pages: int  # in the prefix tree, used or not
     evictable_pages: int  # of those, held by no request
     running: int
-    waiting: dict[str, int]  # sequences not running now, by why (drut.engine.work.WAITS)
-    preemptions: dict[str, int]  # by why (drut.engine.work.PREEMPTIONS)
-    expected_tokens: int  # that running sequences are expected to say yet
-    queried_tokens: int  # of prompts, looked up in the prefix cache
-    hit_tokens: int  # found
-    evicted_miss_tokens: int  # not found, though they were there once
+    waiting: dict[str, int]  # sequences in the queue now, by reason (drut.engine.work.WAITS)
+    preemptions: dict[str, int]  # by reason (drut.engine.work.PREEMPTIONS)
+    expected_tokens: int  # output tokens that running sequences will still add, as estimated
+    queried_tokens: int  # prompt tokens of prefix cache lookups
+    hit_tokens: int  # found in the prefix cache
+    evicted_miss_tokens: int  # not found because they were evicted
     evicted_pages: int
     steps: int
     rows: int  # tokens computed
     failed_steps: int
     idle_s: float  # since a step last ended, or the start
     step_bounds: list[float]  # upper bounds of the buckets, seconds
-    step_counts: list[int]  # steps in each bucket; one more for those above all bounds
+    step_counts: list[int]  # steps in each bucket; the last is for steps above all bounds
     step_seconds: float  # of all steps together
-    floor_seconds: float | None = None  # of the steps since the roof is known
-    window_pages: list[Pages] = []  # of the other groups, those with a window
-    expert_tokens: dict[int, tuple[int, int]] = {}  # by layer with experts: rows of all of them, and of the busiest
+    floor_seconds: float | None = None  # roofline time of the steps since the roof is known
+    window_pages: list[Pages] = []  # of the other KV groups
+    expert_tokens: dict[int, tuple[int, int]] = {}  # by layer: rows of all experts, and of the busiest expert
     row_bounds: list[float] = []  # upper bounds of the buckets by a step's tokens
-    row_counts: list[int] = []  # steps in each of them, and those above
+    row_counts: list[int] = []  # steps in each bucket; the last is for steps above all bounds
     compiled_grammars: int = 0
 
 

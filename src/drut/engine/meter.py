@@ -1,4 +1,4 @@
-"""Counts the steps of an engine, their rows and seconds, and corrects the predictor by them."""
+"""The step meter: counts steps, rows and seconds, and corrects the step predictor."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from drut.observe.ledger import Peaks
 
 ROW_BOUNDS = [float(1 << i) for i in range(15)]  # tokens of a step
 STEP_BOUNDS = spread(1e-4, 10.0)  # seconds: from a tiny model on a GPU to a long prompt on a CPU
-FIRST, SAMPLED = 32, 8  # after the first, one in so many decoding steps corrects the predictor: they are alike
+FIRST, SAMPLED = 32, 8  # after the first 32 steps, one in 8 decode steps corrects the predictor: they are alike
 
 
 class StepMeter:
-    """Steps that ended well, their rows and how long they took; and those that failed. They correct the predictor."""
+    """Counts finished steps with their rows and durations, and failed steps. Finished steps correct the predictor."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor, self._adds = predictor, 0
@@ -27,12 +27,12 @@ class StepMeter:
         self.floor_seconds: float | None = None  # of all steps since `compare`
 
     def compare(self, peaks: Peaks) -> None:
-        """From now on the floors of steps by these peaks are added up, too."""
+        """Sets the machine's peaks: from now on the roofline times of steps are added up, too."""
         self._predictor.use(peaks)
         self.floor_seconds = self.floor_seconds or 0.0
 
     def add(self, work: Sequence[Work], steps: int, seconds: float) -> None:
-        """`steps` steps, the first of `work` and the others going on from it, took `seconds` each."""
+        """Records a step of `work`, or a burst of `steps` steps that began with it; each took `seconds`."""
         self.steps += steps
         first = sum([w.rows for w in work])
         self.rows += first + (steps - 1) * len(work)
@@ -43,7 +43,7 @@ class StepMeter:
         self._adds += 1
         sampled = first > len(work) or self._adds <= FIRST or self._adds % SAMPLED == 0
         if sampled or self.floor_seconds is not None:
-            # In a burst the context grows by as much each step: the one in the middle stands for all.
+            # In a burst the context grows by the same number in each step, so the middle step represents all.
             shape = StepShape.of(work, (steps - 1) // 2)
             if sampled:
                 self._predictor.observe(shape, seconds)

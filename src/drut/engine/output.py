@@ -1,4 +1,4 @@
-"""What comes out: a finished completion, and the pieces of one that is streaming."""
+"""The results of a request: a finished completion, and the chunks of a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from drut.observe.trace import RequestTrace
 
 
 class Logprob(NamedTuple):
-    """Of one token id at one place: natural log of its probability by the raw logits, its rank from 1, its text."""
+    """The logprob of one id at one position: natural log of its probability by the raw logits, its rank from 1, its
+    text."""
 
     logprob: float
     rank: int
@@ -22,7 +23,7 @@ Logprobs = dict[int, Logprob]
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer. `timings` in seconds and tokens per second; `why` says where the time went."""
+    """The finished output of one choice. `timings` in seconds and tokens per second; `why` is the request trace."""
 
     text: str
     token_ids: list[int]
@@ -36,11 +37,11 @@ class Completion:
     logprobs: list[Logprobs] | None = None  # one entry a token
     prompt_logprobs: list[Logprobs | None] | None = None  # one entry a prompt token, the first None
     why: RequestTrace = field(default_factory=RequestTrace)
-    stop_reason: str | int | None = None  # the stop string or the stop id that ended it; None for EOS
+    stop_reason: str | int | None = None  # the stop string or stop id that ended it; None for EOS
     reasoning_tokens: int | None = None  # marks included; None if `params.reasoning` was not given
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; logprobs as {id: {logprob, rank, decoded}}."""
+        """Returns plain data; logprobs as {id: {logprob, rank, decoded}}."""
         data = asdict(self)
         for name in ("logprobs", "prompt_logprobs"):
             entries = getattr(self, name)
@@ -52,10 +53,10 @@ class Completion:
 
 
 class AnswerError(DrutError):
-    """Some answers of a batch failed, after all others were finished.
+    """Some requests of a batch failed. Raised after all others are finished.
 
-    `completions` are all of the batch in order; those that failed say so by `finish_reason` "error" and hold what
-    came before.
+    `completions` has all of the batch in order. A failed one has the `finish_reason` "error" and its output up to the
+    failure.
     """
 
     def __init__(self, message: str, completions: list[Completion]) -> None:
@@ -65,11 +66,11 @@ class AnswerError(DrutError):
 
 @dataclass(frozen=True)
 class Chunk:
-    """New text and ids of a streaming answer; `completion` is set on the last one of each choice.
+    """New text and ids of a streamed choice; `completion` is set in the last chunk of the choice.
 
-    `logprobs` has an entry for each of `token_ids`, if asked for, and `text_lengths` the characters that each adds to
-    the decoded text, those of a stop string included. `prompt_logprobs` come whole, with the first token of the first
-    choice. Text that may become a stop string comes later than its ids.
+    `logprobs` has an entry for each of `token_ids`, if requested, and `text_lengths` the number of characters that each
+    id adds to the decoded text, stop strings included. `prompt_logprobs` come whole, with the first token of the first
+    choice. Text that may become part of a stop string is held back, so it comes later than its ids.
     """
 
     text: str

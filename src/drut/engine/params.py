@@ -1,4 +1,4 @@
-"""How an answer is drawn, checked where it is made."""
+"""Sampling parameters, which are checked when they are made."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PENALTY_RANGE = 0.01, 100.0  # of repetition_penalty: logits stay finite
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Temperature 0 is greedy. Filters apply in the order top-k, top-p, min-p; 0, 1 and 0 switch them off.
+    """How the tokens of a request are sampled, and when it stops. Temperature 0 is greedy.
 
-    Penalties and `logit_bias` change the logits before that, then `constraint` takes ids out (docs/numerics.md);
-    logprobs are those of the model.
-    Raises RequestError naming the field and the value.
+    Logits processors (penalties and `logit_bias`) change the logits first; then `constraint` excludes ids; then the
+    filters top-k, top-p and min-p apply in this order, and 0, 1 and 0 switch them off (docs/numerics.md). Logprobs are
+    of the raw logits. Raises RequestError with the field and the value.
     """
 
     max_tokens: int = 256
@@ -35,21 +35,21 @@ class SamplingParams:
     top_k: int = 0
     min_p: float = 0.0
     seed: int | None = None  # None: drawn at random
-    n: int = 1  # answers to the prompt
+    n: int = 1  # choices: number of outputs for the prompt
     stop: Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
-    min_tokens: int = 0  # before that no stop token is drawn
+    min_tokens: int = 0  # no stop token is drawn before this number of output tokens
     ignore_eos: bool = False
-    include_stop_str_in_output: bool = False  # the text keeps what ended it: stop string, stop id or EOS
-    skip_special_tokens: bool = True  # the text leaves out tokens as <|im_start|>
-    shown_special_ids: Sequence[int] = ()  # but not these
-    repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of ids in prompt or answer
-    presence_penalty: float = 0.0  # taken from logits of ids in the answer
-    frequency_penalty: float = 0.0  # the same, times how often
+    include_stop_str_in_output: bool = False  # the text includes the stop string, stop id or EOS that ended it
+    skip_special_tokens: bool = True  # the text leaves out special tokens such as <|im_start|>
+    shown_special_ids: Sequence[int] = ()  # special tokens that the text shows anyway
+    repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of ids in prompt or output
+    presence_penalty: float = 0.0  # subtracted from the logits of ids in the output
+    frequency_penalty: float = 0.0  # the same, times the number of occurrences
     logit_bias: Mapping[int, float] | None = field(default=None, hash=False)  # added to logits, by id
-    logprobs: int | None = None  # likeliest ids reported beside each token; None: no logprobs
+    logprobs: int | None = None  # number of most likely ids reported with each token; None: no logprobs
     prompt_logprobs: int | None = None  # the same for the prompt
-    constraint: Constraint | None = None  # what the answer must look like
+    constraint: Constraint | None = None  # what the output must match
     reasoning: Thought | None = None  # how the model thinks before it answers; stop strings do not count in it
 
     def __post_init__(self) -> None:
@@ -84,12 +84,12 @@ class SamplingParams:
 
     @property
     def draws_from_all(self) -> bool:
-        """Whether no id is left out for being unlikely beside the others."""
+        """True if no filter (top-k, top-p, min-p) excludes ids."""
         return self.temperature == 0.0 or (self.top_k == 0 and self.top_p == 1.0 and self.min_p == 0.0)
 
     @property
     def top_logprobs(self) -> int:
-        """Likeliest ids to report beside each token's logprob; -1 for no logprob."""
+        """Number of most likely ids to report in addition to each token's logprob; -1 for no logprob."""
         return -1 if self.logprobs is None else self.logprobs
 
 
@@ -114,7 +114,7 @@ def _integer(name: str, value: int, low: int, high: int) -> None:
 
 
 def _shown(value: object) -> str:
-    """A value in one short line, whatever a client sent."""
+    """Returns any value that a client may send as one short line."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"
     try:

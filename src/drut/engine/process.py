@@ -20,13 +20,13 @@ from drut.engine.transport import DUMP_SIGNAL, frames, serve
 from drut.frames import frame, read_frame
 from drut.lifetime import die_with
 
-FAREWELL_S = 10.0  # for the step that runs when the asker is gone
+EXIT_GRACE_S = 10.0  # for the current step when the client is gone
 
 
 def main(fd: int, model: str, config: str, parent: int) -> None:
-    """Serves the asker at socket `fd`. `parent`: the process to die with, 0 for none."""
+    """Serves the client at socket `fd`. `parent`: the process to die with, 0 for none."""
     faulthandler.register(DUMP_SIGNAL, all_threads=True)
-    for number in (signal.SIGINT, signal.SIGTERM):  # they may reach the whole group: the asker decides what they mean
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group: the client decides
         signal.signal(number, signal.SIG_IGN)
     if parent:
         die_with(parent)
@@ -40,12 +40,12 @@ def main(fd: int, model: str, config: str, parent: int) -> None:
                 inbox.put(decoder.decode(data))
         except (OSError, msgspec.DecodeError):
             pass
-        inbox.put(Stop())  # the asker is gone, or makes no sense
-        time.sleep(FAREWELL_S)
+        inbox.put(Stop())  # the client is gone, or sends invalid messages
+        time.sleep(EXIT_GRACE_S)
         os._exit(1)  # a step is stuck
 
     def send(messages: list[FromEngine]) -> None:
-        with suppress(OSError), writing:  # the asker is gone: `pump` notices too
+        with suppress(OSError), writing:  # the client is gone, which `pump` notices too
             for data in frames(messages):
                 sock.sendall(frame(data))
 

@@ -1,4 +1,4 @@
-"""Profiles an engine: runs real work step by step, timing each operation, and keeps a ledger of every kind of step."""
+"""Profiles an engine: runs real steps, times each operation, and makes a step ledger for each shape of step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from drut.observe.ledger import Entry, Peaks, StepLedger, account
 
 
 class Profiler:
-    """Times the operations of an LLM's steps. Native backend in replay; nothing else may use the LLM meanwhile."""
+    """Times the operations of an LLM's steps. Needs the native backend in replay without overlap, and exclusive use of
+    the
+    LLM."""
 
     def __init__(self, llm: LLM, peaks: Peaks) -> None:
         executable = llm.engine.runner.executable
@@ -25,11 +27,13 @@ class Profiler:
         self._llm, self._peaks, self._executable = llm, peaks, executable
 
     def prefill(self, tokens: int, rounds: int = 3) -> StepLedger:
-        """The step that computes a prompt of `tokens`, which must fit one step; the median of the rounds."""
+        """Profiles the prefill of a prompt of `tokens`, which must fit one step. Returns the median of the rounds."""
         return self._median([self._steps(1, tokens, 1, seed)[0] for seed in range(rounds)])
 
     def decode(self, batch: int, tokens: int = 32, prompt: int = 32) -> StepLedger:
-        """A step that decodes `batch` sequences, the median of `tokens` steps. RequestError where they do not fit."""
+        """Profiles the decode of `batch` sequences. Returns the median of `tokens` steps. Raises RequestError if the
+        batch
+        does not fit."""
         cache = self._llm.engine.cache
         for group, pool in zip(cache.groups, cache.pools, strict=True):
             needed, pages = batch * group.max_pages(prompt + tokens + 1), pool.total
@@ -46,7 +50,7 @@ class Profiler:
         return sorted(ledgers, key=lambda ledger: ledger.wall_s)[(len(ledgers) - 1) // 2]
 
     def _steps(self, batch: int, prompt: int, tokens: int, seed: int) -> list[StepLedger]:
-        """Ledgers of all steps of `batch` random prompts."""
+        """Returns the ledgers of all steps of `batch` random prompts."""
         llm, rng = self._llm, np.random.default_rng([seed, prompt])
         params = SamplingParams(max_tokens=tokens, ignore_eos=True)
         answers = [llm.submit(rng.integers(0, llm.files.spec.vocab, prompt).tolist(), params) for _ in range(batch)]
@@ -73,7 +77,7 @@ class Profiler:
 
 
 def warm_up(llm: LLM, seconds: float = 0.3) -> None:
-    """Short runs until clocks and caches have settled."""
+    """Runs short requests for `seconds`, until CPU clocks and caches are in a steady state."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         llm.generate([[1] * 16], SamplingParams(max_tokens=8, ignore_eos=True))

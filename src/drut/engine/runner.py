@@ -1,4 +1,5 @@
-"""Runs steps: fills a step descriptor from the scheduler's work for the backend, on a thread of its own or not."""
+"""The runner: fills a step descriptor from the scheduler's work and runs the step by step replay of the recorded
+plan."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from drut.kernels.pool import Pool
 
 
 class Rows(NamedTuple):
-    """What canaries are told of a sequence in a step: its pages by KV group, the tokens before its rows, their own."""
+    """The input of canaries for one sequence in a step: its pages by KV group, the tokens before its rows, and the
+    tokens
+    of its rows."""
 
     maps: list[list[int]]
     before: list[int]
@@ -31,21 +34,22 @@ class Rows(NamedTuple):
 
 
 class Runner:
-    """One executable over a pool a KV group. With `overlap` steps run on a thread of their own, in the order of their
-    launch."""
+    """Owns an executable over one pool per KV group. With `overlap` steps run on a thread of their own, in the order of
+    their launch."""
 
     def __init__(self, backend: Backend, plan: Plan, pools: Sequence[Pool], limits: Limits, *,
                  context: int, vocab: int, overlap: bool = False, canaries: Sequence[Canary] = (),
                  slot_groups: int = 0) -> None:
-        """`context` bounds the tokens of a sequence; `vocab`: ids that have logits; `canaries`: one a pool, or none;
-        `slot_groups`: pools of a slot a sequence, the last ones; the others have pages."""
+        """`context`: maximum tokens of a sequence; `vocab`: number of ids with logits; `canaries`: one per pool, or
+        none;
+        `slot_groups`: number of pools, the last ones, that have one slot per sequence; the others have pages."""
         self.plan, self.limits, self.vocab, self._canaries = plan, limits, vocab, canaries
         self._paged, self._slot_groups = len(pools) - slot_groups, slot_groups
         self.executable = backend.load(plan, pools, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
-        # All grow: sequences that share pages map each of them, and most steps have no masks.
+        # Capacities of descriptors, which grow: sequences that share pages list each of them; most steps have no masks.
         self._blocks, self._edits, self._masks = self._paged * pages_for(context), 1024, 0
         self._mask_maker = MaskMaker(vocab)
-        # A descriptor is read while its step runs and the next one is filled: one in use, one being filled, one spare.
+        # With overlap a descriptor is filled while the running step reads another; the third one is spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
         self._turn = 0
         self._last, self.last_seconds = self._steps[0], 0.0  # the step that ran last
@@ -58,11 +62,11 @@ class Runner:
 
     @property
     def last_shape(self) -> StepShape:
-        """Of the step that ran last, until the next launch may fill its descriptor again."""
+        """The shape of the step that ran last. Valid until a later launch fills its descriptor again."""
         return self._last.shape()._replace(used_experts=self.executable.used_experts())
 
     def launch(self, work: Sequence[Work]) -> Flight:
-        """Starts a step, or a burst where the work says so; with no thread it is over on return."""
+        """Launches a step, or a burst if the work has steps `ahead`. Without overlap it is over on return."""
         step, rows, guided = self._fill(work)
         changes = [canary.collect() for canary in self._canaries]
         ahead, logits = work[0].ahead, any(w.request.logits for w in work)
@@ -72,7 +76,7 @@ class Runner:
         return Flight(work, self._run(step, burst, rows, changes, guided, logits), burst)
 
     def _burst(self, steps: int, ends: Sequence[Sequence[int]], guided: bool) -> Burst:
-        """Where somebody is guided the host comes in at every step, and no native call can hold several."""
+        """Returns a burst. With constrained requests the host acts in every step, so it is not one native call."""
         return Burst(steps, ends) if guided else self.executable.burst(steps, ends)
 
     def _run(self, step: StepDescriptor, burst: Burst | None, rows: Sequence[Rows],
@@ -107,7 +111,7 @@ class Runner:
             canary.write(r.maps[group], r.tokens, len(r.before))
 
     def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guided]]:
-        """The step, what canaries are given of it, and the guides of its samples."""
+        """Returns a filled step descriptor, the input of the canaries, and the constrained samples by index."""
         edits = [[w.request.edits.edits(w.first_draw + i) for i in range(w.draws)] for w in work]
         masks = sum([w.draws for w in work if w.request.guide is not None])
         step = self._next_descriptor(self._paged * sum([pages_for(w.start + w.rows + w.ahead) for w in work]),
@@ -132,28 +136,30 @@ class Runner:
 
     def _draw(self, step: StepDescriptor, w: Work, first_row: int, i: int, edits: Edits | None,
               guided: dict[int, Guided]) -> None:
-        """The `i`-th draw of `w`, whose draws begin at `first_row`. The last one feeds the row after it."""
+        """Adds sample number `i` of `w`, whose samples begin at `first_row`. The last one writes the relay slot, from
+        where
+        the next row of the sequence takes its token."""
         request, output = w.request, w.first_draw + i
         forced = request.reasoning.forced(output) if request.reasoning is not None else None
         guide = request.guide
-        late = guide is not None and forced is None and request.params.draws_from_all
+        optimistic = guide is not None and forced is None and request.params.draws_from_all
         mask = step.add_mask(self.vocab) if guide is not None else -1
         sample = step.add_sample(first_row + i, request.params, request.seed, request.choice, edits=edits,
-                                 mask=-1 if late else mask, target=-1 if forced is None else forced,
+                                 mask=-1 if optimistic else mask, target=-1 if forced is None else forced,
                                  relay=i == w.draws - 1)
         if guide is not None:
-            guided[sample] = Guided(guide, output, mask, late)
+            guided[sample] = Guided(guide, output, mask, optimistic)
 
     @staticmethod
     def _score_prompt(step: StepDescriptor, w: Work, row: int) -> None:
-        """Samples that score the prompt tokens behind the leading rows of `w`."""
+        """Adds samples that compute prompt logprobs: each scores the token after one of the leading rows of `w`."""
         settings = SamplingParams(max_tokens=1, logprobs=w.request.params.prompt_logprobs)
-        first = w.request.progress.prompt_scored - w.scores  # the launch has counted them
+        first = w.request.progress.prompt_scored - w.scores  # `Progress.launch` has counted them already
         for position in range(first, first + w.scores):
             step.add_sample(row + position - w.start, settings, target=w.request.tokens[position + 1])
 
     def _next_descriptor(self, blocks: int, edits: int, masks: int = 0) -> StepDescriptor:
-        """The descriptor whose turn it is, a larger one where it lacks room."""
+        """Returns the next descriptor in turn, cleared; a larger one if the capacities have grown."""
         if blocks > self._blocks:
             self._blocks = 2 * blocks
         if edits > self._edits:

@@ -1,4 +1,4 @@
-"""Static batching: the plain counterpart of continuous batching, as a policy around another one."""
+"""Static batching, for comparison with continuous batching: a policy that wraps another one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from drut.engine.reserve import Reserve
 
 
 class StaticBatching(Policy):
-    """Takes the requests that wait when nothing runs as a batch; others join when all of the batch are done."""
+    """Forms a batch of waiting requests when nothing runs; others wait until all requests of the batch have ended."""
 
     def __init__(self, inner: Policy, seqs: int) -> None:
-        """`inner` orders the requests; a batch has at most `seqs`."""
+        """`inner` orders the requests; `seqs`: maximum size of a batch."""
         super().__init__(inner.clock, inner.aging_s)
         self._inner, self._seqs = inner, seqs
         self._batch: set[Request] = set()
 
     def order(self, waiting: Sequence[Request], running: Sequence[Request], cache: KvCache) -> list[Request]:
         ordered = self._inner.order(waiting, running, cache)
-        if not running:  # a request that can begin comes first, so that one of the batch does
+        if not running:  # requests that can start come first, so that at least one of the batch can
             self._batch = set(sorted(ordered, key=lambda r: must_wait(r, cache) is not None)[: self._seqs])
         return [r for r in ordered if r in self._batch]
 

@@ -10,7 +10,7 @@ from drut.engine.messages import Pages, Stats
 
 
 def stats(engine: Engine) -> Stats:
-    """Returns the counts of this moment. Its time grows with the number of waiting requests alone."""
+    """Returns the current counts. Takes time proportional to the number of waiting requests."""
     scheduler, cache, meter = engine.scheduler, engine.cache, engine.meter
     waiting = Counter(r.why.waits_on for r in scheduler.waiting)
     found = cache.stats

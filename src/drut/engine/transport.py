@@ -1,4 +1,4 @@
-"""How messages reach an engine: a queue to a thread, or a socket to a process."""
+"""Transports: they carry messages to an engine, over a queue to a thread or over a socket to a process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from drut.errors import DrutError
 from drut.frames import frame, read_frame
 
 Deliver = Callable[[list[FromEngine]], None]
-USUAL_FRAME = 1 << 20  # bytes; several messages of more than that go apart
-DUMP_SIGNAL = signal.SIGUSR2  # an engine's process answers it with its Python stacks on standard error
+USUAL_FRAME = 1 << 20  # bytes; several messages that are larger together are split over frames
+DUMP_SIGNAL = signal.SIGUSR2  # on it, an engine process writes its Python stacks to standard error
 
 
 class Transport(Protocol):
-    """One engine and the way to it. `deliver` is called from another thread."""
+    """Starts one engine and carries messages to and from it. `deliver` is called from another thread."""
 
     def __init__(self, model: str, config: EngineConfig) -> None: ...
     def start(self, deliver: Deliver) -> None: ...
@@ -36,9 +36,9 @@ class Transport(Protocol):
 
 
 def serve(model: str, config: EngineConfig, inbox: Inbox, send: Deliver) -> None:
-    """Loads the model and runs the loop until it is told to stop; a failure is sent as the engine's own.
+    """Loads the model and runs the engine loop until a Stop message. An error is sent as Failed with an empty id.
 
-    `send` is called from the loop's thread and from the one that compiles grammars.
+    Threads: `send` is called from the loop's thread and from the grammar compiler's thread.
     """
     from drut.engine.grammar_desk import GrammarDesk
     from drut.engine.llm import LLM
@@ -59,7 +59,7 @@ def serve(model: str, config: EngineConfig, inbox: Inbox, send: Deliver) -> None
 
 
 class ThreadTransport:
-    """The engine in a thread of this process; its kernels run without the interpreter's lock."""
+    """Runs the engine in a thread of this process. Its kernels run without the interpreter lock."""
 
     def __init__(self, model: str, config: EngineConfig) -> None:
         self._model, self._config = model, config
@@ -80,16 +80,17 @@ class ThreadTransport:
             self._thread.join()
 
     def kill(self) -> None:
-        """A thread cannot be killed: it is not waited for, and ends when its step does."""
+        """Abandons the thread, which cannot be killed. It ends after its current step, and `join` does not wait for
+        it."""
         self._abandoned = True
         self.send(Stop())
 
     def dump_stacks(self) -> None:
-        """Its stack is this process's own."""
+        """Does nothing: the thread is in the stacks of this process."""
 
 
 class ProcessTransport:
-    """The engine in a process of its own, over a socket pair."""
+    """Runs the engine in a process of its own, over a socket pair."""
 
     def __init__(self, model: str, config: EngineConfig) -> None:
         self._model, self._config = model, config
@@ -109,9 +110,10 @@ class ProcessTransport:
 
     @staticmethod
     def _lifeline() -> int:
-        """This process's id where the engine may ask the kernel to be killed with it, else 0.
+        """Returns the id of this process if the engine process may ask the kernel to be killed with it, else 0.
 
-        The kernel counts the death of the thread that started a process; only the main one lives as long as we do.
+        The kernel sends the signal when the thread that started the process ends. Only the main thread lives as long
+        as the process.
         """
         return os.getpid() if threading.current_thread() is threading.main_thread() else 0
 
@@ -136,7 +138,7 @@ class ProcessTransport:
             with self._lock:
                 self._socket.sendall(frame(msgspec.msgpack.encode(message)))
         except OSError:
-            pass  # the reader notices that the engine is gone, and tells
+            pass  # the reader thread notices that the engine is gone, and reports it
 
     def join(self) -> None:
         if self._process is not None:
@@ -162,7 +164,7 @@ class ProcessTransport:
 
 
 def frames(messages: list[FromEngine]) -> Iterator[bytes]:
-    """Messages as the data of frames, none of which takes long to decode unless one message alone does."""
+    """Yields messages as the data of frames, split so that none takes long to decode, unless a single message does."""
     data = msgspec.msgpack.encode(messages)
     if len(data) <= USUAL_FRAME or len(messages) == 1:
         yield data

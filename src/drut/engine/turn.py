@@ -1,4 +1,4 @@
-"""A lock that threads get in the order in which they ask."""
+"""A fair lock: threads get it in the order of their calls."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from types import TracebackType
 
 
 class Turn:
-    """`with turn:` waits for its place in the queue. Not reentrant; `try_enter` never waits."""
+    """A fair lock, used as `with turn:`. Not reentrant; `try_enter` never waits."""
 
     def __init__(self) -> None:
         self._state = threading.Lock()  # held for a few instructions at a time
         self._taken = False
-        self._queue: deque[threading.Lock] = deque()  # a gate for each thread that waits
+        self._queue: deque[threading.Lock] = deque()  # one gate for each waiting thread
 
     def __enter__(self) -> None:
         with self._state:
@@ -25,7 +25,7 @@ class Turn:
             self._queue.append(gate)
         try:
             gate.acquire()
-        except BaseException:  # an interrupt: this thread's place goes to the next one
+        except BaseException:  # an interrupt: the next thread gets this place
             with self._state:
                 if gate in self._queue:
                     self._queue.remove(gate)
@@ -38,7 +38,9 @@ class Turn:
         self._pass_on()
 
     def try_enter(self) -> bool:
-        """Enters where that needs no waiting at all. The garbage collector may call it at any point of a thread."""
+        """Takes the lock if it is free; returns False otherwise. Never waits, not even for `_state`: the garbage
+        collector
+        may call it at any point of a thread, also while that thread holds `_state`."""
         if not self._state.acquire(blocking=False):
             return False
         try:
@@ -48,12 +50,12 @@ class Turn:
             self._state.release()
 
     def leave(self) -> None:
-        """Ends what `try_enter` began."""
+        """Releases the lock after `try_enter`."""
         self._pass_on()
 
     def _pass_on(self) -> None:
         with self._state:
             if self._queue:
-                self._queue.popleft().release()  # it stays taken
+                self._queue.popleft().release()  # hand over: it stays taken
             else:
                 self._taken = False
