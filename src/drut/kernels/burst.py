@@ -1,4 +1,4 @@
-"""Several decoding steps in one call, and what they bring while it runs."""
+"""Bursts: several decode steps in one call (multi-step decoding), and their outputs while the call runs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import NamedTuple
 
 from drut.kernels.output import StepOutput
 
-PATIENCE_S = 0.1  # a wait looks up so often, for interrupts
+PATIENCE_S = 0.1  # maximum time of one wait, so that the thread can handle interrupts
 
 
 class Progress(NamedTuple):
-    """Of a burst: steps whose outputs are there, and whether no other begins. While not over, one more is certain."""
+    """The progress of a burst: `done` steps have outputs; `over`: no other step begins. While it is not over, at least
+    one more output follows."""
 
     done: int
     over: bool
 
 
 class Burst:
-    """Up to `steps` steps of the same sequences, each row their last one and sampled, in the samples' order.
+    """At most `steps` decode steps of the same sequences: one row per sequence, in the order of the samples.
 
-    It ends early where a step draws one of a sequence's `ends` or meets logits that are not finite, or after the step
-    that runs when `stop` is called. Filled by the thread that runs it, read by another.
+    It ends early if a step draws one of a sequence's `ends` or a logit is not finite, or after the current step when
+    `stop` is called. Threads: the thread that runs the steps writes, another one reads.
     """
 
     def __init__(self, steps: int, ends: Sequence[Sequence[int]]) -> None:
@@ -43,25 +44,25 @@ class Burst:
         return self._outputs[step]
 
     def wait(self, seen: int) -> None:
-        """Until more than `seen` steps are done or the burst is over. May return before."""
+        """Waits until more than `seen` steps are done or the burst is over. May return earlier."""
         with self._changed:
             self._changed.wait_for(lambda: self._progress.done > seen or self._progress.over, PATIENCE_S)
 
     def last(self, output: StepOutput) -> bool:
-        """Whether no step is to follow the one that brought this, the next to be `put`."""
+        """Returns True if no step may follow the one with this output. Call before `put`."""
         ended = any(int(token) in ends for token, ends in zip(output.tokens, self.ends, strict=True))
         return len(self._outputs) + 1 >= self.steps or self._stopped or ended or not output.drawn.all()
 
     def put(self, output: StepOutput, *, over: bool) -> None:
-        """Takes a step's output, which stays as it is; `over`: what `last` said of it."""
+        """Adds the output of a step, which must not change any more; `over`: what `last` returned for it."""
         self._outputs.append(output)
-        self._tell(len(self._outputs), over)
+        self._set_progress(len(self._outputs), over)
 
     def abandon(self) -> None:
-        """No step follows, whatever was planned: what ran it is done with it, or has failed."""
-        self._tell(self._progress.done, True)
+        """Marks the burst as over: its thread has finished or failed, and no step follows."""
+        self._set_progress(self._progress.done, True)
 
-    def _tell(self, done: int, over: bool) -> None:
+    def _set_progress(self, done: int, over: bool) -> None:
         with self._changed:
             self._progress = Progress(done, over)
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What a step is to the cost of its operations, and what they cost."""
+"""Costs: the shape of a step, and the bytes and multiply-adds of operations by that shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drut.kernels.weight import Matrix, Stack
 
 
 class Piece(Protocol):
-    """What a step computes of one sequence: `rows` from position `start` on."""
+    """The rows of one sequence in a step: `rows` from position `start` on."""
 
     @property
     def start(self) -> int: ...
@@ -21,18 +21,19 @@ class Piece(Protocol):
 
 
 class StepShape(NamedTuple):
-    """What of a step its cost depends on."""
+    """The properties of a step that its cost depends on."""
 
     rows: int
     samples: int
-    kv_tokens: int  # sum over sequences of the length their rows read
-    row_tokens: int  # sum over rows of the length each sees
-    sequences: tuple[tuple[int, int], ...] = ()  # rows and length of each; without them windows hide nothing
-    used_experts: tuple[int, ...] = ()  # by layer, as measured; without them, what rows that choose at random would use
+    kv_tokens: int  # sum over sequences of the positions that their rows read
+    row_tokens: int  # sum over rows of the positions that each attends to
+    sequences: tuple[tuple[int, int], ...] = ()  # rows and length of each; if empty, windows are ignored
+    used_experts: tuple[int, ...] = ()  # by layer, as measured; if empty, as expected for random routing
 
     @classmethod
     def of(cls, pieces: Iterable[Piece], later: int = 0) -> StepShape:
-        """Of the step that computes `pieces`, or of the one `later` steps on in a burst of it, a row a sequence."""
+        """Returns the shape of a step with `pieces`, or of step number `later` of its burst, with one row per
+        sequence."""
         sequences, samples = [], 0
         for piece in pieces:
             sequences.append((1 if later else piece.rows, piece.start + piece.rows + later))
@@ -41,7 +42,7 @@ class StepShape(NamedTuple):
 
     @classmethod
     def over(cls, sequences: Sequence[tuple[int, int]], samples: int) -> StepShape:
-        """Of sequences with so many last rows and so long."""
+        """Returns the shape of a step over sequences, each a pair of its number of rows and its length."""
         rows = kv_tokens = row_tokens = 0
         for count, length in sequences:
             rows += count
@@ -50,7 +51,8 @@ class StepShape(NamedTuple):
         return cls(rows, samples, kv_tokens, row_tokens, tuple(sequences))
 
     def seen(self, window: int) -> tuple[int, int]:
-        """`kv_tokens` and `row_tokens` of layers whose rows see `window` positions; 0 for all."""
+        """Returns `kv_tokens` and `row_tokens` of layers with a sliding window of `window` positions; 0 for full
+        attention."""
         if not window or not self.sequences:
             return self.kv_tokens, self.row_tokens
         kv_tokens = row_tokens = 0
@@ -62,18 +64,19 @@ class StepShape(NamedTuple):
 
 
 def seen(rows: int, length: int, window: int) -> tuple[int, int]:
-    """Positions that the last `rows` of a sequence read, and those that each sees, summed; `window` 0: all."""
+    """Returns for the last `rows` of a sequence the positions that they read, and the sum of the positions that each
+    attends to; `window` 0: all."""
     if not window:
         return length, rows * length - rows * (rows - 1) // 2
-    full = max(0, min(rows, length - window))  # rows that see a whole window; the others see their prefix
+    full = max(0, min(rows, length - window))  # rows that attend to a whole window; the others to their prefix
     return (min(length, window + rows - 1),
             full * window + (rows - full) * (2 * (length - full) - (rows - full) + 1) // 2)
 
 
 class Cost(NamedTuple):
-    """Bytes read from and written to memory beside the cache-resident activations, and multiply-adds.
+    """Bytes moved to and from memory, without activations that stay in the CPU cache, and multiply-adds.
 
-    `float_macs` of the `macs` are of floats, the others of 8-bit integers.
+    `float_macs` is the part of `macs` in floats; the others are of 8-bit integers.
     """
 
     bytes: int
@@ -92,37 +95,37 @@ FREE = Cost(0)
 
 @dataclass(frozen=True)
 class Experts:
-    """The experts an operation has. Those of two layers are equal: how many have rows differs only where measured."""
+    """The experts of an operation. Equal for all layers: only measured numbers of used experts differ."""
 
     count: int
     top_k: int
     layer: int = field(compare=False)
 
     def used(self, s: StepShape) -> int:
-        """How many of them have rows."""
+        """Returns the number of experts with rows."""
         return s.used_experts[self.layer] if s.used_experts else self.expected(s.rows)
 
     def expected(self, rows: int) -> int:
-        """How many have some of `rows` that choose at random."""
+        """Returns the expected number of experts with rows for random routing of `rows`."""
         return round(self.count * (1 - (1 - self.top_k / self.count) ** rows))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """What an operation costs, by what a step holds. Operations of equal rates cost the same in every step."""
+    """The cost of an operation per unit of a step. Operations of equal rates cost the same in every step."""
 
     once: Cost = FREE
     row: Cost = FREE
     sample: Cost = FREE
-    kv_token: Cost = FREE  # each of `kv_tokens`, of rows that see `window` positions
+    kv_token: Cost = FREE  # per position in `kv_tokens`, within `window`
     row_token: Cost = FREE
     window: int = 0
-    expert: Cost = FREE  # each that has rows
+    expert: Cost = FREE  # per expert with rows
     experts: Experts | None = None
 
     @property
     def reads(self) -> bool:
-        """Whether it costs more the longer the context is."""
+        """True if the cost grows with the context."""
         return self.kv_token != FREE or self.row_token != FREE
 
     def cost(self, s: StepShape) -> Cost:
@@ -139,17 +142,19 @@ NOTHING = Rate()
 
 
 def matmul(*weights: Matrix, row_bytes: int = 0) -> Rate:
-    """Of each row times each of `weights`, which is read once; `row_bytes` more are moved for a row."""
+    """Returns the rate of multiplying each row by each of `weights`, which are read once; `row_bytes`: other bytes per
+    row."""
     return Rate(once=Cost(sum(w.nbytes for w in weights)), row=_products(1, *weights) + Cost(row_bytes))
 
 
 def grouped(experts: Experts, *stacks: Stack) -> Rate:
-    """Of each row times the matrices of its `top_k` experts; those that are used are read once."""
+    """Returns the rate of multiplying each row by the matrices of its `top_k` experts; each used expert is read
+    once."""
     return Rate(row=_products(experts.top_k, *stacks), expert=Cost(sum(s.nbytes // s.count for s in stacks)),
                 experts=experts)
 
 
 def _products(times: int, *weights: Matrix | Stack) -> Cost:
-    """Of one row with each of `weights`, so many times."""
+    """Returns the cost of multiplying one row by each of `weights`, `times` times."""
     macs = [times * w.n * w.k for w in weights]
     return Cost(0, sum(macs), sum(m for w, m in zip(weights, macs, strict=True) if w.encoding.is_float))

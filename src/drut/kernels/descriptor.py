@@ -1,4 +1,4 @@
-"""The step descriptor: one flat int32 buffer that says what a step computes. No pointers; the same on every backend.
+"""The step descriptor: one flat int32 buffer with all inputs of a step. No pointers; the same for every backend.
 
 Layout, version 5 (`Step` in csrc/base/abi.h reads it): a header of 12 words (version, rows, sequences, samples, the
 six capacities, KV groups, edits), and arrays of fixed capacity in the order of the fields below; of `slot` and `table`
@@ -24,7 +24,7 @@ HEADER_FIELDS = ("version", "rows", "seqs", "samples", "cap_rows", "cap_seqs", "
 HEADER = len(HEADER_FIELDS)
 EDITS_USED = HEADER_FIELDS.index("edits")
 RELAY = -1  # a row's token: take it from the sequence's relay slot
-HOLE = -1  # a block table's entry for a page that no row sees any more
+HOLE = -1  # an entry of a block table for a page that is before the sliding window
 MAX_TOP_LOGPROBS = 20
 
 ROW_FIELDS = ("seq", "position", "slot", "token")
@@ -37,7 +37,7 @@ FLOAT_FIELDS = ("temperature", "top_p", "min_p", "repetition", "presence", "freq
 
 
 class SampleSettings(Protocol):
-    """How one token is drawn."""
+    """The sampling settings of one token."""
 
     @property
     def temperature(self) -> float: ...
@@ -55,11 +55,11 @@ class SampleSettings(Protocol):
     def frequency_penalty(self) -> float: ...
     @property
     def top_logprobs(self) -> int:
-        """Likeliest ids to report beside the token's own logprob, at most MAX_TOP_LOGPROBS; -1 for no logprob."""
+        """Number of most likely ids to report in addition to the token, at most MAX_TOP_LOGPROBS; -1 for no logprob."""
 
 
 class Edits(NamedTuple):
-    """Ids of the vocabulary, each once, whose logits a sample adjusts by bias and penalties (docs/numerics.md)."""
+    """The input of the logits processors of a sample: ids, each once, with bias and counts (docs/numerics.md)."""
 
     ids: NDArray[np.int32]
     bias: F32  # added; -inf forbids the id
@@ -68,7 +68,8 @@ class Edits(NamedTuple):
 
 
 class StepDescriptor:
-    """A reusable buffer. `clear`, then `add_sequence` and `add_sample` fill it in order."""
+    """A reusable buffer, filled by `clear`, then `add_sequence` and `add_sample`. It must not change while a step reads
+    it."""
 
     def __init__(self, rows: int, seqs: int, samples: int, blocks: int, edits: int = 0, masks: int = 0,
                  groups: int = 1, slot_groups: int = 0) -> None:
@@ -101,7 +102,7 @@ class StepDescriptor:
         self._relayed: set[int] = set()  # slots that a sample writes
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """One array, whole; float fields as float32."""
+        """Returns the whole array of a field; float fields as float32."""
         view = self._view[name]
         return view.view(np.float32) if name in FLOAT_FIELDS else view
 
@@ -119,19 +120,19 @@ class StepDescriptor:
 
     @property
     def groups(self) -> int:
-        """Those with pages."""
+        """The number of KV groups with pages."""
         return len(self._tables)
 
     def slots(self, group: int) -> NDArray[np.int32]:
-        """Where each row's keys and values go in the pages of `group`, (rows,)."""
+        """Returns the slot of each row in the pages of `group`, where its keys and values are stored, (rows,)."""
         return self._slots[group][: self.rows]
 
     def tables(self, group: int) -> NDArray[np.int32]:
-        """Where in `blocks` each sequence's block table of `group` begins, (seqs,)."""
+        """Returns the offset in `blocks` of each sequence's block table of `group`, (seqs,)."""
         return self._tables[group][: self.seqs]
 
     def slot_of(self, group: int) -> NDArray[np.int32]:
-        """The slot of each sequence in `group`, one of those behind the groups with pages, (seqs,)."""
+        """Returns the slot of each sequence in `group`, a group without pages, (seqs,)."""
         return self._slot_of[group - len(self._tables)][: self._seqs]
 
     def clear(self) -> None:
@@ -143,10 +144,11 @@ class StepDescriptor:
 
     def add_sequence(self, tokens: Sequence[int], start: int, pages: Sequence[int], relay_slot: int,
                      ahead: int = 0, others: Sequence[Sequence[int]] = ()) -> int:
-        """Rows for `tokens` at positions from `start` on, over the sequence's `pages` of the first KV group and of the
-        `others`, the tables of one slot last; returns the first row.
+        """Adds rows for `tokens` at positions from `start` on, and returns the first row. `pages`: of the first KV
+        group;
+        `others`: of the other groups, the groups with slots last.
 
-        Only the pages up to the last row's position, and `ahead` positions more, enter the block tables.
+        Only the pages up to the last row's position plus `ahead` positions enter the block tables.
         """
         v, row, seq, count = self._view, self._rows, self._seqs, len(tokens)
         end = start + count
@@ -188,11 +190,12 @@ class StepDescriptor:
 
     def add_sample(self, row: int, settings: SampleSettings, seed: int = 0, choice: int = 0, *, target: int = -1,
                    edits: Edits | None = None, mask: int = -1, relay: bool = False) -> int:
-        """Asks for the logits of `row` and a token drawn from them; returns the sample's index.
+        """Adds a sample: a token drawn from the logits of `row`. Returns the index of the sample.
 
-        With `target` >= 0 nothing is drawn: that id is the token, and only its logprobs are of interest. `mask`: what
-        `add_mask` gave, where not all ids are allowed. `relay`: the token also goes to the sequence's relay slot, for a
-        row of a later step; one sample a slot may. ValueError without room, or where another sample writes the slot.
+        With `target` >= 0 nothing is drawn: that id is the token, for its logprobs. `mask`: the return value of
+        `add_mask` if not all ids are allowed. `relay`: the token is also written to the relay slot of the sequence, for
+        a row of a later step; only one sample may write a slot. Raises ValueError if the descriptor is full or another
+        sample writes the slot.
         """
         i, wanted = self._samples, settings.top_logprobs
         if i >= self._integers.shape[1]:
@@ -211,7 +214,7 @@ class StepDescriptor:
         return i
 
     def _relay_of(self, row: int) -> int:
-        """The relay slot of a row's sequence, which no other sample of the step writes."""
+        """Returns the relay slot of a row's sequence. Raises ValueError if another sample of the step writes it."""
         slot: int = self._view["relay_slot"].item(self._view["seq"].item(row))
         if slot in self._relayed:
             raise ValueError(f"two samples of a step write relay slot {slot}")
@@ -219,7 +222,8 @@ class StepDescriptor:
         return slot
 
     def add_mask(self, vocab: int) -> int:
-        """Room for a bit an id, 1 where it is allowed; `mask` gives it, to be filled before the step draws."""
+        """Allocates a grammar mask and returns its offset. The caller fills `mask(offset, vocab)` before the step
+        samples."""
         first = self._masks_used
         if first + mask_words(vocab) > len(self._view["masks"]):
             raise ValueError("the step descriptor is full")
@@ -227,7 +231,7 @@ class StepDescriptor:
         return first
 
     def mask(self, first: int, vocab: int) -> NDArray[np.int32]:
-        """The words of one mask, (mask_words(vocab),): id i is bit i mod 32 of word i // 32."""
+        """Returns the words of one mask, (mask_words(vocab),): bit i mod 32 of word i // 32 is 1 if id i is allowed."""
         return self._view["masks"][first : first + mask_words(vocab)]
 
     def _add_edits(self, first: int, edits: Edits) -> int:
@@ -255,16 +259,16 @@ class StepDescriptor:
         v["length"][seq] = position + 1
 
     def shape(self) -> StepShape:
-        """What the step costs depend on."""
+        """Returns the shape of the step, for its cost."""
         counts, lengths = (self._view[name][: self.seqs].tolist() for name in ("row_count", "length"))
         return StepShape.over(list(zip(counts, lengths, strict=True)), self.samples)
 
 
 def mask_words(vocab: int) -> int:
-    """Words of int32 with a bit for every id."""
+    """Returns the number of int32 words with a bit for every id."""
     return -(-vocab // 32)
 
 
 def _signed(word: int) -> int:
-    """The low 32 bits as int32."""
+    """Returns the low 32 bits as int32."""
     return ((word & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000

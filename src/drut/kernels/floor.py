@@ -1,4 +1,5 @@
-"""The least seconds of a step: what the ledger of `drut profile` adds up by operation, at a few microseconds."""
+"""The roofline of a step: its minimum seconds, equal to the sum over operations in the ledger of `drut profile`, but
+computed in a few microseconds."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from drut.kernels.cost import NOTHING, Rate, StepShape, seen
 from drut.kernels.ops import Op
 from drut.observe.ledger import Peaks
 
-Amounts = list[int]  # what a step holds of each thing that costs: 1, rows, samples, then by window, then by experts
+Amounts = list[int]  # the units of a step that cost: 1, rows, samples, then by window, then by experts
 
 
 class StepFloor:
-    """Floors of the steps of one plan. Operations of equal rates are taken together."""
+    """Computes the roofline of the steps of one plan. Operations of equal rates are counted together."""
 
     def __init__(self, ops: Sequence[Op], peaks: Peaks) -> None:
         counts = Counter(op.rate for op in ops if op.rate != NOTHING)
@@ -24,12 +25,13 @@ class StepFloor:
         fixed, reading = ([self._terms(rate, count, peaks) for rate, count in counts.items() if rate.reads is reads]
                           for reads in (False, True))
         self._groups, self._fixed = fixed + reading, len(fixed)
-        self._bytes = [0] * (3 + 2 * len(self._windows) + len(self._experts))  # of each amount, in all
+        self._bytes = [0] * (3 + 2 * len(self._windows) + len(self._experts))  # total bytes per unit of each amount
         for i, nbytes, _ in chain(*self._groups):
             self._bytes[i] += nbytes
 
     def _terms(self, rate: Rate, count: int, peaks: Peaks) -> list[tuple[int, int, float]]:
-        """What `count` operations cost for each of an amount: its index, bytes, and seconds of multiplying."""
+        """Returns the cost of `count` operations per unit of each amount: its index, bytes, and seconds of
+        multiply-adds."""
         of_window = 3 + 2 * self._windows.index(rate.window)
         costs = {0: rate.once, 1: rate.row, 2: rate.sample, of_window: rate.kv_token, of_window + 1: rate.row_token}
         if rate.experts is not None:
@@ -38,18 +40,18 @@ class StepFloor:
                 for i, c in costs.items() if any(c)]
 
     def amounts(self, shape: StepShape) -> Amounts:
-        """Of experts those that rows which choose at random would use, whatever was measured."""
+        """Returns the amounts of a step. Used experts are as expected for random routing, not as measured."""
         found = [1, shape.rows, shape.samples]
         for window in self._windows:
             found += shape.seen(window)
         return found + [experts.expected(shape.rows) for experts in self._experts]
 
     def seconds(self, shape: StepShape) -> float:
-        """The sum over the operations, as `observe.ledger.account` has it."""
+        """Returns the sum over the operations, equal to that of `observe.ledger.account`."""
         return sum(self.parts(self.amounts(shape)))
 
     def plus(self, amounts: Amounts, start: int, rows: int) -> Amounts:
-        """What a step of these holds with `rows` of one more sequence, from `start` on."""
+        """Returns the amounts of a step after adding `rows` rows of one more sequence, from `start` on."""
         both = [1, amounts[1] + rows, amounts[2]]
         for window in self._windows:
             kv_tokens, row_tokens = seen(rows, start + rows, window)
@@ -57,7 +59,7 @@ class StepFloor:
         return both + [experts.expected(both[1]) for experts in self._experts]
 
     def parts(self, amounts: Amounts) -> tuple[float, float]:
-        """Seconds of all but attention over the context, and of that."""
+        """Returns the seconds of all but attention, and of attention over the context."""
         working_set = sum([count * nbytes for count, nbytes in zip(amounts, self._bytes, strict=True)])
         byte_s = 1 / self._bandwidth(working_set)
         floors = []

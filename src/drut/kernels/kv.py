@@ -1,4 +1,5 @@
-"""Layouts of what KV groups keep: pages of 16 tokens, or a slot a sequence; each is one blob over a group's layers."""
+"""Memory layouts of KV groups: pages of 16 tokens, or one slot per sequence. A page or slot is one block of bytes over
+all layers of the group."""
 
 from __future__ import annotations
 
@@ -9,27 +10,28 @@ PAGE_TOKENS = 16
 CHUNK_TOKENS = 256  # positions of one attention chunk, aligned to absolute position
 
 ELEMENT_BYTES = {"bf16": 2, "fp32": 4, "int8": 1}
-SCALE_BYTES = {"bf16": 0, "fp32": 0, "int8": 4}  # of a token's keys, and of its values, in one head
+SCALE_BYTES = {"bf16": 0, "fp32": 0, "int8": 4}  # for the keys of a token in one head, and the same for its values
 KV_DTYPES = tuple(ELEMENT_BYTES)
 
 
 class Layout(Protocol):
-    """Units of one KV group: what a pool gives room for and a block table maps. Compared and hashed by value."""
+    """The layout of the units of one KV group: a pool allocates units, a block table lists them. Compared by value."""
 
     @property
     def kind(self) -> str:
-        """The cache kind that owns them, by its name in the table that the engine is built with."""
+        """The name of the cache kind that owns the units, in the table that the engine is built with."""
         ...
 
     @property
     def by_sequence(self) -> bool:
-        """A unit is a sequence's slot, and its block table has that one entry; otherwise a page of 16 tokens. Groups of
-        this kind come last."""
+        """True if a unit is the slot of a sequence, the only entry of its block table; False if it is a page of 16
+        tokens.
+        Groups with slots come last."""
         ...
 
     @property
     def group(self) -> int:
-        """Which of a model's groups it is: of the step descriptor's tables, and of the pools."""
+        """The index of the group, in the step descriptor's tables and in the pools."""
         ...
 
     @property
@@ -37,28 +39,28 @@ class Layout(Protocol):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The group's layers, ascending; empty: the model's first ones."""
+        """The layers of the group, ascending; empty: the first layers of the model."""
         ...
 
     @property
     def window(self) -> int:
-        """Positions a row sees, its own the last; 0: all."""
+        """The number of positions that a row attends to, its own the last; 0: all."""
         ...
 
     @property
     def page_bytes(self) -> int:
-        """Of a unit."""
+        """The bytes of a unit."""
         ...
 
     @property
     def token_bytes(self) -> int:
-        """What a sequence takes more of with each token; 0 of a slot."""
+        """The bytes that each token adds to a sequence; 0 for slots."""
         ...
 
 
 @dataclass(frozen=True)
 class KvLayout:
-    """Pages of one KV group: layers whose keys and values are kept for as long."""
+    """The layout of the pages of one KV group: layers that keep keys and values for the same number of positions."""
 
     by_sequence: ClassVar[bool] = False
     dtype: str
@@ -75,7 +77,7 @@ class KvLayout:
 
     @property
     def head_bytes(self) -> int:
-        """Keys and values of one page, layer and head."""
+        """The bytes of keys and values of one page, layer and head."""
         return 2 * PAGE_TOKENS * (self.head_dim * ELEMENT_BYTES[self.dtype] + SCALE_BYTES[self.dtype])
 
     @property
@@ -87,11 +89,11 @@ class KvLayout:
         return self.layers * self.layer_bytes
 
     def offset(self, layer: int) -> int:
-        """Bytes before `layer` of the model in a page."""
+        """Returns the offset of the model's `layer` in a page, in bytes."""
         return self.place(layer) * self.layer_bytes
 
     def place(self, layer: int) -> int:
-        """Which of the group's layers `layer` of the model is."""
+        """Returns the index of the model's `layer` within the group."""
         return self.members.index(layer) if self.members else layer
 
     @property

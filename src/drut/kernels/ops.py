@@ -1,10 +1,10 @@
-"""The operations model code may use, as data: what each reads and writes, and what it costs.
+"""The operations of a plan, as data: what each reads and writes, and its cost.
 
-A backend turns an operation into its own call. `rate` is the one definition of what it costs, for the ledger, the floor
-of a step, predictions and the planner. A backend gives each buffer room for the most rows a step may have.
+A backend compiles each operation to a call. `rate` is the only definition of its cost, for ledger, roofline, predictor
+and planner. A backend allocates each buffer for the maximum rows of a step.
 
-Model code records no `Qkv`, no `GateUp`, no `Project` that adds and, but for the head's, no norm within another
-operation: these come of fusion.
+Model code does not record `Qkv`, `GateUp`, a `Project` that adds, or a norm within an operation other than the head:
+fusion makes these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Op:
 
     @property
     def rate(self) -> Rate:
-        """What it costs. Nothing where all it touches is in cache, and beside the products of others."""
+        """The cost of the operation. NOTHING if its data is in the CPU cache and its arithmetic is negligible."""
         return NOTHING
 
     def cost(self, s: StepShape) -> Cost:
@@ -33,9 +33,9 @@ class Op:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Activations: `width` float32 a row, or `copies` times so many. The padding past `width` stays zero.
+    """Activations: `width` float32 per row, or `copies` rows of them per row. The padding after `width` stays zero.
 
-    Equal buffers are one; the same name in another width is another buffer.
+    Equal buffers share memory; the same name with another width is another buffer.
     """
 
     name: str
@@ -45,8 +45,8 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Routes:
-    """Which `top_k` of `experts` each row of a step goes to, by rank, and their weights; also the weight of an expert
-    that all rows share."""
+    """The routes of a step: for each row its `top_k` of `experts`, by rank, with their weights; also the weight of the
+    shared expert."""
 
     name: str
     experts: int
@@ -90,8 +90,9 @@ class RopeTable(Op):
 
 @dataclass(frozen=True)
 class Qkv(Op):
-    """q, k, v = projections of norm(x); q and k normed and turned by rope where these are given; k and v go to their
-    page.
+    """q, k, v = projections of norm(x); q and k are normed and rotated by rope if these are given; k and v are stored
+    in
+    their page.
 
     `wide_norm`: q and k are normed over all heads together, not each head. `growth` (amount, span): q grows with its
     position, times 1 + amount * log(1 + position // span).
@@ -131,7 +132,7 @@ class Normalize(Op):
 
 @dataclass(frozen=True)
 class StoreQkv(Op):
-    """What `Qkv` does after its projections, with q, k and v as these left them."""
+    """The second part of `Qkv`, after its projections: norms, rope, and storing k and v in their page."""
 
     layer: int
     rope: Buffer | None
@@ -152,9 +153,9 @@ class StoreQkv(Op):
 
 @dataclass(frozen=True)
 class Attention(Op):
-    """out = softmax(scale * q . K) . V over the row's own positions, K and V read from the pages.
+    """out = softmax(scale * q . K) . V over the positions of the row's sequence; K and V are read from the pages.
 
-    `window`: how many positions a row sees, its own the last; 0 for all. `cap`: scores become cap * tanh(score / cap);
+    `window`: positions that a row attends to, its own the last; 0: all. `cap`: scores become cap * tanh(score / cap);
     0 leaves them. `sinks`: a logit for each head that takes its share of the softmax and gives nothing.
     """
 
@@ -237,7 +238,7 @@ class Activate(Op):
 
 @dataclass(frozen=True)
 class Routing:
-    """How a router chooses. Logits become probabilities by softmax over all experts, or one by one by `sigmoid`.
+    """The rule of a router. Logits become probabilities by softmax over all experts, or each alone by `sigmoid`.
 
     The `top_k` largest are chosen (a correction added, if there is one), of equals the lower ids; only in the
     `kept_groups` of `groups` groups with the largest sums of two. Their weights are the probabilities (without
@@ -255,7 +256,7 @@ class Routing:
 
 @dataclass(frozen=True)
 class Route(Op):
-    """routes = the experts of each row and their weights, of the logits norm(x) . weight."""
+    """routes = the experts of each row and their weights, by the logits norm(x) . weight."""
 
     layer: int
     x: Buffer

@@ -1,4 +1,5 @@
-"""Weights known by their form alone: all that a plan's operations and their costs depend on."""
+"""Outlines of weights: shape, encoding and packed bytes, without data. Enough to record a plan and compute its
+costs."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from drut.formats.encoding import Encoding
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixOutline:
-    """A matrix, or a stack of `count`, of which nothing was read; `nbytes` when packed.
+    """A matrix, or a stack of `count` matrices, whose data was not read; `nbytes` when packed.
 
-    The order of its columns is in the file's tensors, so here it has none.
+    It has no column order, because that is stored in tensors.
     """
 
     n: int
@@ -24,4 +25,6 @@ class MatrixOutline:
 
 @dataclass(frozen=True)
 class VectorOutline:
+    """A vector whose data was not read."""
+
     size: int

@@ -1,4 +1,4 @@
-"""What a step brings."""
+"""The output of a step: sampled tokens and logprobs."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from drut.kernels.ops import F32
 
 
 class Status(IntEnum):
-    """What became of a sample."""
+    """The result of a sample."""
 
     DRAWN = 0
     NOT_FINITE = 1  # a logit is NaN or infinite
-    NONE_LEFT = 2  # edits and mask leave no id
+    NONE_LEFT = 2  # logits processors and grammar mask leave no id
 
 
 class StepOutput(NamedTuple):
-    """Of one step, by sample. Logprobs are of the raw logits; 0, rank 0 and ids -1 where none were asked for."""
+    """The arrays of a step, by sample. Logprobs are of the raw logits. If not requested: 0, rank 0 and ids -1."""
 
     tokens: NDArray[np.int32]
-    status: NDArray[np.int32]  # a Status; a token only where it is DRAWN
+    status: NDArray[np.int32]  # a Status; the token is valid only if DRAWN
     logprobs: F32  # of the token
-    ranks: NDArray[np.int32]  # of the token, 1 the likeliest
-    top_ids: NDArray[np.int32]  # (samples, MAX_TOP_LOGPROBS): the likeliest first, then -1
+    ranks: NDArray[np.int32]  # of the token; 1 is the most likely
+    top_ids: NDArray[np.int32]  # (samples, MAX_TOP_LOGPROBS): most likely first, then -1
     top_logprobs: F32  # (samples, MAX_TOP_LOGPROBS)
 
     @property
     def drawn(self) -> NDArray[np.bool_]:
-        """Whether there is a token."""
+        """True for samples with a token."""
         return np.equal(self.status, Status.DRAWN)
 
     @staticmethod
     def zeros(*shape: int) -> StepOutput:
-        """Of (samples), or of (steps, samples)."""
+        """Returns empty outputs of shape (samples) or (steps, samples)."""
         tops = (*shape, MAX_TOP_LOGPROBS)
         return StepOutput(tokens=np.zeros(shape, np.int32), status=np.zeros(shape, np.int32),
                           logprobs=np.zeros(shape, np.float32), ranks=np.zeros(shape, np.int32),

@@ -1,4 +1,4 @@
-"""A step that was launched, and the outputs that are its own."""
+"""A launched step and its outputs."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from drut.kernels.output import StepOutput
 
 
 class Pending(ABC):
-    """A launched step. No later step writes its outputs before `release`."""
+    """A launched step. It owns its outputs: no later step writes to them before `release`."""
 
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether `result` would not wait."""
+        """True if `result` would not wait."""
 
     @abstractmethod
     def result(self) -> StepOutput:
-        """Waits for the step to end; the same outputs every time. Raises what the step raised."""
+        """Waits for the step and returns its outputs, the same at every call. Raises the error of the step."""
 
     def release(self) -> None:  # noqa: B027 - most backends make new outputs each step
-        """Nobody reads the outputs any more: a later step may get them. Called once at most, after `result`."""
+        """Lets a later step reuse the outputs, which must not be read any more. Call at most once, after `result`."""
 
 
 class Finished(Pending):
-    """Of a backend that runs a step on the caller's thread."""
+    """A step that ran on the caller's thread."""
 
     done = True
 

@@ -1,7 +1,7 @@
-"""A plan: the operations of one step in order, in segments that end where the host may act.
+"""A plan: the operations of one step in order, in segments. Between segments the host may act.
 
-Recorded once from the model code and valid for every batch: whatever changes from step to step is in the step
-descriptor, so a plan is keyed by model and KV format, never by shape.
+A plan is recorded once from the model code, and step replay runs it for every batch: all inputs that change from step
+to step are in the step descriptor. So a plan depends on model and KV format, never on the shape of a step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BEFORE_SAMPLE = "before_sample"
 
 @dataclass(frozen=True)
 class Segment:
-    """Operations with no need of the host between them. `stop` names what the host may do after the last one."""
+    """Operations that run without the host. `stop` names the point after the last one, where the host may act."""
 
     ops: tuple[Op, ...]
     stop: str | None
@@ -25,7 +25,7 @@ class Segment:
 
 @dataclass
 class Recorder:
-    """Collects operations while model code runs."""
+    """Records operations while model code runs."""
 
     _segments: list[Segment] = field(default_factory=list)
     _ops: list[Op] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Recorder:
         self._ops.append(op)
 
     def stop(self, name: str) -> None:
-        """Ends a segment: a host with business there acts before what follows."""
+        """Ends a segment: the host may act before the next operation."""
         self._segments.append(Segment(tuple(self._ops), name))
         self._ops = []
 

@@ -1,4 +1,4 @@
-"""Where a backend keeps the pages of a KV group, for layers above that only move them."""
+"""Pools: the memory of the pages of a KV group, which the layers above only move."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 
 
 class Pool(ABC):
-    """Pages of one KV group. Its methods are called between two steps, on the thread that runs them."""
+    """The pages of one KV group. Threads: call its methods between two steps, on the thread that runs them."""
 
     pages: int
     page_bytes: int
 
     @abstractmethod
     def export(self, pages: Sequence[int]) -> NDArray[np.uint8]:
-        """A copy of the bytes of `pages`, (pages, page_bytes), in the host's memory."""
+        """Returns a copy of the bytes of `pages`, (pages, page_bytes), in host memory."""
 
     @abstractmethod
     def import_(self, pages: Sequence[int], data: NDArray[np.uint8]) -> None:
-        """Overwrites `pages` by `data`, (pages, page_bytes)."""
+        """Overwrites `pages` with `data`, (pages, page_bytes)."""
 
     @abstractmethod
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Overwrites each of `targets` by the page in the same place of `sources`. A page is not in both."""
+        """Copies page `sources[i]` to page `targets[i]`. No page may be in both."""
 
 
 class HostPool(Pool):
-    """Pages in the host's memory, as one array."""
+    """Pages in host memory, as one array."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         """`data` is (pages, page_bytes)."""
@@ -47,7 +47,7 @@ class HostPool(Pool):
 
 
 def on_host(pools: Sequence[Pool]) -> list[NDArray[np.uint8]]:
-    """The arrays of pools that a backend of the host made."""
+    """Returns the arrays of pools in host memory."""
     arrays = []
     for pool in pools:
         assert isinstance(pool, HostPool), "a backend loads plans over its own pools"

@@ -1,15 +1,15 @@
-"""Seconds of a step, predicted: its floor and what comes on top, corrected by the steps that ran.
+"""The step predictor: predicts the seconds of a step from its roofline and the steps that were measured before.
 
-A step takes a multiple of its floor, for kernels do not reach the roof, others use the machine too, and the roof may
-not have been measured here. The multiple differs by what the time goes into, attention over the context or all else,
-and by rows: a few share each weight they read, more are computed in blocks. So there is a multiple of each of the two
-at 1, 2, 4 and so on up to 512 rows, in between interpolated. They are kept as logarithms: no correction makes a
-prediction negative, and 2 times too long weighs as much as 2 times too short.
+The time of a step is a multiple of its roofline, because kernels do not reach the roof, other programs use the machine,
+and the roof may not have been measured here. The multiple is different for attention over the context and for the rest.
+It also depends on the rows: few rows share the reading of each weight, many are computed in blocks. So there are two
+multiples at each of 1, 2, 4 and so on up to 512 rows, with interpolation in between. They are stored as logarithms: no
+correction makes a prediction negative, and 2 times too long counts as much as 2 times too short.
 
-Each step corrects them by a part of its error, a running mean: in full at its rows, half as much at twice the rows, and
-at least a quarter at any, as what slows one kind of step down mostly slows all. Of the two, each by its share in the
-step. A least-squares fit would have nothing to tell apart while only decoding runs. The error of one step counts as a
-factor of 2 at most, so a step that was held up is soon forgotten.
+Each measured step corrects the multiples by a part of its error, as a running mean: fully at its number of rows, half
+at twice the rows, and at least a quarter everywhere, because most causes slow all steps down. Each of the two multiples
+is corrected by its share of the step. A least-squares fit could not separate the two while only decode steps run. The
+error of one step counts at most as a factor of 2, so that one delayed step has little influence.
 """
 
 from __future__ import annotations
@@ -22,52 +22,53 @@ from drut.kernels.floor import Amounts, StepFloor
 from drut.kernels.plan import Plan
 from drut.observe.ledger import Peaks
 
-# Where no roof was measured: of two CPUs. The scale is soon corrected; that a float multiply-add costs 5 integer ones,
-# as with VNNI or AVX2 here, matters longer.
+# Used if no roof was measured: figures of two CPUs. Measured steps soon correct the scale. That a float multiply-add
+# costs 5 integer ones, as with VNNI or AVX2, has a longer influence.
 USUAL = Peaks(lambda working_set: 25e9, int8_macs=400e9, float_macs=80e9)
-OVERHEAD_S = 3e-4  # of a step whatever it holds: the host, and where threads meet
-MULTIPLE = 2.0  # of the floor before any step ran: kernels reach 30 to 75 % of the roof (docs/benchmarks.md)
+OVERHEAD_S = 3e-4  # time of any step without its operations: the host and the barriers
+MULTIPLE = 2.0  # initial multiple of the roofline: kernels reach 30 to 75 % of the roof (docs/benchmarks.md)
 KNOTS = 10  # at 1, 2, ... 512 rows
-RATE = 0.1  # of an error that is corrected at least
-FAR = 0.25  # of a correction that reaches any number of rows
-FIRST = 8  # steps whose errors count in full, as the first scale may be far off
-MOST = math.log(2)  # of the error of one step from then on
+RATE = 0.1  # minimum share of an error that is corrected
+FAR = 0.25  # minimum share of a correction at other numbers of rows
+FIRST = 8  # number of steps whose errors are not bounded, because the initial scale may be far off
+MAX_ERROR = math.log(2)  # bound on the error of a later step
 SIZES = sorted({part << octave >> 2 for octave in range(2, 22) for part in (4, 5, 6, 7)} | {1, 2, 3})  # of chunks
 
 
 class Predictor:
-    """Of the steps of one plan. Used by the engine's thread alone."""
+    """Predicts the time of the steps of one plan. For the engine's thread only."""
 
     def __init__(self, plan: Plan, peaks: Peaks | None = None, overhead_s: float = OVERHEAD_S) -> None:
-        """`peaks`: None where they were not measured; `overhead_s`: of a step beside its operations."""
+        """`peaks`: None if they were not measured; `overhead_s`: time of a step without its operations."""
         self._ops, self._overhead_s = plan.ops, overhead_s
         self.use(peaks or USUAL)
 
     def use(self, peaks: Peaks) -> None:
-        """From now on these are the machine's peaks; what was learned with others is dropped."""
+        """Sets the peaks of the machine, and forgets all corrections made with other peaks."""
         self._floor = StepFloor(self._ops, peaks)
         self._steps = 0
-        # Of all but attention and of that, by knot: the logarithm of the multiple, and how many steps went into it.
+        # Two lists, for all but attention and for attention, by knot: the logarithm of the multiple, and the number of
+        # steps that it is the mean of.
         self._logs = [math.log(MULTIPLE)] * KNOTS, [math.log(MULTIPLE)] * KNOTS
         self._seen = [0.0] * KNOTS, [0.0] * KNOTS
 
     def floor(self, shape: StepShape) -> float:
-        """The least seconds by the peaks."""
+        """Returns the roofline of a step: the minimum seconds by the peaks."""
         return self._floor.seconds(shape)
 
     def seconds(self, shape: StepShape) -> float:
-        """What a step of this shape takes, host and all."""
+        """Returns the predicted seconds of a step of this shape, host included."""
         return self._seconds(self._floor.amounts(shape))
 
     def observe(self, shape: StepShape, seconds: float) -> None:
-        """A step of this shape took `seconds`."""
+        """Corrects the multiples by a step of this shape that took `seconds`."""
         amounts = self._floor.amounts(shape)
         parts = self._corrected(self._floor.parts(amounts), amounts[1])
         predicted = sum(parts)
         error = math.log(max(seconds, 1e-9) / predicted)
         self._steps += 1
         if self._steps > FIRST:
-            error = max(-MOST, min(MOST, error))
+            error = max(-MAX_ERROR, min(MAX_ERROR, error))
         place = _place(amounts[1])
         for knot in range(KNOTS):
             near = max(FAR, 0.5 ** abs(place - knot))
@@ -77,24 +78,24 @@ class Predictor:
                     seen[knot] += weight
                     logs[knot] += max(RATE, 1 / seen[knot]) * weight * error
 
-    def rows_within(self, shape: StepShape, start: int, seconds: float, most: int) -> int:
-        """How many rows of another sequence from `start` on, up to `most`, a step of `shape` may take along and be over
-        in `seconds`: a size of SIZES, or `most`. 0 if none."""
+    def rows_within(self, shape: StepShape, start: int, seconds: float, max_rows: int) -> int:
+        """Returns how many rows of another sequence from `start` on fit into a step of `shape` within `seconds`: one of
+        SIZES, or `max_rows` if all fit; 0 if none."""
         amounts = self._floor.amounts(shape)
 
         def taken(rows: int) -> float:
             return self._seconds(self._floor.plus(amounts, start, rows))
 
-        if taken(most) <= seconds:
-            return most
-        fit = bisect_right(SIZES, seconds, hi=bisect_right(SIZES, most - 1), key=taken)
+        if taken(max_rows) <= seconds:
+            return max_rows
+        fit = bisect_right(SIZES, seconds, hi=bisect_right(SIZES, max_rows - 1), key=taken)
         return SIZES[fit - 1] if fit else 0
 
     def _seconds(self, amounts: Amounts) -> float:
         return sum(self._corrected(self._floor.parts(amounts), amounts[1]))
 
     def _corrected(self, floors: tuple[float, float], rows: int) -> tuple[float, float]:
-        """Seconds of all but attention over the context, and of that."""
+        """Returns the predicted seconds of all but attention, and of attention over the context."""
         place = _place(rows)
         knot = min(int(place), KNOTS - 2)
         beyond = place - knot
@@ -103,5 +104,5 @@ class Predictor:
 
 
 def _place(rows: int) -> float:
-    """Where among the knots so many rows are."""
+    """Returns the position of a number of rows among the knots."""
     return min(math.log2(max(rows, 1)), KNOTS - 1.0)

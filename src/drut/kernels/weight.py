@@ -1,4 +1,4 @@
-"""Weights as a backend keeps them: a matrix in its packing, a vector of floats."""
+"""The interfaces of packed weights: matrix, stack of matrices, vector."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PAD = 32  # K and N are padded to this many elements; padding is zero and change
 
 
 def padded(n: int) -> int:
-    """`n` rounded up to whole panels and activation groups."""
+    """Returns `n` rounded up to whole panels and activation groups."""
     return -(-n // PAD) * PAD
 
 
 class Packed(Protocol):
-    """`n` outputs by `k` inputs, packed. Outputs are read as dots over `k`."""
+    """Packed weights of `n` outputs and `k` inputs. Each output is a dot product over `k`."""
 
     @property
     def n(self) -> int: ...
@@ -31,21 +31,21 @@ class Packed(Protocol):
 
 
 class Matrix(Packed, Protocol):
-    """One of them; `columns` says which input each column multiplies, where that is not its own place."""
+    """One packed matrix. `columns[i]` is the input that column i multiplies; None for the natural order."""
 
     @property
     def columns(self) -> NDArray[np.int32] | None: ...
 
 
 class Stack(Packed, Protocol):
-    """`count` of them, all in one encoding: one for each expert."""
+    """`count` packed matrices of one encoding, one for each expert."""
 
     @property
     def count(self) -> int: ...
 
 
 class Vector(Protocol):
-    """Floats, padded with zeros."""
+    """A vector of floats, padded with zeros."""
 
     @property
     def size(self) -> int: ...

@@ -1,4 +1,4 @@
-"""A measured roof as the peaks a ledger compares with."""
+"""Converts a measured roof to the peaks that step ledgers compare with."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from drut.plan.roof import Roof
 
 
 def peaks(roof: Roof, threads: int) -> Peaks:
-    """Of `threads` threads. UnsupportedError where the roof has no multiply peaks (no native library)."""
+    """Returns the peaks of `threads` threads. Raises UnsupportedError if the roof has no multiply peaks (no native
+    library)."""
     read, int8_macs, float_macs = figures(roof, threads)
     return Peaks(partial(interpolated, read), int8_macs, float_macs)
 
 
 def figures(roof: Roof, threads: int) -> tuple[dict[int, float], float, float]:
-    """Of `threads` threads, a second: bytes read by working set, int8 and float multiply-adds.
+    """Returns the figures of `threads` threads per second: bytes read by working set, int8 and float multiply-adds.
 
-    UnsupportedError where the roof has no multiply peaks (no native library).
+    Raises UnsupportedError if the roof has no multiply peaks (no native library).
     """
     if roof.int8_gmac_per_s is None or roof.bf16_gmac_per_s is None:
         raise UnsupportedError("the roof has no multiply peaks: the native library is not built")
@@ -29,5 +30,5 @@ def figures(roof: Roof, threads: int) -> tuple[dict[int, float], float, float]:
 
 
 def _nearest(counts: Iterable[int], threads: int) -> int:
-    """The measured number of threads closest from below."""
+    """Returns the largest measured number of threads that is at most `threads`, or the smallest measured number."""
     return max((c for c in counts if c <= threads), default=min(counts))

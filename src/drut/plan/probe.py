@@ -1,4 +1,4 @@
-"""Measures the roof: with the native library's loops where it is built, else what NumPy can honestly tell."""
+"""Measures the roof: with the loops of the native library if it is built, else the read bandwidth with NumPy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from drut.machine import cpu_model, usable_cpus
 from drut.plan.roof import Roof, key_of
 
 WORKING_SETS = (1 << 18, 1 << 20, 1 << 23, 1 << 26, 1 << 28)
-"""Bytes: within L2, its size, within L3, its size, past it, as caches are today."""
+"""Bytes: within L2, the size of L2, within L3, the size of L3, and larger, for the caches of current CPUs."""
 
-SECONDS = 0.35  # of a whole measurement, the first touch of the memory apart
-_NUMPY_SMALLEST = 1 << 23  # below, the cost of calling NumPy shows in the figure
+SECONDS = 0.35  # duration of a whole measurement, without the first touch of the memory
+_NUMPY_SMALLEST = 1 << 23  # below this the cost of NumPy calls distorts the figure
 ISA_BITS = {"avx2": 1, "avxvnni": 2, "avx512": 4, "avx512vnni": 8, "avx512bf16": 16, "neon": 32, "dotprod": 64,
             "i8mm": 128}  # as in csrc/roof/roof.cpp
 
@@ -28,10 +28,10 @@ ISA_BITS = {"avx2": 1, "avxvnni": 2, "avx512": 4, "avx512vnni": 8, "avx512bf16":
 def measure(
     library: ctypes.CDLL | None, cpus: Sequence[int] | None = None, seconds: float = SECONDS
 ) -> Roof:
-    """Measure this machine for 1, 2, 4, ... and all `cpus` (default: those this process may use).
+    """Measures this machine for 1, 2, 4, ... and all `cpus` (default: the CPUs that this process may use).
 
-    `library` is the native library, None where it is missing. Takes about `seconds`, and 256 MB of memory.
-    Raises DrutError where a thread cannot be had.
+    `library` is the native library, None if it is missing. Takes about `seconds`, and 256 MB of memory.
+    Raises DrutError if a thread cannot be started.
     """
     cpus = usable_cpus() if cpus is None else cpus
     counts = thread_counts(len(cpus))
@@ -41,20 +41,20 @@ def measure(
 
 
 def machine_key(library: ctypes.CDLL | None, cpus: Sequence[int] | None = None) -> str:
-    """The `key` that `measure` would give its roof."""
+    """Returns the `key` of the roof that `measure` would return."""
     cpus = usable_cpus() if cpus is None else cpus
     return key_of(cpu_model(), "numpy" if library is None else NativeProbe(library, cpus).isa, len(cpus))
 
 
 def thread_counts(cpus: int) -> list[int]:
-    """Powers of two below `cpus`, and `cpus`."""
+    """Returns the powers of two below `cpus`, and `cpus`."""
     return [*(1 << bit for bit in range(cpus.bit_length()) if 1 << bit < cpus), cpus]
 
 
 def _measure_native(library: ctypes.CDLL, cpus: Sequence[int], counts: Sequence[int], seconds: float) -> Roof:
     probe = NativeProbe(library, cpus)
     each = seconds / (len(counts) * (len(WORKING_SETS) + 2))
-    buffer = reserve(max(WORKING_SETS), huge=True)  # faults of small pages would take longer than all else
+    buffer = reserve(max(WORKING_SETS), huge=True)  # page faults of small pages would take longer than the measurement
     probe.touch(buffer)
     read = {n: {size: probe.read(buffer[:size], n, each) for size in WORKING_SETS} for n in counts}
     int8 = {n: probe.int8(n, each) for n in counts}
@@ -63,9 +63,9 @@ def _measure_native(library: ctypes.CDLL, cpus: Sequence[int], counts: Sequence[
 
 
 class NativeProbe:
-    """The native library's measuring functions, on given CPUs, with no instruction sets but the masked.
+    """Calls the measuring functions of the native library on given CPUs, with the instruction sets of a mask.
 
-    Each raises DrutError where its threads cannot be had.
+    Each method raises DrutError if its threads cannot be started.
     """
 
     def __init__(self, library: ctypes.CDLL, cpus: Sequence[int], isa_mask: int = -1) -> None:
@@ -83,25 +83,27 @@ class NativeProbe:
 
     @property
     def isa(self) -> str:
-        """The instruction sets on offer, joined by `+`."""
+        """The usable instruction sets, joined by `+`."""
         return "+".join(name for name, bit in ISA_BITS.items() if self._mask & bit) or "portable"
 
     def touch(self, buffer: npt.NDArray[np.uint8]) -> None:
-        """Write to the whole buffer, with all CPUs."""
+        """Writes to the whole buffer with all CPUs, so that its memory is allocated."""
         self._library.drut_roof_touch(buffer.ctypes.data, buffer.nbytes, self._cpus, len(self._cpus))
 
     def read(self, buffer: npt.NDArray[np.uint8], threads: int, seconds: float) -> float:
-        """GB/s of reading the buffer, a multiple of 256 bytes at a multiple of 64, for `seconds`."""
+        """Returns the GB/s of reading the buffer for `seconds`. Its size must be a multiple of 256 bytes, its address
+        of
+        64."""
         figure = self._library.drut_roof_read(
             buffer.ctypes.data, buffer.nbytes, self._mask, self._cpus, threads, seconds)
         return _checked(figure, threads)
 
     def int8(self, threads: int, seconds: float) -> float:
-        """GMAC/s of int8."""
+        """Returns the GMAC/s of int8."""
         return _checked(self._library.drut_roof_int8(self._mask, self._cpus, threads, seconds), threads)
 
     def bf16(self, threads: int, seconds: float) -> float:
-        """GMAC/s of bf16."""
+        """Returns the GMAC/s of bf16."""
         return _checked(self._library.drut_roof_bf16(self._mask, self._cpus, threads, seconds), threads)
 
 
@@ -115,7 +117,7 @@ def _measure_numpy(cpus: Sequence[int], counts: Sequence[int], seconds: float) -
 
 
 def _numpy_read(buffer: npt.NDArray[np.int32], cpus: Sequence[int], seconds: float) -> float:
-    """GB/s of finding the greatest element, a slice to each thread: the fastest NumPy reads."""
+    """Returns the GB/s of finding the maximum, one slice per thread: the fastest read in NumPy."""
     waiting = list(cpus)
     with ThreadPoolExecutor(len(cpus), initializer=lambda: os.sched_setaffinity(0, {waiting.pop()})) as pool:
         slices = np.array_split(buffer, len(cpus))
@@ -130,4 +132,4 @@ def _numpy_read(buffer: npt.NDArray[np.int32], cpus: Sequence[int], seconds: flo
 def _checked(figure: float, threads: int) -> float:
     if figure <= 0:
         raise DrutError(f"cannot start {threads} threads")
-    return float(f"{figure:.4g}")  # and not to a place: on a machine that others use it may be next to nothing
+    return float(f"{figure:.4g}")  # 4 digits, not decimals: on a busy machine it may be very small

@@ -1,4 +1,5 @@
-"""The roof of this machine: what memory and multipliers give at most, as measured, kept as the best seen."""
+"""The roof of this machine: the measured maximum of bytes and multiply-adds per second. The best measurement is
+kept."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ Figures = Mapping[int, float]
 class Roof:
     """Upper bounds by number of threads. GB is 10^9 bytes; GMAC is 10^9 multiply-accumulates.
 
-    `isa` names the instruction sets on offer, joined by `+`: `portable` for none that the loops know, `numpy`
-    where the native library is missing. `read_gb_per_s` is by threads, then by working set: the bytes that
-    all threads together read again and again. bf16 counts fused multiply-adds where the CPU has no product
-    of bf16 pairs. The last two are None where only native code could tell.
+    `isa` names the usable instruction sets, joined by `+`: `portable` if the loops know none of them, `numpy` if
+    the native library is missing. `read_gb_per_s` is by threads, then by working set: the bytes that all threads
+    together read repeatedly. bf16 counts fused multiply-adds if the CPU has no product of bf16 pairs. The last two are
+    None if the native library is missing.
     """
 
     cpu: str
@@ -41,20 +42,20 @@ class Roof:
         return key_of(self.cpu, self.isa, max(self.read_gb_per_s))
 
     def best(self, other: Roof) -> Roof:
-        """The greater of each figure; `other` has the same key."""
+        """Returns a roof with the maximum of each figure; `other` has the same key."""
         read = {threads: _greater(figures, other.read_gb_per_s.get(threads, {}))
                 for threads, figures in {**other.read_gb_per_s, **self.read_gb_per_s}.items()}
         return Roof(self.cpu, self.isa, read, _greater(self.int8_gmac_per_s, other.int8_gmac_per_s),
                     _greater(self.bf16_gmac_per_s, other.bf16_gmac_per_s))
 
     def to_json(self) -> dict[str, Any]:
-        """The fields; numbers of threads and of bytes become decimal strings where JSON is written."""
+        """Returns the fields. Numbers of threads and of bytes become decimal strings when JSON is written."""
         return {"cpu": self.cpu, "isa": self.isa, "read_gb_per_s": self.read_gb_per_s,
                 "int8_gmac_per_s": self.int8_gmac_per_s, "bf16_gmac_per_s": self.bf16_gmac_per_s}
 
     @classmethod
     def from_json(cls, value: Any) -> Roof:
-        """The roof that `to_json` wrote. ValueError where the value is anything else."""
+        """Returns the roof that `to_json` wrote. Raises ValueError if the value is anything else."""
         try:
             read = {int(threads): _figures(by_set) for threads, by_set in value["read_gb_per_s"].items()}
             int8, bf16 = (None if value[name] is None else _figures(value[name])
@@ -67,20 +68,20 @@ class Roof:
 
 
 def key_of(cpu: str, isa: str, cpus: int) -> str:
-    """The `key` of a roof of so many CPUs."""
+    """Returns the `key` of a roof."""
     return f"{cpu} | {isa} | {cpus} CPUs"
 
 
 def kept(path: Path, key: str) -> Roof | None:
-    """What `path` holds of the machine with that key, if anything."""
+    """Returns the roof in the file `path` with that key, or None."""
     return _load(path).get(key)
 
 
 def keep(roof: Roof, path: Path) -> Roof:
-    """Merge `roof` with what `path` holds of the same machine, write the best of both there and return it.
+    """Merges `roof` with the roof of the same machine in the file `path`, writes the best of both and returns it.
 
-    Raises DrutError, naming the file, where it cannot be written. Other machines' entries stay. A damaged
-    file is replaced, since all that was in it can be measured again.
+    Entries of other machines stay. A damaged file is replaced, because all of it can be measured again. Raises
+    DrutError with the path if the file cannot be written.
     """
     kept = _load(path)
     if roof.key in kept:
@@ -104,7 +105,7 @@ def keep(roof: Roof, path: Path) -> Roof:
 
 
 def _load(path: Path) -> dict[str, Roof]:
-    """The roofs in a file by key; those that are damaged are left out."""
+    """Returns the roofs in a file by key, without damaged entries."""
     try:
         with path.open("rb") as file:
             value = json.loads(file.read(_FILE_LIMIT))

@@ -1,7 +1,8 @@
-"""The engine's own scheduler, cache and policies on a virtual clock: seconds of a step are predicted, no model runs.
+"""The simulator: runs the engine's scheduler, cache and policies on a virtual clock. Step times are predicted; no model
+runs.
 
-What is simulated is the engine without overlap: schedule, compute, take the tokens. Nothing is known beforehand of an
-answer's length but its limit, as in the engine. A request's prompt shares nothing with another's.
+It simulates the engine without overlap: schedule, compute, process tokens. As in the engine, the length of an output is
+not known in advance, only its limit. Prompts share no prefix.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from drut.kernels.predictor import Predictor
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request that comes at `at` seconds. Its answer ends by itself after `answer` tokens."""
+    """A request that arrives at `at` seconds. Its output ends by itself after `answer` tokens."""
 
     at: float
     prompt: int
@@ -42,9 +43,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Setup:
-    """What runs: pages of the KV cache by group, limits of a step, and the policy with its settings.
+    """The simulated engine: pages of the KV cache by group, maximum size of a step, and the policy with its settings.
 
-    `windows`: positions a row sees in each group, 0 for all; none but the first sees all.
+    `windows`: positions that a row attends to in each group; 0 for all, which only the first group may have.
     """
 
     pages: tuple[int, ...]
@@ -58,7 +59,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Seconds are of the virtual clock."""
+    """The result of one request. Seconds are of the virtual clock."""
 
     arrival: Arrival
     tokens: int
@@ -72,13 +73,13 @@ class Outcome:
 
     @property
     def tpot(self) -> float:
-        """Seconds a token from the first on; 0 for an answer of one token."""
+        """Seconds per output token after the first; 0 for an output of one token."""
         return (self.finished_at - self.first_token_at) / max(self.tokens - 1, 1)
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """`outcomes` are in the order of arrival."""
+    """The result of a simulation. `outcomes` are in the order of arrival."""
 
     outcomes: list[Outcome]
     preemptions: dict[str, int]
@@ -88,7 +89,7 @@ class Simulated:
 
 
 class Simulation:
-    """One run. `limit`: the `max_tokens` of each request, which its answer never passes."""
+    """One run of the simulator. `limit`: the `max_tokens` of each request."""
 
     def __init__(self, setup: Setup, predictor: Predictor, limit: int = 1 << 20) -> None:
         self.now = 0.0
@@ -104,7 +105,7 @@ class Simulation:
         self._steps = self._rows = 0
 
     def run(self, arrivals: Sequence[Arrival]) -> Simulated:
-        """Until all have their answers. RequestError where a prompt can never fit."""
+        """Runs until all requests have ended. Raises RequestError if a prompt can never fit."""
         coming = sorted(arrivals, key=lambda a: a.at)
         requests: list[Request] = []
         while len(requests) < len(coming) or self.scheduler.running or self.scheduler.waiting:
@@ -132,7 +133,7 @@ class Simulation:
         return request
 
     def _compute(self, work: list[Work], following: float) -> None:
-        """A step and those that follow by themselves, until one of them brings an end or a request arrives."""
+        """Computes a step and the steps of its burst, until a request ends or the next one arrives."""
         planned = 1 + work[0].ahead
         left = min((self._left(w.request) for w in work if w.draws), default=1)
         seconds, ran = 0.0, 0

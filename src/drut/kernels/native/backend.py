@@ -1,4 +1,4 @@
-"""The native backend: packs weights into panels, compiles operations to structs, replays a plan in one call."""
+"""The native backend: packs weights into panels, compiles operations to structs, and does step replay in one call."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class NativeVector:
 
 
 class NativeBackend(PackingBackend):
-    """One thread pool and one instruction set. Use from one thread at a time."""
+    """Owns a thread pool and uses one instruction set. Use from one thread at a time."""
 
     name = "native"
     fusions = EVERY

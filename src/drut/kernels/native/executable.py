@@ -39,7 +39,7 @@ Call = tuple[int, int]  # address of the first operation's pointer, number of op
 
 
 class NativeExecutable(Executable):
-    """Holds activations, compiled operations and the context that the native side reads. One step at a time."""
+    """Owns activations, compiled operations and the context that the native side reads. Runs one step at a time."""
 
     def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits,
                  shared_with: NativeExecutable | None = None) -> None:

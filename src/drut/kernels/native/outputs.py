@@ -1,4 +1,4 @@
-"""Outputs of steps, each one block of memory that is reused: the host work of a step should cost microseconds."""
+"""Outputs of native steps. Each is one block of memory that is reused, so that a step allocates nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WORD = 4  # bytes
 
 
 class OutputSet(Pending):
-    """Outputs of a step of `n` samples, which the native side writes whole; the step is over."""
+    """The outputs of a step of `n` samples. The native side writes all of them before `launch` returns."""
 
     done = True
 
     def __init__(self, n: int, spare: list[OutputSet]) -> None:
-        """`spare`: the list that takes it on release."""
+        """`spare`: the list to which `release` returns it."""
         tops = n * MAX_TOP_LOGPROBS
         words = np.zeros(4 * n + 2 * tops, np.int32)
         floats, shape, at = words.view(np.float32), (n, MAX_TOP_LOGPROBS), words.ctypes.data
@@ -30,7 +30,7 @@ class OutputSet(Pending):
                                  top_logprobs=floats[4 * n + tops :].reshape(shape))
 
     def point(self, context: abi.Context) -> None:
-        """Points the outputs of `context` here."""
+        """Sets the output pointers of `context` to this memory."""
         (context.tokens, context.status, context.logprobs, context.ranks, context.top_ids,
          context.top_logprobs) = self._addresses
 
@@ -42,11 +42,12 @@ class OutputSet(Pending):
 
 
 class OutputSets:
-    """Sets by their number of samples; those released first."""
+    """Output sets by number of samples; released sets are used again first."""
 
     def __init__(self) -> None:
         self._spare: dict[int, list[OutputSet]] = {}
 
     def take(self, n: int) -> OutputSet:
+        """Returns a free output set for `n` samples."""
         spare = self._spare.setdefault(n, [])
         return spare.pop() if spare else OutputSet(n, spare)

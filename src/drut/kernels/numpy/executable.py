@@ -1,4 +1,4 @@
-"""Runs a plan in NumPy, one operation after another."""
+"""The NumPy executable: runs the operations of a plan one after another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from drut.kernels.plan import Plan
 
 
 class NumpyExecutable(Executable):
-    """A plan whose operations are all in `table`. UnsupportedError where one is not."""
+    """Runs a plan whose operations are all in `table`. Raises UnsupportedError if one is missing."""
 
     def __init__(self, plan: Plan, pools: Sequence[NDArray[np.uint8]], relay: NDArray[np.int32],
                  table: Table) -> None:
@@ -40,8 +40,8 @@ class NumpyExecutable(Executable):
         return Finished(self.state.out)
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
-        for said, blank in zip(self.state.out, StepOutput.zeros(len(samples)), strict=True):
-            said[list(samples)] = blank
+        for values, blank in zip(self.state.out, StepOutput.zeros(len(samples)), strict=True):
+            values[list(samples)] = blank
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             draw(self.state, step, samples)
 
