@@ -132,7 +132,7 @@ class LLM:
         """Generates the next message of a conversation: messages of `role` and `content`, rendered by the chat
         template.
 
-        The text of a model that thinks or calls `tools` holds that too; drut.parse tells them apart.
+        The text includes reasoning and calls of `tools`; drut.parse separates them.
         """
         return self.generate([self.encode_chat(messages, tools)], params)[0]
 

@@ -1,4 +1,4 @@
-"""From the plain plan that model code records to the operations a backend runs, by rules of rewriting."""
+"""Fusion: rewrites several operations of a recorded plan into one, by rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Rule", "fused"]
 
 
 def fused(plan: Plan, rules: Sequence[Rule]) -> Plan:
-    """The same step after one pass of each rule, in their order. No rule looks past the end of a segment."""
+    """Returns an equivalent plan after one pass of each rule, in their order. A rule works within one segment."""
     for rule in rules:
         later: list[Op] = []
         segments: list[Segment] = []
@@ -25,7 +25,7 @@ def fused(plan: Plan, rules: Sequence[Rule]) -> Plan:
 
 
 def _pass(rule: Rule, ops: list[Op], later: Sequence[Op]) -> list[Op]:
-    """`ops` of a segment, rewritten from the first on; `later`: of the segments after it."""
+    """Returns the rewritten operations of a segment; `later`: the operations of the segments after it."""
     at = 0
     while at < len(ops):
         rest = rule(Place(ops[at:], later))

@@ -1,4 +1,4 @@
-"""Where a rule of fusion is tried, and which buffers are still read after it."""
+"""The place in a plan where a fusion rule is tried, and the buffers that are still read after it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CHANGES: Mapping[type[Op], tuple[str, ...]] = {
 
 
 class Access(NamedTuple):
-    """Buffers that an operation reads, and those that it writes."""
+    """The buffers that an operation reads, and the buffers that it writes."""
 
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
 
 
 def access(op: Op) -> Access:
-    """Of an operation without an entry in `FILLS`, all buffers are read and written."""
+    """Returns the buffers that `op` reads and writes: all of them if it has no entry in `FILLS`."""
     fields = {name: value for name, value in vars(op).items() if isinstance(value, Buffer)}
     if type(op) not in FILLS:
         return Access(frozenset(fields.values()), frozenset(fields.values()))
@@ -41,13 +41,13 @@ def access(op: Op) -> Access:
 
 
 class Place(NamedTuple):
-    """Operations from some place on to the end of their segment, and all that follow in later segments."""
+    """The operations from one place on to the end of the segment, and all operations of later segments."""
 
     ops: Sequence[Op]
     later: Sequence[Op]
 
     def dead(self, buffers: Sequence[Buffer], count: int) -> bool:
-        """What the first `count` operations leave in `buffers` is read by none after them."""
+        """True if no later operation reads what the first `count` operations write to `buffers`."""
         return not any(self._read_after(buffer, count) for buffer in buffers)
 
     def _read_after(self, buffer: Buffer, count: int) -> bool:

@@ -18,7 +18,7 @@ from drut.kernels.weight import Matrix
 
 
 def qkv(place: Place) -> list[Op] | None:
-    """Three projections of the same rows, and what norms, turns and stores their outputs."""
+    """Fuses three projections of the same rows with the norms, rope and store of their outputs."""
     match place.ops[:4]:
         case [Project(add=False, shared=None) as q, Project(add=False, shared=None) as k,
               Project(add=False, shared=None) as v, StoreQkv() as store] if (
@@ -31,7 +31,7 @@ def qkv(place: Place) -> list[Op] | None:
 
 
 def gate_up(place: Place) -> list[Op] | None:
-    """Gate, up and the activation of both; or up and its activation."""
+    """Fuses gate, up and their activation; or up and its activation."""
     match place.ops[:3]:
         case [Project(add=False, shared=None) as gate, Project(add=False, shared=None) as up, Activate() as act] if (
                 (gate.x, up.x) == (act.gate, act.up) and gate.source == up.source
@@ -50,7 +50,7 @@ def _gate_up(gate: Matrix | None, up: Project, act: Activate) -> GateUp:
 
 
 def residual(place: Place) -> list[Op] | None:
-    """A projection and the sum with the residual stream."""
+    """Fuses a projection and the addition to the residual stream."""
     match place.ops[:2]:
         case [Project(add=False) as project, Add(norm=None) as add] if (
                 project.x == add.source and _distinct(project.source, project.x, add.x)
@@ -66,7 +66,8 @@ NORMED: Mapping[type[Op], str] = {ops.Qkv: "x", ops.GateUp: "x", ops.Route: "x",
 
 @dataclass(frozen=True)
 class NormInto:
-    """A norm, and the operations that read its rows: each of them norms for itself, if all are of these types."""
+    """Fuses a norm into the operations that read its rows, if all are of these types: each then computes the norm
+    itself."""
 
     readers: frozenset[type[Op]]
 
@@ -89,7 +90,7 @@ class NormInto:
         return rest if place.dead((norm.out,), len(place.ops)) else None
 
     def _normed(self, op: Op, norm: Normalize) -> Op | None:
-        """`op` over the rows before the norm; None where it needs those after it."""
+        """Returns `op` over the rows before the norm; None if it needs the rows after the norm."""
         if type(op) not in self.readers or vars(op)["norm"] is not None:
             return None
         taken: Op = replace(op, **{"norm": norm.norm, NORMED[type(op)]: norm.x})  # type: ignore[type-var]
@@ -101,7 +102,7 @@ def _distinct(*buffers: Buffer) -> bool:
 
 
 def _same_columns(first: Matrix, *others: Matrix) -> bool:
-    """The matrices take their rows' elements in one order."""
+    """Returns True if all matrices read the elements of rows in the same order."""
     return all(first.columns is other.columns or np.array_equal(first.columns, other.columns)  # type: ignore[arg-type]
                for other in others)
 

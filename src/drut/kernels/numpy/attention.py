@@ -1,4 +1,4 @@
-"""Paged attention of the NumPy oracle: chunks of 256 positions aligned to absolute position, merged in order."""
+"""Paged attention of the NumPy oracle: chunks of 256 positions, aligned to absolute position, merged in order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WEIGHT_MAX = np.float32(16383)  # 14 bits
 
 
 class Pages:
-    """The pool seen as (pages, layers, kv_heads, keys|values, 16 tokens, head_dim) in its stored format.
+    """A view of a pool as (pages, layers, kv_heads, keys|values, 16 tokens, head_dim) in its stored format.
 
-    int8 keeps a scale for each token's keys and values, (pages, layers, kv_heads, keys|values, 16 tokens).
+    int8 has a scale for the keys and for the values of each token, (pages, layers, kv_heads, keys|values, 16 tokens).
     """
 
     def __init__(self, pool: NDArray[np.uint8], kv: KvLayout) -> None:
@@ -30,7 +30,7 @@ class Pages:
         self._codes, self._scales = heads["codes"], heads["scales"] if kv.dtype == "int8" else None
 
     def write(self, layer: int, slots: NDArray[np.int32], keys: F32, values: F32) -> None:
-        """Keys and values (rows, kv_heads, head_dim) into their slots."""
+        """Stores keys and values (rows, kv_heads, head_dim) in their slots."""
         page, token = slots // PAGE_TOKENS, slots % PAGE_TOKENS
         for part, x in enumerate((keys, values)):
             if self._scales is not None:
@@ -38,23 +38,21 @@ class Pages:
             self._codes[page, layer, :, part, token] = to_bf16(x) if self.kv.dtype == "bf16" else x
 
     def read(self, layer: int, blocks: NDArray[np.int32], seen: Seen) -> tuple[F32, F32]:
-        """Keys and values of a chunk, (kv_heads, CHUNK_TOKENS, head_dim) each, zero where they are not seen.
-
-        Those of int8 are codes.
-        """
+        """Returns keys and values of a chunk, (kv_heads, CHUNK_TOKENS, head_dim) each; zero outside of `seen`; int8 as
+        codes."""
         out = _else_zero(self._codes[blocks[seen.pages], layer], seen)
         floats = from_bf16(out) if self.kv.dtype == "bf16" else out.astype(np.float32)
         return floats[:, 0], floats[:, 1]
 
     def scales(self, layer: int, blocks: NDArray[np.int32], seen: Seen) -> tuple[F32, F32]:
-        """Scales of keys and values, (kv_heads, 1, CHUNK_TOKENS) each."""
+        """Returns the scales of keys and values, (kv_heads, 1, CHUNK_TOKENS) each."""
         assert self._scales is not None
         out = _else_zero(self._scales[blocks[seen.pages], layer], seen)
         return out[:, :1], out[:, 1:]
 
 
 class Seen(NamedTuple):
-    """The positions begin..end that a row sees of the chunk at `start`."""
+    """The positions begin..end that a row attends to in the chunk at `start`."""
 
     start: int
     begin: int
@@ -69,14 +67,14 @@ class Seen(NamedTuple):
         return slice(self.begin - self.start, self.end - self.start)
 
     def hide(self, scores: F32) -> F32:
-        """Scores (..., CHUNK_TOKENS) with those of other positions at minus infinity."""
+        """Returns scores (..., CHUNK_TOKENS) with minus infinity at all other positions."""
         out = np.full_like(scores, -np.inf)
         out[..., self.tokens] = scores[..., self.tokens]
         return out
 
 
 def _else_zero(stored: NDArray[Any], seen: Seen) -> NDArray[Any]:
-    """(pages, kv_heads, 2, 16, ...) as (kv_heads, 2, CHUNK_TOKENS, ...), zero where they are not seen."""
+    """Returns (pages, kv_heads, 2, 16, ...) as (kv_heads, 2, CHUNK_TOKENS, ...), zero outside of `seen`."""
     pages, heads = stored.shape[:2]
     flat = np.moveaxis(stored, 0, 2).reshape(heads, 2, pages * PAGE_TOKENS, *stored.shape[4:])
     skip, count = seen.begin % PAGE_TOKENS, seen.end - seen.begin
@@ -86,8 +84,8 @@ def _else_zero(stored: NDArray[Any], seen: Seen) -> NDArray[Any]:
 
 
 def attend(pages: Pages, op: Attention, q: F32, length: int, blocks: NDArray[np.int32]) -> F32:
-    """One row: q (kv_heads, group, head_dim), rounded as the KV format is, over the positions below `length` that it
-    sees."""
+    """Returns the attention of one row: q (kv_heads, group, head_dim), rounded like the KV format, over the positions
+    below `length`, or the last `op.window` of them."""
     chunk_of = _int8_chunk if pages.kv.dtype == "int8" else _float_chunk
     begin = max(0, length - op.window) if op.window else 0
     top = total = acc = None
@@ -100,14 +98,14 @@ def attend(pages: Pages, op: Attention, q: F32, length: int, blocks: NDArray[np.
         new_top = np.maximum(top, chunk_top)
         old, new = np.exp(top - new_top), np.exp(chunk_top - new_top)
         top, total, acc = new_top, total * old + chunk_total * new, acc * old + chunk_acc * new
-    assert acc is not None, "a row sees itself"
+    assert acc is not None, "a row attends to itself"
     assert total is not None
     assert top is not None
     return np.asarray(acc * _share(op, top, total), np.float32)
 
 
 def _share(op: Attention, top: F32, total: F32) -> F32:
-    """What the accumulator is multiplied by: 1 / sum, the sum with the heads' sinks where there are some."""
+    """Returns the factor of the accumulator: 1 / sum. The sum includes the sinks of the heads, if there are any."""
     if op.sinks is None:
         return np.float32(1) / total
     sink = op.sinks.data.reshape(top.shape)  # type: ignore[attr-defined]
@@ -131,7 +129,8 @@ def _float_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32],
 
 
 def _int8_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
-    """Exact sums of integers: a dot of 256 codes is below 2^24, one of 256 weights is taken in float64."""
+    """Computes a chunk with exact integer sums: a dot of 256 codes is below 2^24, a sum of 256 weights is in
+    float64."""
     keys, values = pages.read(op.kv.place(op.layer), blocks, seen)
     key_scales, value_scales = pages.scales(op.kv.place(op.layer), blocks, seen)
     codes, q_scale = quantize_row(q)

@@ -1,4 +1,4 @@
-"""Routers and experts of the NumPy oracle. Pairs of a row and one of its experts lie by row, then by rank."""
+"""Routers and experts of the NumPy oracle. Pairs of a row and one of its experts are ordered by row, then by rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LIMIT, STEEPNESS = np.float32(7), np.float32(1.702)  # of the clamped form of gp
 
 
 class Routed(NamedTuple):
-    """Of each row: its experts by rank and their weights, (rows, top_k), and the shared expert's weight, (rows, 1)."""
+    """The routes of each row: experts by rank and their weights, (rows, top_k), and the shared expert's weight, (rows,
+    1)."""
 
     expert: NDArray[np.int64]
     weight: F32
@@ -22,7 +23,7 @@ class Routed(NamedTuple):
 
 
 def choose(how: Routing, logits: F32, correction: F32 | None, shared: F32) -> Routed:
-    """The experts of each row of `logits` (rows, experts)."""
+    """Returns the experts of each row of `logits` (rows, experts)."""
     if how.sigmoid:
         scores = np.float32(1) / (np.float32(1) + np.exp(-logits))
         by = scores if correction is None else scores + correction
@@ -38,7 +39,7 @@ def choose(how: Routing, logits: F32, correction: F32 | None, shared: F32) -> Ro
 
 
 def _in_kept_groups(how: Routing, by: F32) -> F32:
-    """`by` with NaN where an expert's group is not kept."""
+    """Returns `by` with NaN for the experts in groups that are not kept."""
     if how.groups == 1:
         return by
     grouped = by.reshape(len(by), how.groups, -1)
@@ -50,7 +51,7 @@ def _in_kept_groups(how: Routing, by: F32) -> F32:
 
 
 def shared_weight(y: F32, gate: F32 | None) -> F32:
-    """sigmoid(y . gate), (rows, 1), row by row; 1 without a gate."""
+    """Returns sigmoid(y . gate), (rows, 1), row by row; 1 without a gate."""
     if gate is None:
         return np.ones((len(y), 1), np.float32)
     dots = np.stack([row @ gate for row in y])[:, None]
@@ -58,13 +59,13 @@ def shared_weight(y: F32, gate: F32 | None) -> F32:
 
 
 def gate_up(op: ExpertsGateUp, y: F32, routed: Routed) -> F32:
-    """activation(gate, up) of every pair, (pairs, width)."""
+    """Returns activation(gate, up) of every pair, (pairs, width)."""
     rows = np.repeat(y, op.routes.top_k, axis=0)
     return activate(op.activation, _each(op.gate, rows, routed), _each(op.up, rows, routed))
 
 
 def down(op: ExpertsDown, source: F32, routed: Routed) -> F32:
-    """The weighted sum of each row's experts, by rank."""
+    """Returns the weighted sum over each row's experts, added in rank order."""
     y = _each(op.down, source, routed).reshape(*routed.expert.shape, -1) * routed.weight[:, :, None]
     total = np.zeros_like(y[:, 0])
     for rank in range(y.shape[1]):
@@ -73,7 +74,7 @@ def down(op: ExpertsDown, source: F32, routed: Routed) -> F32:
 
 
 def activate(kind: str, gate: F32, up: F32) -> F32:
-    """What ExpertsGateUp says."""
+    """Returns the activation as defined by ExpertsGateUp."""
     if kind == "silu":
         return silu(gate) * up
     gate, up = np.minimum(gate, LIMIT), np.clip(up, -LIMIT, LIMIT)
@@ -81,7 +82,7 @@ def activate(kind: str, gate: F32, up: F32) -> F32:
 
 
 def _each(stack: Any, rows: F32, routed: Routed) -> F32:
-    """Every pair's row times its expert's matrix."""
+    """Returns the product of each pair's row and its expert's matrix."""
     expert = routed.expert.ravel()
     out = np.empty((len(rows), stack.n), np.float32)
     for e in np.unique(expert):

@@ -1,4 +1,4 @@
-"""Matrices of the NumPy oracle. Integer sums are exact, so no blocking of the library below shows in them."""
+"""Matrices of the NumPy oracle. Integer sums are exact, so they do not depend on the blocking of the BLAS library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NumpyMatrix:
         return sum(part.nbytes for part in parts if part is not None)
 
     def rows(self, ids: NDArray[np.int32]) -> F32:
-        """Rows `ids` as stored numbers."""
+        """Returns the rows `ids` as stored numbers."""
         if self.floats is not None:
             if self.scales is None:
                 return self.floats[ids]
@@ -54,7 +54,7 @@ class NumpyMatrix:
         return np.ascontiguousarray(values.transpose(2, 0, 1)).reshape(len(ids), self.k)
 
     def multiply(self, x: F32) -> F32:
-        """x (rows, k) against every output: (rows, n)."""
+        """Returns the products of x (rows, k) and all outputs, (rows, n)."""
         if self.columns is not None:
             x = np.ascontiguousarray(x[:, self.columns])
         out = self._float(x) if self.floats is not None else self._integer(x)
@@ -91,7 +91,7 @@ class NumpyMatrix:
 
 @dataclass(frozen=True, eq=False)
 class NumpyStack:
-    """Matrices all alike."""
+    """A stack of matrices of one shape and encoding."""
 
     matrices: tuple[NumpyMatrix, ...]
 
@@ -118,7 +118,7 @@ class NumpyStack:
 
 def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
                 bias: F32 | None, columns: NDArray[np.int32] | None = None) -> NumpyMatrix:
-    """A matrix of `n` stored rows, in the order `rows`. ModelFileError where a scale is not finite."""
+    """Returns a matrix of `n` stored rows in the order `rows`. Raises ModelFileError if a scale is not finite."""
     stored = raw.reshape(n, -1)
     if rows is not None:
         stored = stored[rows]
@@ -150,7 +150,7 @@ def _check(*parts: F32 | None) -> None:
 
 
 def _pad(x: NDArray) -> NDArray:  # type: ignore[type-arg]
-    """The last axis padded to whole panels: a reduction over one lone column would be another one."""
+    """Returns an array with its last axis padded to whole panels: NumPy reduces a single column in another order."""
     width = padded(x.shape[-1])
     assert width % PAD == 0
     return np.ascontiguousarray(np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])]))

@@ -13,7 +13,7 @@ GROUP = 32
 
 
 def to_bf16(x: F32) -> NDArray[np.uint16]:
-    """Nearest bf16, ties to even, as its bits; NaN stays NaN."""
+    """Returns the bits of the nearest bf16, ties to even; NaN stays NaN."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(x), np.uint64(0x7FC0), rounded).astype(np.uint16)
@@ -28,13 +28,13 @@ def round_bf16(x: F32) -> F32:
 
 
 def rms_norm(x: F32, weight: F32, eps: float) -> F32:
-    """x / rms(x) * weight over the last axis."""
+    """Returns x / rms(x) * weight over the last axis."""
     mean = (x * x).sum(axis=-1, dtype=np.float32, keepdims=True) / np.float32(x.shape[-1])
     return np.asarray(x * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * weight, np.float32)
 
 
 def layer_norm(x: F32, weight: F32, eps: float) -> F32:
-    """(x - mean) / deviation * weight over the last axis."""
+    """Returns (x - mean) / deviation * weight over the last axis."""
     width = np.float32(x.shape[-1])
     apart = x - x.sum(axis=-1, dtype=np.float32, keepdims=True) / width
     variance = (apart * apart).sum(axis=-1, dtype=np.float32, keepdims=True) / width
@@ -42,7 +42,7 @@ def layer_norm(x: F32, weight: F32, eps: float) -> F32:
 
 
 def capped(x: F32, cap: float) -> F32:
-    """cap * tanh(x / cap); x where cap is 0."""
+    """Returns cap * tanh(x / cap), or x if cap is 0."""
     return np.asarray(np.float32(cap) * np.tanh(x / np.float32(cap)), np.float32) if cap else x
 
 
@@ -65,7 +65,9 @@ ACTIVATIONS = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf}
 
 
 def rotate(x: F32, table: F32) -> F32:
-    """Heads (rows, heads, head_dim) turned by their row's (2*half) cosines and sines; what lies past 2*half stays."""
+    """Returns heads (rows, heads, head_dim) rotated by the (2*half) cosines and sines of their row. Elements after
+    2*half
+    are not rotated."""
     half = table.shape[-1] // 2
     cosine, sine = table[:, None, :half], table[:, None, half:]
     a, b = x[..., :half], x[..., half : 2 * half]
@@ -73,7 +75,7 @@ def rotate(x: F32, table: F32) -> F32:
 
 
 def quantize_row(x: F32) -> tuple[F32, F32]:
-    """The last axis as int8 with one scale: codes (kept as float32, exact) and scales without that axis."""
+    """Returns the last axis as int8 with one scale: codes (as float32, exact) and scales without that axis."""
     top = np.abs(x).max(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = np.where(top > 0, np.float32(127) / top, np.float32(0))
@@ -82,7 +84,7 @@ def quantize_row(x: F32) -> tuple[F32, F32]:
 
 
 def quantize(x: F32, group: int = GROUP) -> tuple[F32, F32, F32]:
-    """Rows as int8 in groups of 32 (kept as float32, exact): codes, scales and scaled sums.
+    """Returns rows as int8 in groups of 32: codes (as float32, exact), scales and scaled sums.
 
     They come in parts of `group` elements (32, or 16 for weights with scales so fine): (rows, parts, group) and
     (rows, parts) twice.

@@ -1,4 +1,4 @@
-"""Sampling, the readable twin of csrc/sample: argmax over the kept ids of logit/T + Gumbel noise."""
+"""Sampling, the reference of csrc/sample: argmax of logit/T + Gumbel noise over the kept ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALF = np.uint64(32)
 
 
 def philox(seed: int, counter: list[NDArray[np.uint64]]) -> list[NDArray[np.uint64]]:
-    """Philox4x32-10 of the 64-bit key `seed`, for arrays of counters; words kept in uint64."""
+    """Returns Philox4x32-10 with the 64-bit key `seed` for arrays of counters, as uint64 words."""
     c = list(counter)
     k = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
     for _ in range(10):
@@ -26,7 +26,7 @@ def philox(seed: int, counter: list[NDArray[np.uint64]]) -> list[NDArray[np.uint
 
 
 def gumbel(seed: int, position: int, choice: int, ids: NDArray[np.int64], purpose: int = 0) -> F32:
-    """Gumbel noise of each id at one place."""
+    """Returns the Gumbel noise of each id at one position."""
     token = ids.astype(np.uint64)
     fill = [np.full_like(token, np.uint64(value & 0xFFFFFFFF)) for value in (position, choice, purpose)]
     word = philox(seed, [fill[0], fill[1], token, fill[2]])[0]
@@ -35,7 +35,7 @@ def gumbel(seed: int, position: int, choice: int, ids: NDArray[np.int64], purpos
 
 
 def edited(logits: F32, edits: Edits, *, repetition: float, presence: float, frequency: float) -> F32:
-    """A copy with bias and penalties applied to the listed ids, each operation rounded to float32."""
+    """Returns logits after the logits processors: bias and penalties, each operation rounded to float32."""
     x = logits[edits.ids] + edits.bias
     penalized = np.where(x > 0, x / np.float32(repetition), x * np.float32(repetition))
     x = np.where(edits.seen != 0, penalized, x)
@@ -47,18 +47,18 @@ def edited(logits: F32, edits: Edits, *, repetition: float, presence: float, fre
 
 
 def allowed(z: F32, mask: NDArray[np.int32]) -> F32:
-    """A copy without the ids whose bit in `mask` is 0."""
+    """Returns logits with minus infinity for the ids whose bit in the grammar mask is 0."""
     bits = np.unpackbits(mask.view(np.uint8), count=len(z), bitorder="little")
     return np.where(bits, z, np.float32(-np.inf))
 
 
 def by_value(z: F32) -> NDArray[np.int64]:
-    """All ids, the largest value first, then the lowest id."""
+    """Returns all ids, the largest value first; of equal values the lowest id first."""
     return np.argsort(-z, kind="stable")
 
 
 def kept_ids(z: F32, top_k: int, top_p: float, min_p: float) -> NDArray[np.int64]:
-    """The ids that survive top-k, then top-p, then min-p, of logits over temperature `z`."""
+    """Returns the ids that are left after top-k, then top-p, then min-p; `z`: logits divided by the temperature."""
     order = by_value(z)
     weight = np.exp(z - z.max())
     if 0 < top_k < len(z):
@@ -73,8 +73,8 @@ def kept_ids(z: F32, top_k: int, top_p: float, min_p: float) -> NDArray[np.int64
 
 def sample(logits: F32, *, temperature: float, top_k: int, top_p: float, min_p: float, seed: int, position: int,
            choice: int) -> int:
-    """One id; the lowest of equals. The highest logit must be finite."""
-    if temperature < np.finfo(np.float32).tiny:  # zero, or a subnormal, which kernels take as zero
+    """Returns one id; of equal values the lowest. The highest logit must be finite."""
+    if temperature < np.finfo(np.float32).tiny:  # zero, or a subnormal, which the kernels read as zero
         return int(logits.argmax())
     z = logits / np.float32(temperature)
     if not np.isfinite(z.max()):  # past the largest float all differences dwarf the noise
@@ -84,12 +84,12 @@ def sample(logits: F32, *, temperature: float, top_k: int, top_p: float, min_p: 
 
 
 def logprobs(logits: F32) -> F32:
-    """Of every id."""
+    """Returns the log-probability of every id."""
     shifted = logits - logits.max()
     return np.asarray(shifted - np.float32(np.log(np.exp(shifted).sum(dtype=np.float64))), np.float32)
 
 
 def rank(logits: F32, token: int) -> int:
-    """1 + the ids with a larger logit, or with the same and a lower id."""
+    """Returns 1 + the number of ids with a larger logit, or with the same logit and a lower id."""
     x = logits[token]
     return 1 + int((logits > x).sum()) + int((logits[:token] == x).sum())

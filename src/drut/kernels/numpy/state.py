@@ -1,4 +1,4 @@
-"""What the operations of one NumPy executable read and write."""
+"""The memory that the operations of one NumPy executable read and write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from drut.kernels.output import StepOutput
 
 
 class State:
-    """Buffers live for one step; pages, the relay and the counts of experts live on."""
+    """Buffers live for one step; pages, relay slots and counts of experts live as long as the executable."""
 
     def __init__(self, pools: Sequence[NDArray[np.uint8]], relay: NDArray[np.int32]) -> None:
         self.pools = pools  # by KV group, (units, bytes)

@@ -1,4 +1,4 @@
-"""How each operation is compiled to the struct that the native library runs."""
+"""The table of operations: compiles each of them to the struct that the native library runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step begins and ends with: embedding and rope tables, head and sampling."""
+"""The first and last operations of a step: embedding and rope tables, head and sampling."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sample(op: ops.Sample, state: State, step: StepDescriptor) -> None:
 
 
 def draw(state: State, step: StepDescriptor, samples: Sequence[int]) -> None:
-    """Fills the outputs of `samples`, which are blank, and the relay words they write."""
+    """Writes the outputs of `samples`, which must be empty, and their relay slots."""
     for i in samples:
         logits, target = state.logits[i], int(step["target"][i])
         status = Status.DRAWN if np.isfinite(logits).all() else Status.NOT_FINITE

@@ -1,4 +1,4 @@
-"""How NumPy runs each operation."""
+"""The table of operations: the NumPy function that runs each of them."""
 
 from __future__ import annotations
 
