@@ -14,26 +14,19 @@ from typing import Any
 from drut.constrain.fixpoint import least_fixpoint
 from drut.constrain.schema.canonical import type_of
 from drut.constrain.schema.keywords import TYPES
+from drut.constrain.schema.sets import Key, Schema, Set, Sets, TooManyError, item
 
-Schema = dict[str, Any]
-MOST_SETS, MOST_ALTERNATIVES, MOST_WORK = 4000, 256, 200_000  # beyond these limits a schema is assumed to be finite
+MOST_SETS, MOST_WORK = 4000, 200_000  # beyond these limits a schema is assumed to be finite
 SCALARS = frozenset(("null", "boolean", "integer", "number", "string"))
-Set = tuple[Any, ...]  # a set of schemas
-Key = frozenset[int]
-
-
-class _Overflow(Exception):  # noqa: N818  # ends a search, and is no error
-    pass
 
 
 class Finite:
     """The search in one canonical schema and its definitions."""
 
     def __init__(self, root: Schema | bool, definitions: Mapping[str, Schema | bool]) -> None:
-        self._root, self._definitions = root, definitions
+        self._root = root
+        self._sets = Sets(root, definitions)
         self._needs: dict[Key, list[set[Key]]] = {}  # for each set, by alternative, the sets that it requires
-        self._sets: dict[Key, Set] = {}
-        self._work = 0  # schemas visited
 
     def endless(self) -> list[Schema] | None:
         """Returns the first set of schemas, from the root on, that is infinite only because of recursion."""
@@ -45,39 +38,23 @@ class Finite:
         return None
 
     def _explore(self) -> None:
-        waiting = deque([self._known((self._root,))])
+        waiting = deque([self._sets.known((self._root,))])
         while waiting:
             key = waiting.popleft()
             if key in self._needs:
                 continue
             needed: list[set[Key]] = []
-            if len(self._needs) > MOST_SETS or self._work > MOST_WORK:
+            if len(self._needs) > MOST_SETS or self._sets.work > MOST_WORK:
                 self._needs[key] = [set()]
                 continue
             try:
-                for atoms in self._alternatives(self._sets[key]):
+                for atoms in self._sets.alternatives(self._sets[key]):
                     for required, others in self._children(atoms):
-                        needed.append({self._known(child) for child in required})
-                        waiting += [*needed[-1], *(self._known(child) for child in others)]
-            except _Overflow:
+                        needed.append({self._sets.known(child) for child in required})
+                        waiting += [*needed[-1], *(self._sets.known(child) for child in others)]
+            except TooManyError:
                 needed = [set()]
             self._needs[key] = needed
-
-    def _known(self, schemas: Set) -> Key:
-        self._work += len(schemas)
-        led = tuple(map(self._led, schemas))
-        key = frozenset(id(schema) if isinstance(schema, dict) else int(schema) for schema in led)
-        self._sets.setdefault(key, led)
-        return key
-
-    def _led(self, schema: Any) -> Any:
-        """Returns the target of a schema that is only a $ref."""
-        while isinstance(schema, dict) and schema.keys() <= {"$ref", "$comment"} and "$ref" in schema:
-            schema = self._target(schema["$ref"])
-        return schema
-
-    def _target(self, ref: str) -> Any:
-        return self._root if ref == "#" else self._definitions[ref.rpartition("/")[2]]
 
     def _greatest(self) -> set[Key]:
         """Returns the sets that no false schema empties."""
@@ -96,37 +73,6 @@ class Finite:
                 alive[user[0]] -= 1
                 dead += [] if alive[user[0]] else [user[0]]
         return {key for key, count in alive.items() if count}
-
-    def _alternatives(self, schemas: Set) -> Iterator[list[Schema]]:
-        """Yields sets of schemas without $ref, allOf, anyOf and oneOf; together they are equivalent to `schemas`."""
-        stack: list[tuple[list[Any], list[Schema], frozenset[str]]] = [(list(schemas), [], frozenset())]
-        count = 0
-        while stack:
-            pending, atoms, seen = stack.pop()
-            count += 1
-            if count > MOST_ALTERNATIVES * 8 or len(stack) > MOST_ALTERNATIVES:
-                raise _Overflow
-            if not pending:
-                yield atoms
-                continue
-            schema, rest = pending[0], pending[1:]
-            if schema is False:
-                continue
-            if schema is True:
-                stack.append((rest, atoms, seen))
-                continue
-            rest += schema.get("allOf", ())
-            ref = schema.get("$ref")
-            if ref is not None and ref not in seen:
-                rest.append(self._target(ref))
-                seen = seen | {ref}
-            options = [[*rest]]
-            for key in ("anyOf", "oneOf"):
-                if key in schema:
-                    options = [[*option, member] for option in options for member in schema[key]]
-            if len(options) > MOST_ALTERNATIVES:
-                raise _Overflow
-            stack += [(option, [*atoms, schema], seen) for option in reversed(options)]
 
     def _children(self, atoms: list[Schema]) -> Iterator[tuple[list[Set], list[Set]]]:
         """Yields for each type that may fit the sets that its parts need, and the sets of optional parts."""
@@ -159,14 +105,9 @@ def _of_array(atoms: list[Schema]) -> tuple[list[Set], list[Set]] | None:
     if least > most:
         return None
     longest = max(len(schema.get("prefixItems", ())) for schema in atoms) if atoms else 0
-    sets = [tuple(_item(schema, i) for schema in atoms) for i in range(min(longest, max(most, least)) + 1)]
+    sets = [tuple(item(schema, i) for schema in atoms) for i in range(min(longest, max(most, least)) + 1)]
     needed = min(least, len(sets))
     return sets[:needed], sets[needed:] if most else []
-
-
-def _item(schema: Schema, index: int) -> Any:
-    prefix = schema.get("prefixItems", ())
-    return prefix[index] if index < len(prefix) else schema.get("items", True)
 
 
 def _of_object(atoms: list[Schema]) -> Iterator[tuple[list[Set], list[Set]]]:
