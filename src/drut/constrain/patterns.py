@@ -48,11 +48,15 @@ def translated(pattern: str) -> str:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """One alternative: `text` in the library's notation, and whether it is anchored at the beginning and at the end."""
+    """One alternative: `text` in the library's notation, and whether it is anchored at the beginning and at the end.
+
+    `optional`: whether it is a repetition from zero times on.
+    """
 
     text: str
     starts: bool = False
     ends: bool = False
+    optional: bool = False
 
 
 def _whole(found: _Sequence) -> str:
@@ -117,6 +121,11 @@ class _Reader:
                 parts.append([_Sequence("", ends=True)])
             else:
                 parts.append(self._repeated(self._atom()))
+        # Any text may surround a match; the library derives `.*` next to that at a far higher cost than without it.
+        while not self._depth and parts and parts[0][0].optional:
+            del parts[0]
+        while not self._depth and parts and parts[-1][0].optional:
+            del parts[-1]
         return self._joined(parts)
 
     def _joined(self, parts: list[list[_Sequence]]) -> list[_Sequence]:
@@ -178,7 +187,7 @@ class _Reader:
         self._take("?")  # lazy and greedy repetitions match the same strings
         if self._peek() in ("*", "+", "?"):
             raise self._error(f"{self._peek()!r} with nothing to repeat")
-        return [_Sequence(f"(?:{_grouped(atom).text}){times}")]
+        return [_Sequence(f"(?:{_grouped(atom).text}){times}", optional=times[0] in "*?" or times.startswith("{0"))]
 
     def _times(self) -> str | None:
         for mark in "*+?":
