@@ -12,6 +12,7 @@ from drut.constrain.schema.alternatives import Alternatives
 from drut.constrain.schema.canonical import Canonical
 from drut.constrain.schema.drafts import draft_of
 from drut.constrain.schema.finite import Finite
+from drut.constrain.schema.meetings import Meetings
 from drut.constrain.schema.references import References, parts, pointer
 from drut.errors import RequestError
 
@@ -68,17 +69,23 @@ def _ready(root: dict[str, Any] | bool) -> dict[str, Any]:
 
 
 def _check(whole: dict[str, Any], made: Canonical) -> None:
-    """Checks that need the whole schema: cyclic references, members of oneOf, and values without an end."""
-    bounds.check_cycles(whole, lambda part: pointer(made.paths.get(id(part), ())))
+    """Checks that need the whole schema: cyclic references, patterns of one string, members of oneOf, and values
+    without an end."""
+
+    def where(part: dict[str, Any]) -> str:
+        return pointer(made.paths.get(id(part), ()))
+
+    bounds.check_cycles(whole, where)
     bounds.check_multiples(_all(whole))
     bounds.check_patterns(_all(whole))
+    Meetings(whole, made.definitions).check(_all(whole), where)
     alternatives = Alternatives(whole, made.definitions)
     for part in list(_all(whole)):
         if "oneOf" in part:
             try:
                 alternatives.settle(part)
             except RequestError as error:
-                raise RequestError(f"{error}, at {pointer(made.paths.get(id(part), ()))}") from None
+                raise RequestError(f"{error}, at {where(part)}") from None
     if endless := Finite(whole, made.definitions).endless():
         path = next((made.paths[id(part)] for part in endless if id(part) in made.paths), ())
         raise RequestError(f"what is required leads back to itself, so that no value has an end, at {pointer(path)}")

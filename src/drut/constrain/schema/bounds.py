@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
-from drut.constrain import limits
+from drut.constrain import limits, ways
 from drut.constrain.schema.keywords import inside
 from drut.errors import RequestError
 
@@ -64,9 +64,12 @@ def check_cycles(root: Schema, where: Callable[[Schema], str]) -> None:
 
 def check_patterns(schemas: Iterable[Schema]) -> None:
     """Raises RequestError for more patterns of names than the library can compare in a short time."""
-    count = sum(len(schema.get("patternProperties", ())) for schema in schemas)
-    if count > limits.MOST_PATTERNS:
-        raise RequestError(f"patternProperties: {count} patterns in all; at most {limits.MOST_PATTERNS} are allowed")
+    patterns = [pattern for schema in schemas for pattern in schema.get("patternProperties", ())]
+    if len(patterns) > limits.MOST_PATTERNS:
+        raise RequestError(f"patternProperties: {len(patterns)} patterns in all; at most {limits.MOST_PATTERNS} are "
+                           "allowed")
+    if sum(map(ways.of_pattern, set(patterns))) > ways.MOST_OF_NAMES:
+        raise RequestError("patternProperties: the patterns are too long to be compared with each other, at #")
 
 
 def check_multiples(schemas: Iterable[Schema]) -> None:
