@@ -23,7 +23,12 @@ STACK_BYTES = 128 << 20  # address space, not memory; a nested schema takes 5 to
 
 class Grammars:
     """The grammar compiler. Threads: safe to use from several threads. It reads the vocabulary with the first
-    constraint."""
+    constraint.
+
+    A compilation that exceeds its timeout keeps the thread until it ends: the library cannot cancel it. A further
+    thread would not help, since CPU time and memory of the abandoned one have no bound. So `limits.py`, `ways.py` and
+    `schema/` refuse beforehand what the library would not finish.
+    """
 
     def __init__(self, tokenizer: Tokenizer, vocab: int, eos_ids: frozenset[int], *, cache_bytes: int,
                  seconds: float) -> None:
