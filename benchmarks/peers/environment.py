@@ -83,9 +83,9 @@ def finish(peer: Peer, log: IO[str]) -> None:
     for step in peer.steps:
         run("-m", "pip", "install", "--quiet", *step)
     if peer.listed:
-        script, without, beside = peer.listed
+        script, without, extra = peer.listed
         found = subprocess.run([peer.python, "-c", script, *without], check=True, capture_output=True, text=True).stdout
-        run("-m", "pip", "install", *beside, *filter(None, found.split("\n")))
+        run("-m", "pip", "install", *extra, *filter(None, found.split("\n")))
     if peer.without:
         run("-m", "pip", "uninstall", "--yes", *peer.without)
     packages = next(peer.folder.glob("lib/python3.*/site-packages"))

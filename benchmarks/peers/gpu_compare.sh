@@ -4,7 +4,7 @@
 #
 #   benchmarks/peers/gpu_compare.sh [OUT]              results go to OUT (default: build/gpu-compare)
 #
-# UNVERIFIED: written from the manuals and by what these engines do on CPUs; nobody ran it on a GPU yet. An engine that
+# UNVERIFIED: written from the manuals and by what these engines do on CPUs; never run on a GPU yet. An engine that
 # cannot be installed or does not start is named, and the others go on.
 #
 # Needed: Linux on x86-64, a driver for CUDA 13, about 40 GB of disk and 24 GB of GPU memory, python3.12 with venv; for

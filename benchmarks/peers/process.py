@@ -85,7 +85,7 @@ class EngineProcess:
             for thread, cpu in zip(free, [c for c in self._cpus if c not in bound], strict=False):
                 os.sched_setaffinity(thread, {cpu})
         except OSError as error:
-            return f"nobody ({error.strerror})"
+            return f"none ({error.strerror})"
         return "itself" if not free else "the driver" if not bound else "itself and the driver"
 
     def close(self, patience_s: float = 10.0) -> None:

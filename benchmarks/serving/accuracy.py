@@ -105,7 +105,7 @@ def print_report(records: Sequence[Record]) -> None:
     print(table(["", "client", "script", "server's own"], rows))
     for who in ("again", "slower"):
         rows = [[name, *(spread(name, who, what, scale=100) for what in ("difference", "floor"))] for name in FIGURES]
-        print(table([f"`{who}` beside `a`", "difference, %", "noise floor, %"], rows))
+        print(table([f"`{who}` and `a`", "difference, %", "noise floor, %"], rows))
     void = [f"round {i}: {' '.join(r['void'])}" for i, r in enumerate(records, 1) if r["void"]]
     print("void:", ", ".join(void) or "none")
 

@@ -108,7 +108,7 @@ def print_report(records: list[Record], summary: dict[str, dict[str, Spread]]) -
               for key in ("p99_itl_s", "ttft_s", "tokens_per_s")}
     texts = (f"{key.removesuffix('_s')} {ratio.text(2)}" for key, ratio in ratios.items())
     print(f"process / thread: {'; '.join(texts)}")
-    print(f"HTTP side beside a process: {summary['process']['http_cpus'].text(2)} CPUs")
+    print(f"HTTP side with a separate engine process: {summary['process']['http_cpus'].text(2)} CPUs")
     print(others(records))
 
 

@@ -131,7 +131,7 @@ def test_a_call_that_makes_an_earlier_one_and_one_in_the_past() -> None:
 
 @linux
 def test_the_kernels_timer_is_set_to_the_microsecond(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the kernel tells it, so that it holds on a machine that is busy; a loop's timer is set to a millisecond."""
+    """By the kernel's own report, so that it holds on a busy machine; a loop's timer is set to a millisecond."""
     timers: list[KernelTimer] = []
     monkeypatch.setattr(module, "best_timer", lambda ring: timers.append(KernelTimer(ring)) or timers[0])
 

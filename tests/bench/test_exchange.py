@@ -1,4 +1,4 @@
-"""Questions to a server beside the load, and servers that answer them badly."""
+"""Requests outside the load, and servers that answer them badly."""
 
 from __future__ import annotations
 

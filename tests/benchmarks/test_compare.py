@@ -96,12 +96,12 @@ def test_the_page_has_speeds_ratios_shares_and_who_is_missing() -> None:
     assert "- Left out: vLLM: not built (make peers)." in page
     assert "roof 30.0 GB/s from memory, int8 400 GMAC/s (200 with AVX2), bf16 100; others used 0.02" in page
     assert "First tokens equal to Drut's: llama.cpp 50 %" in page
-    assert page.count("`python -m benchmarks.peers.offline`") == 1, "one run is told once"
+    assert page.count("`python -m benchmarks.peers.offline`") == 1, "one run is listed once"
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
 
 
-def test_a_busy_machine_and_an_idle_engine_are_told() -> None:
+def test_a_busy_machine_and_an_idle_engine_are_reported() -> None:
     result = fake_result()
     for record in result["rounds"]:
         record["others_cpus"] = 0.5
@@ -126,14 +126,14 @@ def test_results_replace_those_of_their_model_column_and_engines(tmp_path: Path)
 
 
 def test_results_with_other_engines_stay_unless_all_of_them_were_measured_again(tmp_path: Path) -> None:
-    def beside(*names: str) -> dict:
+    def measured(*names: str) -> dict:
         engine = fake_result()["engines"]["drut"]
         return {**fake_result(), "engines": dict.fromkeys(("drut", *names), engine)}
 
     for names in (("llamacpp",), ("vllm",)):
-        results.save(beside(*names), tmp_path)
+        results.save(measured(*names), tmp_path)
     assert [group for _, group in results.load_all(tmp_path)] == [("drut", "llamacpp"), ("drut", "vllm")]
-    results.save(beside("vllm", "openvino"), tmp_path)
+    results.save(measured("vllm", "openvino"), tmp_path)
     assert [group for _, group in results.load_all(tmp_path)] == [("drut", "llamacpp"), ("drut", "openvino", "vllm")]
 
 

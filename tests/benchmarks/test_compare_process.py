@@ -65,7 +65,7 @@ def test_the_busiest_thread_is_pinned(process: EngineProcess) -> None:
     assert process.pin(threads) == "itself"
 
 
-def test_the_log_of_an_engine_that_dies_is_told(tmp_path: Path) -> None:
+def test_the_log_of_an_engine_that_dies_is_reported(tmp_path: Path) -> None:
     engine = EngineProcess(python=Path(sys.executable), module=FAKE, log=tmp_path / "log", cwd=ROOT,
                            env={"FAKE_DIES_AT": "1"}, cpus=CPUS)
     with pytest.raises(EngineError, match=r"ended in 'decode' \(1\); (?s:.*)fake trouble"):

@@ -1,4 +1,4 @@
-"""The page of formats holds every encoding there is, and says what the code says."""
+"""The page of formats holds every encoding there is, and matches the code."""
 
 from __future__ import annotations
 

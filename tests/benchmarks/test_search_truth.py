@@ -24,7 +24,7 @@ def test_a_search_passes_with_all_figures_near_the_truth() -> None:
         assert not msgspec.structs.replace(GOOD, **{name: Answer(value)}).passes(TRUTH)
 
 
-def test_a_row_tells_the_errors_and_what_is_not_known() -> None:
+def test_a_row_reports_the_errors_and_what_is_not_known() -> None:
     row = cells(msgspec.structs.replace(GOOD, knee=Answer(None), over_ms=None), TRUTH)
     assert len(row) == len(search_truth.HEADS)
     assert row[1] == "+0.0%"
@@ -42,7 +42,7 @@ def test_scripts_are_taken_and_have_the_times_of_the_simulation(name: str, monke
     assert truth["knee"] < truth["saturation"] > truth["slo_rate"]
 
 
-def test_a_record_tells_of_the_delays_of_what_was_answered() -> None:
+def test_a_record_has_the_delays_of_what_was_answered() -> None:
     points = [Point(phase="curve", rate=None, concurrency=users, offered=10, good=10, good_share=1.0, good_low=0.9,
                     good_high=1.0, holds=None, valid=valid, reasons=[], figures={}, e2e_ms_mean=e2e)
               for users, valid, e2e in ((1, False, 90.0), (1, True, 10.75), (2, True, 20.0))]

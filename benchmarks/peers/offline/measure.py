@@ -19,7 +19,7 @@ from drut.bench.compare.order import order
 LOAD_S, TURN_S = 900.0, 600.0  # a longer duration is treated as a hang
 
 Record = dict[str, Any]
-Say = Callable[[str], None]
+Show = Callable[[str], None]
 
 
 def show(text: str) -> None:

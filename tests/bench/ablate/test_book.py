@@ -63,11 +63,11 @@ def test_what_was_measured_in_another_way_is_not_gone_on_with(tmp_path: Path) ->
         Book.resumed(tmp_path, "m", SETTINGS).add(recipe(on=("--other",)))
 
 
-@pytest.mark.parametrize(("text", "told"), [("{", "not an ablation"), ('{"schema": "x"}', "of the schema 'x'"),
+@pytest.mark.parametrize(("text", "words"), [("{", "not an ablation"), ('{"schema": "x"}', "of the schema 'x'"),
                                             ('{"schema": "drut.ablation/1"}', "not an ablation")])
-def test_a_damaged_file_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "ablation.json").write_text(text)
-    with pytest.raises(DrutError, match=told):
+    with pytest.raises(DrutError, match=words):
         Book.resumed(tmp_path, "m", SETTINGS)
 
 
@@ -80,7 +80,7 @@ def test_of_a_server_the_last_word_counts(tmp_path: Path) -> None:
     assert "went wrong" not in (tmp_path / "summary.md").read_text()
 
 
-def test_the_page_says_how_it_was_made_and_what_is_missing(tmp_path: Path) -> None:
+def test_the_page_states_how_it_was_made_and_what_is_missing(tmp_path: Path) -> None:
     book = Book(tmp_path, empty("m", SETTINGS))
     book.place(recipe())
     page = document(book.ablation, "drut bench ablate")

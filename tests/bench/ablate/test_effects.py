@@ -71,22 +71,22 @@ def test_the_paragraph_is_made_of_the_figures() -> None:
         "is visible, and none was expected. 1 of 13 blocks are void and do not count (the client sent late).")
 
 
-@pytest.mark.parametrize(("on", "off", "said"), [
+@pytest.mark.parametrize(("on", "off", "verdict"), [
     ([100, 160, 60, 130], [100, 100, 100, 100], "uncertain"),  # it may be half as much again, or half
     ([101, 99, 102, 98], [100, 100, 100, 100], "little"), ([101, 99], [100, 100], "uncertain"),
     ([150, 151, 149, 150], [100, 100, 100, 100], "helps"), ([60, 61, 59, 60], [100, 100, 100, 100], "costs")])
 def test_that_there_is_no_effect_is_told_of_narrow_intervals_alone(
-    on: list[float], off: list[float], said: str
+    on: list[float], off: list[float], verdict: str
 ) -> None:
     (effect,) = effects(recipe(), outputs(on, off))
-    assert found(effect) == said
+    assert found(effect) == verdict
     row = next(line for line in document(_ablation(effect), "x").splitlines() if line.startswith("| cache"))
     assert SHORT[found(effect)] in row
     assert "no effect" not in row
-    expected = {"helps": "as expected", "uncertain": ""}.get(said, "not as expected")
+    expected = {"helps": "as expected", "uncertain": ""}.get(verdict, "not as expected")
     assert as_expected(effect) == expected
     nothing = msgspec.structs.replace(effect, expected="no effect")
-    assert as_expected(nothing) == {"little": "as expected", "uncertain": ""}.get(said, "not as expected")
+    assert as_expected(nothing) == {"little": "as expected", "uncertain": ""}.get(verdict, "not as expected")
 
 
 def _ablation(effect: Effect) -> Ablation:

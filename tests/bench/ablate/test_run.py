@@ -213,7 +213,7 @@ def test_an_interrupted_run_keeps_its_blocks_and_goes_on(tmp_path: Path, monkeyp
     assert len(book.ablation.blocks) == 8
 
 
-def test_what_it_takes_is_told_beforehand(tmp_path: Path) -> None:
+def test_what_it_takes_is_reported_beforehand(tmp_path: Path) -> None:
     one, two = plan(technique(tmp_path), rounds=1), plan(technique(tmp_path), rounds=2)
     book = Book(tmp_path, empty("mock", one.settings()))
     assert 0 < seconds(one, book) < seconds(two, book) < 2 * seconds(one, book)

@@ -44,6 +44,6 @@ def comparing(folder: Path, engines: list[str], before: Comparison | None = None
     return Comparing.of(settings({**given, **more}), out, before)
 
 
-def run(what: Comparing, tell: Callable[[str], None] = lambda text: None) -> Comparison:
-    what.run(tell)
+def run(what: Comparing, report: Callable[[str], None] = lambda text: None) -> Comparison:
+    what.run(report)
     return what.comparison()

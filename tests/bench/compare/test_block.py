@@ -1,4 +1,4 @@
-"""What a turn says of an engine of which nothing came in time."""
+"""The result of a turn of an engine that sent nothing in time."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_an_answer_that_ended_is_enough() -> None:
     assert _ended(_with(_failed("unfinished"), Request("s", 0, 0.0, True, ttft_ms=3.0)))
 
 
-@pytest.mark.parametrize(("told", "wrong"), [
+@pytest.mark.parametrize(("count", "wrong"), [
     (1024, 0), (1054, 0), (None, 0), (1020, 0), (512, 1), (0, 1), (2**31 - 1, 1)])
-def test_prompts_that_were_cut_and_counts_that_cannot_be_are_told(told: int | None, wrong: int) -> None:
+def test_prompts_that_were_cut_and_counts_that_cannot_be_are_reported(count: int | None, wrong: int) -> None:
     well = Request("s", 0, 0.0, True, input_tokens=1054, expected_input_tokens=1024)
-    found = _prompts(_with(well, msgspec.structs.replace(well, input_tokens=told),
+    found = _prompts(_with(well, msgspec.structs.replace(well, input_tokens=count),
                            msgspec.structs.replace(well, input_tokens=3, measured=False),
                            msgspec.structs.replace(well, input_tokens=3, expected_input_tokens=None)))
     assert len(found) == wrong
     if wrong:
-        assert found[0].endswith(f"1 of 2 prompts differ from those sent, by the engine's count, such as {told} "
+        assert found[0].endswith(f"1 of 2 prompts differ from those sent, by the engine's count, such as {count} "
                                  "tokens of 1024")

@@ -47,13 +47,13 @@ def test_every_contestant_is_measured_held_meanwhile_and_saved_after_each_turn(t
     what = comparing(tmp_path, [script(tmp_path, "a", FAST), script(tmp_path, "b", FAST)])
     held: list[list[str]] = []
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         if " of 2, " in text:
             held.append([psutil.Process(c.running.pid).status() for c in what.candidates if c.running])
             assert len(what.blocks) == len(held)
             assert len(load(tmp_path / "out").blocks) == len(held) - 1  # that of this turn follows
 
-    found = run(what, tell)
+    found = run(what, report)
     assert [block.contestant for block in found.blocks] == ["a", "b"]
     assert [status.count(psutil.STATUS_STOPPED) for status in held] == [1, 1]
     assert all(block.valid for block in found.blocks)
@@ -88,8 +88,8 @@ def test_one_that_cannot_start_costs_the_others_nothing(tmp_path: Path) -> None:
 def test_a_turn_in_which_the_client_was_held_up_is_taken_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late_tries: int, counted: list[bool]
 ) -> None:
-    told = iter([("the latest", 1e12)] * late_tries + [("the latest", 0.0)] * 2)
-    monkeypatch.setattr(validity, "_lateness", lambda records: next(told))
+    late = iter([("the latest", 1e12)] * late_tries + [("the latest", 0.0)] * 2)
+    monkeypatch.setattr(validity, "_lateness", lambda records: next(late))
     seeds: list[int] = []
     of = block_module.seed_of
     monkeypatch.setattr(block_module, "seed_of", lambda *args: seeds.append(of(*args)) or seeds[-1])
@@ -146,7 +146,7 @@ def test_one_that_is_twice_as_slow_is_found_so_and_equals_are_level(tmp_path: Pa
 def test_one_that_is_killed_or_stuck_is_told_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: int
 ) -> None:
-    # Patience with one that is stopped, which neither ends when it is asked to nor says how it splits text.
+    # Patience with one that is stopped, which neither ends on request nor tokenizes text.
     monkeypatch.setattr(process, "PATIENCE_S", 1.0)
     monkeypatch.setattr("drut.bench.tokens.open.ServerTokenizer", partial(ServerTokenizer, timeout_s=1.0))
     what = comparing(tmp_path, [script(tmp_path, "a", FAST), script(tmp_path, "b", FAST)], rounds=2, grace=1.0)
@@ -172,12 +172,12 @@ def test_what_is_interrupted_is_gone_on_with(tmp_path: Path) -> None:
     engines = [script(tmp_path, "a", FAST), script(tmp_path, "b", FAST)]
     what = comparing(tmp_path, engines, rounds=2)
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         if text.startswith("3 of"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(what, tell)
+        run(what, report)
     half = what.comparison()
     assert (len(half.blocks), half.finished) == (3, False)
     again = comparing(tmp_path, engines, before=half, rounds=2)
@@ -239,7 +239,7 @@ def _deaf(launch: Launch) -> Launch:
     ({"engines": ["nobody"]}, "unknown engine 'nobody'"), ({"seed": -1}, "seed"), ({"colour": 1}, "colour"),
     ({"reference": "/none"}, "--reference"), ({"model_files": "/none"}, "/none: No such file"),
 ])
-def test_what_makes_no_sense_is_told_before_anything_starts(
+def test_what_makes_no_sense_is_reported_before_anything_starts(
     tmp_path: Path, more: dict[str, object], words: str
 ) -> None:
     with pytest.raises(RequestError, match=words):

@@ -1,4 +1,4 @@
-"""The rates of closed loops, beside the truth of loops that are computed."""
+"""The rates of closed loops, compared with computed ones."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_no_place_of_the_window_matters(span: float, begin: float, length: float
     assert bool(found) == any(request.measured for request in result.requests)
 
 
-def test_with_many_answers_it_is_what_the_clock_says() -> None:
+def test_with_many_answers_it_is_what_the_clock_states() -> None:
     result = loop([0.4, 1.1, 0.7], Window(3.0, 300.0, 10.0), users=3)
     assert closed_loop_figures(result, 3)["output_tokens_per_s"] == pytest.approx(
         result.summary.output_tokens_per_s, rel=0.01)
 
 
-def test_what_the_requests_do_not_tell_is_left_to_the_clock() -> None:
+def test_what_the_requests_do_not_report_is_left_to_the_clock() -> None:
     window = Window(0.0, 10.0, 5.0)
     well = [record(float(i), [0.5, 1.0], 2) for i in range(5)]
     assert closed_loop_figures(made(well, window), 1)["output_tokens_per_s"] == pytest.approx(2.0)

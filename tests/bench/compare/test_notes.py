@@ -17,20 +17,20 @@ def _said(*blocks: Block) -> list[str]:
     return notes(given, [], blocks, "a", "a")
 
 
-def test_answers_that_are_longer_than_the_warm_up_of_an_open_loop_are_told() -> None:
+def test_answers_that_are_longer_than_the_warm_up_of_an_open_loop_are_reported() -> None:
     slow = [note for note in _said(_took("a", "chat@rate=0.5", 900.0), _took("b", "chat@rate=0.5", 25e3),
                                    _took("b", "chat@1", 25e3)) if "warm-up" in note]
     assert slow == ["b, chat@rate=0.5: its responses take 25 s, longer than the warm-up, so that its turns begin with "
                     "a lower load than later: its rates are underestimated, its waits too short."]
 
 
-def test_turns_that_are_too_short_for_a_p99_are_told() -> None:
+def test_turns_that_are_too_short_for_a_p99_are_reported() -> None:
     few = "A turn with fewer than 100 responses has no p99 of TTFT, TPOT and E2E: it would be the slowest response."
     assert few in _said(_took("a", "chat@1", 5.0, 99))
     assert few not in _said(_took("a", "chat@1", 5.0, 100), _took("a", "chat@1", 5.0, 2, 1, valid=False))
 
 
-def test_rounds_of_another_version_are_told() -> None:
+def test_rounds_of_another_version_are_reported() -> None:
     same = Contestant("a", "mock", "A", "measured", versions={"x": "3"})
     other = msgspec.structs.replace(same, earlier=[{"x": "1"}, {"x": "2"}])
     given = settings({"engines": ["a"], "cells": ["chat@1"]})

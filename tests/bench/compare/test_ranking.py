@@ -31,7 +31,7 @@ def test_one_that_is_like_both_takes_them_together() -> None:
     assert groups({"a": FAST, "b": SLOW, "wide": WIDE}, "more") == [["a", "b", "wide"]]
 
 
-def test_too_few_rounds_rank_nobody() -> None:
+def test_too_few_rounds_give_no_ranking() -> None:
     assert groups({"a": rounds(9.0, 9.0), "b": rounds(1.0, 1.0)}, "more") == [["a", "b"]]
     assert groups({"a": rounds(9.0), "b": {}}, "more") == [["a", "b"]]
     assert groups({}, "more") == []

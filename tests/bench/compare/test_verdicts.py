@@ -50,12 +50,12 @@ def test_a_round_of_no_goodput_counts_against_who_had_it() -> None:
     assert ratios(blocks, [CELL], "c", ["a", "c"]) == []
     (ranking,) = rankings(blocks, [CELL], ["a", "b", "c"])
     assert ranking.groups == [["a"], ["b", "c"]]
-    said = summary(msgspec.structs.replace(comparison(), blocks=blocks, ratios=list(found.values())))
-    assert _row(said, "Goodput, 1/s") == ["1.999", "0.5", "0", "n/a"]
+    text = summary(msgspec.structs.replace(comparison(), blocks=blocks, ratios=list(found.values())))
+    assert _row(text, "Goodput, 1/s") == ["1.999", "0.5", "0", "n/a"]
 
 
 def test_the_slowest_of_few_answers_is_no_percentile() -> None:
-    """Two engines whose answers are alike: the slowest of 60 beside the slowest of 3."""
+    """Two engines whose answers are alike: the slowest of 60 and the slowest of 3."""
     rng = np.random.default_rng(5)
 
     def turn(number: int, name: str, count: int) -> Block:
@@ -67,9 +67,9 @@ def test_the_slowest_of_few_answers_is_no_percentile() -> None:
     assert {r.figure for r in ratios(few, [CELL], "a", ["a", "b"])} == {"ttft_ms_p50"}
     assert paired(*({b.round: b.figures["ttft_ms_p99"] for b in few if b.contestant == name}
                     for name in "ba")).apart  # type: ignore[union-attr, arg-type]
-    said = summary(msgspec.structs.replace(comparison(), blocks=few, ratios=ratios(few, [CELL], "a", ["a", "b"])))
-    assert "p99" not in said
-    assert _row(said, "Responses per turn") == ["60", "3", "n/a", "n/a"]
+    text = summary(msgspec.structs.replace(comparison(), blocks=few, ratios=ratios(few, [CELL], "a", ["a", "b"])))
+    assert "p99" not in text
+    assert _row(text, "Responses per turn") == ["60", "3", "n/a", "n/a"]
     many = [turn(r, name, count) for r in range(5) for name, count in (("a", 200), ("b", 100))]
     assert {r.figure for r in ratios(many, [CELL], "a", ["a", "b"])} == {"ttft_ms_p50", "ttft_ms_p99"}
 
@@ -80,7 +80,7 @@ def test_rankings_name_equals_together_and_leave_out_whom_they_may_not_rank() ->
     assert {r.figure: r.groups for r in rankings(BLOCKS, [CELL], ["c", "b"])}["ttft_ms_p50"] == [["b"], ["c"]]
 
 
-def test_figures_that_say_nothing_of_better_or_are_alike_each_time_have_no_ratio() -> None:
+def test_figures_without_a_direction_or_that_are_alike_each_time_have_no_ratio() -> None:
     assert set(COMPARED) < set(FIGURES)
     assert not {"error_rate", "client_cpu", "peak_mb"} & set(COMPARED)
 
@@ -99,7 +99,7 @@ def _row(text: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")[2:-1]]
 
 
-def test_the_summary_says_plainly_who_is_better_than_the_base() -> None:
+def test_the_summary_states_plainly_who_is_better_than_the_base() -> None:
     text = summary(comparison())
     assert "**b is better than a**: Output; TTFT, median." in text
     assert "Places by output: 1 b; 2 a." in text

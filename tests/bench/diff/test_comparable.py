@@ -41,7 +41,7 @@ def test_reasons(a: Any, b: Any, words: str) -> None:
     assert any(reason.startswith(words) for reason in differences(a, b).reasons), differences(a, b)
 
 
-def test_the_same_has_none_and_another_version_is_only_told() -> None:
+def test_the_same_has_none_and_another_version_is_only_reported() -> None:
     assert differences(RESULT, RESULT) == ([], [])
     newer = msgspec.structs.replace(COMPARISON, contestants=[
         msgspec.structs.replace(COMPARISON.contestants[0], versions={"drut": "2"}), *COMPARISON.contestants[1:4]])

@@ -71,7 +71,7 @@ def estimate(value: Any, low: Any = None, high: Any = None, draws: int = 0, **mo
 
 
 @pytest.mark.parametrize(("a", "b", "verdict"), [
-    (estimate(100.0), estimate(200.0), "unknown"),  # neither says how far it may be off
+    (estimate(100.0), estimate(200.0), "unknown"),  # neither has an interval
     (estimate(100.0, 99.0, 101.0, 9), estimate(200.0), "unknown"),
     (estimate(100.0, 99.0, "inf", 9), estimate(200.0, 190.0, 210.0, 9), "unknown"),
     (estimate(100.0, 99.0, 101.0, 9), estimate("inf"), "worse"),  # the percentile fell on failures
@@ -90,7 +90,7 @@ def test_single_figures(monkeypatch: pytest.MonkeyPatch, a: Estimate, b: Estimat
     assert [c.verdict for c in found] == [verdict]
 
 
-def test_the_usual_figures_leave_out_what_cannot_be_told() -> None:
+def test_the_usual_figures_leave_out_what_has_no_interval() -> None:
     short = samples.result(seconds=6.0, lost=0)
     assert {c.figure for c in changes(short, short)} == {"error_rate"}
     assert {c.verdict for c in changes(short, short, set(USUAL)) if c.figure != "error_rate"} == {"unknown"}

@@ -1,6 +1,6 @@
 """A process that behaves as engines do, well and badly: `python fake_engine.py PORT DO ...`.
 
-DO: serve; never (lives, does not listen); die (says why, ends with 3); deaf (serves, ignores SIGTERM); children
+DO: serve; never (lives, does not listen); die (prints why, ends with 3); deaf (serves, ignores SIGTERM); children
 (serves, with a child, one that ignores SIGTERM, and one in a session of its own whose parent is gone); slow (answers
 503 at first); burn (serves, and computes); big (serves, with 64 MB).
 """

@@ -249,7 +249,7 @@ PEERS = [name for name in ENGINES if name not in ("drut", "url", "mock")]
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_an_engine_that_is_not_installed_says_how_it_is_got(
+def test_an_engine_that_is_not_installed_states_how_it_is_got(
         name: str, peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(where, "has_nvidia", lambda: True)
     with pytest.raises(CannotRunError, match=r"; (make peers|pip install|install it)"):

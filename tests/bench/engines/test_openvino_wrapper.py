@@ -52,7 +52,7 @@ def streamed(server: Running, path: str, **body: Any) -> list[Any]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-def test_it_was_started_as_it_was_told(server: Running) -> None:
+def test_it_was_started_as_ordered(server: Running) -> None:
     log = server.log.read_text()
     assert "/m on CPU, {'INFERENCE_NUM_THREADS': 2}" in log
     assert "'cache_size': 1, 'max_num_seqs': 4, 'max_num_batched_tokens': 64, 'enable_prefix_caching': True" in log

@@ -54,7 +54,7 @@ def test_an_engine_serves_and_ends(log: Path) -> None:
         assert running.pid in pids
         assert "starting ['serve']" in log.read_text()
     with http.server.HTTPServer(("127.0.0.1", urlsplit(running.url).port or 0), Handler):
-        assert not running.alive()  # whoever has its port now
+        assert not running.alive()  # whatever process has its port now
     assert gone(pids)
 
 
@@ -82,7 +82,7 @@ def test_an_engine_that_ignores_sigterm_is_killed(log: Path, monkeypatch: pytest
     assert gone(pids)
 
 
-def test_an_engine_that_dies_at_once_tells_its_last_lines(log: Path) -> None:
+def test_an_engine_that_dies_at_once_reports_its_last_lines(log: Path) -> None:
     with pytest.raises(EngineFailedError, match=r"exit code 3; the end of engine\.log:(?s:.*)no such tensor: blk\.7"):
         start(launch("die"), log)
 
@@ -184,7 +184,7 @@ def test_the_engine_ends_with_a_guard_that_is_killed(log: Path) -> None:
         psutil.Process(psutil.Process(running.pid).ppid()).kill()
         until(lambda: not running.alive())
     until(lambda: not psutil.pid_exists(running.pid or 0) or gone({running.pid or 0}))
-    for pid in pids:  # orphans of a killed guard are nobody's any more
+    for pid in pids:  # orphans of a killed guard have no owner
         if psutil.pid_exists(pid):
             psutil.Process(pid).kill()
 

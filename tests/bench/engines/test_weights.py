@@ -42,7 +42,7 @@ def test_an_openvino_folder_is_named_by_its_bits(tmp_path: Path) -> None:
     assert of_openvino(tmp_path / "x") == "OpenVINO"
 
 
-def test_keys_and_values_take_what_the_shape_says(tmp_path: Path) -> None:
+def test_keys_and_values_take_what_the_shape_states(tmp_path: Path) -> None:
     shape = {"num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 576}
     (tmp_path / "config.json").write_text(json.dumps(shape))
     assert kv_bytes(tmp_path, 1000, 2) == 1000 * 30 * 3 * 64 * 2 * 2

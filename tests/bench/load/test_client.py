@@ -108,7 +108,7 @@ def test_the_connection_is_used_again() -> None:
 def test_a_connection_that_the_server_closed_while_idle_is_no_failure() -> None:
     async def closes(request: Request) -> None:
         await tokens(2)(request)
-        request.close()  # without having said so in a header
+        request.close()  # without a header that announces it
 
     with ScriptedServer(closes) as server:
         answers = asked(server, times=6)
@@ -392,7 +392,7 @@ def _piece(text: str, used: int | None = None, finish: str | None = None, **more
     return {"choices": [{"delta": {"content": text}, "finish_reason": finish, **more}], **usage}
 
 
-def test_tokens_of_a_piece_are_taken_where_the_server_tells_them() -> None:
+def test_tokens_of_a_piece_are_taken_where_the_server_reports_them() -> None:
     assert reported(_piece("a", 1), _piece("bc", 4), _piece("", 5), _piece("d", 6, "length")) == [1, 3, 1, 1]
     assert reported(_piece("ab", token_ids=[1, 2]), _piece("c", token_ids=[3])) == [2, 1]
     assert reported(_piece("ab", logprobs={"content": [{"token": "a"}, {"token": "b"}]}), _piece("c")) == [2, -1]
@@ -431,7 +431,7 @@ def test_reasoning_and_calls_are_output() -> None:
 
 @pytest.fixture
 def tls(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
-    """A server's context, and its certificate, which nobody trusts who is not told to."""
+    """A server's context, and its certificate, which is not trusted by default."""
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],

@@ -132,7 +132,7 @@ def test_the_load_goes_on_until_the_last_measured_request_is_over() -> None:
     over = max(r.ended for r in measured)
     after = [r.scheduled for r in records if r.scheduled >= 0.5]
     assert after == [i * 0.05 for i in range(10, 10 + len(after))]
-    assert over - 0.15 < after[-1] <= over  # it goes on at its rate till then, and no longer
+    assert over - 0.15 < after[-1] <= over  # it continues at its rate until then, and no longer
 
 
 def test_a_closed_loop_hands_its_slots_over_without_a_gap() -> None:
@@ -167,9 +167,9 @@ def test_turns_come_in_order_with_a_growing_prefix() -> None:
 
     offers = iter([Offer(session("own", None), 0.0), Offer(session("given", replies), 0.05)])
     records, _ = driven(handler, Window(0.0, 5.0, 5.0), offers)
-    said = {"role": "assistant", "content": "t0 t1 "}
+    reply = {"role": "assistant", "content": "t0 t1 "}
     user = [{"role": "user", "content": c} for c in "abc"]
-    assert seen["own"] == [[user[0]], [user[0], said, user[1]], [user[0], said, user[1], said, user[2]]]
+    assert seen["own"] == [[user[0]], [user[0], reply, user[1]], [user[0], reply, user[1], reply, user[2]]]
     assert seen["given"] == [[user[0]], [user[0], *replies[0], user[1]],
                              [user[0], *replies[0], user[1], *replies[1], user[2]]]
     own = [r for r in records if r.session == "own"]
@@ -214,7 +214,7 @@ def test_a_closed_loop_goes_on_until_the_last_measured_request_is_over() -> None
 
 
 def test_a_user_whose_last_measured_answer_has_come_asks_for_no_other() -> None:
-    """A server that goes on with what its client gave up would have a request too much."""
+    """A server that continues an abandoned request would have one request too many."""
     records, _ = driven(tokens(3, 0.1), Window(0.0, 0.5, 30.0), (Offer(hello(i)) for i in itertools.count()), [0.0])
     assert {(r.counted, r.failure) for r in records} == {(True, None)}
     assert records[-1].scheduled < 0.5 <= (records[-1].ended or 0.0)

@@ -127,7 +127,7 @@ def test_a_workload_that_ends_is_shared_by_all_processes() -> None:
     assert min(load.cpu) > 0
 
 
-def test_a_workload_made_too_slowly_is_told(virtual_time: Clock) -> None:
+def test_a_workload_made_too_slowly_is_reported(virtual_time: Clock) -> None:
     def slow() -> Iterator[Session]:
         for session in sessions():
             virtual_time.now += 0 if int(session.id) < 64 else 0.1

@@ -58,7 +58,7 @@ def test_more_time_is_a_lower_floor() -> None:
     assert of(run(5)).figures["output_tokens_per_s"].noise_floor < short
 
 
-def test_what_comes_in_waves_is_less_sure_than_its_number_of_requests_says() -> None:
+def test_what_comes_in_waves_is_less_sure_than_its_number_of_requests_states() -> None:
     """Requests of one wave resemble each other: resampled one by one they would look 5 times as sure."""
     rng = np.random.default_rng(4)
     waits = np.repeat(rng.exponential(0.2, 30), 25)

@@ -85,7 +85,7 @@ def ask(url: str, path: str, body: dict[str, Any] | bytes | None = None) -> Answ
 
 
 def complete(url: str, **body: Any) -> Answer:
-    """A streamed completion, unless told otherwise."""
+    """A streamed completion, by default."""
     return ask(url, "/v1/completions", {"prompt": "a b c", "stream": True, **body})
 
 

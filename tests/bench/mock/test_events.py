@@ -76,16 +76,16 @@ def test_reasoning_then_a_tool_call_then_the_finish_apart() -> None:
     assert [one["choices"][0]["finish_reason"] for one in found] == [None, None, None, "tool_calls"]
 
 
-@pytest.mark.parametrize(("usage", "asked", "told"), [
+@pytest.mark.parametrize(("usage", "asked", "present"), [
     ("asked", False, False), ("asked", True, True), ("always", False, True), ("not_streamed", True, False),
     ("never", True, False)])
-def test_usage(usage: str, asked: bool, told: bool) -> None:
+def test_usage(usage: str, asked: bool, present: bool) -> None:
     script = parse_script({**TIMES, "usage": usage, "cached_share": 0.5})
     found = data(items(script, make_ask(3, stream_options={"include_usage": asked})))
     numbers = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7,
                "prompt_tokens_details": {"cached_tokens": 2}}
-    assert [one["usage"] for one in found if "usage" in one] == ([numbers] if told else [])
-    assert [one["choices"] for one in found if not one["choices"]] == ([[]] if told else [])
+    assert [one["usage"] for one in found if "usage" in one] == ([numbers] if present else [])
+    assert [one["choices"] for one in found if not one["choices"]] == ([[]] if present else [])
 
 
 def test_continuous_usage_counts_up() -> None:
@@ -159,12 +159,12 @@ def test_whatever_the_writes_the_events_are_the_same(stream: Stream, tokens: int
     plain = parse_script({**TIMES, "usage": "always"})
     script = Script(ttft=plain.ttft, itl=plain.itl, usage="always", stream=stream)
     ask = make_ask(tokens, is_chat=is_chat)
-    told = list(items(script, ask))
-    written = list(writes(iter(told), stream))
+    due = list(items(script, ask))
+    written = list(writes(iter(due), stream))
     payload = dechunk(b"".join(item.data or b"" for item in written))
     end = b"\r\n" if stream.crlf else b"\n"
     lines = [line for line in payload.split(end) if line and not line.startswith(b":")]
-    assert lines == [(item.data or b"").strip() for item in told]
+    assert lines == [(item.data or b"").strip() for item in due]
     assert payload.count(b"\r") == (payload.count(b"\n") if stream.crlf else 0)
     at = [item.due_s for item in written]
     assert at == sorted(at)

@@ -109,7 +109,7 @@ def test_what_a_client_may_send_is_bounded(quick: MockServer, sent: bytes, statu
 @pytest.mark.parametrize("first", [1, 1 << 10, 60_000, 200_000, 299_000])
 def test_headers_are_bounded_however_they_are_cut(first: int) -> None:
     transport = Wire()
-    connection = Connection(Nobody())
+    connection = Connection(NullHandler())
     connection.connection_made(transport)
     sent = b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 50_000
     for piece in (sent[:first], sent[first:]):
@@ -118,7 +118,7 @@ def test_headers_are_bounded_however_they_are_cut(first: int) -> None:
     assert transport.written.split()[1] == b"431"
 
 
-class Nobody:
+class NullHandler:
     """Is never asked."""
 
     connect_s = 0.0
@@ -170,7 +170,7 @@ def test_beyond_the_slots_requests_wait_in_line(slots: MockServer) -> None:
     served = sorted(slots.requests(), key=lambda one: one.request)
     service = 0.04 + 3 * 0.02
     for one, later in zip(served, served[2:], strict=False):
-        # Whoever frees a slot hands it on at the moment of the script, not when the server came to it.
+        # A freed slot is handed on at the time of the script, not when the server noticed.
         assert later.started_s == pytest.approx(one.started_s + service, abs=1e-9)
     spread = served[-1].arrived_s - served[0].arrived_s
     last = max(answer.when(b'"text":" t0"')[0] for answer in answers)
@@ -267,7 +267,7 @@ def test_connections_read_late_and_odd_forms_on_the_wire() -> None:
         assert one.ended_s - one.last_s >= 0.09  # a late first token shortens it
 
 
-def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_stated(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="slot"):
         MockServer({"slot": 1})
     script = tmp_path / "s.json"
@@ -275,7 +275,7 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
     with MockServer(script) as server, pytest.raises(DrutError, match="cannot listen"):
         serve_script(script, "127.0.0.1", int(server.url.rsplit(":", 1)[1]))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "and interrupts are as they were"
-    taken: dict[str, Any] = {"host": "203.0.113.1"}  # an address of nobody's
+    taken: dict[str, Any] = {"host": "203.0.113.1"}  # an address without a host
     with pytest.raises(DrutError, match="did not start"), MockServer(parse_script({}), **taken):
         pass
 

@@ -1,4 +1,4 @@
-"""Token times: what the script says, and the same again for the same seed."""
+"""Token times: as in the script, and the same for the same seed."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_all_can_be_reached_by_keys_and_has_a_name(page: Page, files: dict[str, 
 
 
 def test_it_opens_without_its_style_being_blocked(page: Page, files: dict[str, Path], tmp_path: Path) -> None:
-    """The policy bites: the same file with one more style or script has it refused, and says so."""
+    """The policy bites: the same file with one more style or script is refused, with a report."""
     text = files["plain"].read_text()
     bad = tmp_path / "bad.html"
     bad.write_text(text.replace("</main>", "<style>body{color:red}</style><script>window.bad=1</script></main>"))

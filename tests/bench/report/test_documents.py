@@ -1,4 +1,4 @@
-"""Files found and told apart."""
+"""Files are found and distinguished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def put(folder: Path, name: str, document: msgspec.Struct) -> Path:
     return folder / name
 
 
-def test_each_file_says_itself_what_it_is(tmp_path: Path) -> None:
+def test_each_file_states_what_it_is(tmp_path: Path) -> None:
     for name, document in (("result", samples.result(seconds=12.0)), ("comparison", samples.comparison(rounds=1)),
                            ("search", samples.a_search()), ("ablation", samples.ablation())):
         path = put(tmp_path, "any-name.json", document)
@@ -59,6 +59,6 @@ def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
         read_document(path)
 
 
-def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DrutError, match="has none of comparison"):
         find([tmp_path])

@@ -35,7 +35,7 @@ def test_what_has_no_interval() -> None:
     assert over_rounds([0.0, 0.0, 0.0], logarithmic=True) == (0.0, 0.0, 0.0)
 
 
-def test_the_interval_covers_as_often_as_it_says() -> None:
+def test_the_interval_covers_as_often_as_it_states() -> None:
     rng = np.random.default_rng(1)
     draws = rng.normal(5.0, 1.0, (2000, 4))
     bounds = [over_rounds(list(map(float, row)), logarithmic=False) for row in draws]

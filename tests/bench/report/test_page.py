@@ -1,4 +1,4 @@
-"""The page as text: what it may hold, that nothing escapes, and that its colours can be told apart."""
+"""The page as text: its elements, escaping, and distinguishable colours."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def seen(colour: str, eyes: str) -> np.ndarray:
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("eyes", list(_SEES))
 def test_colours_differ_for_all_eyes_the_first_ones_most(mode: int, eyes: str) -> None:
-    """0.02 is about what can just be told side by side. Engines differ by their marks besides."""
+    """0.02 is about the smallest visible difference side by side. Engines also differ by their marks."""
     for first, apart in ((4, 0.14), (6, 0.1), (8, 0.07)):
         colours = [seen(pair[mode], eyes) for pair in COLOURS[:first]]
         assert min(math.dist(a, b) for a, b in combinations(colours, 2)) > apart

@@ -168,7 +168,7 @@ def test_files_that_are_no_result(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [{"cached_tokens": 7, "input_tokens": 9},
                                   {"cached_tokens": 9, "expected_input_tokens": 9}, {}])
 def test_a_bill_can_be_made_of_every_run(more: dict[str, Any]) -> None:
-    """Some do not tell their prompts, and so not what share of them was cached."""
+    """Some servers do not report prompt tokens, so the cached share is unknown."""
     price = Price(datetime.date(2026, 11, 1), "list", per_hour=1.0)
     records = [record(6.0 + i, [0.1, 0.2], 2, **(more if i else {"input_tokens": 7, "cached_tokens": 7}))
                for i in range(9)]
@@ -182,7 +182,7 @@ def test_nothing_measured_is_an_error() -> None:
         result(even(), window=Window(5.0, 5.0, 1.0))
 
 
-def test_the_summary_says_what_may_be_said() -> None:
+def test_the_summary_reports_what_may_be_quoted() -> None:
     text = markdown(result(even(100)))
     assert "TTFT p99 (has 100, needs 299)" in text
     assert "noise floor" in text

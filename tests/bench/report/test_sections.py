@@ -1,4 +1,4 @@
-"""What a report says of each kind of file, as Markdown."""
+"""The report of each kind of file, as Markdown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def summary(document: Document) -> str:
     return report([section_of(document)])
 
 
-def test_a_comparison_says_who_is_not_in_it_and_why() -> None:
+def test_a_comparison_states_who_is_not_in_it_and_why() -> None:
     text = summary(samples.comparison())
     assert text.startswith("# tiny-135m: engines side by side\n")
     for words in ("- sglang: failed, ended with 1 in round 2: out of memory",
@@ -36,12 +36,12 @@ def test_a_comparison_says_who_is_not_in_it_and_why() -> None:
     assert cost.index("| drut") < cost.index("0.409") < cost.index("| vllm")  # 0.12 an hour at 81.5 tokens/s
 
 
-def test_an_unfinished_comparison_says_so() -> None:
+def test_an_unfinished_comparison_reports_so() -> None:
     assert "Not finished" in summary(msgspec.structs.replace(samples.comparison(rounds=1), finished=False))
     assert "Not finished" not in summary(samples.comparison(rounds=1))
 
 
-def test_a_search_says_what_it_found_and_what_it_did_not() -> None:
+def test_a_search_states_what_it_found_and_what_it_did_not() -> None:
     found = samples.a_search()
     text = summary(found)
     assert re.search(r"\| Highest rate that holds the limits, sessions/s +\| +6.48 \|", text)
@@ -128,7 +128,7 @@ def test_an_ablation_shows_requests_by_the_latencies_it_judges() -> None:
     assert on.points[-1][1] == 1
 
 
-def test_an_ablation_says_where_theory_is_wrong() -> None:
+def test_an_ablation_states_where_theory_is_wrong() -> None:
     rows = [line for line in summary(samples.ablation()).split("\n") if "as expected" in line]
     assert len(rows) == 8
     assert sum("not as expected" in row for row in rows) == 2

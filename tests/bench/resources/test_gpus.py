@@ -1,4 +1,4 @@
-"""GPUs through a stand-in for NVML; what it cannot tell is missing, not zero."""
+"""GPUs through a stand-in for NVML; what it does not report is missing, not zero."""
 
 from __future__ import annotations
 

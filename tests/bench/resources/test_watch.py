@@ -55,14 +55,14 @@ def test_what_others_took() -> None:
     with ResourceWatch(os.getppid(), every_s=0.05) as watch:
         result = watch.stop()
     assert result.server
-    told = replace(result, machine=replace(result.machine, cpus=8, busy_share=0.75),
+    made = replace(result, machine=replace(result.machine, cpus=8, busy_share=0.75),
                    client=replace(result.client, cpus=1.0), server=replace(result.server, cpus=2.0))
-    assert told.others_cpus == pytest.approx(3)
-    assert replace(told, client=replace(told.client, cpus=7.0)).others_cpus == 0
-    assert replace(told, server=None).others_cpus is None
+    assert made.others_cpus == pytest.approx(3)
+    assert replace(made, client=replace(made.client, cpus=7.0)).others_cpus == 0
+    assert replace(made, server=None).others_cpus is None
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the kernel tells no proportional size")
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the kernel reports no proportional size")
 def test_shared_pages_count_in_part() -> None:
     with ResourceWatch(every_s=0.05) as watch:
         result = watch.stop()
@@ -92,7 +92,7 @@ def test_gpus_and_energy_where_they_are(tmp_path: Path) -> None:
     assert result.unreadable == []
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_stated(tmp_path: Path) -> None:
     counter = domain(tmp_path, "intel-rapl:0", "package-0", 0)
     watch = ResourceWatch(every_s=60, nvml=FakeNvml(0), powercap=tmp_path)
     watch.start()

@@ -64,7 +64,7 @@ def test_the_climb_ends_after_two_steps_without_growth() -> None:
     assert asked == [*(("curve", c) for c in (1, 2, 4, 8, 16)), ("saturate", 4), ("saturate", 4)]
 
 
-def test_void_runs_of_the_climb_tell_how_long_the_next_must_be() -> None:
+def test_void_runs_of_the_climb_show_how_long_the_next_must_be() -> None:
     """Else eight users of a server that was only seen to serve one would get eight times the time of a request."""
     pace = Pace(lambda: 0.0, 600.0, alone_s=0.5, slow_s=0.5)
     trials = [trial(users=users, served=2 * users, valid=users == 1) for users in (1, 2, 4, 8)]
@@ -134,7 +134,7 @@ def test_a_rate_that_fails_below_one_that_holds_wins() -> None:
     assert (found.low, found.high) == (10, 20)
 
 
-def test_what_cannot_be_bracketed_is_told() -> None:
+def test_what_cannot_be_bracketed_is_reported() -> None:
     assert "held at every rate" in limit.slo_rate([trial(rate=10.0)], 0.95, None, 0.05).why
     assert "50.0% of requests held" in limit.slo_rate([trial(rate=10.0, share=0.5)], 0.95, None, 0.05).why
     capped = limit.slo_rate([trial(rate=76.0)], 0.95, 80.0, 0.05)

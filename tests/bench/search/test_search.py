@@ -57,7 +57,7 @@ def test_a_search_finds_what_is_true_of_a_server() -> None:
     assert found.ended == ""
 
 
-def test_the_file_says_how_many_requests_a_session_has() -> None:
+def test_the_file_states_how_many_requests_a_session_has() -> None:
     virtual = Virtual(EIGHT, None, 0)
 
     def twice(ask: Ask) -> Trial:
@@ -145,7 +145,7 @@ def test_a_server_that_is_never_there_is_an_error() -> None:
         searched(Broken(1, stopped))
 
 
-def test_void_runs_are_made_once_more_and_tell_nothing() -> None:
+def test_void_runs_are_made_once_more_and_do_not_count() -> None:
     def late(ask: Ask, trial: Trial) -> Trial:
         return Trial(ask, trial.e2e, trial.good, trial.served, valid=False, reasons=["the client sent late"])
 
@@ -157,7 +157,7 @@ def test_void_runs_are_made_once_more_and_tell_nothing() -> None:
     assert any("void through the client's fault" in note for note in found.notes)
 
 
-def test_a_machine_that_others_use_is_told() -> None:
+def test_a_machine_that_others_use_is_reported() -> None:
     def busy(cpus: float) -> str:
         return str(searched(Broken(0, lambda _, trial: replace(trial, others_cpus=cpus)), budget_s=60.0).notes)
 
@@ -181,7 +181,7 @@ def test_the_file_is_whole_after_each_run(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "search.json").read_text())["schema"] == "drut.search/1"
 
 
-def test_the_summary_says_what_may_be_promised() -> None:
+def test_the_summary_states_what_may_be_promised() -> None:
     found = searched(Broken(99, hung), budget_s=600.0)
     text = markdown(found)
     assert found.slo_rate.low is not None

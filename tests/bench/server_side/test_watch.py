@@ -111,7 +111,7 @@ def test_samples_that_are_no_numbers_are_none() -> None:
     assert run == Histogram({0.1: 4.0}, 0.0)
 
 
-def test_a_server_without_metrics_is_a_result_that_says_so() -> None:
+def test_a_server_without_metrics_is_a_result_that_reports_so() -> None:
     with server(lambda sock, _: reply(sock, b"", 404)) as url:
         watch = ServerWatch(url)
         watch.start()
@@ -121,7 +121,7 @@ def test_a_server_without_metrics_is_a_result_that_says_so() -> None:
     assert f"{url}/metrics: status 404" in result.problems
 
 
-def test_a_server_that_dies_in_the_run_is_a_result_that_says_so() -> None:
+def test_a_server_that_dies_in_the_run_is_a_result_that_reports_so() -> None:
     with server(lambda sock, _: reply(sock, b"vllm:num_requests_running 1\n")) as url:
         watch = ServerWatch(url, every_s=60)
         watch.start()

@@ -37,7 +37,7 @@ def test_the_error_of_a_mean_is_what_its_spread_shows() -> None:
     assert np.mean([error for _, error in found]) == pytest.approx(spread, rel=0.3)
 
 
-def test_where_none_missed_the_waits_tell_how_long_misses_would_have_lasted() -> None:
+def test_where_none_missed_the_waits_show_how_long_misses_would_have_lasted() -> None:
     waits = np.abs(series(0.9, 1000, 0))
     assert hits_effect(np.ones(1000), waits) > 4
     assert hits_effect(np.ones(1000), np.ones(1000)) == 1

@@ -1,4 +1,4 @@
-"""A test that can say "not steady", and is not fooled by neighbours that resemble each other."""
+"""The test can reject a run, and accepts autocorrelated series."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_mean_and_deviation_are_those_of_the_length(kind):
     assert values.std() == pytest.approx(200, rel=0.08)
 
 
-def test_skew_tells_the_shapes_apart():
+def test_skew_distinguishes_the_shapes():
     def skew(values):
         return (((values - values.mean()) / values.std()) ** 3).mean()
 

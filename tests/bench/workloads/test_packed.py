@@ -1,4 +1,4 @@
-"""The packed data is what its sources say it is."""
+"""The packed data matches its sources."""
 
 import importlib.util
 from importlib.resources import files

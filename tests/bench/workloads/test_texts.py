@@ -73,7 +73,7 @@ def test_prefixes_stay_as_they_are(name):
 
 
 @names
-def test_labels_tell_texts_apart(name):
+def test_labels_distinguish_texts(name):
     """Of equal keys, and so equal but for the label."""
     source, tokenizer = texts(name), vocabulary(name)
     few = 4 if name != "no words" else 19  # a first word, then the label in digits: of two fillers, 17

@@ -1,4 +1,4 @@
-"""Each workload gives what it says."""
+"""Each workload gives what it declares."""
 
 import dataclasses
 import json
@@ -98,12 +98,12 @@ def test_another_process_makes_the_same_list():
 def test_description_can_be_written_down(spec):
     sessions = load(spec, tokenizer=TOKENIZER, seed=7)
     next(sessions)
-    said = json.loads(json.dumps(sessions.describe(), allow_nan=False))
-    assert said["workload"] == spec.partition(":")[0]
-    assert said["counts"]["sessions"] == 1
-    assert said["seed"] == 7
-    if WORKLOADS[said["workload"]].source:
-        assert said["source"]["licence"]
+    described = json.loads(json.dumps(sessions.describe(), allow_nan=False))
+    assert described["workload"] == spec.partition(":")[0]
+    assert described["counts"]["sessions"] == 1
+    assert described["seed"] == 7
+    if WORKLOADS[described["workload"]].source:
+        assert described["source"]["licence"]
 
 
 @every
@@ -154,7 +154,7 @@ def test_lengths_and_groups_do_not_depend_on_the_tokenizer(spec):
     ("synthetic:input=zipf:3", "workload 'synthetic': input 'zipf:3': expected N, uniform"),
     ("mooncake-synthetic:max_input=100", "max_input must be at least a block of 512 tokens"),
 ])
-def test_bad_specs_say_what_there_is(spec, words):
+def test_bad_specs_name_what_there_is(spec, words):
     with pytest.raises(RequestError, match=words):
         load(spec, tokenizer=TOKENIZER, seed=1)
 
@@ -341,13 +341,13 @@ def test_azure_replays_times_and_lengths():
         assert s.at_s == row.at_s / 2
         assert s.turns[0].input_tokens == min(200, row.input)
         assert s.turns[0].max_tokens == min(10, row.output)
-    said = sessions.describe()
-    assert said["counts"]["capped_input"] == sum(row.input > 200 for row in rows[:60])
-    assert said["counts"]["capped_output"] == sum(row.output > 10 for row in rows[:60])
-    assert said["facts"]["rows_past_max_input"] == sum(row.input > 200 for row in rows)
-    assert said["facts"]["rate"] == pytest.approx(2 * 8819 / rows[-1].at_s, rel=1e-3)
-    assert said["facts"]["stretch"] == 0.5
-    assert said["facts"]["gap_cv"] == pytest.approx(13.2, abs=0.1)
+    described = sessions.describe()
+    assert described["counts"]["capped_input"] == sum(row.input > 200 for row in rows[:60])
+    assert described["counts"]["capped_output"] == sum(row.output > 10 for row in rows[:60])
+    assert described["facts"]["rows_past_max_input"] == sum(row.input > 200 for row in rows)
+    assert described["facts"]["rate"] == pytest.approx(2 * 8819 / rows[-1].at_s, rel=1e-3)
+    assert described["facts"]["stretch"] == 0.5
+    assert described["facts"]["gap_cv"] == pytest.approx(13.2, abs=0.1)
 
 
 @pytest.mark.slow
@@ -373,7 +373,7 @@ def test_mooncake_prompts_share_what_the_hashes_say(spec, block):
 
 @pytest.mark.slow
 def test_mooncake_hit_rate_of_the_prompts():
-    """Pages as long as the blocks, kept for ever, hit as often as the trace says."""
+    """Pages as long as the blocks, kept for ever, hit as often as in the trace."""
     spec, count = "mooncake-conversation:block=16", 150
     tree, hits, total = {}, 0, 0
     for s in take(spec, count):

@@ -60,7 +60,7 @@ def _gates(contestants: Sequence[Contestant], settings: Settings) -> Iterator[st
     gates = [contestant.gate for contestant in contestants if contestant.gate is not None]
     blind = [c.name for c in contestants if c.gate is not None and c.gate.perplexity_increase is None]
     if blind:
-        yield (f"{', '.join(blind)}: no logprobs of prompts that can be compared; greedy answers alone say that the "
+        yield (f"{', '.join(blind)}: no logprobs of prompts that can be compared; greedy answers alone show that the "
                "model is computed as it should be.")
     if any(gate.sums for gate in gates) and not gsm8k_meaningful(gates):
         yield (f"GSM8K is neither shown nor judged: no engine has more than {GSM8K_LEAST:.0%} of it right, so it "

@@ -34,7 +34,7 @@ class OpenLoop(msgspec.Struct, frozen=True):
 
 
 class ClosedLoop(msgspec.Struct, frozen=True):
-    """A number of users, each of whom begins the next session when the previous one has ended."""
+    """A number of users; each begins the next session when the previous one has ended."""
 
     concurrency: int
 

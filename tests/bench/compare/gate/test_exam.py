@@ -24,7 +24,7 @@ VALID = ['{"sky":"rain","celsius":-3,"windy":true}', '{"name":"M","born":1867,"f
          '{"colours":["red","white"]}', '{"spam":true,"stars":null}', '{"code":"USD","units":3}']
 
 
-def said(text: str = "", tokens: int | None = None, status: int = 200, finish: str = "stop") -> EngineAnswer:
+def answer(text: str = "", tokens: int | None = None, status: int = 200, finish: str = "stop") -> EngineAnswer:
     return EngineAnswer(status, text, finish, 3, tokens)
 
 
@@ -42,8 +42,8 @@ def reference(text: str = "a b c d", scores: list[Scored] | None = None) -> Refe
 
 def answers(greedy: str = "a b c d", lengths: int | None = LENGTH_TOKENS, sums: str = "1111",
             structured: list[str] = VALID, scores: list[Scored] | None = None) -> Answers:
-    return Answers([said(greedy)] * 2, [said(tokens=lengths)] * 4, [c == "1" for c in sums],
-                   [said(text) for text in structured], [scored()] * 2 if scores is None else scores)
+    return Answers([answer(greedy)] * 2, [answer(tokens=lengths)] * 4, [c == "1" for c in sums],
+                   [answer(text) for text in structured], [scored()] * 2 if scores is None else scores)
 
 
 def test_agreement_counts_tokens_up_to_the_first_that_differs() -> None:
@@ -77,15 +77,17 @@ def test_each_failure_is_named(own: Answers, words: str) -> None:
     assert [words in reason for reason in gate.reasons] == [True]
 
 
-def test_random_weights_are_told_and_only_their_lengths_judged() -> None:
+def test_random_weights_are_reported_and_only_their_lengths_judged() -> None:
     paper = replace(PAPER, full=False)
-    gate = judge(paper, Answers([said("x y")] * 2, [said(tokens=LENGTH_TOKENS)], [], []), reference("a"), [], str.split)
+    exact = Answers([answer("x y")] * 2, [answer(tokens=LENGTH_TOKENS)], [], [])
+    gate = judge(paper, exact, reference("a"), [], str.split)
     assert gate.passed
     assert gate.agreement == 0.0
-    assert not judge(paper, Answers([said("x")] * 2, [said(tokens=3)], [], []), reference("x"), [], str.split).passed
+    short = Answers([answer("x")] * 2, [answer(tokens=3)], [], [])
+    assert not judge(paper, short, reference("x"), [], str.split).passed
 
 
-def test_an_engine_that_tells_no_token_counts_is_not_judged_by_them() -> None:
+def test_an_engine_that_reports_no_token_counts_is_not_judged_by_them() -> None:
     gate = judge(PAPER, answers(lengths=None), reference(), [], str.split)
     assert gate.passed
     assert gate.lengths_exact is None
@@ -114,13 +116,13 @@ def test_gsm8k_is_judged_only_where_the_base_has_enough_right(base: str, judged:
 
 
 def test_structured_answers() -> None:
-    assert valid_share([said(text) for text in VALID]) == (1.0, 5)
-    assert valid_share([said(status=400)] * 5) == (None, 0)
-    assert valid_share([said("Sure! Here you are.")] * 5) == (None, 0)
-    assert valid_share([said(text) for text in VALID[:4]] + [said(status=400)]) == (0.8, 5)
-    assert valid_share([said(text) for text in VALID[:4]] + [said("{ ", finish="length")]) == (1.0, 4)
-    assert valid_share([said(text) for text in VALID[:4]] + [said('{"code":"USD","units":3,"more":1}')]) == (0.8, 5)
-    assert valid_share([said("{" * 90_000, finish="stop")] * 5) == (0.0, 5)
+    assert valid_share([answer(text) for text in VALID]) == (1.0, 5)
+    assert valid_share([answer(status=400)] * 5) == (None, 0)
+    assert valid_share([answer("Sure! Here you are.")] * 5) == (None, 0)
+    assert valid_share([answer(text) for text in VALID[:4]] + [answer(status=400)]) == (0.8, 5)
+    assert valid_share([answer(text) for text in VALID[:4]] + [answer("{ ", finish="length")]) == (1.0, 4)
+    assert valid_share([answer(text) for text in VALID[:4]] + [answer('{"code":"USD","units":3,"more":1}')]) == (0.8, 5)
+    assert valid_share([answer("{" * 90_000, finish="stop")] * 5) == (0.0, 5)
 
 
 def test_schemas_are_whole_and_closed() -> None:

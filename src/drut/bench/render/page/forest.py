@@ -67,7 +67,7 @@ def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
     return el("g", el("title", f"{row.name}: {text}"),
               el("line", class_="grid", x1=0, x2=WIDTH, y1=top, y2=top),
               el("text", shorten(row.name, max(56 - len(text), 10)), class_="name", x=_SIDE, y=top + 17),
-              el("text", text, class_="said", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
+              el("text", text, class_="value", x=WIDTH - _SIDE, y=top + 17, text_anchor="end"),
               *(_dots if row.dots else _interval)(row, y, x, palette.shape(row.who)),
               class_=palette.css_class(row.who))
 
