@@ -133,6 +133,7 @@ GRAMMARS: dict[str, Callable[[str], str]] = {
         f"\nB{x.upper()}: /{ANY}.*{x}/ /{ANY}/" for x in letters),
     "chain": lambda letters: "start: A0" + "".join(
         f"\nA{i}: A{i + 1} & /{ANY}.*{x}{ANY}/" for i, x in enumerate(letters)) + f"\nA{len(letters)}: /{ANY}/",
+    "times": lambda letters: joined([f"(/{ANY}/ \"{x}\" /{ANY}/){{2,3}}" for x in letters[:20]]),
     "lines": lambda letters: joined([f"/({ANY}|\n).*{x}{ANY}/" for x in letters]),
     "inside": lambda letters: "start: a\na: %lark {\n" + joined([f"/{ANY}.*{x}{ANY}/" for x in letters]) + "\n}",
 }
@@ -172,6 +173,7 @@ def test_hostile_texts_are_read_in_time(text: str) -> None:
 
 @pytest.mark.parametrize(("source", "count"), [
     ("a", 3), (r"^[ab][ac][ad][a-z]$", 4), ("^(a|a|a|a|b)$", 4), (r"^[\n][\t]\r\x01$", 4), ("^[à]é[ü-ý]ß$", 4),
-    (r"^\p{L}a\Wa[]$", 3), ("^x{2,5}$", 3), (".*a.*", 3), ("^.*a.*$", 3)])
+    (r"^\p{L}a\Wa[]$", 3), ("^x{2,50}$", 3), ("^(ab|a){2,5}$", 10), ("^(?:(?:ab){3}a){2}$", 8),
+    (".*a.*", 3), ("^.*a.*$", 3)])
 def test_ways_are_the_classes_that_hold_one_character(source: str, count: int) -> None:
     assert ways.of_pattern(translated(source)) == count

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drut.constrain import gbnf, rules, schema, ways
+from drut.constrain import gbnf, rules, schema, terminals
 from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_RULES, check_nesting, check_text
 from drut.errors import RequestError
 
@@ -109,7 +109,7 @@ def of_grammar(text: str, name: str = "grammar") -> str:
         raise RequestError(f"{name}: more than {MOST_RULES} rules")
     check_nesting(name, plain, quotes="\"/")
     rules.check(plain, name)
-    ways.check_lark(plain, name)
+    terminals.check(plain, name)
     return "".join([*made, text[at:]])
 
 

@@ -9,47 +9,69 @@ steps, and no limit of the library ends them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
-
-from drut.errors import RequestError
 
 MOST_WAYS = 1 << 13  # of one intersection
 LEAST = 3  # assumed for a pattern, so that 8 are the maximum
 BOUND = "at most 8 short ones are allowed"
 MOST_IN_ALL = 1 << 17  # of all intersections of one schema or grammar
 MOST_OF_NAMES = 1 << 10  # the sum over all patternProperties, since the library intersects each pair
-ATOM = re.compile(r"\[(?P<ranges>[^\]]*)\]|\\(?P<property>[pP])\{[^}]*\}|\\x\{(?P<hex>[0-9a-f]+)\}|\(\?:|\{[\d,]*\}"
+GROUPS = r"(?P<open>\((?:\?[a-z-]{0,9}:|\?P?<\w{1,60}>)?)|(?P<close>\))|\{(?P<times>\d*,?\d*)\}"
+ATOM = re.compile(rf"\[(?P<ranges>[^\]]*)\]|\\(?P<property>[pP])\{{[^}}]*\}}|\\x\{{(?P<hex>[0-9a-f]+)\}}|{GROUPS}"
                   r"|(?P<char>[A-Za-z0-9])")
+LITERAL = re.compile(rf"\[(?:\\.|[^\]\\])*\]?|\\[pPxu]\{{[^}}]{{0,60}}\}}|\\.|{GROUPS}|[^|*+?]", re.DOTALL)  # in Lark
 POINT = r"(?:\\x\{([0-9a-f]+)\}|([A-Za-z0-9]))"
 RANGE = re.compile(rf"{POINT}-{POINT}")
 NEGATED = r"^\x{0}-"  # the empty class
 # Characters that count as one, because their encodings share bytes: those that JSON escapes, and those beyond ASCII.
 PLAIN = [point for point in range(0x20, 0x7F) if chr(point) not in '"\\']
 ESCAPED, WIDE = -1, -2
-# The tokens of the library: a regular expression may contain line ends. The library refuses unclosed ones.
-TOKEN = re.compile(r"""
-    (?://|\#)[^\n]*
-  | ^[ \t]*[?!]*(?P<head>[A-Za-z_]\w*)(?:\[[^\]\n]*\])?(?:\.-?\d+)?[ \t]*:(?!:)
-  | (?P<text>"(?:\\.|[^"\\\n])*"?)
-  | (?P<regex>/(?:\\.|[^/\\])+/?)
-  | (?P<name>[A-Za-z_]\w*)
-  | (?P<both>&)
-""", re.VERBOSE | re.MULTILINE | re.DOTALL)
-LARK_ATOM = re.compile(r"\[(?:\\.|[^\]\\])*\]?|\\[pPxu]\{[^}]{0,60}\}|\\.|\{[\d,]*\}|\(\?:|[^(){}|*+?]", re.DOTALL)
+ALL = -3  # the key of all atoms
 
 
 def of_pattern(pattern: str) -> int:
     """Returns the maximum number of ways of a pattern, in the library's notation, over all characters: an upper bound,
     the occurrences of classes that contain the character."""
-    ways = dict.fromkeys((*PLAIN, ESCAPED, WIDE), 0)
     known: dict[str, set[int]] = {}
-    for atom in ATOM.finditer(pattern):
+
+    def keys(atom: re.Match[str]) -> set[int]:
         if atom[0] not in known:
             known[atom[0]] = _keys(atom)
-        for key in known[atom[0]]:
-            ways[key] += 1
-    return max(LEAST, *ways.values())
+        return known[atom[0]]
+
+    counts = _counts(ATOM.finditer(pattern), keys)
+    return max((LEAST, *(count for key, count in counts.items() if key != ALL)))
+
+
+def of_literal(regex: str) -> int:
+    """Returns the number of atoms in a regular expression of a grammar in Lark: an upper bound of its ways."""
+    return _counts(LITERAL.finditer(regex), lambda atom: set())[ALL]
+
+
+def _counts(tokens: Iterator[re.Match[str]], keys: Callable[[re.Match[str]], set[int]]) -> Counter[int]:
+    """Returns the number of atoms of each key. A group of several counts as often as it may be repeated: after each
+    repetition its rest is another one."""
+    stack, group = [Counter[int]()], Counter[int]()
+    for token in tokens:
+        if token["open"] is not None:
+            stack.append(Counter())
+        elif token["close"] is not None:
+            group = stack.pop() if len(stack) > 1 else Counter()
+            stack[-1].update(group)
+        elif token["times"] is not None:
+            more = max_times(token["times"]) - 1 if group[ALL] > 1 else 0
+            stack[-1].update({key: count * more for key, count in group.items()})
+        else:
+            group = Counter()
+            stack[-1].update(keys(token) | {ALL})
+    return sum(stack, Counter())
+
+
+def max_times(text: str) -> int:
+    """Returns the largest number of a repetition."""
+    return max((1, *map(int, re.findall(r"\d{1,9}", text))))
 
 
 def of_all(ways: Iterable[int]) -> int:
@@ -82,53 +104,3 @@ def _bucket(low: int, high: int) -> set[int]:
     if low < 0x20 or any(low <= point <= high for point in (0x22, 0x5C, 0x7F)):
         found.add(ESCAPED)
     return found | {WIDE} if high > 0x7F else found
-
-
-def check_lark(text: str, name: str) -> None:
-    """Raises RequestError if an intersection of terminals, with `&`, is too costly.
-
-    `text`: a grammar in Lark, in which the schemas behind %json are blank.
-    """
-    bodies = _bodies(text)
-    joined = [rule for rule, body in bodies.items() if any(token.lastgroup == "both" for token in body)]
-    known: dict[str, int] = {}
-
-    def of_rule(rule: str) -> int:
-        """Returns an upper bound: without brackets the product is larger, since each part has one way or more."""
-        if rule not in known:
-            known[rule] = 1  # for a recursive rule
-            sums = [0]
-            for token in bodies.get(rule, ()):
-                match token.lastgroup:
-                    case "both":
-                        sums.append(0)
-                    case "name":
-                        sums[-1] += of_rule(token[0])
-                    case "regex":
-                        sums[-1] += len(LARK_ATOM.findall(token[0], 1, len(token[0]) - 1))
-                    case "text":
-                        sums[-1] += 1
-            known[rule] = min(MOST_IN_ALL + 1, prod(max(1, ways) for ways in sums))
-        return known[rule]
-
-    try:
-        found = {rule: of_rule(rule) for rule in joined}
-    except RecursionError:
-        raise RequestError(f"{name}: terminals are nested too deeply for a grammar with &") from None
-    for rule, ways in found.items():
-        if ways > MOST_WAYS:
-            raise RequestError(f"{name}: the intersection in {rule!r} is too costly; {BOUND} to be joined by &")
-    if sum(found.values()) > MOST_IN_ALL:
-        raise RequestError(f"{name}: the intersections of terminals are too costly in all")
-
-
-def _bodies(text: str) -> dict[str, list[re.Match[str]]]:
-    """Returns the tokens of each rule. The first rule of a nested grammar may count as part of the outer one."""
-    found: dict[str, list[re.Match[str]]] = {}
-    body = list[re.Match[str]]()
-    for token in TOKEN.finditer(text):
-        if token.lastgroup == "head":
-            body = found.setdefault(token["head"], [])
-        elif token.lastgroup is not None:
-            body.append(token)
-    return found
