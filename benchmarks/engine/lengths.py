@@ -34,8 +34,8 @@ from drut.bench.workloads.reasoning import length_tables
 from drut.config import EngineConfig
 from drut.engine.build import choose_backend, record_plan
 from drut.engine.memory_plan import MemoryPlan
-from drut.engine.request import Request
-from drut.engine.work import Limits
+from drut.engine.request.request import Request
+from drut.engine.schedule.work import Limits
 from drut.home import home
 from drut.kernels.cost import StepShape
 from drut.kernels.kv import PAGE_TOKENS

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from drut import LLM, Constraint, SamplingParams
-from drut.engine.answer import Answer
 from drut.engine.engine import Update
-from drut.engine.request import Request
+from drut.engine.output_processor import Answer
+from drut.engine.request.request import Request
 
 
 class Stream:

@@ -29,7 +29,7 @@ from benchmarks.report import Spread, arguments, conclude, others, table
 
 from drut import LLM, Constraint, SamplingParams
 from drut.bench.workloads.packed import read_jsonl
-from drut.constrain.guide import Guide
+from drut.constrain.grammar_matcher import Guide
 from drut.errors import RequestError
 from drut.kernels.descriptor import mask_words
 

@@ -19,7 +19,7 @@ import jsonschema
 
 from drut import LLM, SamplingParams
 from drut.bench.workloads.packed import read_jsonl
-from drut.model.templates import ChatTemplates
+from drut.model.template.templates import ChatTemplates
 from drut.parse import Message
 from drut.parse.calling import Tool, constraint
 from drut.parse.choose import tool_format

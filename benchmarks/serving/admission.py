@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.report import Spread, table
 
 from drut import SamplingParams
-from drut.engine.messages import Output, Ready
-from drut.engine.output import Chunk, Completion
+from drut.engine.request.output import Chunk, Completion
+from drut.engine.service.messages import Output, Ready
 from drut.server.admission import Admission, Ask, Several
 from drut.server.life import RequestLog
 from drut.server.metrics import Metrics

@@ -44,7 +44,7 @@ class Server:
 PACED = """
 import sys, time
 from drut.cli.main import entry
-from drut.engine.runner import Runner
+from drut.engine.step.runner import Runner
 real, step_s = Runner._run, float(sys.argv.pop(1))
 def run(*arguments):
     time.sleep(step_s)

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from drut.constrain import Constraint as Constraint
-    from drut.engine.async_engine import AsyncEngine as AsyncEngine
     from drut.engine.llm import LLM as LLM
-    from drut.engine.output import AnswerError as AnswerError
-    from drut.engine.output import Chunk as Chunk
-    from drut.engine.output import Completion as Completion
-    from drut.engine.params import SamplingParams as SamplingParams
+    from drut.engine.request.output import AnswerError as AnswerError
+    from drut.engine.request.output import Chunk as Chunk
+    from drut.engine.request.output import Completion as Completion
+    from drut.engine.request.params import SamplingParams as SamplingParams
+    from drut.engine.service.async_engine import AsyncEngine as AsyncEngine
 
 __version__ = "0.1.0"
 __all__ = ["LLM", "AnswerError", "AsyncEngine", "Chunk", "Completion", "Constraint", "SamplingParams"]
 
 _HOME = {
     "LLM": "drut.engine.llm",
-    "AnswerError": "drut.engine.output",
-    "AsyncEngine": "drut.engine.async_engine",
-    "Chunk": "drut.engine.output",
-    "Completion": "drut.engine.output",
+    "AnswerError": "drut.engine.request.output",
+    "AsyncEngine": "drut.engine.service.async_engine",
+    "Chunk": "drut.engine.request.output",
+    "Completion": "drut.engine.request.output",
     "Constraint": "drut.constrain",
-    "SamplingParams": "drut.engine.params",
+    "SamplingParams": "drut.engine.request.params",
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from llguidance import LLMatcher
 
 from drut.constrain import Constraint
-from drut.constrain.compiler import Grammars
+from drut.constrain.grammar_compiler import Grammars
 from drut.constrain.kept import BASE_BYTES
 from drut.errors import RequestError
 from tests.constrain.walking import Walker
@@ -163,7 +163,7 @@ def test_bombs_end_soon(walker: Walker, constraint: Constraint) -> None:
 
 def test_the_library_is_loaded_by_the_first_constraint() -> None:
     """It takes a moment, and most starts need none of it."""
-    program = ("import sys\nimport drut.engine.process, drut.engine.llm, drut.server.serve\n"
+    program = ("import sys\nimport drut.engine.service.process, drut.engine.llm, drut.server.life.serve\n"
                "assert 'llguidance' not in sys.modules")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

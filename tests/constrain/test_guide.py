@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.constrain import Constraint, Thought
-from drut.constrain.guide import MOST_AHEAD
+from drut.constrain.grammar_matcher import MOST_AHEAD
 from drut.constrain.limits import MOST_ENUM
-from drut.constrain.thought import State
+from drut.constrain.reasoning import State
 from drut.kernels.descriptor import mask_words
 from tests.constrain.walking import Walker, at_random
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from drut.constrain import Constraint, Thought
-from drut.constrain.compiler import Grammars
-from drut.constrain.guide import Guide
-from drut.constrain.thought import ThoughtWatch
+from drut.constrain.grammar_compiler import Grammars
+from drut.constrain.grammar_matcher import Guide
+from drut.constrain.reasoning import ThoughtWatch
 from drut.kernels.descriptor import mask_words
 from drut.model.model import open_model
 from drut.model.tokenizer import Tokenizer

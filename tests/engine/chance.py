@@ -9,9 +9,9 @@ from typing import Any
 
 from drut import LLM
 from drut.cache.cache import KvCache
-from drut.engine.policy import Policy
-from drut.engine.request import Request
-from drut.engine.reserve import Reserve
+from drut.engine.request.request import Request
+from drut.engine.schedule.policy import Policy
+from drut.engine.schedule.reserve import Reserve
 
 
 class ChancePreemption(Policy):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from drut.engine.engine import Engine
-from drut.engine.params import SamplingParams
-from drut.engine.request import Request
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
 from tests.engine.testbed import check_answer, check_idle, finish_all, make_engine
 
 PARAMS = SamplingParams(max_tokens=12, seed=3, ignore_eos=True)

@@ -17,9 +17,9 @@ import pytest
 from drut import LLM, AsyncEngine, Completion, SamplingParams
 from drut.cache.pool import KvCorruptionError
 from drut.constrain import Constraint
-from drut.engine.async_engine import EngineDeadError
 from drut.engine.engine import Engine
-from drut.engine.transport import ProcessTransport
+from drut.engine.service.async_engine import EngineDeadError
+from drut.engine.service.transport import ProcessTransport
 from drut.errors import DrutError, RequestError
 from drut.kernels.native.executable import NativeExecutable
 from tests.cli import tiny

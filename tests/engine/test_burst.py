@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from drut.engine.engine import Engine
-from drut.engine.params import SamplingParams
-from drut.engine.request import Request
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.pending import Pending

@@ -13,8 +13,8 @@ import pytest
 
 from drut import LLM, AnswerError, Constraint, SamplingParams
 from drut.constrain import Thought
-from drut.constrain.guide import Guide
-from drut.engine.accept import Acceptor
+from drut.constrain.grammar_matcher import Guide
+from drut.engine.step.accept import Acceptor
 from drut.errors import RequestError
 from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model, write_poisoned_model

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.engine.edits import EditTable
-from drut.engine.params import SamplingParams
+from drut.engine.request.logits_processors import EditTable
+from drut.engine.request.params import SamplingParams
 
 IDS = st.lists(st.integers(0, 30), max_size=20)
 

@@ -8,8 +8,8 @@ import pytest
 
 from drut.cache.pool import KvCorruptionError
 from drut.engine.engine import Engine
-from drut.engine.params import SamplingParams
-from drut.engine.request import Request
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
 from drut.kernels.kv import PAGE_TOKENS
 from tests.engine.testbed import check_answer, finish_all, make_engine
 

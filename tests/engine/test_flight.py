@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from drut.engine.flight import Flight, Ran
-from drut.engine.params import SamplingParams
-from drut.engine.request import Request
-from drut.engine.work import Work
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
+from drut.engine.schedule.work import Work
+from drut.engine.step.inflight import Flight, Ran
 from drut.kernels.burst import Burst, Progress
 from drut.kernels.output import StepOutput
 from tests.engine.testbed import make_engine

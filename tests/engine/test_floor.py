@@ -11,11 +11,11 @@ import pytest
 
 from drut import LLM, AsyncEngine, SamplingParams
 from drut.engine.engine import Engine
-from drut.engine.messages import Roof
-from drut.engine.meter import FIRST, SAMPLED
+from drut.engine.service.messages import Roof
+from drut.engine.step.meter import FIRST, SAMPLED
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
-from drut.kernels.floor import StepFloor
+from drut.kernels.roofline import StepFloor
 from drut.observe.ledger import Peaks, interpolated
 from tests.engine.models import write_bytes_model
 from tests.engine.testbed import FakeExecutable, finish_all, make_engine, submit, text

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drut.engine.lengths import BOUNDS, FRESH, KEPT_ENDS, LEAST_ENDS, LengthEstimate
+from drut.engine.schedule.lengths import BOUNDS, FRESH, KEPT_ENDS, LEAST_ENDS, LengthEstimate
 
 LENGTHS = st.lists(st.integers(1, 5000), min_size=LEAST_ENDS, max_size=80)
 

@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from drut.constrain import Constraint, Thought
-from drut.constrain.guide import Guide, Mask
-from drut.engine.masks import Guided, MaskMaker
-from drut.engine.params import SamplingParams
+from drut.constrain.grammar_matcher import Guide, Mask
+from drut.engine.request.params import SamplingParams
+from drut.engine.step.grammar_masks import Guided, MaskMaker
 from drut.errors import RequestError
 from drut.kernels.backend import Backend, Executable, Host, Limits
 from drut.kernels.descriptor import Edits, StepDescriptor, mask_words

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drut.engine.pacer import LEAST, PLAIN_EVERY, STALL, Pacer
+from drut.engine.schedule.prefill_pacer import LEAST, PLAIN_EVERY, STALL, Pacer
 from drut.kernels.cost import StepShape
 from tests.engine.testbed import predicting
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError
 
 GOOD = [

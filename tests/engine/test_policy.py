@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drut.engine.edits import EditTable
 from drut.engine.engine import Engine
-from drut.engine.params import SamplingParams
-from drut.engine.policy import Aging, FirstCome, LeastServed, Policy
-from drut.engine.progress import Progress
-from drut.engine.request import Request
-from drut.engine.reserve import Reserve
-from drut.engine.work import Limits
+from drut.engine.request.logits_processors import EditTable
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.progress import Progress
+from drut.engine.request.request import Request
+from drut.engine.schedule.policy import Aging, FirstCome, LeastServed, Policy
+from drut.engine.schedule.reserve import Reserve
+from drut.engine.schedule.work import Limits
 from drut.plan.simulate import Arrival, Setup, Simulation
 from tests.engine.testbed import check_answer, finish_all, make_engine, predicting, submit, text
 

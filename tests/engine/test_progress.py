@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import drut
-from drut.engine.progress import Progress, ProgressError
-from drut.engine.work import Work
+from drut.engine.request.progress import Progress, ProgressError
+from drut.engine.schedule.work import Work
 
 REQUEST: Any = SimpleNamespace(prompt_tokens=3)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from drut import LLM
-from drut.engine.answer import Answer
+from drut.engine.output_processor import Answer
 from drut.errors import RequestError
 from drut.kernels.native import library
 from tests.engine.chance import make_llm

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from drut.cache.pool import KvCorruptionError
 from drut.engine.engine import Engine
-from drut.engine.request import Request
-from drut.engine.scheduler import SchedulerStallError
-from drut.engine.stats import stats
+from drut.engine.request.request import Request
+from drut.engine.schedule.scheduler import SchedulerStallError
+from drut.engine.service.stats import stats
 from tests.engine.testbed import Log, check_answer, check_idle, make_engine, make_log, submit, take_down, text
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.engine.reserve import Reserve
+from drut.engine.schedule.reserve import Reserve
 from drut.kernels.kv import PAGE_TOKENS
 from tests.engine.testbed import check_answer, check_idle, finish_all, make_engine, make_log, submit, text
 

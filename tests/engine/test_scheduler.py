@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from drut.engine.engine import Engine
-from drut.engine.pacer import LEAST, PLAIN_EVERY
-from drut.engine.params import SamplingParams
-from drut.engine.request import Request
-from drut.engine.work import Work
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
+from drut.engine.schedule.prefill_pacer import LEAST, PLAIN_EVERY
+from drut.engine.schedule.work import Work
 from drut.errors import RequestError
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from drut.engine.engine import Engine
-from drut.engine.params import SamplingParams
-from drut.engine.policy import LeastServed
+from drut.engine.request.params import SamplingParams
+from drut.engine.schedule.policy import LeastServed
 from tests.engine.testbed import VOCAB, Guesser, Log, check_answer, check_idle, finish_all, make_engine, make_log, step
 
 CHOICES = {

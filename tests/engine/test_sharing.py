@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.kernels.kv import PAGE_TOKENS
 from tests.engine.testbed import check_answer, check_idle, finish_all, make_engine, make_log, step, submit, text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drut import LLM, AnswerError, AsyncEngine, SamplingParams
-from drut.engine.turn import Turn
+from drut.engine.step.turn import Turn
 from drut.errors import DrutError
 from tests.engine.models import said, write_bytes_model
 

@@ -20,7 +20,7 @@ from drut.cache.kinds import KINDS, Kinds
 from drut.config import EngineConfig
 from drut.engine.build import build_engine
 from drut.engine.engine import Engine
-from drut.engine.request import Request
+from drut.engine.request.request import Request
 from drut.errors import UnsupportedError
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy.backend import NumpyBackend

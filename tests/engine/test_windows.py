@@ -8,7 +8,7 @@ import pytest
 
 from drut import LLM
 from drut.cache.kinds import WindowGroup
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.kernels.native import library
 from tests.engine import matrix
 from tests.engine.chance import make_llm

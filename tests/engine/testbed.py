@@ -19,18 +19,18 @@ import numpy as np
 from drut.cache.cache import KvCache
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import Canary, PagePool
-from drut.constrain.thought import ThoughtWatch
+from drut.constrain.reasoning import ThoughtWatch
 from drut.engine.engine import Engine
-from drut.engine.pacer import Pacer
-from drut.engine.params import SamplingParams
-from drut.engine.policy import make_policy
-from drut.engine.request import Request
-from drut.engine.reserve import Reserve
-from drut.engine.runner import Runner
-from drut.engine.scheduler import Scheduler
-from drut.engine.static_batch import StaticBatching
-from drut.engine.update import Scored, Update
-from drut.engine.work import Limits
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
+from drut.engine.request.update import Scored, Update
+from drut.engine.schedule.policy import make_policy
+from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.reserve import Reserve
+from drut.engine.schedule.scheduler import Scheduler
+from drut.engine.schedule.static_batching import StaticBatching
+from drut.engine.schedule.work import Limits
+from drut.engine.step.runner import Runner
 from drut.kernels.backend import Backend, Executable, StepOutput
 from drut.kernels.cost import Cost, Rate
 from drut.kernels.descriptor import HOLE, RELAY, StepDescriptor

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from drut.errors import DrutError
 from drut.model.model import open_model
-from drut.model.templates import ChatTemplates
+from drut.model.template.templates import ChatTemplates
 from tests.fuzz.mutate import mutant
 from tests.fuzz.seeds import seeds
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from drut import LLM, Completion, Constraint, SamplingParams
 from drut.constrain import Thought
-from drut.engine.output import Logprobs
+from drut.engine.request.output import Logprobs
 from tests.engine.matrix import Ask, random_params, text
 from tests.engine.models import write_bytes_model, write_gguf
 from tests.golden.weights import HERE, NAMES, config, write_checkpoint

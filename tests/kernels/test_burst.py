@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from drut import LLM
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.kernels.backend import Executable
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor

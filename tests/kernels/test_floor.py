@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from drut.formats.encoding import encoding
 from drut.kernels.cost import StepShape
-from drut.kernels.floor import StepFloor
 from drut.kernels.kv import KvLayout
 from drut.kernels.ops import Attention, Buffer, Embed, ExpertsDown, ExpertsGateUp, Head, Norm, Op, Project, Routes
 from drut.kernels.outline import MatrixOutline, VectorOutline
+from drut.kernels.roofline import StepFloor
 from drut.observe.ledger import Entry, Peaks, account, interpolated
 
 PEAKS = Peaks(partial(interpolated, {1 << 10: 4e9, 1 << 14: 1e9}), int8_macs=3e9, float_macs=1e9)

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from drut.model.tool_text import as_text
+from drut.model.template.tool_text import as_text
 
 Message = dict[str, Any]
 BOS, EOS = "<s>", "</s>"

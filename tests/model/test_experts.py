@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from drut import LLM
-from drut.engine.stats import stats
+from drut.engine.service.stats import stats
 from drut.errors import DrutError, ModelFileError, UnsupportedError
 from drut.formats.encoding import encoding
 from drut.model.families.table import StoredExperts

@@ -10,7 +10,7 @@ from jinja2.nodes import Scope
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from drut.errors import DrutError, ModelFileError, RequestError
-from drut.model.template import MAX_SOURCE_CHARS, ChatTemplate
+from drut.model.template.template import MAX_SOURCE_CHARS, ChatTemplate
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TALK = [

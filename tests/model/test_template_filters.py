@@ -9,8 +9,8 @@ import pytest
 from jinja2 import filters
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from drut.model.sandbox import BoundedEnvironment
-from drut.model.template import ChatTemplate
+from drut.model.template.sandbox import BoundedEnvironment
+from drut.model.template.template import ChatTemplate
 
 HELLO = [{"role": "user", "content": "Hello"}]
 VALUES: Mapping[str, object] = {

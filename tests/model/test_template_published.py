@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from drut.errors import RequestError
-from drut.model import template as module
-from drut.model.template import ChatTemplate
+from drut.model.template import template as module
+from drut.model.template.template import ChatTemplate
 from tests.llama_sources import chat_templates
 from tests.model.conversations import BOS, CONVERSATIONS, EOS, Conversation, as_sent
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from drut.errors import ModelFileError, UnsupportedError
-from drut.model.templates import ChatTemplates
+from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import Tokenizer, from_gguf, from_hf
 from drut.model.tokenizer.chat import gguf_keys, hf_value
 from drut.parse.choose import marks, tool_format

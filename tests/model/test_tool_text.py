@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drut.errors import RequestError
-from drut.model.template import ChatTemplate
+from drut.model.template.template import ChatTemplate
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drut.errors import RequestError, UnsupportedError
-from drut.model.template import ChatTemplate
+from drut.model.template.template import ChatTemplate
 from drut.parse.choose import FAMILIES, Marks, begun, marks, tool_format
 
 THINK = FAMILIES["think"]

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from drut.engine.params import SamplingParams
-from drut.engine.work import Limits
+from drut.engine.request.params import SamplingParams
+from drut.engine.schedule.work import Limits
 from drut.errors import RequestError
 from drut.plan.simulate import Arrival, Setup, Simulation
 from tests.engine.testbed import make_engine, predicting, text

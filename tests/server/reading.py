@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from drut.engine.output import Chunk
+from drut.engine.request.output import Chunk
 from drut.errors import DrutError
 from drut.server.admission import Admission, Ask, Record
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from drut.config import EngineConfig
 from drut.server.config import ServerConfig
-from drut.server.serve import Server
+from drut.server.life.serve import Server
 
 PATIENCE_S = 120  # on a starved machine; what holds at all holds soon on another
 

@@ -13,15 +13,15 @@ from typing import Any
 
 from drut.config import EngineConfig
 from drut.constrain import Constraint
-from drut.engine.output import Chunk, Completion
+from drut.engine.request.output import Chunk, Completion
 from drut.parse.narrowing import Bounds
 from drut.server.admission import Ask, Record
 from drut.server.admission.ticket import OnChunk, OnEnd
-from drut.server.compiling import Compilers
 from drut.server.config import ServerConfig
-from drut.server.serve import Server
+from drut.server.grammars import Compilers
+from drut.server.life.serve import Server
+from drut.server.openai.prompts import Texts
 from drut.server.service import Loaded
-from drut.server.texts import Texts
 from tests.server.rig import Running, run_in_thread
 
 Script = Callable[[Ask], AsyncIterator[Chunk]]

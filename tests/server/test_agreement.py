@@ -14,7 +14,7 @@ import pytest
 from benchmarks.serving.agreement import compare
 
 from drut.bench.report.files import read
-from drut.engine.runner import Runner
+from drut.engine.step.runner import Runner
 from tests.server.rig import Running, serving
 
 STEP_S, LATE_S, TRIES = 0.05, 0.002, 4

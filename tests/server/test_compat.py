@@ -11,7 +11,7 @@ import openai
 import pydantic
 import pytest
 
-from drut.server.app import PREFIXES
+from drut.server.http.app import PREFIXES
 from tests.server.rig import PATIENCE_S, Running
 
 HI = [{"role": "user", "content": "hi"}]

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from drut.constrain import Constraint
-from drut.constrain.compiler import Grammars
-from drut.engine.async_engine import EngineDeadError
-from drut.server.compiling import NO_FAULT, Compilers
-from drut.server.protocol.structured import Asked
+from drut.constrain.grammar_compiler import Grammars
+from drut.engine.service.async_engine import EngineDeadError
+from drut.server.grammars import NO_FAULT, Compilers
+from drut.server.openai.protocol.structured import Asked
 from tests.server.rig import Reply, Running, serving, until
 
 SLOW = 6  # requests, more than there are text threads

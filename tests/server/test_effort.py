@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from drut.engine.output import Chunk
+from drut.engine.request.output import Chunk
 from drut.server.admission import Ask
-from drut.server.texts import Texts
-from drut.server.thinking import effort_variables
+from drut.server.openai.prompts import Texts
+from drut.server.openai.reasoning import effort_variables
 from tests.cli import tiny
 from tests.server.scripted import ended, scripted
 

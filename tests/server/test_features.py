@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from drut.engine import build
-from drut.engine.policy import Policy, make_policy
+from drut.engine.schedule.policy import Policy, make_policy
 from tests.cli import tiny
 from tests.engine.chance import ChancePreemption
 from tests.engine.pairwise import Row, all_pairs

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from drut.engine.params import SamplingParams
-from drut.server.protocol.chat import ChatRequest
-from drut.server.protocol.completions import CompletionRequest
-from drut.server.protocol.fields import UNSUPPORTED
+from drut.engine.request.params import SamplingParams
+from drut.server.openai.protocol.chat import ChatRequest
+from drut.server.openai.protocol.completions import CompletionRequest
+from drut.server.openai.protocol.fields import UNSUPPORTED
 from tests.server.rig import Reply, Running, serving, within
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

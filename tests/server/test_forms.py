@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.server.protocol.chat import ChatRequest
-from drut.server.protocol.completions import CompletionRequest
-from drut.server.protocol.errors import ApiError
-from drut.server.protocol.fields import HINTS, MAX_NAMED, UNSUPPORTED, decode
-from drut.server.protocol.forms import Form, allowed_at, form_of, unknown_fields
-from drut.server.protocol.models import DetokenizeRequest, TokenizeRequest
+from drut.server.openai.protocol.chat import ChatRequest
+from drut.server.openai.protocol.completions import CompletionRequest
+from drut.server.openai.protocol.errors import ApiError
+from drut.server.openai.protocol.fields import HINTS, MAX_NAMED, UNSUPPORTED, decode
+from drut.server.openai.protocol.forms import Form, allowed_at, form_of, unknown_fields
+from drut.server.openai.protocol.models import DetokenizeRequest, TokenizeRequest
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.openapi import from_dict
 
-from drut.server.protocol.openapi import OPERATIONS, openapi
+from drut.server.openai.protocol.openapi import OPERATIONS, openapi
 from tests.server.rig import Running
 
 POSTS = [op.path for op in OPERATIONS if op.method == "post"]

@@ -12,21 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from drut.engine.messages import FromEngine, Output
-from drut.engine.output import Chunk, Completion, Logprob
-from drut.engine.params import SamplingParams
-from drut.engine.transport import USUAL_FRAME, frames
-from drut.server.job import Job, PreparedPrompt
-from drut.server.pieces import Assembler
-from drut.server.render import parts as parts_module
-from drut.server.render.chat import ChatDialect
-from drut.server.render.completions import CompletionsDialect
-from drut.server.render.dialect import Dialect
-from drut.server.render.parts import BUNDLE_BYTES, bundles, lazily, parts
-from drut.server.room import ReplyMemory
-from drut.server.scored import Row
+from drut.engine.request.output import Chunk, Completion, Logprob
+from drut.engine.request.params import SamplingParams
+from drut.engine.service.messages import FromEngine, Output
+from drut.engine.service.transport import USUAL_FRAME, frames
+from drut.server.openai.render import parts as parts_module
+from drut.server.openai.render.chat import ChatDialect
+from drut.server.openai.render.completions import CompletionsDialect
+from drut.server.openai.render.dialect import Dialect
+from drut.server.openai.render.parts import BUNDLE_BYTES, bundles, lazily, parts
 from drut.server.service import SMALL_REPLY
-from drut.server.sizes import REPLY, ReplySize
+from drut.server.stream.assembler import Assembler
+from drut.server.stream.logprob_bytes import Row
+from drut.server.stream.prepared_request import Job, PreparedPrompt
+from drut.server.stream.reply_memory import ReplyMemory
+from drut.server.stream.reply_size import REPLY, ReplySize
 from tests.cli import tiny
 from tests.server.rig import Running, serving, until
 

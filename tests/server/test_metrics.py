@@ -13,11 +13,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from drut.config import EngineConfig
-from drut.engine.messages import Output, Pages, Stats
-from drut.engine.output import Chunk
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import Chunk
+from drut.engine.request.params import SamplingParams
+from drut.engine.service.messages import Output, Pages, Stats
 from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several
-from drut.server.gate import Gate
+from drut.server.http.gate import Gate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.reading import Reading
 from tests.server.virtual import FakeEngine, run

@@ -10,7 +10,7 @@ import pytest
 from openai.types import Completion, CompletionUsage
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from drut.engine.output import Chunk
+from drut.engine.request.output import Chunk
 from drut.server.admission import Ask, QueueFullError
 from tests.server.rig import PATIENCE_S, Running
 from tests.server.scripted import ended, scripted

@@ -7,11 +7,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.engine.output import Chunk, Completion, Logprob
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import Chunk, Completion, Logprob
+from drut.engine.request.params import SamplingParams
 from drut.model.tokenizer import StopChecker
-from drut.server.job import Job, PreparedPrompt
-from drut.server.pieces import Assembler, Entry, Piece
+from drut.server.stream.assembler import Assembler, Entry, Piece
+from drut.server.stream.prepared_request import Job, PreparedPrompt
 
 
 class Bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from drut.engine.output import Chunk
+from drut.engine.request.output import Chunk
 from drut.server.admission import Ask
 from tests.cli import tiny
 from tests.server.rig import Running, serving

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from drut.engine.messages import Roof, Stats
+from drut.engine.service.messages import Roof, Stats
 from drut.errors import DrutError
 from drut.kernels.native.library import load
 from drut.plan import roof as roofs
 from drut.plan.probe import machine_key
-from drut.server import roof as server_roof
 from drut.server.life import Health
-from drut.server.roof import compare_with_roof, measure_apart
+from drut.server.life import roof as server_roof
+from drut.server.life.roof import compare_with_roof, measure_apart
 from tests.server.rig import serving, until
 from tests.server.virtual import run
 

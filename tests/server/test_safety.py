@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from drut.errors import RequestError
-from drut.server.auth import Hosts, Keys, check_exposure, salt_of
 from drut.server.config import ServerConfig
-from drut.server.protocol.errors import ApiError
+from drut.server.http.auth import Hosts, Keys, check_exposure, salt_of
+from drut.server.openai.protocol.errors import ApiError
 from tests.server.rig import Client, Running, serving, until
 
 KEYS = ("first-key-123", "second-key-456")

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.errors import UnsupportedError
 from drut.server.admission.record import Record
 from drut.server.spans import RequestSpans, attributes, open_spans
@@ -172,5 +172,5 @@ def test_without_the_extra_it_is_one_error(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nothing_of_it_is_imported_unless_asked_for() -> None:
-    code = "import sys, drut.server.serve; sys.exit(any(m.startswith('opentelemetry') for m in sys.modules))"
+    code = "import sys, drut.server.life.serve; sys.exit(any(m.startswith('opentelemetry') for m in sys.modules))"
     subprocess.run([sys.executable, "-c", code], check=True)

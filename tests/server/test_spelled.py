@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from drut.model.model import open_model
-from drut.server.spelled import FIRST, SIGN, SpecialTokenEscaper, longest_of
+from drut.server.openai.special_tokens import FIRST, SIGN, SpecialTokenEscaper, longest_of
 from tests.cli import tiny
 from tests.cli.tiny import BOS, EOS
 from tests.server.rig import Running, serving

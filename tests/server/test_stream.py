@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from drut.engine.async_engine import EngineDeadError
-from drut.engine.output import Chunk
+from drut.engine.request.output import Chunk
+from drut.engine.service.async_engine import EngineDeadError
 from drut.errors import DrutError, RequestError
 from drut.server.admission import Ask, DeadlineError, DrainingError
 from tests.server.rig import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drut.server.admission import Record
-from drut.server.render.timings import timings
+from drut.server.openai.render.timings import timings
 
 
 def record(choices: int, tokens: int, *, cached: int = 0) -> Record:

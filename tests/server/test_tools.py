@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from openai import OpenAI
 
-from drut.engine.output import Chunk
+from drut.engine.request.output import Chunk
 from drut.server.admission import Ask
 from tests.cli import tiny
 from tests.server.rig import Reply, Running, within

@@ -10,15 +10,15 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.model.tokenizer import Tokenizer
-from drut.server import app
-from drut.server.job import Job
-from drut.server.pieces import Assembler, Piece
-from drut.server.protocol.errors import ApiError
-from drut.server.render.parts import parts
-from drut.server.routes.generate import Generation
+from drut.server.http import app
+from drut.server.openai.protocol.errors import ApiError
+from drut.server.openai.render.parts import parts
+from drut.server.openai.routes.generate import Generation
 from drut.server.service import Loaded, Service
+from drut.server.stream.assembler import Assembler, Piece
+from drut.server.stream.prepared_request import Job
 from tests.server.rig import Running, serving
 
 

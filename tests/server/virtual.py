@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from drut.engine.async_engine import EngineDeadError, Sink
-from drut.engine.messages import Failed, Output, Ready
-from drut.engine.output import Chunk, Completion
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import Chunk, Completion
+from drut.engine.request.params import SamplingParams
+from drut.engine.service.async_engine import EngineDeadError, Sink
+from drut.engine.service.messages import Failed, Output, Ready
 from drut.observe.trace import RequestTrace
 
 

@@ -10,15 +10,16 @@ import re
 import sys
 from collections.abc import Iterator
 
-from drut.cli import sampling, thoughts
+from drut.cli import reasoning as thoughts
+from drut.cli import sampling
 from drut.cli.conversation import Conversation, Talker
 from drut.cli.interrupt import Interrupt, deferred
 from drut.cli.opening import add_model, open_llm, speed
 from drut.cli.remote import RemoteModel
 from drut.cli.terminal import Writer, note, one_line
 from drut.config import EngineConfig, add_flags, from_flags
-from drut.engine.output import Completion
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import Completion
+from drut.engine.request.params import SamplingParams
 from drut.errors import DrutError, RequestError
 from drut.home import home
 

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from drut.engine.output import Chunk
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import Chunk
+from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError
 
 Message = dict[str, str]

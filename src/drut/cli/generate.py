@@ -14,8 +14,8 @@ from drut.cli.opening import add_model, open_llm, speed
 from drut.cli.terminal import Writer, note
 from drut.config import add_flags, from_flags
 from drut.engine.llm import LLM, Prompt
-from drut.engine.output import AnswerError, Completion
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import AnswerError, Completion
+from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError
 
 HELP = "Continue each prompt, or answer it as a chat message."

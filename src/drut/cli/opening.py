@@ -8,7 +8,7 @@ import warnings
 from drut.cli.terminal import note
 from drut.config import EngineConfig
 from drut.engine.llm import LLM
-from drut.engine.output import Completion
+from drut.engine.request.output import Completion
 
 
 def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:

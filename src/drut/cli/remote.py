@@ -11,8 +11,8 @@ from typing import Any
 
 from drut.bench.exchange import Exchange, RefusedError
 from drut.bench.sse import Event
-from drut.engine.output import Chunk, Completion
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import Chunk, Completion
+from drut.engine.request.params import SamplingParams
 from drut.errors import DrutError, RequestError
 
 SILENCE_S = 600.0  # maximum seconds between two reads of a stream, or for a whole reply; Drut's server sends comments

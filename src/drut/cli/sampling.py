@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 
 
 class _Flag(NamedTuple):

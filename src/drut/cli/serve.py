@@ -21,7 +21,7 @@ from drut.config import EngineConfig, add_flags
 from drut.errors import RequestError
 from drut.model.store import resolve
 from drut.server.config import ServerConfig
-from drut.server.gate import raise_open_files, with_connections
+from drut.server.http.gate import raise_open_files, with_connections
 
 HELP = """Serve a model over HTTP with OpenAI's API: /v1/chat/completions, /v1/completions, /v1/models; GET /docs lists
 all routes. By default it listens only on this machine."""
@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
     raise_open_files()
     config = with_connections(config)
     if args.dry_run:
-        from drut.server.dry_run import report
+        from drut.server.life.dry_run import report
 
         for line in report(args.model, config, engine):
             print(line)
         return 0
     from drut.server.life import RequestLog
-    from drut.server.serve import Server
+    from drut.server.life.serve import Server
 
     logging.basicConfig(level=logging.WARNING, format="drut: %(levelname)s: %(message)s")
     for line in limits(config):

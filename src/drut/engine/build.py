@@ -9,15 +9,15 @@ from drut.cache.cache import KvCache
 from drut.cache.kinds import KINDS, Kinds
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
-from drut.constrain.compiler import Grammars
+from drut.constrain.grammar_compiler import Grammars
 from drut.engine.engine import Engine
 from drut.engine.memory_plan import MemoryPlan, context_of
-from drut.engine.pacer import Pacer
-from drut.engine.policy import make_policy
-from drut.engine.reserve import Reserve
-from drut.engine.runner import Runner
-from drut.engine.scheduler import Scheduler
-from drut.engine.static_batch import StaticBatching
+from drut.engine.schedule.policy import make_policy
+from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.reserve import Reserve
+from drut.engine.schedule.scheduler import Scheduler
+from drut.engine.schedule.static_batching import StaticBatching
+from drut.engine.step.runner import Runner
 from drut.errors import UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend

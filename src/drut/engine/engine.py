@@ -12,21 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drut.cache.check import check_cache
-from drut.constrain.compiler import Grammars
-from drut.constrain.thought import ThoughtWatch
-from drut.engine.accept import Acceptor
-from drut.engine.ahead import unwind
-from drut.engine.blocker import Blocked
-from drut.engine.flight import Flight
-from drut.engine.intake import Intake
-from drut.engine.meter import StepMeter
-from drut.engine.params import SamplingParams
-from drut.engine.recovery import roll_back, undo_admission
-from drut.engine.request import Request
-from drut.engine.runner import Runner
-from drut.engine.scheduler import Scheduler
-from drut.engine.update import Update
-from drut.engine.work import Work
+from drut.constrain.grammar_compiler import Grammars
+from drut.constrain.reasoning import ThoughtWatch
+from drut.engine.request.blocker import Blocked
+from drut.engine.request.intake import Intake
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
+from drut.engine.request.update import Update
+from drut.engine.schedule.multi_step import unwind
+from drut.engine.schedule.recovery import roll_back, undo_admission
+from drut.engine.schedule.scheduler import Scheduler
+from drut.engine.schedule.work import Work
+from drut.engine.step.accept import Acceptor
+from drut.engine.step.inflight import Flight
+from drut.engine.step.meter import StepMeter
+from drut.engine.step.runner import Runner
 from drut.errors import UnsupportedError
 from drut.observe.ledger import Peaks
 from drut.speculate import Drafter, DraftInput

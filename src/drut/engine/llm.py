@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 
 from drut.cache.pool import KvCorruptionError
 from drut.config import EngineConfig
-from drut.constrain.thought import Thought, ThoughtWatch
-from drut.engine.answer import Answer, completions
+from drut.constrain.reasoning import Thought, ThoughtWatch
 from drut.engine.build import build_engine, choose_backend, numerics_id
-from drut.engine.logits import LogitsReader
-from drut.engine.output import AnswerError, Chunk, Completion
-from drut.engine.params import SamplingParams
-from drut.engine.request import Request
-from drut.engine.turn import Turn
-from drut.engine.update import Update
+from drut.engine.output_processor import Answer, completions
+from drut.engine.request.output import AnswerError, Chunk, Completion
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.request import Request
+from drut.engine.request.update import Update
+from drut.engine.step.logits import LogitsReader
+from drut.engine.step.turn import Turn
 from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import Progress, resolve, show
-from drut.model.templates import ChatTemplates
+from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import StopStrings, Tokenizer
 from drut.observe.laps import Laps
 

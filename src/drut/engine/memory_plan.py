@@ -10,7 +10,7 @@ from drut.cache.groups import Group
 from drut.cache.kinds import KINDS, Kinds
 from drut.config import EngineConfig
 from drut.engine.memory import make_groups, pool_pages
-from drut.engine.work import Limits
+from drut.engine.schedule.work import Limits
 from drut.errors import RequestError
 from drut.kernels.kv import Layout
 from drut.model import decoder

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drut.engine.llm import LLM
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError, UnsupportedError
 from drut.kernels.cost import StepShape
 from drut.kernels.native.executable import NativeExecutable

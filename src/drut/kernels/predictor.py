@@ -18,8 +18,8 @@ import math
 from bisect import bisect_right
 
 from drut.kernels.cost import StepShape
-from drut.kernels.floor import Amounts, StepFloor
 from drut.kernels.plan import Plan
+from drut.kernels.roofline import Amounts, StepFloor
 from drut.observe.ledger import Peaks
 
 # Used if no roof was measured: figures of two CPUs. Measured steps soon correct the scale. That a float multiply-add

@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from drut.errors import RequestError, UnsupportedError
-from drut.model.template import ChatTemplate
-from drut.model.templates import ChatTemplates
+from drut.model.template.template import ChatTemplate
+from drut.model.template.templates import ChatTemplates
 from drut.parse.formats import FORMATS, HERMES, JSON, LLAMA3, MISTRAL, MISTRAL_NAMED, Format
 
 AUTO, NONE = "auto", "none"
@@ -57,7 +57,7 @@ def tool_format(setting: str, template: ChatTemplate) -> Format:
         return FORMATS[setting]
     source = template.source
     if not template.reads_tools:
-        return JSON  # the format that drut.model.tool_text describes to the model
+        return JSON  # the format that drut.model.template.tool_text describes to the model
     if any(mark in source for mark in UNKNOWN):
         raise UnsupportedError("this model's template writes calls in a form that is not supported")
     if "[TOOL_CALLS]" in source:

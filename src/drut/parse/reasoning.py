@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from drut.constrain.thought import State
+from drut.constrain.reasoning import State
 from drut.parse.deltas import Content, Delta, Reasoning, Text
 
 SPACE = " \t\n\r\v\f"  # white space that may precede reasoning, the same bytes as in the engine

@@ -15,16 +15,16 @@ import numpy as np
 from drut.cache.cache import KvCache
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import PagePool
-from drut.engine.ahead import unwind
-from drut.engine.edits import EditTable
-from drut.engine.pacer import Pacer
-from drut.engine.params import SamplingParams
-from drut.engine.policy import make_policy
-from drut.engine.progress import Progress
-from drut.engine.request import Request
-from drut.engine.reserve import Reserve
-from drut.engine.scheduler import Scheduler
-from drut.engine.work import Limits, Work
+from drut.engine.request.logits_processors import EditTable
+from drut.engine.request.params import SamplingParams
+from drut.engine.request.progress import Progress
+from drut.engine.request.request import Request
+from drut.engine.schedule.multi_step import unwind
+from drut.engine.schedule.policy import make_policy
+from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.reserve import Reserve
+from drut.engine.schedule.scheduler import Scheduler
+from drut.engine.schedule.work import Limits, Work
 from drut.errors import RequestError
 from drut.kernels.cost import StepShape
 from drut.kernels.pool import HostPool

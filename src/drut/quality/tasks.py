@@ -6,7 +6,7 @@ import msgspec
 
 from drut.bench.workloads.gsm8k import ANSWERS, asked, right
 from drut.engine.llm import LLM
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError
 from drut.quality.estimate import Estimate, proportion
 

@@ -17,13 +17,13 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from drut.config import EngineConfig
-from drut.engine.async_engine import AsyncEngine
-from drut.engine.messages import Pages, Stats
+from drut.engine.service.async_engine import AsyncEngine
+from drut.engine.service.messages import Pages, Stats
 from drut.kernels.kv import PAGE_TOKENS
 from drut.observe.histogram import Histogram, spread
 from drut.server.admission.admission import Admission
 from drut.server.admission.record import FAILURES, Record
-from drut.server.gate import Gate
+from drut.server.http.gate import Gate
 
 
 class Described(NamedTuple):

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from drut.server.admission import Admission
-from drut.server.auth import Hosts, Keys
-from drut.server.compiling import Compilers
 from drut.server.config import ServerConfig
+from drut.server.grammars import Compilers
+from drut.server.http.auth import Hosts, Keys
+from drut.server.http.limits import Limits
 from drut.server.life import Health
-from drut.server.limits import Limits
 from drut.server.metrics import Metrics
-from drut.server.protocol.errors import ApiError
-from drut.server.render.parts import bundles
-from drut.server.room import ReplyMemory
-from drut.server.texts import Texts
+from drut.server.openai.prompts import Texts
+from drut.server.openai.protocol.errors import ApiError
+from drut.server.openai.render.parts import bundles
+from drut.server.stream.reply_memory import ReplyMemory
 
 T = TypeVar("T")
 SMALL_REPLY = 128 << 10  # bytes of a reply that the event loop encodes in one call

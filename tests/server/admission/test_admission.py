@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.engine.async_engine import EngineDeadError
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
+from drut.engine.service.async_engine import EngineDeadError
 from drut.errors import RequestError
 from drut.server.admission import (
     Admission,

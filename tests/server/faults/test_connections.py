@@ -14,8 +14,8 @@ import pytest
 from drut.config import EngineConfig
 from drut.errors import RequestError
 from drut.server.config import ServerConfig
-from drut.server.gate import Gate, with_connections
-from drut.server.serve import Server
+from drut.server.http.gate import Gate, with_connections
+from drut.server.life.serve import Server
 from tests.server.faults.process import ENDLESS, ServerProcess, asleep, write_model
 from tests.server.rig import Reply, Running, serving, until
 

@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from drut.engine.async_engine import AsyncEngine
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
+from drut.engine.service.async_engine import AsyncEngine
 from drut.kernels.native.executable import NativeExecutable
 from drut.server.admission import Admission, Ask
 from drut.server.life import Health, Lifecycle

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from drut.engine.async_engine import AsyncEngine
-from drut.engine.messages import Ready
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
+from drut.engine.service.async_engine import AsyncEngine
+from drut.engine.service.messages import Ready
 from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Record
 from drut.server.life import Health, Lifecycle, RequestLog, Startup
 from drut.server.life.startup import process_age_s

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from drut.engine.async_engine import EngineDeadError, Sink
-from drut.engine.messages import Ready
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
+from drut.engine.service.async_engine import EngineDeadError, Sink
+from drut.engine.service.messages import Ready
 from drut.errors import DrutError, RequestError
 from drut.server.admission.ask import Ask, DrainingError, QueueFullError
 from drut.server.admission.drain import DrainMeter

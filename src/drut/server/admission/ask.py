@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from drut.engine.params import SamplingParams
+from drut.engine.request.params import SamplingParams
 from drut.errors import DrutError, RequestError
 
 CHARACTERS_PER_TOKEN = 4  # of text that is not tokenized yet: an estimate for the queue alone

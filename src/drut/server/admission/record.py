@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from drut.engine.output import Completion
-from drut.engine.params import SamplingParams
+from drut.engine.request.output import Completion
+from drut.engine.request.params import SamplingParams
 
 # Why a request ended without an answer: its deadline passed, the server failed to compute it, the request was invalid,
 # the queue was full, the server was shut down.

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from drut.engine.async_engine import failure_error
-from drut.engine.messages import Failed, Output
-from drut.engine.output import Chunk
+from drut.engine.request.output import Chunk
+from drut.engine.service.async_engine import failure_error
+from drut.engine.service.messages import Failed, Output
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.server.admission.ask import Ask, DeadlineError, DrainingError, QueueFullError
 from drut.server.admission.record import Record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from drut.engine.async_engine import AsyncEngine
-from drut.engine.messages import Stats
+from drut.engine.service.async_engine import AsyncEngine
+from drut.engine.service.messages import Stats
 
 PING_S = 1.0  # between two pings to the engine
 LATE_S = 10.0  # without an answer: not ready for new requests, though the step may still end

@@ -8,8 +8,8 @@ import signal
 import threading
 from collections.abc import Callable
 
-from drut.engine.async_engine import AsyncEngine, EngineDeadError
-from drut.engine.messages import Stats
+from drut.engine.service.async_engine import AsyncEngine, EngineDeadError
+from drut.engine.service.messages import Stats
 from drut.server.admission.admission import Admission
 from drut.server.admission.ask import DrainingError
 from drut.server.life.health import PING_S, Health

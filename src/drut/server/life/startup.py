@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from drut.engine.messages import Ready
+from drut.engine.service.messages import Ready
 from drut.observe.laps import Laps
 
 

@@ -1,0 +1,26 @@
+"""`GET /v1/models` and `/v1/models/{id}`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from drut.server.http.exchange import Exchange
+from drut.server.openai.protocol.models import ModelCard, ModelList
+from drut.server.service import Service
+
+
+async def list_models(exchange: Exchange, service: Service, caller: str) -> None:
+    await exchange.reply(200, msgspec.json.encode(ModelList(data=_cards(service))))
+
+
+async def show_model(exchange: Exchange, service: Service, caller: str) -> None:
+    name = exchange.scope["path_params"]["name"]
+    service.check_model(name)
+    cards = {card.id: card for card in _cards(service)}
+    await exchange.reply(200, msgspec.json.encode(cards.get(name, cards[service.name])))
+
+
+def _cards(service: Service) -> list[ModelCard]:
+    loaded = service.model()
+    return [ModelCard(id=name, created=loaded.created, max_model_len=loaded.texts.room)
+            for name in service.names if name != "*"]
