@@ -35,7 +35,7 @@ from drut.config import EngineConfig
 from drut.engine.build import choose_backend, record_plan
 from drut.engine.memory_plan import MemoryPlan
 from drut.engine.request.request import Request
-from drut.engine.schedule.work import Limits
+from drut.engine.schedule.work import StepLimits
 from drut.home import home
 from drut.kernels.cost import StepShape
 from drut.kernels.kv import PAGE_TOKENS
@@ -46,7 +46,7 @@ from drut.model.store import resolve
 from drut.plan import roof as roofs
 from drut.plan.peaks import peaks
 from drut.plan.probe import machine_key
-from drut.plan.simulate import Arrival, Outcome, Setup, Simulation
+from drut.plan.simulate import Arrival, Setup, SimulatedOutcome, Simulation
 
 SCALE, MOST_PROMPT = 16, 512
 MAX_TOKENS = 1024  # of every request; above the length of any answer
@@ -96,7 +96,7 @@ class Figures:
     preemptions: float
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], seconds: float) -> Figures:
+    def of(cls, outcomes: Sequence[SimulatedOutcome], seconds: float) -> Figures:
         ttft, tpot = np.array([o.ttft for o in outcomes]), np.array([o.tpot for o in outcomes])
         good = int(((ttft <= TTFT_S) & (tpot <= TPOT_S)).sum())
         return cls(float(ttft.mean()), float(np.median(ttft)), float(np.quantile(ttft, 0.99)),
@@ -105,7 +105,7 @@ class Figures:
 
 
 def setup(burst: int = 16, **choice: Any) -> Setup:
-    return Setup((PAGES,), Limits(SEQS, STEP_TOKENS, SEQS, None, burst), PAGES * PAGE_TOKENS, **choice)
+    return Setup((PAGES,), StepLimits(SEQS, STEP_TOKENS, SEQS, None, burst), PAGES * PAGE_TOKENS, **choice)
 
 
 def predictor(model: str) -> Predictor:
@@ -180,7 +180,7 @@ def served(llm: LLM, work: Sequence[Arrival], seed: int) -> tuple[Figures, list[
             if len(update.request.output_ids) >= lengths[update.request]:
                 core.finish(update.request, "stop")
     del pacing.observe
-    outcomes = [Outcome(a, len(times), times[0], times[-1], r.why.preemptions)
+    outcomes = [SimulatedOutcome(a, len(times), times[0], times[-1], r.why.preemptions)
                 for a, (r, times) in zip(work, times_of.items(), strict=True)]
     return Figures.of(outcomes, now() - offset), steps
 

@@ -9,14 +9,14 @@ from itertools import pairwise
 
 from drut import LLM, Constraint, SamplingParams
 from drut.engine.engine import Update
-from drut.engine.output_processor import Answer
+from drut.engine.output_processor import OutputProcessor
 from drut.engine.request.request import Request
 
 
 class Stream:
     """One request. `times`: monotonic seconds at which the caller had its tokens."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: OutputProcessor) -> None:
         self.answer = answer
         self.times: list[float] = []
 

@@ -29,7 +29,7 @@ from benchmarks.report import Spread, arguments, conclude, others, table
 
 from drut import LLM, Constraint, SamplingParams
 from drut.bench.workloads.packed import read_jsonl
-from drut.constrain.grammar_matcher import Guide
+from drut.constrain.grammar_matcher import GrammarMatcher
 from drut.errors import RequestError
 from drut.kernels.descriptor import mask_words
 
@@ -90,7 +90,7 @@ def measure_grammars(llm: LLM, count: int) -> Record:
                for name, values in (("compile", compiles), ("mask", masks)) for p in ("p50", "p99", "p100")}}
 
 
-def walk(guide: Guide, vocab: int, dice: random.Random) -> Iterator[float]:
+def walk(guide: GrammarMatcher, vocab: int, dice: random.Random) -> Iterator[float]:
     """Yields the milliseconds of each mask on a random path through the grammar."""
     mask = np.zeros(mask_words(vocab), np.int32)
     for _ in range(WALK):

@@ -20,11 +20,11 @@ import jsonschema
 from drut import LLM, SamplingParams
 from drut.bench.workloads.packed import read_jsonl
 from drut.model.template.templates import ChatTemplates
-from drut.parse import Message
+from drut.parse import ParsedMessage
 from drut.parse.calling import Tool, constraint
 from drut.parse.choose import tool_format
 from drut.parse.narrowing import FREE, Bounds
-from drut.parse.offer import Offer
+from drut.parse.offer import OfferedTools
 from drut.parse.reading import Reading
 
 BATCH = 64
@@ -62,7 +62,7 @@ class Asker:
         self.templates = ChatTemplates.of(self.tokenizer)
         self.form = tool_format("auto", self.templates.with_tools)
 
-    def ask(self, rows: list[dict]) -> list[tuple[Message, bool]]:
+    def ask(self, rows: list[dict]) -> list[tuple[ParsedMessage, bool]]:
         """Returns the answer to each question, and whether it was cut."""
         prompts, params = [], []
         for row in rows:
@@ -75,13 +75,13 @@ class Asker:
         return [(self.read(row, answer.text), answer.finish_reason == "length")
                 for row, answer in zip(rows, answers, strict=True)]
 
-    def read(self, row: dict, text: str) -> Message:
+    def read(self, row: dict, text: str) -> ParsedMessage:
         names = frozenset(tool["function"]["name"] for tool in row["tools"])
-        parser = Reading(None, self.form, Offer(names, whole=False), only_calls=True).parser()
-        return Message([*parser.push(text), *parser.finish()])
+        parser = Reading(None, self.form, OfferedTools(names, whole=False), only_calls=True).parser()
+        return ParsedMessage([*parser.push(text), *parser.finish()])
 
 
-def fits(message: Message, row: dict) -> str | None:
+def fits(message: ParsedMessage, row: dict) -> str | None:
     """Returns why a message's single call does not match; None if it does."""
     if len(message.calls) != 1 or message.content:
         return f"{len(message.calls)} calls, content {message.content[:60]!r}"

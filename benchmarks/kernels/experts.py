@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from drut import LLM, SamplingParams
 from drut.formats.encoding import encoding
-from drut.kernels.backend import Limits
+from drut.kernels.backend import BackendLimits
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import KvLayout
 from drut.kernels.native.backend import NativeBackend
@@ -105,7 +105,7 @@ class Layers:
             recorder.add(op)
         self.count, self._ops = sum(isinstance(op, GateUp | Route) for op in ops), ops
         pool = backend.pool(KvLayout("fp32", 1, 1, 16), TABLE // 16)
-        self._executable = backend.load(recorder.finish(), [pool], Limits(TABLE, 1, TABLE))
+        self._executable = backend.load(recorder.finish(), [pool], BackendLimits(TABLE, 1, TABLE))
         self._step, self._turn = StepDescriptor(TABLE, TABLE, 1, TABLE), 0
 
     def run(self, rows: int) -> tuple[float, float, float]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import drut
 from drut.formats.encoding import Encoding, encoding
 from drut.formats.planes import join
-from drut.kernels.backend import Limits
+from drut.kernels.backend import BackendLimits
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.native.backend import NativeBackend, NativeMatrix
@@ -95,7 +95,7 @@ class Kernels:
         pages = -(-context // PAGE_TOKENS)
         pool = backend.pool(layout, pages)
         pool.data.reshape(-1).view(np.uint16)[:] = _bf16(pool.data.nbytes // 2)
-        executable = NativeExecutable(backend, recorder.finish(), [pool.data], Limits(rows, 1, rows))
+        executable = NativeExecutable(backend, recorder.finish(), [pool.data], BackendLimits(rows, 1, rows))
         executable.time_operations(True)
         step, timed = _sequence(rows, context), slice(1, len(ops))
         executable.run(step)

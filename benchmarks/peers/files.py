@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.peers.build import PEERS
 from benchmarks.peers.models import FOLDER, SHIPPED, CannotMakeError, quantize, run_step
 
-from drut.bench.engines.engine import ModelFiles
+from drut.bench.engines.engine import EngineFiles
 from drut.bench.engines.files import save_model_files
 
 
@@ -43,13 +43,13 @@ RECIPES = {
 }
 
 
-def model_files(name: str) -> ModelFiles:
+def model_files(name: str) -> EngineFiles:
     """Returns the existing files of the model."""
     recipe = RECIPES[name]
     hf, gguf, openvino, mlx = (path if path.exists() else None for path in _paths(recipe))
     label = f"{recipe.title}; GGUF {recipe.gguf}, checkpoint bf16, OpenVINO {recipe.openvino}, MLX fp32"
-    return ModelFiles(name=name, tokenizer=str(hf or gguf or SHIPPED), gguf=gguf, hf=hf, openvino=openvino, mlx=mlx,
-                      label=label)
+    return EngineFiles(name=name, tokenizer=str(hf or gguf or SHIPPED), gguf=gguf, hf=hf, openvino=openvino, mlx=mlx,
+                       label=label)
 
 
 def make(name: str) -> dict[str, str]:

@@ -21,11 +21,11 @@ from typing import Any
 import psutil
 from benchmarks.peers.environment import ROOT
 
-from drut.bench.engines.engine import Launch, ModelFiles, Options
+from drut.bench.engines.engine import EngineFiles, Launch, Options
 from drut.bench.engines.files import load_model_files
 from drut.bench.engines.process import free_port, start
 from drut.bench.engines.registry import ENGINES, find
-from drut.bench.exchange import Exchange, RefusedError
+from drut.bench.exchange import RefusedError, ToolExchange
 from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
 
@@ -36,7 +36,7 @@ HEADER = ("| engine | versions | weights | ready s | MB, peak | chat | exact | u
           "|---|---|---|---|---|---|---|---|---|---|")
 
 
-def trial(name: str, files: ModelFiles, options: Options) -> str:
+def trial(name: str, files: EngineFiles, options: Options) -> str:
     """Returns the row. Raises DrutError if the engine does not start."""
     launch = find(name).launch(files, options, free_port())
     with start(launch, LOGS / f"trial-{name}.log") as running:
@@ -97,8 +97,8 @@ def _ask(launch: Launch, path: str, body: dict[str, Any]) -> bytes:
         return exchange.post(f"{_API}/{path}", _body(launch, body))
 
 
-def _exchange(launch: Launch) -> Exchange:
-    return Exchange(launch.url, timeout_s=300.0)
+def _exchange(launch: Launch) -> ToolExchange:
+    return ToolExchange(launch.url, timeout_s=300.0)
 
 
 def _body(launch: Launch, body: dict[str, Any]) -> dict[str, Any]:

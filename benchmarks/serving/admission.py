@@ -20,8 +20,8 @@ from benchmarks.report import Spread, table
 
 from drut import SamplingParams
 from drut.engine.request.output import Chunk, Completion
-from drut.engine.service.messages import Output, Ready
-from drut.server.admission import Admission, Ask, Several
+from drut.engine.service.messages import EngineReady, Output
+from drut.server.admission import AdmissionControl, ObserverGroup, QueuedRequest
 from drut.server.life import RequestLog
 from drut.server.metrics import Metrics
 
@@ -31,8 +31,8 @@ REQUESTS, TOKENS = 16, 1000
 class Handed:
     """An engine whose messages come from this script."""
 
-    ready, dead = Ready(load_s=0.0, numerics_id="", description="", room=1 << 20, max_seqs=REQUESTS, step_tokens=512,
-                        parts={}), None
+    ready, dead = EngineReady(load_s=0.0, numerics_id="", description="", room=1 << 20, max_seqs=REQUESTS, step_tokens=512,
+                              parts={}), None
 
     def __init__(self) -> None:
         self.sinks: list[Any] = []
@@ -51,14 +51,14 @@ class Handed:
 async def play(parts: str) -> float:
     """Returns microseconds of CPU time per token."""
     engine, metrics, log = Handed(), Metrics("m"), RequestLog(io.BytesIO())
-    observer = Several(metrics, log) if parts == "with metrics and log" else None
-    admission = Admission(engine, observer=observer)
+    observer = ObserverGroup(metrics, log) if parts == "with metrics and log" else None
+    admission = AdmissionControl(engine, observer=observer)
     readers = []
     for _ in range(REQUESTS):
         if parts == "bare":
             engine.sinks.append(lambda message: None)
         else:
-            ticket = admission.submit(Ask([0] * 16, SamplingParams(max_tokens=TOKENS)))
+            ticket = admission.submit(QueuedRequest([0] * 16, SamplingParams(max_tokens=TOKENS)))
             readers.append(asyncio.ensure_future(drain(ticket)))
     await asyncio.sleep(0)
     started = time.process_time()

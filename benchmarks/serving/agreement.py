@@ -20,9 +20,9 @@ from benchmarks.machine_load import OthersLoad
 from benchmarks.report import Spread, arguments, others, table, to_json
 from benchmarks.serving.server import bench, served
 
-from drut.bench.load.record import Record
+from drut.bench.load.record import LoadRecord
 from drut.bench.metrics.request import timing
-from drut.bench.result.schema import Request, Result
+from drut.bench.result.schema import ReportRequest, Result
 from drut.bench.stats.distribution import Floats
 
 TOLERANCE = 0.05
@@ -72,13 +72,13 @@ def compare(result: Result) -> dict[str, Pair]:
     return pairs
 
 
-def of_request(request: Request) -> dict[str, Floats]:
+def of_request(request: ReportRequest) -> dict[str, Floats]:
     """Returns the milliseconds of all tokens of a request, even if it was cut off at the run's end."""
     if request.sent_ms is None or not request.arrivals_ms:
         return {}
-    timed = timing(Record(request.session, request.turn, 0.0, sent=request.sent_ms, arrivals=request.arrivals_ms,
-                          chars=request.arrival_chars or [], reported=request.arrival_told or [], streamed=True,
-                          output_tokens=request.output_tokens))
+    timed = timing(LoadRecord(request.session, request.turn, 0.0, sent=request.sent_ms, arrivals=request.arrivals_ms,
+                              chars=request.arrival_chars or [], reported=request.arrival_told or [], streamed=True,
+                              output_tokens=request.output_tokens))
     assert timed.ttft_sent is not None
     return {"ttft": np.array([timed.ttft_sent]), "itl": timed.itl}
 

@@ -32,7 +32,7 @@ from tests.bench.search.queues import Server, constant
 
 from drut.bench.mock import MockServer, Served
 from drut.bench.search.files import read
-from drut.bench.search.schema import Answer, Search
+from drut.bench.search.schema import Search, SearchAnswer
 from drut.machine import cpu_model, usable_cpus
 
 MOST_ERROR = 0.05
@@ -76,9 +76,9 @@ class Record(msgspec.Struct, frozen=True):
 
     server: str
     seed: int
-    saturation: Answer
-    knee: Answer
-    slo_rate: Answer
+    saturation: SearchAnswer
+    knee: SearchAnswer
+    slo_rate: SearchAnswer
     runs: int
     void: int
     ended: str

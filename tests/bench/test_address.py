@@ -11,7 +11,7 @@ from drut.bench.load.client import Target
 from drut.bench.load.prime import prime
 from drut.bench.server_side.page import fetch
 from drut.bench.tokens import ServerTokenizer
-from drut.bench.work import Turn
+from drut.bench.work import ConversationTurn
 from drut.cli.main import main
 from drut.errors import RequestError
 from tests.bench.scripted import Request, ScriptedServer, tokens
@@ -94,7 +94,7 @@ def test_the_query_goes_with_every_request_and_its_values_into_no_file() -> None
         url = f"{server.url}/v1?key=sesame"
         tokenizer = ServerTokenizer(url, "m")
         fetch(f"{server.url}/metrics?key=sesame")
-        prime(Target(url, "m", endpoint="/chat"), [Turn(messages=[{"role": "user", "content": "a"}], max_tokens=1)])
+        prime(Target(url, "m", endpoint="/chat"), [ConversationTurn(messages=[{"role": "user", "content": "a"}], max_tokens=1)])
         assert [request.path for request in server.requests] == [
             "/tokenize?key=sesame", "/metrics?key=sesame", "/v1/chat?key=sesame"]
     assert "sesame" not in tokenizer.name

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.cost import Price, Usage, amount, cost, describe, input_busy_share, parse_price
+from drut.bench.cost import Price, ResourceUsage, amount, cost, describe, input_busy_share, parse_price
 from drut.errors import RequestError
 
 PRICE = parse_price("3.60/h@2026-11-01 list price of a machine")
 # 600 s at 3.60 an hour are 0.60.
-USAGE = Usage(seconds=600, requests=300, input_tokens=500_000, cached_tokens=100_000, output_tokens=60_000,
-              input_busy_share=0.25)
+USAGE = ResourceUsage(seconds=600, requests=300, input_tokens=500_000, cached_tokens=100_000, output_tokens=60_000,
+                      input_busy_share=0.25)
 
 
 def test_a_bill_split_by_busy_time() -> None:
@@ -38,7 +38,7 @@ def test_cached_tokens_at_a_part_of_the_price() -> None:
 
 
 def test_an_unknown_split_is_not_guessed() -> None:
-    found = cost(PRICE, Usage(600, 300, 500_000, 100_000, 60_000))
+    found = cost(PRICE, ResourceUsage(600, 300, 500_000, 100_000, 60_000))
     assert found.per_million_output_alone == pytest.approx(10)
     assert found.per_million_uncached_input is found.per_million_cached_input is found.per_million_output is None
     assert "prompts included" in describe(found)
@@ -58,8 +58,8 @@ def test_busy_time_of_prompts() -> None:
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 10**9))
 def test_the_parts_add_up_to_the_bill(share: float, ratio: float, uncached: int, cached: int, output: int) -> None:
     price = Price(PRICE.date, "s", per_hour=2.0, cached_ratio=ratio)
-    found = cost(price, Usage(seconds=1800, requests=1, input_tokens=uncached + cached, cached_tokens=cached,
-                              output_tokens=output, input_busy_share=share))
+    found = cost(price, ResourceUsage(seconds=1800, requests=1, input_tokens=uncached + cached, cached_tokens=cached,
+                                      output_tokens=output, input_busy_share=share))
     assert found.per_million_uncached_input is not None
     assert found.per_million_cached_input is not None
     assert found.per_million_output is not None
@@ -74,8 +74,8 @@ def test_no_work_has_no_shares() -> None:
 
 
 def test_nothing_served_has_no_price() -> None:
-    found = cost(PRICE, Usage(seconds=600, requests=0, input_tokens=0, cached_tokens=0, output_tokens=0,
-                              input_busy_share=0.5))
+    found = cost(PRICE, ResourceUsage(seconds=600, requests=0, input_tokens=0, cached_tokens=0, output_tokens=0,
+                                      input_busy_share=0.5))
     assert found.run == pytest.approx(0.6)
     assert found.per_request is found.per_million_output is found.per_million_uncached_input is None
     assert "-" in describe(found)
@@ -119,10 +119,10 @@ def test_a_price_file_is_read_strictly(tmp_path: Path, fields: Any) -> None:
 
 def test_usage_that_cannot_be() -> None:
     with pytest.raises(RequestError, match="cached_tokens"):
-        cost(PRICE, Usage(1, 1, 5, 6, 1))
+        cost(PRICE, ResourceUsage(1, 1, 5, 6, 1))
     with pytest.raises(RequestError, match="input_busy_share"):
-        cost(PRICE, Usage(seconds=1, requests=1, input_tokens=5, cached_tokens=5, output_tokens=1,
-                          input_busy_share=1.5))
+        cost(PRICE, ResourceUsage(seconds=1, requests=1, input_tokens=5, cached_tokens=5, output_tokens=1,
+                                  input_busy_share=1.5))
 
 
 @pytest.mark.parametrize(("value", "text"), [

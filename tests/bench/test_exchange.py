@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from drut.bench.exchange import Exchange
+from drut.bench.exchange import ToolExchange
 from drut.errors import RequestError
 
 
@@ -33,7 +33,7 @@ def test_a_server_that_drips_ends_with_the_time_for_it(head: str) -> None:
         thread = threading.Thread(target=drip, args=[server], daemon=True)
         thread.start()
         begun = time.monotonic()
-        exchange = Exchange(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3)
+        exchange = ToolExchange(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3)
         with pytest.raises(RequestError, match=r"no reply within 0\.3 s"):
             exchange.post("/v1/completions", {})
         assert time.monotonic() - begun < 30.0
@@ -52,7 +52,7 @@ def test_an_answer_that_is_cut_short_is_none() -> None:
 
         thread = threading.Thread(target=cut, daemon=True)
         thread.start()
-        exchange = Exchange(f"http://127.0.0.1:{server.getsockname()[1]}")
+        exchange = ToolExchange(f"http://127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(RequestError, match="cut short"):
             exchange.send("/metrics")
         exchange.close()

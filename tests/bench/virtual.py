@@ -23,12 +23,12 @@ import pytest
 
 from drut.bench import alarm
 from drut.bench.engines.engine import Launch
-from drut.bench.engines.mock import Mock
+from drut.bench.engines.mock import MockEngine
 from drut.bench.load import fleet, http, worker
 from drut.bench.load.process import Process
-from drut.bench.load.wire import Broken, FromWorker, Job, put
+from drut.bench.load.wire import Broken, FromWorker, WorkerJob, put
 from drut.bench.mock import server as mock_server
-from drut.bench.mock.http import Connection
+from drut.bench.mock.http import MockConnection
 from drut.bench.mock.script import Script, load_script
 from drut.errors import DrutError
 
@@ -166,7 +166,7 @@ class LocalProcess(Process):
     """A client process as its parent sees it, in the parent's loop."""
 
     @classmethod
-    async def start(cls, job: Job) -> Process:
+    async def start(cls, job: WorkerJob) -> Process:
         return cls(_LocalClient(), job)  # type: ignore[arg-type]
 
 
@@ -189,8 +189,8 @@ class VirtualMock:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        mock = mock_server.Mock(self._script)
-        server = await self._loop.create_server(lambda: Connection(mock), "127.0.0.1", 0, backlog=4096)
+        mock = mock_server.ScriptedMock(self._script)
+        server = await self._loop.create_server(lambda: MockConnection(mock), "127.0.0.1", 0, backlog=4096)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._listening.set()
         await self._stop.wait()
@@ -221,21 +221,21 @@ def virtual_contestants(monkeypatch: pytest.MonkeyPatch, virtual_time: Clock) ->
     its gate and what is watched of it stay real."""
     scripts: dict[str, Script] = {}
     servers: dict[str, VirtualMock] = {}
-    launch, start = Mock.launch, LocalProcess.start
+    launch, start = MockEngine.launch, LocalProcess.start
 
-    def launched(self: Mock, files: Any, options: Any, port: int) -> Launch:
+    def launched(self: MockEngine, files: Any, options: Any, port: int) -> Launch:
         found = launch(self, files, options, port)
         scripts[found.url] = load_script(options.flags[1])
         return found
 
-    async def started(job: Job) -> Process:
+    async def started(job: WorkerJob) -> Process:
         url = job.target.url
         if url not in servers:
             servers[url] = stack.enter_context(VirtualMock(scripts[url]))
         target = msgspec.structs.replace(job.target, url=servers[url].url)
         return await start(msgspec.structs.replace(job, target=target))
 
-    monkeypatch.setattr(Mock, "launch", launched)
+    monkeypatch.setattr(MockEngine, "launch", launched)
     monkeypatch.setattr(LocalProcess, "start", started)
     with ExitStack() as stack:
         yield

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.serving.agreement import Pair, of_request
 
-from drut.bench.result.schema import Request
+from drut.bench.result.schema import ReportRequest
 
 
 @pytest.mark.parametrize(("mean", "p50", "means", "medians"), [
@@ -15,9 +15,9 @@ def test_what_agrees(mean: float, p50: float, means: bool, medians: bool) -> Non
 
 
 def test_all_that_came_of_a_request_counts_even_where_it_was_cut_off() -> None:
-    cut = Request("s", 0, 0.0, False, sent_ms=2.0, arrivals_ms=[12.0, 20.0, 50.0], arrival_chars=[1, 1, 3],
-                  arrival_told=[1, 1, 3], failure="unfinished")
+    cut = ReportRequest("s", 0, 0.0, False, sent_ms=2.0, arrivals_ms=[12.0, 20.0, 50.0], arrival_chars=[1, 1, 3],
+                        arrival_told=[1, 1, 3], failure="unfinished")
     values = of_request(cut)
     assert values["ttft"].tolist() == [10.0]
     assert values["itl"].tolist() == [8.0, 10.0, 10.0, 10.0]
-    assert of_request(Request("s", 0, 0.0, True)) == {}
+    assert of_request(ReportRequest("s", 0, 0.0, True)) == {}

@@ -9,7 +9,7 @@ from drut.cache.cache import BlockTable
 from drut.cache.kinds import CacheKind
 from drut.cache.kinds.kind import Holdings
 from drut.cache.pool import KvCorruptionError, PagePool
-from drut.cache.tree import Node, PrefixTree
+from drut.cache.tree import PrefixNode, PrefixTree
 
 
 class SlotGroup:
@@ -43,13 +43,13 @@ class SlotKind(CacheKind):
     def missing(self, table: BlockTable, tokens: int) -> int:
         return 1 - len(table.maps[self.index])
 
-    def resume(self, path: Sequence[Node], count: int) -> int:
+    def resume(self, path: Sequence[PrefixNode], count: int) -> int:
         return 0
 
-    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
+    def attach(self, table: BlockTable, path: Sequence[PrefixNode]) -> None:
         assert not path
 
-    def share(self, table: BlockTable, page: int, node: Node) -> None:
+    def share(self, table: BlockTable, page: int, node: PrefixNode) -> None:
         pass
 
     def slide(self, table: BlockTable, computed: int) -> None:
@@ -64,10 +64,10 @@ class SlotKind(CacheKind):
     def evict(self) -> None:
         raise AssertionError("no slot is cached")
 
-    def drop(self, node: Node) -> bool:
+    def drop(self, node: PrefixNode) -> bool:
         return False
 
-    def check(self, tables: Sequence[BlockTable], nodes: Sequence[Node]) -> None:
+    def check(self, tables: Sequence[BlockTable], nodes: Sequence[PrefixNode]) -> None:
         own = [slot for table in tables for slot in table.maps[self.index]]
         if len(set(own)) != len(own) or len(own) != self.pool.private:
             raise KvCorruptionError(f"tables own {len(own)} slots, the pool counts {self.pool.private}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drut.cache.tree import Node, PrefixTree, page_key
+from drut.cache.tree import PrefixNode, PrefixTree, page_key
 from drut.kernels.kv import PAGE_TOKENS
 
 A, B, C = ([t] * PAGE_TOKENS for t in (1, 2, 3))
 
 
-def grow(tree: PrefixTree, tokens: list[int], first_page: int, salt: str = "") -> list[Node]:
+def grow(tree: PrefixTree, tokens: list[int], first_page: int, salt: str = "") -> list[PrefixNode]:
     """Inserts the full pages of `tokens` that are missing, numbered from `first_page` on; returns the path."""
     node, path = tree.root(salt), []
     for i in range(len(tokens) // PAGE_TOKENS):
@@ -27,7 +27,7 @@ def found(tree: PrefixTree, tokens: list[int], salt: str = "") -> list[int]:
     return [node.held[0].page for node in tree.walk(salt, tokens, len(tokens) // PAGE_TOKENS)]
 
 
-def lock(tree: PrefixTree, path: list[Node]) -> None:
+def lock(tree: PrefixTree, path: list[PrefixNode]) -> None:
     for node in path:
         tree.lock(node)
 

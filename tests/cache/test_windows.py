@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drut.cache.cache import BlockTable, KvCache
 from drut.cache.check import check_cache
-from drut.cache.groups import Group, pages_for
+from drut.cache.groups import KvGroup, pages_for
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import KvCorruptionError, PagePool
 from drut.kernels.descriptor import HOLE
@@ -22,7 +22,7 @@ STEP = 8  # rows of the largest step, where it matters
 
 
 def make_cache(windows: tuple[int, ...], pages: tuple[int, ...], *, prefix_cache: bool = True) -> KvCache:
-    groups: list[Group] = [WindowGroup(w, STEP) if w else FullGroup() for w in windows]
+    groups: list[KvGroup] = [WindowGroup(w, STEP) if w else FullGroup() for w in windows]
     pools = (PagePool(HostPool(np.zeros((n, 64), np.uint8))) for n in pages)
     return KvCache(*pools, prefix_cache=prefix_cache, groups=groups)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drut.bench.compare.settings import Settings, settings
+from drut.bench.compare.settings import CompareSettings, settings
 from drut.cli.main import main
 from drut.errors import RequestError
 from tests.bench.compare.made import FAST, script, work
@@ -62,7 +62,7 @@ def test_a_comparison_is_not_written_over_and_only_rounds_change_one(tmp_path: P
 def test_a_file_of_settings_is_as_strict_as_flags_and_gives_way_to_them(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text('engines = ["drut"]\ncells = ["chat@8"]\nrounds = 3\nrestart = true\n')
-    assert settings({"rounds": 4}, path) == Settings(engines=["drut"], cells=["chat@8"], rounds=4, restart=True)
+    assert settings({"rounds": 4}, path) == CompareSettings(engines=["drut"], cells=["chat@8"], rounds=4, restart=True)
     for text, words in (('rounds = "3"', "rounds"), ("colour = 1", "colour"), ("rounds = ", "--config"),
                         ("rounds = 3", "engines")):
         path.write_text(text)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from drut.constrain import Constraint, Thought
+from drut.constrain import Constraint, ReasoningSpec
 from drut.constrain.limits import (
     MOST_BYTES,
     MOST_CHAIN,
@@ -147,5 +147,5 @@ def test_brackets_that_are_text_do_not_count() -> None:
 def test_a_constraint_crosses_to_the_engine() -> None:
     for made in (Constraint.json_object(), Constraint.regex("a"), Constraint.choice(["a"])):
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Constraint) == made
-    reasoning = Thought("<t>", "</t>", budget=3, closing="</t>")
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(reasoning), type=Thought) == reasoning
+    reasoning = ReasoningSpec("<t>", "</t>", budget=3, closing="</t>")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(reasoning), type=ReasoningSpec) == reasoning

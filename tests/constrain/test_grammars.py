@@ -14,20 +14,20 @@ import pytest
 from llguidance import LLMatcher
 
 from drut.constrain import Constraint
-from drut.constrain.grammar_compiler import Grammars
+from drut.constrain.grammar_compiler import GrammarCompiler
 from drut.constrain.kept import BASE_BYTES
 from drut.errors import RequestError
 from tests.constrain.walking import Walker
 
 
 @pytest.fixture
-def grammars(walker: Walker) -> Iterator[Grammars]:
+def grammars(walker: Walker) -> Iterator[GrammarCompiler]:
     made = Walker(walker.tokenizer, walker.vocab, cache_bytes=3 * BASE_BYTES + 3000).grammars
     yield made
     made.close()
 
 
-def test_it_is_compiled_once_for_all(grammars: Grammars) -> None:
+def test_it_is_compiled_once_for_all(grammars: GrammarCompiler) -> None:
     constraint = Constraint.regex("[a-z]+")
     threads = [threading.Thread(target=grammars.check, args=(constraint,)) for _ in range(8)]
     for thread in threads:
@@ -38,7 +38,7 @@ def test_it_is_compiled_once_for_all(grammars: Grammars) -> None:
     assert grammars.compiled == 1
 
 
-def test_what_is_kept_has_a_bound_and_the_oldest_goes(grammars: Grammars) -> None:
+def test_what_is_kept_has_a_bound_and_the_oldest_goes(grammars: GrammarCompiler) -> None:
     def check(*letters: str) -> None:
         for letter in letters:
             grammars.check(Constraint.regex(letter))
@@ -69,13 +69,13 @@ def test_a_schema_inside_a_grammar_is_refused_without_the_grammar(walker: Walker
     assert str(error.value) == "lark: no value fits: required property 'a' is unsatisfiable, at #"
 
 
-def test_one_larger_than_the_room_serves_those_who_wait(grammars: Grammars) -> None:
+def test_one_larger_than_the_room_serves_those_who_wait(grammars: GrammarCompiler) -> None:
     grammars.check(Constraint.choice([f"choice number {i}" for i in range(2000)]))
     grammars.check(Constraint.regex("a"))
     assert grammars.bytes <= 3 * BASE_BYTES + 3000
 
 
-def test_a_bad_one_is_refused_every_time(grammars: Grammars) -> None:
+def test_a_bad_one_is_refused_every_time(grammars: GrammarCompiler) -> None:
     for _ in range(2):
         with pytest.raises(RequestError, match="unclosed character class"):
             grammars.check(Constraint.regex("(["))

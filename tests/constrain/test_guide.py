@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.constrain import Constraint, Thought
+from drut.constrain import Constraint, ReasoningSpec
 from drut.constrain.grammar_matcher import MOST_AHEAD
 from drut.constrain.limits import MOST_ENUM
-from drut.constrain.reasoning import State
+from drut.constrain.reasoning import ReasoningState
 from drut.kernels.descriptor import mask_words
 from tests.constrain.walking import Walker, at_random
 
@@ -91,7 +91,7 @@ def test_every_walk_fits(walker: Walker, seed: int) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1 << 30), st.data())
 def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, seed: int, data: Any) -> None:
-    guide = walker.guide(Constraint.json_schema(LOOSE), Thought("<t>", "/>"))
+    guide = walker.guide(Constraint.json_schema(LOOSE), ReasoningSpec("<t>", "/>"))
     ids = list[int]()
     choose, masks = at_random(seed, walker.eos), list[list[int]]()
     while not guide.over and len(ids) < 60:
@@ -106,7 +106,7 @@ def test_a_guide_cut_back_is_as_if_it_had_never_been_further(walker: Walker, see
 
 def test_a_token_asked_about_is_what_the_mask_says_of_it(walker: Walker) -> None:
     """Exceptions: an ignored end token and the first token of reasoning, for which `accepts` may be False."""
-    thoughts = (None, Thought("<t>", "/>", begun=True, budget=4, closing="/>"), Thought("<t>", "/>"))
+    thoughts = (None, ReasoningSpec("<t>", "/>", begun=True, budget=4, closing="/>"), ReasoningSpec("<t>", "/>"))
     seen = 0
     for seed in range(60):
         dice, reasoning, ignore_eos = random.Random(seed), thoughts[seed % 3], seed % 4 == 0
@@ -118,7 +118,7 @@ def test_a_token_asked_about_is_what_the_mask_says_of_it(walker: Walker) -> None
             assert walker.allowed(guide) == allowed  # asking changes nothing
             assert set(accepted) <= set(allowed)
             missed = set(allowed) - set(accepted)
-            ahead = guide._watch is not None and guide._watch.state is State.AHEAD
+            ahead = guide._watch is not None and guide._watch.state is ReasoningState.AHEAD
             assert ahead or missed <= (walker.eos if ignore_eos else set()), (seed, guide.taken, missed)
             seen += 0 < len(accepted) < walker.vocab
             closing = guide._watch.forced(guide.taken) if guide._watch is not None else None
@@ -144,7 +144,7 @@ class TestForced:
     @given(st.integers(0, 1 << 30), st.booleans())
     def test_what_is_forced_is_all_that_is_allowed(self, walker: Walker, seed: int, thinks: bool) -> None:
         """Each of its ids in its turn; and where nothing is, there is a choice, or it may be over."""
-        guide = walker.guide(self.KEYS, Thought("<t>", "/>", begun=True, budget=4, closing="/>") if thinks else None)
+        guide = walker.guide(self.KEYS, ReasoningSpec("<t>", "/>", begun=True, budget=4, closing="/>") if thinks else None)
         choose, runs = at_random(seed, walker.eos), 0
         while not guide.over:
             run, forced = guide.forced(guide.taken), walker.allowed(guide)
@@ -251,7 +251,7 @@ class TestThoughts:
     DIGITS = Constraint.regex("[0-9]{2}")
 
     def test_free_until_its_end_and_no_end_of_the_answer(self, walker: Walker) -> None:
-        guide = walker.guide(self.DIGITS, Thought("<t>", "/>", begun=True))
+        guide = walker.guide(self.DIGITS, ReasoningSpec("<t>", "/>", begun=True))
         for byte in b"think / > 1":
             assert set(walker.allowed(guide)) == set(range(walker.vocab)) - {EOS}
             guide.advance(byte)
@@ -259,7 +259,7 @@ class TestThoughts:
         assert take(guide, b"42").ended == 15
 
     def test_what_a_budget_forces_is_no_matter_of_masks_nor_of_the_grammar(self, walker: Walker) -> None:
-        guide = walker.guide(self.DIGITS, Thought("<t>", "/>", begun=True, budget=3, closing=".\n/>\n"))
+        guide = walker.guide(self.DIGITS, ReasoningSpec("<t>", "/>", begun=True, budget=3, closing=".\n/>\n"))
         take(guide, b"abc")
         for byte in b".\n/>\n":
             assert len(walker.allowed(guide)) == walker.vocab
@@ -267,11 +267,11 @@ class TestThoughts:
         assert walker.allowed(guide) == list(b"0123456789")
 
     def test_an_end_that_begins_again(self, walker: Walker) -> None:
-        guide = take(walker.guide(self.DIGITS, Thought("<t>", "aab", begun=True)), b"aaab")
+        guide = take(walker.guide(self.DIGITS, ReasoningSpec("<t>", "aab", begun=True)), b"aaab")
         assert walker.allowed(guide) == list(b"0123456789")
 
     def test_where_it_does_not_begin_there_is_none(self, walker: Walker) -> None:
-        reasoning = Thought("<t>", "/>")
+        reasoning = ReasoningSpec("<t>", "/>")
         guide = walker.guide(self.DIGITS, reasoning)
         assert walker.allowed(guide) == sorted(b"0123456789<")
         assert take(guide, b"17").ended == 2
@@ -280,14 +280,14 @@ class TestThoughts:
         assert walker.allowed(take(thinking, b"> hm />")) == list(b"0123456789")
 
     def test_a_beginning_that_may_be_the_answer_too(self, walker: Walker) -> None:
-        constraint, reasoning = Constraint.regex("<[0-9]"), Thought("<t>", "/>")
+        constraint, reasoning = Constraint.regex("<[0-9]"), ReasoningSpec("<t>", "/>")
         guide = take(walker.guide(constraint, reasoning), b"<")
         assert walker.allowed(guide) == sorted(b"0123456789t")
         assert take(guide, b"7").ended == 2
         assert walker.allowed(take(walker.guide(constraint, reasoning), b"<t>x/>")) == [ord("<")]
 
     def test_white_space_may_come_before_it(self, walker: Walker) -> None:
-        guide = take(walker.guide(Constraint.regex(" ?[0-9]{2}"), Thought("<t>", "/>")), b" ")
+        guide = take(walker.guide(Constraint.regex(" ?[0-9]{2}"), ReasoningSpec("<t>", "/>")), b" ")
         assert walker.allowed(guide) == sorted(b"0123456789<")
         assert take(guide, b"17").ended == 3
 

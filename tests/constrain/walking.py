@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drut.constrain import Constraint, Thought
-from drut.constrain.grammar_compiler import Grammars
-from drut.constrain.grammar_matcher import Guide
-from drut.constrain.reasoning import ThoughtWatch
+from drut.constrain import Constraint, ReasoningSpec
+from drut.constrain.grammar_compiler import GrammarCompiler
+from drut.constrain.grammar_matcher import GrammarMatcher
+from drut.constrain.reasoning import ReasoningTracker
 from drut.kernels.descriptor import mask_words
 from drut.model.model import open_model
 from drut.model.tokenizer import Tokenizer
@@ -36,22 +36,22 @@ class Walker:
         self.tokenizer, self.vocab = tokenizer, vocab
         self._mask = np.zeros(mask_words(vocab), np.int32)
         self.eos = frozenset(i for i in tokenizer.eos_ids if i < vocab)
-        self.grammars = Grammars(tokenizer, vocab, self.eos, cache_bytes=cache_bytes, seconds=seconds)
+        self.grammars = GrammarCompiler(tokenizer, vocab, self.eos, cache_bytes=cache_bytes, seconds=seconds)
 
-    def guide(self, constraint: Constraint, reasoning: Thought | None = None, **settings: bool) -> Guide:
+    def guide(self, constraint: Constraint, reasoning: ReasoningSpec | None = None, **settings: bool) -> GrammarMatcher:
         """Open. RequestError where the constraint is no good."""
-        watch = ThoughtWatch.of(reasoning, self.tokenizer, again=False) if reasoning is not None else None
+        watch = ReasoningTracker.of(reasoning, self.tokenizer, again=False) if reasoning is not None else None
         guide = self.grammars.guide(constraint, watch, **settings)
         guide.open()
         if guide.failure is not None:
             raise guide.failure
         return guide
 
-    def allowed(self, guide: Guide) -> list[int]:
+    def allowed(self, guide: GrammarMatcher) -> list[int]:
         guide.fill(self._mask)
         return np.flatnonzero(np.unpackbits(self._mask.view(np.uint8), count=self.vocab, bitorder="little")).tolist()
 
-    def allows(self, guide: Guide, token: int) -> bool:
+    def allows(self, guide: GrammarMatcher, token: int) -> bool:
         guide.fill(self._mask)
         return bool(self._mask.view(np.uint32)[token // 32] >> np.uint32(token % 32) & np.uint32(1))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drut import LLM, SamplingParams
-from drut.constrain import Constraint, Thought
+from drut.constrain import Constraint, ReasoningSpec
 from drut.errors import RequestError
 from drut.model.tokenizer import Detokenizer
 from tests.engine.models import write_bytes_model
@@ -59,7 +59,7 @@ def test_chunks_with_logprobs_carry_the_length_of_each_tokens_text(llm: LLM, sto
 
 def test_what_a_stop_string_held_back_comes_before_a_further_thought(llm: LLM) -> None:
     free = llm.generate("hello", SamplingParams(**PARAMS))[0].text
-    reasoning = Thought(free[6:8], "\0\0", begun=None)
+    reasoning = ReasoningSpec(free[6:8], "\0\0", begun=None)
     held = llm.generate("hello", SamplingParams(**PARAMS, reasoning=reasoning, stop=[free[5:7] + "\0"]))[0]
     assert (held.text, held.reasoning_tokens) == (free, len(free) - 7)
 

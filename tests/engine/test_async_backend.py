@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from drut import SamplingParams
 from drut.config import EngineConfig
 from drut.engine.build import build_engine
-from drut.kernels.backend import Backend, Executable, Host, Limits
+from drut.kernels.backend import Backend, BackendLimits, Executable, Host
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import KvLayout
 from drut.kernels.numpy.backend import NumpyBackend
@@ -83,7 +83,7 @@ class LateBackend(NumpyBackend):
         assert isinstance(inner, HostPool)
         return FarPool(inner)
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: BackendLimits,
              beside: Executable | None = None) -> LateExecutable:
         assert beside is None
         return LateExecutable(super().load(plan, [pool.far for pool in pools if isinstance(pool, FarPool)], limits),

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from drut import LLM, AnswerError, Constraint, SamplingParams
-from drut.constrain import Thought
-from drut.constrain.grammar_matcher import Guide
+from drut.constrain import ReasoningSpec
+from drut.constrain.grammar_matcher import GrammarMatcher
 from drut.engine.step.accept import Acceptor
 from drut.errors import RequestError
 from tests.engine.chance import make_llm
@@ -26,9 +26,9 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0
 JSON = Constraint.json_schema(SCHEMA)
 DATE = Constraint.regex(r"[0-9]{4}-[01][0-9]-[0-3][0-9]")
 WORDS = Constraint.lark('start: WORD ("," WORD){1,3}\nWORD: /[a-f]{2,5}/\n')
-REASONING = Thought("<t>", "/>", begun=True, budget=6, closing="/>")
-CONSTRAINTS: tuple[tuple[Constraint, Thought | None], ...] = (
-    (JSON, None), (DATE, None), (WORDS, None), (DATE, REASONING), (JSON, Thought("<t>", "/>")))
+REASONING = ReasoningSpec("<t>", "/>", begun=True, budget=6, closing="/>")
+CONSTRAINTS: tuple[tuple[Constraint, ReasoningSpec | None], ...] = (
+    (JSON, None), (DATE, None), (WORDS, None), (DATE, REASONING), (JSON, ReasoningSpec("<t>", "/>")))
 SETTINGS: dict[str, Any] = {"max_tokens": 60, "temperature": 1.0, "seed": 5}
 EOS = 257
 
@@ -68,8 +68,8 @@ def sixteen() -> list[tuple[str, SamplingParams]]:
     return asks
 
 
-@pytest.mark.parametrize("numbers", [(JSON, None), (DATE, REASONING), (WORDS, None), (JSON, Thought("<t>", "/>"))])
-def test_asked_afterwards_is_as_masked_before(path: Path, llm: LLM, numbers: tuple[Constraint, Thought | None]) -> None:
+@pytest.mark.parametrize("numbers", [(JSON, None), (DATE, REASONING), (WORDS, None), (JSON, ReasoningSpec("<t>", "/>"))])
+def test_asked_afterwards_is_as_masked_before(path: Path, llm: LLM, numbers: tuple[Constraint, ReasoningSpec | None]) -> None:
     """A top-k of the whole vocabulary leaves nothing out, but has each sample wait for its mask."""
     constraint, reasoning = numbers
     kinds = [{"temperature": t, "seed": seed, "n": n, "ignore_eos": seed % 2 == 0, "min_tokens": 4 * (seed % 3 == 0),
@@ -220,9 +220,9 @@ def test_one_that_does_not_compile_fails_alone_where_others_run(llm: LLM) -> Non
 
 def test_a_guide_that_fails_ends_its_request_only(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ask(llm, constraint=DATE, seed=9)
-    real = Guide.fill
+    real = GrammarMatcher.fill
 
-    def failing(guide: Guide, mask: Any) -> None:
+    def failing(guide: GrammarMatcher, mask: Any) -> None:
         real(guide, mask)
         if guide.taken == 3 and guide._compiling is poisoned:
             guide.failure = RequestError("too complex")
@@ -232,7 +232,7 @@ def test_a_guide_that_fails_ends_its_request_only(llm: LLM, monkeypatch: pytest.
     poisoned = grammars.compile(WORDS)
     monkeypatch.setattr(grammars, "compile", {DATE: grammars.compile(DATE), WORDS: poisoned}.get)
     params = [SamplingParams(**{**SETTINGS, "seed": 9}, constraint=c) for c in (WORDS, DATE)]
-    monkeypatch.setattr(Guide, "fill", failing)
+    monkeypatch.setattr(GrammarMatcher, "fill", failing)
     with pytest.raises(AnswerError, match="too complex") as error:
         llm.generate(["hello", "hello"], params)
     assert [c.finish_reason for c in error.value.completions] == ["error", "stop"]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.engine.request.logits_processors import EditTable
+from drut.engine.request.logits_processors import LogitsProcessors
 from drut.engine.request.params import SamplingParams
 
 IDS = st.lists(st.integers(0, 30), max_size=20)
@@ -16,9 +16,9 @@ IDS = st.lists(st.integers(0, 30), max_size=20)
 def test_edits_follow_the_output(prompt: list[int], output: list[int], bias: dict[int, float], least: int) -> None:
     params = SamplingParams(repetition_penalty=1.5, frequency_penalty=0.5, logit_bias=bias, min_tokens=least,
                             max_tokens=100)
-    table, before = EditTable(params, prompt, (2, 7)), None
+    table, before = LogitsProcessors(params, prompt, (2, 7)), None
     for count in range(len(output) + 1):
-        fresh = EditTable(params, prompt, (2, 7))
+        fresh = LogitsProcessors(params, prompt, (2, 7))
         for token in output[:count]:
             fresh.push(token)
         got, wanted = table.edits(count), fresh.edits(count)

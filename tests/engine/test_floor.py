@@ -11,11 +11,11 @@ import pytest
 
 from drut import LLM, AsyncEngine, SamplingParams
 from drut.engine.engine import Engine
-from drut.engine.service.messages import Roof
+from drut.engine.service.messages import SetRoof
 from drut.engine.step.meter import FIRST, SAMPLED
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
-from drut.kernels.roofline import StepFloor
+from drut.kernels.roofline import StepRoofline
 from drut.observe.ledger import Peaks, interpolated
 from tests.engine.models import write_bytes_model
 from tests.engine.testbed import FakeExecutable, finish_all, make_engine, submit, text
@@ -66,7 +66,7 @@ def test_floors_are_added_up_from_when_the_roof_is_known(llm: LLM) -> None:
     assert meter.floor_seconds is None
     engine.compare_with(PEAKS)
     assert meter.floor_seconds == 0.0
-    floor, shapes = StepFloor(engine.runner.plan.ops, PEAKS), []
+    floor, shapes = StepRoofline(engine.runner.plan.ops, PEAKS), []
     llm.submit("a prompt", params)
     while engine.busy:
         engine.step()
@@ -79,12 +79,12 @@ def test_stats_tell_them_across_the_boundary(llm: LLM, tmp_path: Path, process: 
     async def main() -> float | None:
         async with AsyncEngine(write_bytes_model(tmp_path), process=process, threads=1, multi_step=1) as engine:
             assert (await engine.stats()).floor_seconds is None
-            engine.compare_with(Roof(READ, PEAKS.int8_macs, PEAKS.float_macs))
+            engine.compare_with(SetRoof(READ, PEAKS.int8_macs, PEAKS.float_macs))
             async for _ in engine.generate([1], SamplingParams(max_tokens=2, ignore_eos=True)):
                 pass
             return (await engine.stats()).floor_seconds
 
-    floor = StepFloor(llm.engine.runner.plan.ops, PEAKS)
+    floor = StepRoofline(llm.engine.runner.plan.ops, PEAKS)
     assert asyncio.run(main()) == pytest.approx(sum(floor.seconds(StepShape(1, 1, n, n)) for n in (1, 2)))
 
 

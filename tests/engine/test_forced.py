@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drut import LLM, AnswerError, AsyncEngine, Completion, Constraint, SamplingParams
-from drut.constrain import Thought
+from drut.constrain import ReasoningSpec
 from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model
 
@@ -33,8 +33,8 @@ ASKS: dict[str, dict[str, Any]] = {
     "stop id later": {"constraint": FORM, "stop_token_ids": (ord("a"),), "min_tokens": 2},
     "min tokens": {"constraint": FORM, "min_tokens": 8}, "logprobs": {"constraint": FORM, "logprobs": 2},
     "n": {"constraint": KEYS, "n": 3}, "prompt logprobs": {"constraint": FORM, "prompt_logprobs": 1},
-    "budget": {"constraint": FORM, "reasoning": Thought("<t>", "/>", begun=True, budget=5, closing="\n/>\n")},
-    "no reasoning": {"constraint": FORM, "reasoning": Thought("<t>", "/>")}, "free": {}, "ignore eos": {
+    "budget": {"constraint": FORM, "reasoning": ReasoningSpec("<t>", "/>", begun=True, budget=5, closing="\n/>\n")},
+    "no reasoning": {"constraint": FORM, "reasoning": ReasoningSpec("<t>", "/>")}, "free": {}, "ignore eos": {
         "constraint": FORM, "ignore_eos": True}}
 NAIVE: dict[str, Any] = {"threads": 1, "forced_tokens": False, "overlap": False, "execution": "eager", "max_seqs": 1,
                          "prefix_cache": False}

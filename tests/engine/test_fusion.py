@@ -15,7 +15,7 @@ from drut.kernels.fusion.place import FILLS, access
 from drut.kernels.native import library
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.operations.table import OPERATIONS
-from drut.kernels.numpy.state import State
+from drut.kernels.numpy.state import NumpyState
 from drut.kernels.ops import F32, Buffer, Op
 from drut.model.model import open_model
 from tests.engine.matrix import text
@@ -60,7 +60,7 @@ def test_operations_read_and_write_what_the_rules_of_fusion_assume(tmp_path: Pat
     """Keys and values may stay in NumPy as they were projected, where kernels norm and turn them in their buffers."""
     ran: set[type[Op]] = set()
 
-    def watched(op: Op, state: State, step: StepDescriptor) -> None:
+    def watched(op: Op, state: NumpyState, step: StepDescriptor) -> None:
         state.values = seen = Watched(state.values)
         OPERATIONS[type(op)](op, state, step)
         assumed = access(op)

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from drut.constrain import Constraint, Thought
-from drut.constrain.grammar_matcher import Guide, Mask
+from drut.constrain import Constraint, ReasoningSpec
+from drut.constrain.grammar_matcher import GrammarMatcher, Mask
 from drut.engine.request.params import SamplingParams
-from drut.engine.step.grammar_masks import Guided, MaskMaker
+from drut.engine.step.grammar_masks import ConstrainedRow, GrammarMasks
 from drut.errors import RequestError
-from drut.kernels.backend import Backend, Executable, Host, Limits
+from drut.kernels.backend import Backend, BackendLimits, Executable, Host
 from drut.kernels.descriptor import Edits, StepDescriptor, mask_words
 from drut.kernels.native import library
 from drut.kernels.native.backend import NativeBackend
@@ -36,7 +36,7 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}, "bcd": {"en
           "required": ["a", "bcd"], "additionalProperties": False}
 CONSTRAINTS = (Constraint.json_schema(OBJECT), Constraint.regex("[a-f]{2,9}x?"), Constraint.regex("(.|\n)*"),
                Constraint.choice(["red", "green", "gray"]), Constraint.regex("a"))
-REASONINGS = (None, None, Thought("<t>", "/>"), Thought("<t>", "/>", begun=True))
+REASONINGS = (None, None, ReasoningSpec("<t>", "/>"), ReasoningSpec("<t>", "/>", begun=True))
 
 
 class Ask(NamedTuple):
@@ -59,7 +59,7 @@ class Given(Executable):
                           floats(np.zeros((vocab, 32))).on(backend)))
         recorder.stop(BEFORE_SAMPLE)
         recorder.add(Sample(vocab))
-        self.inner = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(SAMPLES, SAMPLES, SAMPLES))
+        self.inner = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], BackendLimits(SAMPLES, SAMPLES, SAMPLES))
         self.step = StepDescriptor(rows=SAMPLES, seqs=SAMPLES, samples=SAMPLES, blocks=SAMPLES, edits=SAMPLES * vocab,
                                    masks=SAMPLES * mask_words(vocab))
         self.rows: Sequence[F32] = ()
@@ -98,8 +98,8 @@ def given(request: pytest.FixtureRequest, walker: Walker) -> Iterator[Given]:
 
 
 @pytest.fixture(scope="module")
-def maker(walker: Walker) -> Iterator[MaskMaker]:
-    maker = MaskMaker(walker.vocab)
+def maker(walker: Walker) -> Iterator[GrammarMasks]:
+    maker = GrammarMasks(walker.vocab)
     yield maker
     maker.close()
 
@@ -137,7 +137,7 @@ def some_params(dice: random.Random, seed: int) -> SamplingParams:
         ignore_eos=dice.random() < 0.2, constraint=dice.choice(CONSTRAINTS), reasoning=dice.choice(REASONINGS))
 
 
-def guide_of(walker: Walker, params: SamplingParams) -> Guide:
+def guide_of(walker: Walker, params: SamplingParams) -> GrammarMatcher:
     assert params.constraint is not None
     return walker.guide(params.constraint, params.reasoning, ignore_eos=params.ignore_eos)
 
@@ -153,7 +153,7 @@ def some_ask(walker: Walker, dice: random.Random, seed: int) -> Ask:
     return Ask(params, some_edits(dice, walker.vocab, walker.eos), tuple(way), some_logits(dice, walker.vocab))
 
 
-def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask],
+def run(given: Given, maker: GrammarMasks, walker: Walker, asks: Sequence[Ask],
         optimistic: bool) -> tuple[object, ...]:
     """All that a step says, and where its guides are then."""
     step, guided = given.step, {}
@@ -166,7 +166,7 @@ def run(given: Given, maker: MaskMaker, walker: Walker, asks: Sequence[Ask],
         guide = guide_of(walker, ask.params)
         for token in ask.way:
             guide.advance(token)
-        guided[sample] = Guided(guide, len(ask.way), mask, optimistic)
+        guided[sample] = ConstrainedRow(guide, len(ask.way), mask, optimistic)
     given.rows = [ask.logits for ask in asks]
     before = step["mask"][: len(asks)].tolist()
     out = maker.run(given, step, guided)
@@ -183,7 +183,7 @@ def relay(given: Given, count: int) -> list[int]:
     return [int(token) for token in kept[:count]]
 
 
-def test_drawn_first_is_as_masked_first(given: Given, maker: MaskMaker, walker: Walker) -> None:
+def test_drawn_first_is_as_masked_first(given: Given, maker: GrammarMasks, walker: Walker) -> None:
     """Whatever is asked for beside the grammar and whatever the logits are."""
     seen: set[int] = set()
     given.redrawn = 0
@@ -197,7 +197,7 @@ def test_drawn_first_is_as_masked_first(given: Given, maker: MaskMaker, walker: 
     assert seen == set(Status)
 
 
-def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, maker: MaskMaker, walker: Walker) -> None:
+def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, maker: GrammarMasks, walker: Walker) -> None:
     """A penalty raises a logit beyond the largest float: with that id there is nothing to draw, without it there is."""
     logits = np.zeros(walker.vocab, np.float32)
     logits[ord("z")] = 1e38
@@ -211,23 +211,23 @@ def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, make
 
 
 def test_a_grammar_that_breaks_off_is_found_where_its_mask_is_made(
-        given: Given, maker: MaskMaker, walker: Walker, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: Given, maker: GrammarMasks, walker: Walker, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no other sample hears of it."""
-    real = Guide.fill
+    real = GrammarMatcher.fill
 
-    def failing(guide: Guide, mask: Mask) -> None:
+    def failing(guide: GrammarMatcher, mask: Mask) -> None:
         guide.failure = RequestError("too complex")
         real(guide, mask)
 
     params = SamplingParams(constraint=Constraint.regex("[a-f]x"))
     low, high = np.zeros(walker.vocab, np.float32), np.zeros(walker.vocab, np.float32)
     low[ord("z")] = high[ord("b")] = 1.0
-    monkeypatch.setattr(Guide, "fill", failing)
+    monkeypatch.setattr(GrammarMatcher, "fill", failing)
     optimistic = run(given, maker, walker, [Ask(params, None, (), low), Ask(params, None, (), high)], optimistic=True)
     assert optimistic[2:] == ([(1, None, "too complex", ()), (1, 2, "None", (ord("x"),))], [ord("z"), ord("b")])
 
 
-def test_no_mask_is_filled_any_more_where_one_failed(maker: MaskMaker) -> None:
+def test_no_mask_is_filled_any_more_where_one_failed(maker: GrammarMasks) -> None:
     """Its room is the next step's soon."""
     filled = list[Mask]()
 

@@ -9,13 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drut.engine.engine import Engine
-from drut.engine.request.logits_processors import EditTable
+from drut.engine.request.logits_processors import LogitsProcessors
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.progress import Progress
 from drut.engine.request.request import Request
 from drut.engine.schedule.policy import Aging, FirstCome, LeastServed, Policy
 from drut.engine.schedule.reserve import Reserve
-from drut.engine.schedule.work import Limits
+from drut.engine.schedule.work import StepLimits
 from drut.plan.simulate import Arrival, Setup, Simulation
 from tests.engine.testbed import check_answer, finish_all, make_engine, predicting, submit, text
 
@@ -46,7 +46,7 @@ def arrive(engine: Engine, clock: Clock, prompt: list[int], **params: object) ->
 def plain(order: int, arrived: float, priority: int = 0, prompt: int = 8) -> Request:
     params = SamplingParams()
     return Request(id=str(order), progress=Progress([0] * prompt), params=params, limit=1000, arrived=arrived,
-                   order=order, edits=EditTable(params, (), ()), priority=priority)
+                   order=order, edits=LogitsProcessors(params, (), ()), priority=priority)
 
 
 @settings(max_examples=100, deadline=None)
@@ -118,7 +118,7 @@ def test_nobody_is_displaced_more_often_than_stated(asks: list[tuple[int, int]],
     """1 + log2(n / QUANTUM) times for an answer of n tokens, whatever comes; a step takes a second."""
     usual, LeastServed.QUANTUM = LeastServed.QUANTUM, quantum
     try:
-        setup = Setup((800,), Limits(seqs, 64, seqs, None), 4096, "least-served")
+        setup = Setup((800,), StepLimits(seqs, 64, seqs, None), 4096, "least-served")
         work = [Arrival(float(at), 4, answer) for at, answer in asks]
         simulation = Simulation(setup, predicting(once=1.0), 1000)
         for _ in range(500):

@@ -11,15 +11,15 @@ import pytest
 
 import drut
 from drut.engine.request.progress import Progress, ProgressError
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 
 REQUEST: Any = SimpleNamespace(prompt_tokens=3)
 
 
 def work(progress: Progress, rows: int, draws: int, *, drafts: tuple[int, ...] = (), ahead: int = 0,
-         scores: int = 0) -> Work:
-    return Work(request=REQUEST, start=progress.computed, rows=rows, draws=draws, scores=scores, epoch=progress.epoch,
-                ahead=ahead, drafts=drafts)
+         scores: int = 0) -> ScheduledRequest:
+    return ScheduledRequest(request=REQUEST, start=progress.computed, rows=rows, draws=draws, scores=scores, epoch=progress.epoch,
+                            ahead=ahead, drafts=drafts)
 
 
 def test_a_prompt_in_chunks_and_a_token() -> None:
@@ -91,11 +91,11 @@ def test_forced_tokens_come_behind_those_on_their_way() -> None:
 def test_a_contradiction_is_raised_at_once() -> None:
     p = Progress([5, 6, 7])
     with pytest.raises(ProgressError, match="rows from 1 are launched, 0 are computed"):
-        p.launch(Work(request=REQUEST, start=1, rows=1, draws=0, scores=0, epoch=0))
+        p.launch(ScheduledRequest(request=REQUEST, start=1, rows=1, draws=0, scores=0, epoch=0))
     with pytest.raises(ProgressError, match="done 4, computed 4, known 3"):
         p.attach(4)
     with pytest.raises(ProgressError, match="computed 5, known 1"):
-        Progress([1]).launch(Work(request=REQUEST, start=0, rows=5, draws=0, scores=0, epoch=0))
+        Progress([1]).launch(ScheduledRequest(request=REQUEST, start=0, rows=5, draws=0, scores=0, epoch=0))
 
 
 def test_nothing_else_writes_progress() -> None:

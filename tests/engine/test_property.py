@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from drut import LLM
-from drut.engine.output_processor import Answer
+from drut.engine.output_processor import OutputProcessor
 from drut.errors import RequestError
 from drut.kernels.native import library
 from tests.engine.chance import make_llm
@@ -73,9 +73,9 @@ def random_settings(dice: random.Random, model: Model) -> dict[str, object]:
         "debug_kv": dice.random() < 0.5}
 
 
-def serve(llm: LLM, asks: list[Ask], dice: random.Random) -> list[list[Answer]]:
+def serve(llm: LLM, asks: list[Ask], dice: random.Random) -> list[list[OutputProcessor]]:
     """Requests that arrive while others run; some are aborted."""
-    answers: list[list[Answer]] = []
+    answers: list[list[OutputProcessor]] = []
     waiting = list(asks)
     while waiting or llm.engine.busy:
         if waiting and dice.random() < 0.5:
@@ -107,7 +107,7 @@ def play(model: Model, seed: int) -> None:
         check(model, ask, choices)
 
 
-def check(model: Model, ask: Ask, choices: list[Answer]) -> None:
+def check(model: Model, ask: Ask, choices: list[OutputProcessor]) -> None:
     """What was not aborted has the bits of the request alone, what was aborted the first of them."""
     ends = [a.completion(choices[0].prompt_logprobs) for a in choices]
     if all(end.finish_reason != "abort" for end in ends):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut import LLM, SamplingParams
-from drut.constrain.reasoning import State, Thought, ThoughtWatch
+from drut.constrain.reasoning import ReasoningSpec, ReasoningState, ReasoningTracker
 from drut.errors import RequestError
 from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model
@@ -30,13 +30,13 @@ from tests.engine.testbed import (
     text,
 )
 
-MARKS = Thought("<t>", "</t>", budget=6, closing=".</t>\n")
+MARKS = ReasoningSpec("<t>", "</t>", budget=6, closing=".</t>\n")
 
 
-def follow(answer: bytes, cuts: list[int], reasoning: Thought) -> ThoughtWatch:
+def follow(answer: bytes, cuts: list[int], reasoning: ReasoningSpec) -> ReasoningTracker:
     """A watch that was told `answer` in tokens that end at `cuts`."""
     pieces = [answer[a:b] for a, b in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
-    watch = ThoughtWatch(reasoning, [], [], lambda i: pieces[i])
+    watch = ReasoningTracker(reasoning, [], [], lambda i: pieces[i])
     for i in range(len(pieces)):
         watch.push(i)
     return watch
@@ -50,7 +50,7 @@ def test_marks_are_found_however_tokens_cut_them(data: st.DataObject, begun: boo
     cuts = sorted(data.draw(st.lists(st.integers(0, len(answer)), max_size=6)))
     watch = follow(answer, cuts, replace(MARKS, begun=begun, budget=None))
     closed = body.find(b"</t>")
-    assert watch.state is (State.OPEN if closed < 0 else State.OVER)
+    assert watch.state is (ReasoningState.OPEN if closed < 0 else ReasoningState.OVER)
     end = len(answer) - len(body) + closed + 4 if closed >= 0 else len(answer)
     ends = [*cuts, len(answer)]
     assert watch.tokens == (len(ends) if closed < 0 else next(i for i, cut in enumerate(ends, 1) if cut >= end))
@@ -59,15 +59,15 @@ def test_marks_are_found_however_tokens_cut_them(data: st.DataObject, begun: boo
 @pytest.mark.parametrize("answer", [b"Yes.", b"<b>", b" \n< t>", b"x<t>y</t>"])
 def test_an_answer_may_begin_without_a_thought(answer: bytes) -> None:
     watch = follow(answer, list(range(1, len(answer))), MARKS)
-    assert (watch.state, watch.tokens) == (State.OVER, 0)
+    assert (watch.state, watch.tokens) == (ReasoningState.OVER, 0)
     assert all(watch.forced(i) is None for i in range(30))
 
 
 @pytest.mark.parametrize(("settings", "state"), [
-    ({}, State.OPEN), ({"shown_special_ids": (257,)}, State.OPEN), ({"shown_special_ids": (256,)}, State.OVER),
-    ({"skip_special_tokens": False}, State.OVER)])
+    ({}, ReasoningState.OPEN), ({"shown_special_ids": (257,)}, ReasoningState.OPEN), ({"shown_special_ids": (256,)}, ReasoningState.OVER),
+    ({"skip_special_tokens": False}, ReasoningState.OVER)])
 def test_tokens_that_the_text_leaves_out_do_not_begin_the_answer(alone: LLM, settings: dict[str, Any],
-                                                                 state: State) -> None:
+                                                                 state: ReasoningState) -> None:
     answer = alone.submit("hello", SamplingParams(reasoning=MARKS, **settings))[0]
     watch = answer.request.reasoning
     assert watch is not None
@@ -85,11 +85,11 @@ def test_a_thought_must_be_one() -> None:
         SamplingParams(reasoning="</think>")  # type: ignore[arg-type]
 
 
-def random_reasoning(dice: random.Random, first: str) -> Thought:
+def random_reasoning(dice: random.Random, first: str) -> ReasoningSpec:
     """Of letters that the testbed draws now and then; sometimes one that the answer opens itself."""
     closes = dice.choice("DKQ")
-    return Thought(first, closes, dice.random() < 0.6, dice.choice([None, 0, 1, 2, 5, 9, 20]),
-                   dice.choice([closes, "A" + closes, closes + "BC", "EE" + closes + "F"]))
+    return ReasoningSpec(first, closes, dice.random() < 0.6, dice.choice([None, 0, 1, 2, 5, 9, 20]),
+                         dice.choice([closes, "A" + closes, closes + "BC", "EE" + closes + "F"]))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -119,7 +119,7 @@ def test_a_budget_closes_a_thought_under_any_schedule(seed: int) -> None:
 
 def test_a_forced_token_must_be_in_the_vocabulary() -> None:
     engine = make_engine()
-    watch = ThoughtWatch(MARKS, [], [VOCAB], lambda i: b"x")
+    watch = ReasoningTracker(MARKS, [], [VOCAB], lambda i: b"x")
     with pytest.raises(RequestError, match=f"reasoning.closing: token id {VOCAB}"):
         engine.submit([1], SamplingParams(reasoning=MARKS), reasoning=watch)
 

@@ -8,7 +8,7 @@ from drut.engine.engine import Engine
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.request import Request
 from drut.engine.schedule.prefill_pacer import LEAST, PLAIN_EVERY
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 from drut.errors import RequestError
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
@@ -250,7 +250,7 @@ def test_prompts_that_come_together_share_what_may_ride_along() -> None:
     prompts = [submit(engine, text(i, 42), max_tokens=1) for i in range(1, 4)]
     schedule, beside = engine.scheduler.schedule, []
 
-    def spied(*drafts: object) -> list[Work]:
+    def spied(*drafts: object) -> list[ScheduledRequest]:
         work = schedule()
         beside.append([w.rows for w in work if not w.decodes])
         return work

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drut import LLM, AnswerError, AsyncEngine, SamplingParams
-from drut.engine.step.turn import Turn
+from drut.engine.step.turn import CallTurn
 from drut.errors import DrutError
 from tests.engine.models import said, write_bytes_model
 
@@ -154,7 +154,7 @@ def test_closing_ends_calls_of_other_threads_with_one_error(path: Path, overlap:
 
 
 def test_turns_are_taken_in_the_order_of_asking() -> None:
-    turn, order = Turn(), list[int]()
+    turn, order = CallTurn(), list[int]()
 
     def take(number: int) -> None:
         with turn:

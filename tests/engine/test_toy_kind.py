@@ -25,7 +25,7 @@ from drut.errors import UnsupportedError
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.operations.table import OPERATIONS
-from drut.kernels.numpy.state import Run, State
+from drut.kernels.numpy.state import NumpyState, Run
 from drut.kernels.ops import Buffer, Op
 from drut.model.decoder import kv_layouts
 from drut.model.mixers.attention import AttentionMixer
@@ -75,7 +75,7 @@ class Accumulate(Op):
     layout: SumLayout
 
 
-def accumulate(op: Accumulate, state: State, step: StepDescriptor) -> None:
+def accumulate(op: Accumulate, state: NumpyState, step: StepDescriptor) -> None:
     kept = state.pools[op.layout.group].view(np.float32).reshape(-1, op.layout.layers, op.layout.width)
     place, group = op.layout.members.index(op.layer), op.layout.group
     out = state.get(op.x).copy()

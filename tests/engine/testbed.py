@@ -19,20 +19,20 @@ import numpy as np
 from drut.cache.cache import KvCache
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import Canary, PagePool
-from drut.constrain.reasoning import ThoughtWatch
+from drut.constrain.reasoning import ReasoningTracker
 from drut.engine.engine import Engine
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.request import Request
-from drut.engine.request.update import Scored, Update
+from drut.engine.request.update import ScoredTokens, Update
 from drut.engine.schedule.policy import make_policy
-from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.prefill_pacer import PrefillPacer
 from drut.engine.schedule.reserve import Reserve
 from drut.engine.schedule.scheduler import Scheduler
 from drut.engine.schedule.static_batching import StaticBatching
-from drut.engine.schedule.work import Limits
+from drut.engine.schedule.work import StepLimits
 from drut.engine.step.runner import Runner
 from drut.kernels.backend import Backend, Executable, StepOutput
-from drut.kernels.cost import Cost, Rate
+from drut.kernels.cost import Cost, CostRate
 from drut.kernels.descriptor import HOLE, RELAY, StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
 from drut.kernels.ops import Op
@@ -72,19 +72,19 @@ def draw(seen: int, seed: int, choice: int, edits: Iterable[Edit]) -> int:
     return token
 
 
-def score(seen: int, token: int, top: int) -> Scored:
+def score(seen: int, token: int, top: int) -> ScoredTokens:
     """Logprob and rank of `token` after a row that saw `seen`."""
     h = mix(seen, token)
     best = tuple(((token + 1 + i) % VOCAB, -float(i)) for i in range(top))
-    return Scored(token, -(h % 1000) / 8, h % VOCAB + 1, best)
+    return ScoredTokens(token, -(h % 1000) / 8, h % VOCAB + 1, best)
 
 
 class Expected(NamedTuple):
     """What a request must say."""
 
     tokens: list[int]
-    scored: list[Scored]
-    prompt_scored: list[Scored]
+    scored: list[ScoredTokens]
+    prompt_scored: list[ScoredTokens]
 
 
 def expected(prompt: Sequence[int], params: SamplingParams, seed: int, choice: int, room: int,
@@ -257,16 +257,16 @@ class FakeBackend(Backend):
 class Costs(Op):
     """An operation of any rate."""
 
-    any_rate: Rate
+    any_rate: CostRate
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         return self.any_rate
 
 
 def predicting(**seconds: float) -> Predictor:
-    """One that knows what steps take: seconds by what they hold, in the words of `Rate`."""
-    rate = Rate(**{name: Cost(round(1e6 * each)) for name, each in seconds.items()})
+    """One that knows what steps take: seconds by what they hold, in the words of `CostRate`."""
+    rate = CostRate(**{name: Cost(round(1e6 * each)) for name, each in seconds.items()})
     return Predictor(Plan((Segment((Costs(rate),), None),)), Peaks(lambda _: MULTIPLE * 1e6, 1.0, 1.0), 0.0)
 
 
@@ -281,7 +281,7 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     memory = [HostPool(np.zeros((window_pages if i else pages, PAGE_TOKENS * 8), np.uint8))
               for i in range(len(windows))]
     watch = [Canary(m, window) for m, window in zip(memory, windows, strict=True)] if canary else []
-    limits = Limits(seqs, max(tokens, seqs, context if chunk == 0 else 0), samples or seqs, chunk, burst)
+    limits = StepLimits(seqs, max(tokens, seqs, context if chunk == 0 else 0), samples or seqs, chunk, burst)
     groups = [WindowGroup(window, limits.tokens) if window else FullGroup() for window in windows]
     pools = [PagePool(m, watch[i] if watch else None) for i, m in enumerate(memory)]
     cache = KvCache(*pools, prefix_cache=prefix_cache, groups=groups)
@@ -290,7 +290,7 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     rules = make_policy(policy, aging_s=aging_s)
     rules = rules if continuous else StaticBatching(rules, seqs)
     rules = ChancePreemption(rules, force_preempt) if force_preempt else rules
-    scheduler = Scheduler(cache, limits, rules, Pacer(Predictor(Plan(()))), reserve=Reserve(reserve_quantile))
+    scheduler = Scheduler(cache, limits, rules, PrefillPacer(Predictor(Plan(()))), reserve=Reserve(reserve_quantile))
     return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap, drafter=drafter)
 
 
@@ -328,8 +328,8 @@ def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
     return engine.submit(prompt, settings, **rank, reasoning=watch_of(settings))[0]  # type: ignore[arg-type]
 
 
-def watch_of(params: SamplingParams) -> ThoughtWatch | None:
-    return params.reasoning and ThoughtWatch(params.reasoning, [], unspell(params.reasoning.closing), spell,
+def watch_of(params: SamplingParams) -> ReasoningTracker | None:
+    return params.reasoning and ReasoningTracker(params.reasoning, [], unspell(params.reasoning.closing), spell,
                                            again=params.constraint is None)
 
 
@@ -343,8 +343,8 @@ class Said:
     """What the updates of one request said."""
 
     tokens: list[int] = field(default_factory=list)
-    scored: list[Scored] = field(default_factory=list)
-    prompt_scored: list[Scored] = field(default_factory=list)
+    scored: list[ScoredTokens] = field(default_factory=list)
+    prompt_scored: list[ScoredTokens] = field(default_factory=list)
 
 
 Log = dict[Request, Said]

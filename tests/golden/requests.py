@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drut import LLM, Completion, Constraint, SamplingParams
-from drut.constrain import Thought
+from drut.constrain import ReasoningSpec
 from drut.engine.request.output import Logprobs
 from tests.engine.matrix import Ask, random_params, text
 from tests.engine.models import write_bytes_model, write_gguf
@@ -36,7 +36,7 @@ GGUF = {"llama_tied": ("Q4_1", "Q8_0"), "llama3_gqa": ("Q4_0", "Q4_0"), "qwen3_g
         "gemma2": ("BF16", "F16"), "olmo3": ("F16", "BF16")}
 LENGTHS = (5, 16, 33, 70, 270, 300)  # of prompts: within a page, whole pages, past a window, past a KV chunk
 OF_EACH, ANSWER = 12, 8
-REASONING = Thought("<t>", "/>", begun=True, budget=6, closing="/>")
+REASONING = ReasoningSpec("<t>", "/>", begun=True, budget=6, closing="/>")
 SCHEMA = {"type": "object", "required": ["a", "b"], "additionalProperties": False, "properties": {
     "a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"enum": ["x", 1]}, "c": {"type": "boolean"}}}
 CONSTRAINTS = (Constraint.json_schema(SCHEMA), Constraint.regex("[0-9]{4}-[01][0-9]"), Constraint.choice(["yes", "no"]),

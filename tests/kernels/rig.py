@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from drut.formats.decode import decode
 from drut.formats.encoding import Encoding, encoding
-from drut.kernels.backend import Backend, Limits, StepOutput
+from drut.kernels.backend import Backend, BackendLimits, StepOutput
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.native import library
@@ -124,7 +124,7 @@ class Ran:
     def __init__(self, backend: Backend, plan: Plan, *, rows: int, samples: int = 1, kv: KvLayout = NO_KV,
                  pages: int = 1, pool: Pool | None = None) -> None:
         self.pool = backend.pool(kv, pages) if pool is None else pool
-        self.executable = backend.load(plan, [self.pool], Limits(rows, samples, relay_slots=rows))
+        self.executable = backend.load(plan, [self.pool], BackendLimits(rows, samples, relay_slots=rows))
         self.step = StepDescriptor(rows, rows, samples, rows * max(1, pages))
         self._pages = pages
 

@@ -39,17 +39,17 @@ def test_any_two_fields_that_change_places_are_found(struct: type[abi.Struct]) -
 @needs_library
 def test_missing_fields_sizes_and_structs_are_named() -> None:
     def difference(struct: type[abi.Struct]) -> str:
-        others = [s for s in table.STRUCTS if s is not ends.Sample]
+        others = [s for s in table.STRUCTS if s is not ends.SampleArgs]
         return next(layout.differences(layout.described([*others, struct]), layout.exported(LIBRARY)))
 
-    fields = list(ends.Sample._fields_)
-    assert difference(like(ends.Sample, fields[:-1])) == \
+    fields = list(ends.SampleArgs._fields_)
+    assert difference(like(ends.SampleArgs, fields[:-1])) == \
         "DrutSample.vocab is at offset 20 of 4 bytes, expected at no place"
-    assert difference(like(ends.Sample, [*fields, ("more", ctypes.c_int64)])) == \
+    assert difference(like(ends.SampleArgs, [*fields, ("more", ctypes.c_int64)])) == \
         "DrutSample.more is at no place, expected at offset 24 of 8 bytes"
-    assert difference(like(ends.Sample, [*fields[:-1], ("vocab", ctypes.c_int16)])) == \
+    assert difference(like(ends.SampleArgs, [*fields[:-1], ("vocab", ctypes.c_int16)])) == \
         "DrutSample.vocab is at offset 20 of 4 bytes, expected at offset 20 of 2 bytes"
-    assert difference(like(abi.Burst, [])).startswith("DrutBurst.")
+    assert difference(like(abi.BurstArgs, [])).startswith("DrutBurst.")
     few = {name: fields for name, fields in layout.exported(LIBRARY).items() if name != "DrutAdd"}
     assert list(layout.differences(layout.exported(LIBRARY), few)) == ["struct DrutAdd is not in the library"]
     assert list(layout.differences(few, layout.exported(LIBRARY))) == ["struct DrutAdd is unknown here"]
@@ -63,10 +63,10 @@ def test_every_operation_is_in_both_tables() -> None:
 
 
 def test_a_struct_is_made_of_all_its_fields_by_name() -> None:
-    made = ends.Sample(op=abi.Op(code=3, layer=1), logits=None, logits_stride=64, vocab=50)
+    made = ends.SampleArgs(op=abi.OpArgs(code=3, layer=1), logits=None, logits_stride=64, vocab=50)
     assert (made.op.code, made.op.layer, made.logits, made.logits_stride, made.vocab) == (3, 1, None, 64, 50)
     with pytest.raises(TypeError, match="Sample: missing or unknown fields: vocab, vocabulary"):
-        ends.Sample(op=abi.Op(code=3, layer=1), logits=None, logits_stride=64, vocabulary=50)
+        ends.SampleArgs(op=abi.OpArgs(code=3, layer=1), logits=None, logits_stride=64, vocabulary=50)
     with pytest.raises(TypeError):
-        abi.Op(3, 1)  # type: ignore[call-arg]
-    assert abi.Burst(steps=2, progress=0, stop=0, end_first=None, end_id=None).reserved == 0
+        abi.OpArgs(3, 1)  # type: ignore[call-arg]
+    assert abi.BurstArgs(steps=2, progress=0, stop=0, end_first=None, end_id=None).reserved == 0

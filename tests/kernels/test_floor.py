@@ -13,8 +13,8 @@ from drut.kernels.cost import StepShape
 from drut.kernels.kv import KvLayout
 from drut.kernels.ops import Attention, Buffer, Embed, ExpertsDown, ExpertsGateUp, Head, Norm, Op, Project, Routes
 from drut.kernels.outline import MatrixOutline, VectorOutline
-from drut.kernels.roofline import StepFloor
-from drut.observe.ledger import Entry, Peaks, account, interpolated
+from drut.kernels.roofline import StepRoofline
+from drut.observe.ledger import LedgerEntry, Peaks, account, interpolated
 
 PEAKS = Peaks(partial(interpolated, {1 << 10: 4e9, 1 << 14: 1e9}), int8_macs=3e9, float_macs=1e9)
 X, Q = Buffer("x", 64), Buffer("q", 64)
@@ -39,13 +39,13 @@ OPS: list[Op] = [Embed(matrix("F16", 500), X),
                  *(op for i, (window, weights) in enumerate([(0, "Q4_0"), (16, "Q4_0"), (0, "F16"), (100, "Q4_0"),
                                                              (16, "Q8_0")]) for op in layer(i, window, weights)),
                  Head(X, NORM, matrix("Q8_0", 500))]
-FLOOR = StepFloor(OPS, PEAKS)
+FLOOR = StepRoofline(OPS, PEAKS)
 sequences = st.lists(st.tuples(st.integers(1, 200), st.integers(0, 3000)).map(lambda s: (s[0], sum(s))), min_size=1,
                      max_size=5)
 
 
 def ledger_s(shape: StepShape) -> float:
-    entries = [Entry(type(op).__name__, 0, *op.cost(shape), 0.0) for op in OPS]
+    entries = [LedgerEntry(type(op).__name__, 0, *op.cost(shape), 0.0) for op in OPS]
     return account(shape.rows, entries, 1.0, PEAKS).floor_s
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from drut.errors import UnsupportedError
 from drut.kernels.backend import Backend
-from drut.kernels.cost import Cost, Rate, StepShape
+from drut.kernels.cost import Cost, CostRate, StepShape
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.fusion import fused
 from drut.kernels.fusion.rules import EVERY
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.operations.table import OPERATIONS
-from drut.kernels.numpy.state import Run, State
+from drut.kernels.numpy.state import NumpyState, Run
 from drut.kernels.ops import Buffer, Embed, Head, Norm, Op, Sample
 from drut.kernels.plan import Plan
 from tests.kernels.conftest import Native
@@ -31,11 +31,11 @@ class Reverse(Op):
     out: Buffer
 
     @property
-    def rate(self) -> Rate:
-        return Rate(row=Cost(0, self.x.width))
+    def rate(self) -> CostRate:
+        return CostRate(row=Cost(0, self.x.width))
 
 
-def reverse(op: Reverse, state: State, step: StepDescriptor) -> None:
+def reverse(op: Reverse, state: NumpyState, step: StepDescriptor) -> None:
     assert len(state.get(op.x)) == step.rows
     state.set(op.out, state.get(op.x)[:, ::-1])
 

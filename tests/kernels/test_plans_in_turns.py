@@ -12,7 +12,7 @@ import pytest
 from drut import SamplingParams
 from drut.config import EngineConfig
 from drut.engine.build import choose_backend
-from drut.kernels.backend import Backend, Executable, Limits
+from drut.kernels.backend import Backend, BackendLimits, Executable
 from drut.kernels.descriptor import RELAY, StepDescriptor
 from drut.kernels.native import library
 from drut.kernels.native.executable import NativeExecutable
@@ -27,7 +27,7 @@ BACKENDS = ["numpy", *(["native"] if library.load() is not None else [])]
 PROMPTS = ([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3], [8, 4])
 PAGES = ((0, 1, 2), (3, 4))
 STEPS = 6
-LIMITS, WIDER = Limits(32, 4, 2), Limits(64, 8, 2)
+LIMITS, WIDER = BackendLimits(32, 4, 2), BackendLimits(64, 8, 2)
 
 
 class Plans(NamedTuple):

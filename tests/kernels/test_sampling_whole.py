@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from drut.kernels.backend import Backend, Limits, StepOutput
+from drut.kernels.backend import Backend, BackendLimits, StepOutput
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS, RELAY, Edits, StepDescriptor, mask_words
 from drut.kernels.native.burst import NativeBurst
 from drut.kernels.native.executable import NativeExecutable
@@ -53,7 +53,7 @@ class Given:
         recorder.stop(BEFORE_SAMPLE)
         recorder.add(Sample(vocab))
         self.logits, self.stops = logits, list[str]()
-        self.executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(rows, samples, 2))
+        self.executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], BackendLimits(rows, samples, 2))
         self.step = StepDescriptor(rows=rows, seqs=1, samples=samples, blocks=1, edits=samples * vocab,
                                    masks=samples * mask_words(vocab))
 
@@ -344,7 +344,7 @@ def test_one_sample_of_a_sequence_is_relayed(backend: Backend) -> None:
     recorder.add(Embed(floats(table).on(backend), x))
     recorder.add(Head(x, Norm(backend.vector(np.ones(32, np.float32)), 1e-5), floats(table).on(backend)))
     recorder.add(Sample(32))
-    executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], Limits(3, 3, 1))
+    executable = backend.load(recorder.finish(), [backend.pool(NO_KV, 1)], BackendLimits(3, 3, 1))
     step = StepDescriptor(3, 1, 3, 1)
 
     def run(tokens: Sequence[int], relayed: int | None, target: int = -1) -> list[int]:
@@ -433,7 +433,7 @@ def layers(backend: Backend, count: int) -> Plan:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_replaying_thirty_empty_layers_takes_microseconds(native: Native, threads: int) -> None:
     backend = native(threads=threads)
-    executable = backend.load(layers(backend, 30), [backend.pool(NO_KV, 1)], Limits(1, 1, 1))
+    executable = backend.load(layers(backend, 30), [backend.pool(NO_KV, 1)], BackendLimits(1, 1, 1))
     assert isinstance(executable, NativeExecutable)
     step = StepDescriptor(1, 1, 1, 1)
     step.add_sample(step.add_sequence([3], 0, [0], 0), Draw(top_logprobs=1))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.errors import RequestError
-from drut.model.tokenizer import Delta, Detokenizer, StopChecker, TextStream
+from drut.model.tokenizer import Detokenizer, StopChecker, TextDelta, TextStream
 
 
 @dataclass
@@ -144,16 +144,16 @@ def test_of_two_that_end_together_the_one_that_begins_first_cuts(stops):
 
 def test_nothing_follows_a_stop():
     stream = TextStream(Bytes([b"a", b"b"]), ["b"])
-    assert stream.push([0, 1]) == Delta("a", True)
-    assert stream.push([0]) == stream.flush() == Delta("", True)
+    assert stream.push([0, 1]) == TextDelta("a", True)
+    assert stream.push([0]) == stream.flush() == TextDelta("", True)
 
 
 def test_a_held_tail_is_not_lost():
     stream = TextStream(Bytes([b"see you", b" lat"]), [" later"])
     assert [stream.push([0]), stream.push([1]), stream.flush()] == [
-        Delta("see you", False),
-        Delta("", False),
-        Delta(" lat", False),
+        TextDelta("see you", False),
+        TextDelta("", False),
+        TextDelta(" lat", False),
     ]
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from drut.model.packs import PackCache
 from drut.model.packs import file as pack_file
-from drut.model.packs.file import DATA_AT, Form, PackError, map_pack, write_pack
+from drut.model.packs.file import DATA_AT, PackError, PackForm, map_pack, write_pack
 
 KEY = "k" * 64
-FORMS = [Form("embed", "Q8_0", 33, 64, 1000), Form("layers.0.q", "F32", 2, 32, 64), Form("head", "Q4_0", 1, 32, 4096)]
+FORMS = [PackForm("embed", "Q8_0", 33, 64, 1000), PackForm("layers.0.q", "F32", 2, 32, 64), PackForm("head", "Q4_0", 1, 32, 4096)]
 WHOLE = DATA_AT + 1024 + 64 + 4096
 
 
@@ -142,7 +142,7 @@ def test_a_table_that_points_elsewhere(tmp_path, nbytes):
     entry = pack_file._Entry
     forms = [FORMS[0]._replace(nbytes=nbytes)]
 
-    def lying(form: Form, offset: int, sums: list[int]) -> object:
+    def lying(form: PackForm, offset: int, sums: list[int]) -> object:
         return entry(forms[0], offset, sums)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -10,10 +10,10 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from drut.constrain import Constraint
 from drut.errors import RequestError
-from drut.parse import Message, MessageParser
+from drut.parse import MessageParser, ParsedMessage
 from drut.parse.calling import MOST_CALLS, Tool, constraint
 from drut.parse.formats import FORMATS, Format
-from drut.parse.offer import Offer
+from drut.parse.offer import OfferedTools
 from drut.parse.tools import CallParser
 
 CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"],
@@ -69,8 +69,8 @@ def written(form: Format, *arguments: str) -> str:
 
 
 def read(form: Format, text: str) -> list[Any]:
-    parser = MessageParser(None, CallParser(form, Offer(("look", "any.thing"), whole=False), only_calls=True))
-    return [json.loads(call.arguments) for call in Message([*parser.push(text), *parser.finish()]).calls]
+    parser = MessageParser(None, CallParser(form, OfferedTools(("look", "any.thing"), whole=False), only_calls=True))
+    return [json.loads(call.arguments) for call in ParsedMessage([*parser.push(text), *parser.finish()]).calls]
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=list(FORMATS))
@@ -144,8 +144,8 @@ def test_either_calls_or_an_answer_in_the_format(form: Format, answer: Constrain
 
     for text in (one, one + (form.between or "\n") + one, *fits):
         assert takes(text), text
-        parser = MessageParser(tools=CallParser(form, Offer(("look",)), either=True))
-        message = Message([delta for letter in text for delta in parser.push(letter)] + parser.finish())
+        parser = MessageParser(tools=CallParser(form, OfferedTools(("look",)), either=True))
+        message = ParsedMessage([delta for letter in text for delta in parser.push(letter)] + parser.finish())
         assert (len(message.calls), message.content) == ((text.count("look"), "") if one in text else (0, text))
     for text in (*others, one + fits[0], f"{fits[0]} {one}", one.replace("look", "nothing")):
         assert not takes(text) or answer == Constraint.json_object(), text
@@ -167,8 +167,8 @@ def test_a_strict_tool_beside_a_format_needs_a_mark(spelled: Spelled) -> None:
 def test_what_is_cut_behind_a_call_is_no_answer_in_a_format(form: Format) -> None:
     two = written(form, '{"city":"Oslo"}', '{"city":"Rome"}')
     for end in range(len(two)):
-        parser = MessageParser(tools=CallParser(form, Offer(("look",)), either=True))
-        message = Message([*parser.push(two[:end]), *parser.finish()])
+        parser = MessageParser(tools=CallParser(form, OfferedTools(("look",)), either=True))
+        message = ParsedMessage([*parser.push(two[:end]), *parser.finish()])
         assert message.content == ("" if message.calls else two[:end])
         assert len(message.calls) <= 2
 
@@ -178,7 +178,7 @@ def test_a_mark_inside_an_answer_in_a_format_is_text(form: Format) -> None:
     one = written(form, '{"city":"Oslo"}')
     for text in (json.dumps({"a": one}), f"x {one}", f"[1] {one}", '{"a": 5} ' + one):
         for step in (1, 3, len(text)):
-            parser = MessageParser(tools=CallParser(form, Offer(("look",)), either=True))
+            parser = MessageParser(tools=CallParser(form, OfferedTools(("look",)), either=True))
             pieces = [text[i : i + step] for i in range(0, len(text), step)]
-            message = Message([delta for piece in pieces for delta in parser.push(piece)] + parser.finish())
+            message = ParsedMessage([delta for piece in pieces for delta in parser.push(piece)] + parser.finish())
             assert (message.calls, message.content) == ([], text)

@@ -9,10 +9,10 @@ import pytest
 
 from drut import LLM, SamplingParams
 from drut.bench.workloads.packed import read_jsonl
-from drut.parse import Message
+from drut.parse import ParsedMessage
 from drut.parse.calling import Tool, constraint
 from drut.parse.choose import tool_format
-from drut.parse.offer import Offer
+from drut.parse.offer import OfferedTools
 from drut.parse.reading import Reading
 
 
@@ -33,8 +33,8 @@ def test_calls_fit_their_schema(group: str) -> None:
         answers = llm.generate(prompts, params)
     for row, answer in zip(rows, answers, strict=True):
         schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in row["tools"]}
-        parser = Reading(None, form, Offer(frozenset(schemas), whole=False), only_calls=True).parser()
-        message = Message([*parser.push(answer.text), *parser.finish()])
+        parser = Reading(None, form, OfferedTools(frozenset(schemas), whole=False), only_calls=True).parser()
+        message = ParsedMessage([*parser.push(answer.text), *parser.finish()])
         (call,) = message.calls
         assert message.content == ""
         jsonschema.validate(json.loads(call.arguments), schemas[call.name])

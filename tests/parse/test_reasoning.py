@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.constrain import Thought
-from drut.parse import Message
+from drut.constrain import ReasoningSpec
+from drut.parse import ParsedMessage
 from drut.parse.formats import HERMES
-from drut.parse.offer import Offer
+from drut.parse.offer import OfferedTools
 from drut.parse.reading import Reading
 
 
-def message(pieces: list[str], *, begun: bool | None = False, tools: bool = False, bound: bool = False) -> Message:
-    form, offer = (HERMES, Offer(("look",), new_id=lambda: "id")) if tools else (None, None)
-    parser = Reading(Thought("<think>", "</think>", begun), form, offer, bound=bound).parser()
-    return Message([delta for piece in pieces for delta in parser.push(piece)] + parser.finish())
+def message(pieces: list[str], *, begun: bool | None = False, tools: bool = False, bound: bool = False) -> ParsedMessage:
+    form, offer = (HERMES, OfferedTools(("look",), new_id=lambda: "id")) if tools else (None, None)
+    parser = Reading(ReasoningSpec("<think>", "</think>", begun), form, offer, bound=bound).parser()
+    return ParsedMessage([delta for piece in pieces for delta in parser.push(piece)] + parser.finish())
 
 
-def said(made: Message) -> tuple[str, str, list[tuple[str, str]]]:
+def said(made: ParsedMessage) -> tuple[str, str, list[tuple[str, str]]]:
     return made.reasoning, made.content, [(c.name, c.arguments) for c in made.calls]
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.parse import Message, MessageParser
+from drut.parse import MessageParser, ParsedMessage
 from drut.parse.deltas import CallArguments, CallBegins, Content, Delta
 from drut.parse.formats import FORMATS, HERMES, JSON, LLAMA3, MISTRAL, Format
-from drut.parse.offer import Offer
+from drut.parse.offer import OfferedTools
 from drut.parse.tools import CallParser
 
 NAMES = ("look", "add", "get_it")
@@ -21,7 +21,7 @@ NAMES = ("look", "add", "get_it")
 def parse(form: Format, pieces: list[str], *, whole: bool = True, most: int | None = None,
           only_calls: bool = False) -> tuple[list[Delta], int]:
     numbers = iter(range(100))
-    offer = Offer(NAMES, whole, most, lambda: f"id{next(numbers)}")
+    offer = OfferedTools(NAMES, whole, most, lambda: f"id{next(numbers)}")
     parser = MessageParser(None, CallParser(form, offer, only_calls=only_calls))
     deltas = [delta for piece in pieces for delta in parser.push(piece)] + parser.finish()
     return deltas, parser.calls
@@ -29,7 +29,7 @@ def parse(form: Format, pieces: list[str], *, whole: bool = True, most: int | No
 
 def message(form: Format, text: str, **how: Any) -> tuple[str, list[tuple[str, str]]]:
     deltas, calls = parse(form, [text], **how)
-    made = Message(deltas)
+    made = ParsedMessage(deltas)
     assert len(made.calls) == calls
     return made.content, [(call.name, call.arguments) for call in made.calls]
 
@@ -106,7 +106,7 @@ def test_a_call_is_one_at_every_cut(form: Format, text: str, content: str, calls
     want = parse(form, [text], whole=whole)[0]
     assert [d.id for d in want if isinstance(d, CallBegins)] == [f"id{i}" for i in range(len(calls))]
     for cut in range(len(text) + 1):
-        made = Message(parse(form, [text[:cut], text[cut:]], whole=whole)[0])
+        made = ParsedMessage(parse(form, [text[:cut], text[cut:]], whole=whole)[0])
         assert (made.content, [(c.name, c.arguments) for c in made.calls]) == (content, calls)
     assert all(isinstance(json.loads(arguments), dict) for _, arguments in calls)
 
@@ -115,7 +115,7 @@ def test_a_call_that_breaks_off_is_text_and_the_next_one_is_a_call() -> None:
     broken = '<tool_call>{"name": "look", "arguments": {"a": oops}}</tool_call>'
     text = f'{broken}\n<tool_call>{{"name":"look","arguments":{{}}}}</tool_call>'
     for pieces in ([text], list(text)):
-        made = Message(parse(HERMES, pieces)[0])
+        made = ParsedMessage(parse(HERMES, pieces)[0])
         assert (made.content, [(c.name, c.arguments) for c in made.calls]) == (broken, [("look", "{}")])
 
 
@@ -157,7 +157,7 @@ def test_no_cut_changes_what_a_text_says(data: st.DataObject, form: str, whole: 
     for pieces in ([text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)], list(text)):
         got, same = parse(FORMATS[form], pieces, **how)
         assert (shape(got), same) == (shape(want), calls)
-    made = Message(want)
+    made = ParsedMessage(want)
     assert len(made.calls) == calls
     assert most is None or calls <= most
     assert all(call.name in NAMES for call in made.calls)

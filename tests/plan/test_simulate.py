@@ -7,7 +7,7 @@ import random
 import pytest
 
 from drut.engine.request.params import SamplingParams
-from drut.engine.schedule.work import Limits
+from drut.engine.schedule.work import StepLimits
 from drut.errors import RequestError
 from drut.plan.simulate import Arrival, Setup, Simulation
 from tests.engine.testbed import make_engine, predicting, text
@@ -44,7 +44,7 @@ def test_it_takes_the_steps_of_the_engine(pages: int, policy: str, quantile: flo
                 engine.finish(update.request, "stop")
                 ends.append(requests[update.request])
     sizes = (pages, 12)[: len(windows)]
-    setup = Setup(sizes, Limits(6, 40, 6, 7, 1), 400, policy, aging_s=1e6, reserve_quantile=quantile, windows=windows)
+    setup = Setup(sizes, StepLimits(6, 40, 6, 7, 1), 400, policy, aging_s=1e6, reserve_quantile=quantile, windows=windows)
     simulation = Simulation(setup, SECOND, 90)
     done = simulation.run(work)
     executable = engine.runner.executable
@@ -58,7 +58,7 @@ def test_it_takes_the_steps_of_the_engine(pages: int, policy: str, quantile: flo
 
 
 def test_time_is_that_of_the_steps_and_the_gaps_between() -> None:
-    setup = Setup((64,), Limits(4, 64, 4, None, 1), 512)
+    setup = Setup((64,), StepLimits(4, 64, 4, None, 1), 512)
     done = Simulation(setup, SECOND).run([Arrival(5.0, 10, 3), Arrival(100.0, 70, 1)])
     first, second = done.outcomes
     assert (first.ttft, first.finished_at, first.tpot) == (1.0, 8.0, 1.0)
@@ -71,7 +71,7 @@ def test_a_burst_ends_where_a_request_arrives_or_ends() -> None:
     rng = random.Random(3)
     work = [Arrival(rng.uniform(0, 300), rng.randrange(1, 40), rng.randrange(1, 60)) for _ in range(30)]
     cost = predicting(once=1.0, row=0.02, sample=0.01, row_token=1e-3)
-    plain, bursts = (Simulation(Setup((200,), Limits(8, 64, 8, 16, burst), 512), cost).run(work) for burst in (1, 16))
+    plain, bursts = (Simulation(Setup((200,), StepLimits(8, 64, 8, 16, burst), 512), cost).run(work) for burst in (1, 16))
     assert bursts.rows == plain.rows
     for one, other in zip(plain.outcomes, bursts.outcomes, strict=True):
         assert other.first_token_at == pytest.approx(one.first_token_at)
@@ -79,11 +79,11 @@ def test_a_burst_ends_where_a_request_arrives_or_ends() -> None:
 
 
 def test_an_answer_ends_at_its_limit() -> None:
-    done = Simulation(Setup((4,), Limits(4, 64, 4, None, 1), 512), SECOND, limit=20).run(
+    done = Simulation(Setup((4,), StepLimits(4, 64, 4, None, 1), 512), SECOND, limit=20).run(
         [Arrival(0.0, 10, 100), Arrival(0.0, 60, 100)])
     assert [o.tokens for o in done.outcomes] == [20, 4]
 
 
 def test_what_never_fits_is_refused() -> None:
     with pytest.raises(RequestError, match="a prompt of 64 tokens leaves no room in 64"):
-        Simulation(Setup((4,), Limits(4, 64, 4, None, 1), 512), SECOND).run([Arrival(0.0, 64, 1)])
+        Simulation(Setup((4,), StepLimits(4, 64, 4, None, 1), 512), SECOND).run([Arrival(0.0, 64, 1)])

@@ -11,9 +11,9 @@ from drut.bench.workloads.gsm8k import ANSWERS, number_in
 from drut.bench.workloads.packed import read_jsonl
 from drut.errors import RequestError
 from drut.quality.estimate import Estimate, mean, proportion
-from drut.quality.gate import Limits, judge
-from drut.quality.likelihood import Likelihood, Window, cut, measure, summary
-from drut.quality.tasks import Score
+from drut.quality.gate import GateLimits, judge
+from drut.quality.likelihood import Likelihood, TextWindow, cut, measure, summary
+from drut.quality.tasks import TaskScore
 
 
 def test_a_window_by_hand() -> None:
@@ -39,12 +39,12 @@ def test_other_vocabularies_are_refused() -> None:
 
 def test_windows_are_compared_in_pairs() -> None:
     """What both share, here an easy and a hard text in turns, does not widen the interval of the increase."""
-    windows = [Window(1.0 + (i % 2) + 0.01, 1.0 + (i % 2), 0.02, 0.9) for i in range(10)]
+    windows = [TextWindow(1.0 + (i % 2) + 0.01, 1.0 + (i % 2), 0.02, 0.9) for i in range(10)]
     found = summary(windows, 64)
     assert found.increase.value == pytest.approx(math.exp(0.01) - 1)
     assert found.increase.high - found.increase.low < 1e-9
     assert found.perplexity.high / found.perplexity.low > 1.5
-    assert summary([Window(1.0)] * 3, 8) == Likelihood(3, 8, Estimate(math.e, None, None))
+    assert summary([TextWindow(1.0)] * 3, 8) == Likelihood(3, 8, Estimate(math.e, None, None))
 
 
 def test_intervals() -> None:
@@ -68,12 +68,12 @@ def test_the_gate() -> None:
     likelihood = Likelihood(windows=5, tokens=8, perplexity=Estimate(9.0, None, None),
                             reference_perplexity=Estimate(9.0, None, None), increase=Estimate(0.02, 0.015, 0.025),
                             divergence=Estimate(0.01, 0.005, 0.015), agreement=Estimate(0.9, 0.85, 0.95))
-    score = Score("gsm8k", 10, Estimate(0.5, 0.2, 0.8), 0)
-    verdicts = judge(Limits(0.01, 0.012, 0.8, 0.6), likelihood, score)
+    score = TaskScore("gsm8k", 10, Estimate(0.5, 0.2, 0.8), 0)
+    verdicts = judge(GateLimits(0.01, 0.012, 0.8, 0.6), likelihood, score)
     assert [(v.figure, v.held, v.sure) for v in verdicts] == [
         ("increase", False, True), ("divergence", True, False), ("agreement", True, True), ("score", False, False)]
-    assert judge(Limits(), likelihood, score) == []
-    assert judge(Limits(increase=0.1), None, score) == []
+    assert judge(GateLimits(), likelihood, score) == []
+    assert judge(GateLimits(increase=0.1), None, score) == []
 
 
 def test_a_text_too_short() -> None:

@@ -6,19 +6,19 @@ import asyncio
 
 from drut.engine.request.output import Chunk
 from drut.errors import DrutError
-from drut.server.admission import Admission, Ask, Record
+from drut.server.admission import AdmissionControl, QueuedRequest, RequestRecord
 
 
 class Reading:
     """`async for chunk in Reading(admission, ask)`. Raises what ended the request early."""
 
-    def __init__(self, admission: Admission, ask: Ask) -> None:
+    def __init__(self, admission: AdmissionControl, ask: QueuedRequest) -> None:
         self._items: asyncio.Queue[Chunk | DrutError | None] = asyncio.Queue()
         self._over = False
         self.ticket = admission.submit(ask, self._items.put_nowait, self._items.put_nowait)
 
     @property
-    def record(self) -> Record:
+    def record(self) -> RequestRecord:
         return self.ticket.record
 
     def cancel(self) -> None:

@@ -15,16 +15,16 @@ from drut.config import EngineConfig
 from drut.constrain import Constraint
 from drut.engine.request.output import Chunk, Completion
 from drut.parse.narrowing import Bounds
-from drut.server.admission import Ask, Record
+from drut.server.admission import QueuedRequest, RequestRecord
 from drut.server.admission.ticket import OnChunk, OnEnd
 from drut.server.config import ServerConfig
 from drut.server.grammars import Compilers
 from drut.server.life.serve import Server
-from drut.server.openai.prompts import Texts
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.service import Loaded
 from tests.server.rig import Running, run_in_thread
 
-Script = Callable[[Ask], AsyncIterator[Chunk]]
+Script = Callable[[QueuedRequest], AsyncIterator[Chunk]]
 
 
 def said(text: str, index: int = 0) -> Chunk:
@@ -40,8 +40,8 @@ def ended(text: str = "", index: int = 0, reason: str = "stop") -> Chunk:
 class ScriptedTicket:
     """Plays a script until it is cancelled."""
 
-    def __init__(self, ask: Ask, chunks: AsyncIterator[Chunk], on_chunk: OnChunk, on_end: OnEnd) -> None:
-        self.record = Record(ask.id, ask.key, ask.priority, ask.params.n, 0.0)
+    def __init__(self, ask: QueuedRequest, chunks: AsyncIterator[Chunk], on_chunk: OnChunk, on_end: OnEnd) -> None:
+        self.record = RequestRecord(ask.id, ask.key, ask.priority, ask.params.n, 0.0)
         self._on_chunk, self._on_end = on_chunk, on_end
         self._player = asyncio.create_task(self._play(chunks))
         self.cancelled = False
@@ -66,9 +66,9 @@ class ScriptedTicket:
 
 class ScriptedAdmission:
     def __init__(self, script: Script) -> None:
-        self.script, self.asks, self.tickets = script, list[Ask](), list[ScriptedTicket]()
+        self.script, self.asks, self.tickets = script, list[QueuedRequest](), list[ScriptedTicket]()
 
-    def submit(self, ask: Ask, on_chunk: OnChunk, on_end: OnEnd) -> ScriptedTicket:
+    def submit(self, ask: QueuedRequest, on_chunk: OnChunk, on_end: OnEnd) -> ScriptedTicket:
         self.asks.append(ask)
         self.tickets.append(ScriptedTicket(ask, self.script(ask), on_chunk, on_end))
         return self.tickets[-1]
@@ -88,9 +88,9 @@ class ScriptedServer(Server):
 
     async def _run_engine(self) -> int:
         config = self.service.config
-        texts = Texts.open(self._path, self.room, 10_000, tool_parser=config.tool_parser,
-                           reasoning_parser=config.reasoning_parser,
-                           tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
+        texts = PromptProcessor.open(self._path, self.room, 10_000, tool_parser=config.tool_parser,
+                                     reasoning_parser=config.reasoning_parser,
+                                     tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         compilers = Compilers(Lenient(), seconds=1, patience_s=1, room=1 << 20)
         self.service.loaded = Loaded(texts, self.admission, compilers, "drut-scripted", 0)  # type: ignore[arg-type]
         over = asyncio.Event()

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from drut.constrain import Constraint
-from drut.constrain.grammar_compiler import Grammars
+from drut.constrain.grammar_compiler import GrammarCompiler
 from drut.engine.service.async_engine import EngineDeadError
 from drut.server.grammars import NO_FAULT, Compilers
-from drut.server.openai.protocol.structured import Asked
+from drut.server.openai.protocol.structured import RequestedFormat
 from tests.server.rig import Reply, Running, serving, until
 
 SLOW = 6  # requests, more than there are text threads
@@ -32,13 +32,13 @@ def impatient(model_path: Path) -> Iterator[Running]:
 @contextmanager
 def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Grammars of `slow` are compiled when the event is set."""
-    free, build = threading.Event(), Grammars.build
+    free, build = threading.Event(), GrammarCompiler.build
 
-    def wait(grammars: Grammars, constraint: Constraint) -> object:
+    def wait(grammars: GrammarCompiler, constraint: Constraint) -> object:
         assert not constraint.source.startswith("slow") or free.wait(60)
         return build(grammars, constraint)
 
-    monkeypatch.setattr(Grammars, "build", wait)
+    monkeypatch.setattr(GrammarCompiler, "build", wait)
     try:
         yield free
     finally:
@@ -93,13 +93,13 @@ def test_a_grammar_that_takes_too_long_is_refused_and_others_follow(model_path: 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Sources of what has been compiled."""
-    built, build = list[str](), Grammars.build
+    built, build = list[str](), GrammarCompiler.build
 
-    def note(grammars: Grammars, constraint: Constraint) -> object:
+    def note(grammars: GrammarCompiler, constraint: Constraint) -> object:
         built.append(constraint.source)
         return build(grammars, constraint)
 
-    monkeypatch.setattr(Grammars, "build", note)
+    monkeypatch.setattr(GrammarCompiler, "build", note)
     return built
 
 
@@ -132,7 +132,7 @@ class Stopped:
 def test_an_engine_that_is_stopped_is_no_fault_of_the_grammar() -> None:
     compilers = Compilers(Stopped(), seconds=0.02, patience_s=1, room=1 << 20)
     with pytest.raises(EngineDeadError):
-        asyncio.run(compilers.check([Asked(Constraint.regex("a"), "regex")], asyncio.to_thread))
+        asyncio.run(compilers.check([RequestedFormat(Constraint.regex("a"), "regex")], asyncio.to_thread))
 
 
 SCHEMA = {"type": "object", "properties": {"once": {"type": "boolean"}}, "required": ["once"],

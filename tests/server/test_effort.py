@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from drut.engine.request.output import Chunk
-from drut.server.admission import Ask
-from drut.server.openai.prompts import Texts
+from drut.server.admission import QueuedRequest
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.openai.reasoning import effort_variables
 from tests.cli import tiny
 from tests.server.scripted import ended, scripted
@@ -33,14 +33,14 @@ def test_effort_is_what_the_template_looks_at(source: str, effort: str | None, v
                                               tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny.model(tokenizer__chat_template=source))
-    assert effort_variables(effort, Texts.open(path, 100, 1000), ()) == variables
+    assert effort_variables(effort, PromptProcessor.open(path, 100, 1000), ()) == variables
 
 
 def test_what_changes_nothing_is_refused_where_fields_are_strict(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny.model(tokenizer__chat_template="{{ messages[-1].content }}"))
 
-    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+    async def script(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield ended("x")
 
     with scripted(path, script, strict_fields=True) as (running, _):

@@ -15,7 +15,7 @@ from drut.server.openai.protocol.chat import ChatRequest
 from drut.server.openai.protocol.completions import CompletionRequest
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.fields import HINTS, MAX_NAMED, UNSUPPORTED, decode
-from drut.server.openai.protocol.forms import Form, allowed_at, form_of, unknown_fields
+from drut.server.openai.protocol.forms import FormFields, allowed_at, form_of, unknown_fields
 from drut.server.openai.protocol.models import DetokenizeRequest, TokenizeRequest
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -38,7 +38,7 @@ WHOLE: dict[type, dict[str, Any]] = {
 FORMS = list(WHOLE)
 
 
-def objects(value: Any, form: Form, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def objects(value: Any, form: FormFields, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every object of `value` that a form reads, with its path."""
     if isinstance(value, dict) and form.fields:
         yield path, value
@@ -49,7 +49,7 @@ def objects(value: Any, form: Form, path: str = "") -> Iterator[tuple[str, dict[
             yield from objects(inner, form.items, f"{path}[{i}]")
 
 
-def kinds(form: Form, kind: str = "") -> Iterator[str]:
+def kinds(form: FormFields, kind: str = "") -> Iterator[str]:
     """Paths of all objects that there can be, without indices."""
     if form.fields:
         yield kind
@@ -65,7 +65,7 @@ def test_the_examples_have_every_object_of_their_form(form: type) -> None:
     assert seen == set(kinds(form_of(form)))
 
 
-def names(form: Form) -> Iterator[str]:
+def names(form: FormFields) -> Iterator[str]:
     """Of all fields, at every depth."""
     for name, inner in form.fields.items():
         yield name
@@ -186,5 +186,5 @@ def test_a_form_of_plain_values_is_empty() -> None:
     class Plain(msgspec.Struct):
         ids: list[int]
 
-    assert form_of(Plain) == Form({"ids": Form()})
+    assert form_of(Plain) == FormFields({"ids": FormFields()})
     assert list(unknown_fields({"ids": [{"a": 1}]}, form_of(Plain))) == []

@@ -23,8 +23,8 @@ from drut.server.openai.render.dialect import Dialect
 from drut.server.openai.render.parts import BUNDLE_BYTES, bundles, lazily, parts
 from drut.server.service import SMALL_REPLY
 from drut.server.stream.assembler import Assembler
-from drut.server.stream.logprob_bytes import Row
-from drut.server.stream.prepared_request import Job, PreparedPrompt
+from drut.server.stream.logprob_bytes import ScoreRow
+from drut.server.stream.prepared_request import PreparedPrompt, PreparedRequest
 from drut.server.stream.reply_memory import ReplyMemory
 from drut.server.stream.reply_size import REPLY, ReplySize
 from tests.cli import tiny
@@ -55,19 +55,19 @@ def test_parts_are_the_json_of_the_whole() -> None:
 
 def test_rows_hold_what_they_were_made_of() -> None:
     scores = {7: Logprob(-0.1, 1, "a"), 3: Logprob(-2.5, 2, "b"), 900: Logprob(-11.25, 1 << 20, "c")}
-    row = Row.of(scores)
+    row = ScoreRow.of(scores)
     assert [(s.token, s.logprob, s.rank) for s in row.scores()] == [(i, p.logprob, p.rank) for i, p in scores.items()]
     assert row.logprob(900) == -11.25
 
 
-def job(operation: str, *, n: int = 1, prompt: int = 3000, top: int = 20, **fields: Any) -> Job:
+def job(operation: str, *, n: int = 1, prompt: int = 3000, top: int = 20, **fields: Any) -> PreparedRequest:
     params = SamplingParams(n=n, logprobs=top, max_tokens=4, prompt_logprobs=top)
     scored = {"echo": True, "echo_scores": True} if operation == "text_completion" else {"prompt_logprobs": True}
-    return Job("id", "m", "f", [PreparedPrompt([97] * prompt, "a" * prompt)], params, logprobs=True,
-               operation=operation, **(scored | fields))
+    return PreparedRequest("id", "m", "f", [PreparedPrompt([97] * prompt, "a" * prompt)], params, logprobs=True,
+                           operation=operation, **(scored | fields))
 
 
-def assembled(asked: Job) -> Assembler:
+def assembled(asked: PreparedRequest) -> Assembler:
     """With all that an engine has to say of it."""
     row = {97 + i: Logprob(-i / 3, i + 1, "a") for i in range((asked.params.logprobs or 0) + 1)}
     assembler, prompt = Assembler(asked, None), asked.prompts[0].ids

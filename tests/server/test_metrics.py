@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from drut.config import EngineConfig
 from drut.engine.request.output import Chunk
 from drut.engine.request.params import SamplingParams
-from drut.engine.service.messages import Output, Pages, Stats
-from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Several
-from drut.server.http.gate import Gate
+from drut.engine.service.messages import Output, PageStats, Stats
+from drut.server.admission import AdmissionControl, AdmissionLimits, ObserverGroup, QueuedRequest, QueueFullError
+from drut.server.http.gate import ConnectionGate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
 from tests.server.reading import Reading
 from tests.server.virtual import FakeEngine, run
@@ -26,7 +26,7 @@ STATS = Stats(pages=10, free_pages=3, cached_pages=4, evictable_pages=2, running
               preemptions={"pages": 5, "policy": 2}, expected_tokens=340, queried_tokens=100, hit_tokens=60,
               evicted_miss_tokens=16, evicted_pages=9, steps=30, rows=400, failed_steps=1, idle_s=0.5,
               step_bounds=[0.1, 1.0], step_counts=[10, 15, 5], step_seconds=12.5, floor_seconds=5.0,
-              window_pages=[Pages(20, 5, 12, 1)], expert_tokens={0: (80, 30), 2: (80, 11)}, row_bounds=[1.0, 8.0],
+              window_pages=[PageStats(20, 5, 12, 1)], expert_tokens={0: (80, 30), 2: (80, 11)}, row_bounds=[1.0, 8.0],
               row_counts=[4, 20, 6], compiled_grammars=7)
 
 # The families that vLLM serves for a model without adapters, images, speculation and remote KV.
@@ -72,7 +72,7 @@ def test_histograms_are_the_readers_own_times() -> None:
     async def main() -> None:
         loop, dice, metrics = asyncio.get_running_loop(), random.Random(3), Metrics("tiny")
         engine = FakeEngine(max_seqs=3, step_s=0.013)
-        admission = Admission(engine, AdmissionLimits(max_queue=6), observer=Several(metrics), clock=loop.time)
+        admission = AdmissionControl(engine, AdmissionLimits(max_queue=6), observer=ObserverGroup(metrics), clock=loop.time)
         metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         moments: dict[Reading, list[float]] = {}
         readers, rejected = [], 0
@@ -80,7 +80,7 @@ def test_histograms_are_the_readers_own_times() -> None:
             params = SamplingParams(max_tokens=dice.randrange(1, 30))
             try:
                 deadline = 0.3 if i % 9 == 0 else None
-                ticket = Reading(admission, Ask([0] * dice.randrange(1, 90), params, deadline_s=deadline))
+                ticket = Reading(admission, QueuedRequest([0] * dice.randrange(1, 90), params, deadline_s=deadline))
             except QueueFullError:
                 rejected += 1
             else:
@@ -133,8 +133,8 @@ def test_histograms_are_the_readers_own_times() -> None:
 def test_tokens_that_come_together_share_the_gap_before_them() -> None:
     async def main() -> None:
         loop, metrics, engine = asyncio.get_running_loop(), Metrics("tiny"), FakeEngine()
-        admission = Admission(engine, observer=metrics, clock=loop.time)
-        ticket = Reading(admission, Ask([0], SamplingParams(max_tokens=30)))
+        admission = AdmissionControl(engine, observer=metrics, clock=loop.time)
+        ticket = Reading(admission, QueuedRequest([0], SamplingParams(max_tokens=30)))
         ticket.ticket.on_message(Output("", Chunk("a", [1]), False))
         await asyncio.sleep(0.09)
         ticket.ticket.on_message(Output("", Chunk("bcd", [1, 2, 3]), False))
@@ -148,13 +148,13 @@ def test_the_engines_counts_and_its_death() -> None:
     async def main() -> None:
         metrics, engine = Metrics("tiny", asyncio.get_running_loop().time), FakeEngine(max_seqs=1)
         assert scrape(metrics)["drut_engine_up", ()] == 0
-        metrics.gate = Gate(2, 1)
+        metrics.gate = ConnectionGate(2, 1)
         assert [bool(metrics.gate.enter(a)) for a in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3")] == [
             False, True, False, True]
-        admission = Admission(engine, observer=metrics, clock=asyncio.get_running_loop().time)
+        admission = AdmissionControl(engine, observer=metrics, clock=asyncio.get_running_loop().time)
         metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         for _ in range(9):
-            Reading(admission, Ask([0] * 8, SamplingParams(max_tokens=5)))
+            Reading(admission, QueuedRequest([0] * 8, SamplingParams(max_tokens=5)))
         metrics.count_reply(200)
         metrics.update_stats(msgspec.structs.replace(STATS, step_seconds=2.5, floor_seconds=1.0))
         metrics.update_stats(STATS)

@@ -11,7 +11,7 @@ from openai.types import Completion, CompletionUsage
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from drut.engine.request.output import Chunk
-from drut.server.admission import Ask, QueueFullError
+from drut.server.admission import QueuedRequest, QueueFullError
 from tests.server.rig import PATIENCE_S, Running
 from tests.server.scripted import ended, scripted
 
@@ -197,7 +197,7 @@ def test_headers_and_what_was_ignored(client: openai.OpenAI, server: Running) ->
 
 
 def test_strangers_crowds_and_what_is_not_here(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(ask: Ask) -> AsyncIterator[Chunk]:
+    async def nothing(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield ended()
 
     def refuse(*_: object) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from drut.engine.request.output import Chunk, Completion, Logprob
 from drut.engine.request.params import SamplingParams
 from drut.model.tokenizer import StopChecker
-from drut.server.stream.assembler import Assembler, Entry, Piece
-from drut.server.stream.prepared_request import Job, PreparedPrompt
+from drut.server.stream.assembler import Assembler, LogprobEntry, TextPiece
+from drut.server.stream.prepared_request import PreparedPrompt, PreparedRequest
 
 
 class Bytes:
@@ -26,10 +26,10 @@ class Bytes:
     first_bytes = token_bytes
 
 
-def job(prompts: int = 1, n: int = 1, **fields: object) -> Job:
+def job(prompts: int = 1, n: int = 1, **fields: object) -> PreparedRequest:
     params = SamplingParams(n=n, logprobs=0, prompt_logprobs=0 if fields.get("echo") else None)
-    return Job("id", "m", "f", [PreparedPrompt([97, 98], "ab")] * prompts, params, logprobs=True,
-               echo_scores=bool(fields.get("echo")), **fields)  # type: ignore[arg-type]
+    return PreparedRequest("id", "m", "f", [PreparedPrompt([97, 98], "ab")] * prompts, params, logprobs=True,
+                           echo_scores=bool(fields.get("echo")), **fields)  # type: ignore[arg-type]
 
 
 def chunks(ids: list[int], stops: list[str], cuts: set[int], index: int = 0) -> list[Chunk]:
@@ -53,8 +53,8 @@ def scores(token: int) -> dict[int, Logprob]:
     return {token: Logprob(-1.0, 1, chr(token))}
 
 
-def whole(pieces: list[Piece]) -> tuple[str, list[int], list[Entry]]:
-    entries = [Entry(token, offset, scores) for p in pieces
+def whole(pieces: list[TextPiece]) -> tuple[str, list[int], list[LogprobEntry]]:
+    entries = [LogprobEntry(token, offset, scores) for p in pieces
                for (token, scores), offset in zip(p.scores(), p.offsets(), strict=True)]
     return "".join(p.text for p in pieces), [i for p in pieces for i in p.ids], entries
 
@@ -103,7 +103,7 @@ def test_choices_wait_for_the_prompts_scores() -> None:
     assembler = Assembler(job(n=3, echo=True), Bytes())  # type: ignore[arg-type]
     assembler.push(0, streams[2].pop(0))
     assert assembler.take() == []
-    pieces: dict[int, list[Piece]] = {0: [], 1: [], 2: []}
+    pieces: dict[int, list[TextPiece]] = {0: [], 1: [], 2: []}
     while any(streams):
         assembler.push(0, dice.choice([s for s in streams if s]).pop(0))
         for piece in assembler.take():

@@ -11,7 +11,7 @@ import pytest
 from openai import OpenAI
 
 from drut.engine.request.output import Chunk
-from drut.server.admission import Ask
+from drut.server.admission import QueuedRequest
 from tests.cli import tiny
 from tests.server.rig import Running, serving
 from tests.server.scripted import ended, said, scripted
@@ -135,7 +135,7 @@ def test_a_thought_comes_back_as_history(thinker: Running) -> None:
 @pytest.mark.parametrize(("text", "thought", "content"), [
     ("Hmm.\n</think>\n\nYes.", "Hmm.", "Yes."), ("Hmm", "Hmm", ""), ("\n</think>Yes", "", "Yes")])
 def test_the_openai_client_sees_both(path: Path, text: str, thought: str, content: str) -> None:
-    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+    async def script(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         for letter in text:
             yield said(letter)
         yield ended()
@@ -151,7 +151,7 @@ def test_the_openai_client_sees_both(path: Path, text: str, thought: str, conten
 
 
 def test_marks_can_be_named(model_path: Path) -> None:
-    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+    async def script(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield said("<r>so</r>yes")
         yield ended()
 

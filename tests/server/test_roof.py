@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from drut.engine.service.messages import Roof, Stats
+from drut.engine.service.messages import SetRoof, Stats
 from drut.errors import DrutError
 from drut.kernels.native.library import load
 from drut.plan import roof as roofs
@@ -34,9 +34,9 @@ class Told:
     """An engine that records the roof it gets."""
 
     def __init__(self) -> None:
-        self.roofs: list[Roof] = []
+        self.roofs: list[SetRoof] = []
 
-    def compare_with(self, roof: Roof) -> None:
+    def compare_with(self, roof: SetRoof) -> None:
         self.roofs.append(roof)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from drut.errors import RequestError
 from drut.server.config import ServerConfig
-from drut.server.http.auth import Hosts, Keys, check_exposure, salt_of
+from drut.server.http.auth import ApiKeys, Hosts, check_exposure, salt_of
 from drut.server.openai.protocol.errors import ApiError
 from tests.server.rig import Client, Running, serving, until
 
@@ -80,38 +80,38 @@ def test_salts_of_different_callers_never_meet() -> None:
 @pytest.mark.parametrize("bad", ["with space 123", "ünïcode-key", "tab\tkey-123", "", "good-key-123,"])
 def test_weak_keys_are_refused(bad: str) -> None:
     with pytest.raises(RequestError, match="API key") as error:
-        Keys.of(ServerConfig(api_key=bad))
+        ApiKeys.of(ServerConfig(api_key=bad))
     assert bad not in str(error.value) or not bad
 
 
 def test_keys_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("first-key-123\n\nsecond-key-456\n")
-    keys = Keys.of(ServerConfig(api_key_file=str(file)))
+    keys = ApiKeys.of(ServerConfig(api_key_file=str(file)))
     assert len({keys.caller(f"Bearer {key}") for key in KEYS}) == len(keys) == 2
     for made in (tmp_path / "missing", tmp_path):
         with pytest.raises(RequestError, match="api_key_file"):
-            Keys.of(ServerConfig(api_key_file=str(made)))
+            ApiKeys.of(ServerConfig(api_key_file=str(made)))
     file.write_text("\n")
     with pytest.raises(RequestError, match="holds no key"):
-        Keys.of(ServerConfig(api_key_file=str(file)))
+        ApiKeys.of(ServerConfig(api_key_file=str(file)))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])
 def test_a_public_address_needs_a_key(host: str) -> None:
     with pytest.raises(RequestError, match="allow-keyless"):
-        check_exposure(ServerConfig(host=host), Keys([]))
-    check_exposure(ServerConfig(host=host), Keys(KEYS))
-    check_exposure(ServerConfig(host=host, allow_keyless=True), Keys([]))
+        check_exposure(ServerConfig(host=host), ApiKeys([]))
+    check_exposure(ServerConfig(host=host), ApiKeys(KEYS))
+    check_exposure(ServerConfig(host=host, allow_keyless=True), ApiKeys([]))
 
 
 def test_a_loopback_address_needs_none() -> None:
     for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
-        check_exposure(ServerConfig(host=host), Keys([]))
+        check_exposure(ServerConfig(host=host), ApiKeys([]))
 
 
 def test_a_short_key_is_taken_where_only_this_machine_can_guess(caplog: pytest.LogCaptureFixture) -> None:
-    keys = Keys.of(ServerConfig(api_key="none"))
+    keys = ApiKeys.of(ServerConfig(api_key="none"))
     assert keys.caller("Bearer none")
     for host in ("127.0.0.1", "::1", "localhost"):
         caplog.clear()
@@ -122,7 +122,7 @@ def test_a_short_key_is_taken_where_only_this_machine_can_guess(caplog: pytest.L
         with pytest.raises(RequestError, match="at least 8"):
             check_exposure(ServerConfig(host="0.0.0.0", allow_keyless=allow), keys)
     caplog.clear()
-    check_exposure(ServerConfig(), Keys(KEYS))
+    check_exposure(ServerConfig(), ApiKeys(KEYS))
     assert not caplog.text
 
 

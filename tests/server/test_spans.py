@@ -22,7 +22,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from drut.engine.request.params import SamplingParams
 from drut.errors import UnsupportedError
-from drut.server.admission.record import Record
+from drut.server.admission.record import RequestRecord
 from drut.server.spans import RequestSpans, attributes, open_spans
 from tests.server.rig import serving, until
 
@@ -31,10 +31,10 @@ PARAMS = SamplingParams(max_tokens=9, temperature=0.5, seed=4, n=2, top_k=3, pre
                         frequency_penalty=0.25, stop=["secret stop"])
 
 
-def record(**fields: Any) -> Record:
+def record(**fields: Any) -> RequestRecord:
     """A record of a request that waited for 1 s, was prefilled for 2 s and decoded for 4 s."""
     times = {"admitted": 101.0, "first_token": 103.0, "last_token": 107.0, "finished": 108.0}
-    return Record("r1", "somebody", 0, 2, 100.0, **{
+    return RequestRecord("r1", "somebody", 0, 2, 100.0, **{
         **times, "prompt_tokens": 7, "cached_tokens": 3, "completion_tokens": 5, "finish_reason": "stop",
         "finish_reasons": ["stop", "length"], "operation": "chat", "params": PARAMS, **fields})
 
@@ -76,7 +76,7 @@ def test_the_attributes_of_a_span(spans: RequestSpans, exporter: InMemorySpanExp
 
 
 def test_a_request_that_got_no_place(spans: RequestSpans, exporter: InMemorySpanExporter) -> None:
-    spans.observe(Record("r1", "", 0, 1, 100.0, finished=100.5, finish_reason="rejected", operation="chat"))
+    spans.observe(RequestRecord("r1", "", 0, 1, 100.0, finished=100.5, finish_reason="rejected", operation="chat"))
     (span,) = exporter.get_finished_spans()
     assert span.parent is None
     assert span.status.status_code is StatusCode.ERROR

@@ -16,7 +16,7 @@ import pytest
 from drut.engine.request.output import Chunk
 from drut.engine.service.async_engine import EngineDeadError
 from drut.errors import DrutError, RequestError
-from drut.server.admission import Ask, DeadlineError, DrainingError
+from drut.server.admission import DeadlineError, DrainingError, QueuedRequest
 from tests.server.rig import until
 from tests.server.scripted import ended, said, scripted
 
@@ -24,13 +24,13 @@ ASK = {"prompt": "hi", "max_tokens": 100, "stream": True}
 PATH = "/v1/completions"
 
 
-async def forever(ask: Ask) -> AsyncIterator[Chunk]:
+async def forever(ask: QueuedRequest) -> AsyncIterator[Chunk]:
     yield said("a")
     await asyncio.Event().wait()
 
 
 def test_silence_is_filled_with_comments(model_path: Path) -> None:
-    async def slow(ask: Ask) -> AsyncIterator[Chunk]:
+    async def slow(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         await asyncio.sleep(0.4)
         yield said("late")
         await asyncio.sleep(0.4)
@@ -47,7 +47,7 @@ def test_silence_is_filled_with_comments(model_path: Path) -> None:
 
 
 def test_no_comments_while_it_speaks(model_path: Path) -> None:
-    async def steady(ask: Ask) -> AsyncIterator[Chunk]:
+    async def steady(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         for _ in range(20):
             await asyncio.sleep(0.01)
             yield said("x")
@@ -72,7 +72,7 @@ FAILURES: list[tuple[Exception, int, str | None]] = [
 def test_a_failure_before_the_first_chunk_has_its_own_status(
     model_path: Path, failure: Exception, status: int, code: str | None, stream: bool
 ) -> None:
-    async def failing(ask: Ask) -> AsyncIterator[Chunk]:
+    async def failing(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         raise failure
         yield
 
@@ -84,7 +84,7 @@ def test_a_failure_before_the_first_chunk_has_its_own_status(
 
 @pytest.mark.parametrize("failure", [f[0] for f in FAILURES], ids=lambda v: type(v).__name__)
 def test_a_failure_in_mid_stream_is_an_event_and_no_done(model_path: Path, failure: Exception) -> None:
-    async def failing(ask: Ask) -> AsyncIterator[Chunk]:
+    async def failing(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield said("so far")
         await asyncio.sleep(0.05)
         raise failure
@@ -112,7 +112,7 @@ def test_a_client_that_goes_away_ends_its_request(model_path: Path, stream: bool
 
 
 def test_a_failed_prompt_takes_the_others_along(model_path: Path) -> None:
-    async def one_fails(ask: Ask) -> AsyncIterator[Chunk]:
+    async def one_fails(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         if ask.prompt == [98]:
             raise DrutError("no")
         async for chunk in forever(ask):
@@ -125,7 +125,7 @@ def test_a_failed_prompt_takes_the_others_along(model_path: Path) -> None:
 
 def test_a_chunk_that_cannot_be_read_fails_its_request_alone(model_path: Path) -> None:
     """The engine's messages to other requests come next in the same callback, so it must not raise."""
-    async def odd(ask: Ask) -> AsyncIterator[Chunk]:
+    async def odd(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield said("x", index=7)
         await asyncio.Event().wait()
 
@@ -135,7 +135,7 @@ def test_a_chunk_that_cannot_be_read_fails_its_request_alone(model_path: Path) -
         until(lambda: all(t.cancelled and t._player.cancelled() for t in admission.tickets))
 
 
-async def flood(ask: Ask) -> AsyncIterator[Chunk]:
+async def flood(ask: QueuedRequest) -> AsyncIterator[Chunk]:
     for _ in range(100_000):
         yield said("x" * 100)
         await asyncio.sleep(0)
@@ -155,11 +155,11 @@ def test_a_reader_that_never_reads_is_cut_off(model_path: Path) -> None:
 
 
 def test_a_reader_that_takes_nothing_for_long_is_cut_off(model_path: Path) -> None:
-    async def much(ask: Ask) -> AsyncIterator[Chunk]:
+    async def much(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield Chunk("x" * 8_000_000, [120])
         await asyncio.Event().wait()
 
-    async def whole(ask: Ask) -> AsyncIterator[Chunk]:
+    async def whole(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield Chunk("x" * 8_000_000, [120])
         yield ended()
 
@@ -174,7 +174,7 @@ def test_a_reader_that_takes_nothing_for_long_is_cut_off(model_path: Path) -> No
 
 
 def test_a_reader_that_takes_a_little_is_not(model_path: Path) -> None:
-    async def whole(ask: Ask) -> AsyncIterator[Chunk]:
+    async def whole(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield Chunk("x" * 1_000_000, [120])
         yield ended()
 
@@ -189,7 +189,7 @@ def test_a_reader_that_takes_a_little_is_not(model_path: Path) -> None:
 
 
 def test_a_slow_reader_gets_all_in_fewer_events(model_path: Path) -> None:
-    async def burst(ask: Ask) -> AsyncIterator[Chunk]:
+    async def burst(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         for i in range(3000):
             yield said(f"{i:04d}" * 25)
             await asyncio.sleep(0)
@@ -214,7 +214,7 @@ def read_events(sock: socket.socket) -> list[Any]:
 
 
 def test_choices_of_one_step_are_one_write(model_path: Path) -> None:
-    async def together(ask: Ask) -> AsyncIterator[Chunk]:
+    async def together(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         for i in range(3):
             yield said("x", i)
         await asyncio.sleep(0.1)
@@ -231,7 +231,7 @@ def test_choices_of_one_step_are_one_write(model_path: Path) -> None:
 
 
 def test_the_engine_hears_priority_salt_deadline_and_a_name_of_its_own(model_path: Path) -> None:
-    async def at_once(ask: Ask) -> AsyncIterator[Chunk]:
+    async def at_once(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield ended("x")
 
     with scripted(model_path, at_once) as (server, admission):

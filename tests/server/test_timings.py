@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from drut.server.admission import Record
+from drut.server.admission import RequestRecord
 from drut.server.openai.render.timings import timings
 
 
-def record(choices: int, tokens: int, *, cached: int = 0) -> Record:
+def record(choices: int, tokens: int, *, cached: int = 0) -> RequestRecord:
     """Of 10 tokens of prompt, computed in half a second; then two seconds to the last token."""
-    return Record("r", "", 0, choices, 0.0, admitted=0.0, first_token=0.5, last_token=2.5, finished=2.6,
-                  prompt_tokens=10, cached_tokens=cached, completion_tokens=tokens)
+    return RequestRecord("r", "", 0, choices, 0.0, admitted=0.0, first_token=0.5, last_token=2.5, finished=2.6,
+                         prompt_tokens=10, cached_tokens=cached, completion_tokens=tokens)
 
 
 def test_the_first_token_of_a_choice_comes_with_its_prompt() -> None:
@@ -31,5 +31,5 @@ def test_tokens_in_the_cache_took_no_time() -> None:
 
 
 def test_what_never_ran_has_zeros() -> None:
-    made = timings([Record("r", "", 0, 1, 0.0)])
+    made = timings([RequestRecord("r", "", 0, 1, 0.0)])
     assert (made.predicted_per_second, made.prompt_per_second, made.predicted_ms) == (0, 0, 0)

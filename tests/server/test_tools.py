@@ -13,7 +13,7 @@ import pytest
 from openai import OpenAI
 
 from drut.engine.request.output import Chunk
-from drut.server.admission import Ask
+from drut.server.admission import QueuedRequest
 from tests.cli import tiny
 from tests.server.rig import Reply, Running, within
 from tests.server.scripted import ScriptedAdmission, ended, said, scripted
@@ -210,7 +210,7 @@ ANSWERS = {
 def test_the_model_may_call(caller_path: Path, name: str, stream: bool) -> None:
     text, content, calls, reason = ANSWERS[name]
 
-    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+    async def script(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         for letter in text:
             yield said(letter)
         yield ended()
@@ -239,7 +239,7 @@ def test_strict_tools_keep_to_their_schema_where_the_model_chooses(caller: Runni
 
 
 def test_a_template_without_tools_gets_them_as_text(model_path: Path) -> None:
-    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+    async def script(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield said('{"name": "look", "arguments": {"city": "Rome"}}')
         yield ended()
 
@@ -255,7 +255,7 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny.model(tokenizer__chat_template="{% if tools %}<function=f>{% endif %}[a]"))
 
-    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+    async def script(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield ended("x")
 
     with scripted(path, script) as (running, _):
@@ -273,7 +273,7 @@ def test_texts_and_lists_of_arguments_get_the_maximum_that_is_set(tmp_path: Path
                                                "short": {"type": "string", "maxLength": 3}}}
     tool = {"type": "function", "function": {"name": "note", "parameters": schema}}
 
-    async def script(ask: Ask) -> AsyncIterator[Chunk]:
+    async def script(ask: QueuedRequest) -> AsyncIterator[Chunk]:
         yield ended("")
 
     for settings, said_to in (({}, []), ({"tool_string_chars": 50, "tool_array_items": 7}, [50, 7])):

@@ -17,8 +17,8 @@ from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.render.parts import parts
 from drut.server.openai.routes.generate import Generation
 from drut.server.service import Loaded, Service
-from drut.server.stream.assembler import Assembler, Piece
-from drut.server.stream.prepared_request import Job
+from drut.server.stream.assembler import Assembler, TextPiece
+from drut.server.stream.prepared_request import PreparedRequest
 from tests.server.rig import Running, serving
 
 
@@ -53,25 +53,25 @@ class LineWire:
         return msgspec.json.encode({"sorry": str(error)})
 
 
-def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
+def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> PreparedRequest:
     ask = msgspec.json.decode(body, type=Ask)
     if not ask.say:
         raise ApiError(400, "say is empty")
-    return Job(id="toy", model=service.name, fingerprint=loaded.fingerprint, stream=ask.live,
-               prompts=[loaded.texts.prompt(ask.say)], params=SamplingParams(max_tokens=ask.many, ignore_eos=True))
+    return PreparedRequest(id="toy", model=service.name, fingerprint=loaded.fingerprint, stream=ask.live,
+                           prompts=[loaded.texts.prompt(ask.say)], params=SamplingParams(max_tokens=ask.many, ignore_eos=True))
 
 
 class ToyDialect:
-    def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, job: PreparedRequest, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
         pass
 
-    def events(self, piece: Piece) -> Iterator[Bit]:
+    def events(self, piece: TextPiece) -> Iterator[Bit]:
         yield Bit(piece.text, piece.end is not None)
 
     def usage_event(self) -> Bit:
         raise AssertionError("it has no usage")
 
-    def reply(self, pieces: Sequence[Piece]) -> Bit:
+    def reply(self, pieces: Sequence[TextPiece]) -> Bit:
         return Bit(pieces[0].text, True)
 
 

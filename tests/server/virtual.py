@@ -10,7 +10,7 @@ from typing import Any
 from drut.engine.request.output import Chunk, Completion
 from drut.engine.request.params import SamplingParams
 from drut.engine.service.async_engine import EngineDeadError, Sink
-from drut.engine.service.messages import Failed, Output, Ready
+from drut.engine.service.messages import EngineReady, Failed, Output
 from drut.observe.trace import RequestTrace
 
 
@@ -52,8 +52,8 @@ class FakeEngine:
     says a token for every other one. `dead` and `say` are there for tests to break it."""
 
     def __init__(self, *, max_seqs: int = 4, step_s: float = 0.1, step_tokens: int = 64, room: int = 1000) -> None:
-        self.ready = Ready(load_s=0.0, numerics_id="fake", description="no model", room=room, max_seqs=max_seqs,
-                           step_tokens=step_tokens, parts={})
+        self.ready = EngineReady(load_s=0.0, numerics_id="fake", description="no model", room=room, max_seqs=max_seqs,
+                                 step_tokens=step_tokens, parts={})
         self.dead: str | None = None
         self.step_s = step_s
         self.jobs: list[Job] = []

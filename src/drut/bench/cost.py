@@ -63,7 +63,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.owned.per_hour if self.owned else self.per_hour or 0.0
 
 
-class Usage(msgspec.Struct, frozen=True):
+class ResourceUsage(msgspec.Struct, frozen=True):
     """The tokens and requests that a run served; failed requests count in neither.
 
     `input_busy_share` is the share of the machine's busy time spent on prompts; None if it is unknown.
@@ -78,7 +78,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Cost:
+class ServingCost:
     """Costs in `currency`; None if there is nothing to divide by or the split is unknown."""
 
     currency: str
@@ -129,7 +129,7 @@ def input_busy_share(prefill_s: float, output_tokens: float, step_s: float) -> f
     return prefill_s / (prefill_s + decode_s)
 
 
-def cost(price: Price, usage: Usage) -> Cost:
+def cost(price: Price, usage: ResourceUsage) -> ServingCost:
     """Returns the cost of a run by token and by request. Raises RequestError if the usage is inconsistent."""
     share = usage.input_busy_share
     if not 0 <= usage.cached_tokens <= usage.input_tokens:
@@ -142,12 +142,12 @@ def cost(price: Price, usage: Usage) -> Cost:
         computed = usage.input_tokens - usage.cached_tokens + price.cached_ratio * usage.cached_tokens
         uncached = _per(share * bill * 1e6, computed)
         output = _per((1 - share) * bill * 1e6, usage.output_tokens)
-    return Cost(currency=price.currency, date=price.date.isoformat(), source=price.source, per_hour=price.hourly,
-                run=bill, per_request=_per(bill, usage.requests),
-                per_million_output_alone=_per(bill * 1e6, usage.output_tokens), input_busy_share=share,
-                per_million_uncached_input=uncached,
-                per_million_cached_input=None if uncached is None else price.cached_ratio * uncached,
-                per_million_output=output)
+    return ServingCost(currency=price.currency, date=price.date.isoformat(), source=price.source, per_hour=price.hourly,
+                       run=bill, per_request=_per(bill, usage.requests),
+                       per_million_output_alone=_per(bill * 1e6, usage.output_tokens), input_busy_share=share,
+                       per_million_uncached_input=uncached,
+                       per_million_cached_input=None if uncached is None else price.cached_ratio * uncached,
+                       per_million_output=output)
 
 
 def _per(amount: float, count: float) -> float | None:
@@ -162,7 +162,7 @@ def amount(value: float | None) -> str:
     return f"{value:.{min(digits, 12)}f}"
 
 
-def describe(cost: Cost) -> str:
+def describe(cost: ServingCost) -> str:
     """Formats the costs for people: the figures, and the price with its date and source."""
     lines = [f"per request                 {amount(cost.per_request)}"]
     if cost.input_busy_share is None:

@@ -31,7 +31,7 @@ class RefusedError(RequestError):
         self.status, self.data = status, data
 
 
-class Exchange:
+class ToolExchange:
     """One connection to a server, used by one thread at a time. Paths are those of `Address`; `name` begins every error
     text."""
 
@@ -78,7 +78,7 @@ class Exchange:
                 raise self._refused(path, response.status, response.read(self._most))
         except (http.client.HTTPException, OSError) as error:
             raise self._broken(error) from None
-        reader = _Reader(sock, response)
+        reader = _AnswerReader(sock, response)
         try:
             yield self._events(reader)
         finally:
@@ -137,7 +137,7 @@ class Exchange:
                                      {"Content-Type": "application/json", **self._headers})
         return sock
 
-    def _events(self, reader: _Reader) -> Iterator[Event | None]:
+    def _events(self, reader: _AnswerReader) -> Iterator[Event | None]:
         while True:
             try:
                 found = reader.queue.get(timeout=GLANCE_S)
@@ -159,7 +159,7 @@ class Exchange:
         return RequestError(f"{self.name}: {str(error) or type(error).__name__}")
 
 
-class _Reader:
+class _AnswerReader:
     """Reads the events of a reply in a thread, into a queue that ends with None or with an exception."""
 
     def __init__(self, sock: socket.socket, response: http.client.HTTPResponse) -> None:

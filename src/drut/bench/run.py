@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drut.bench.address import tls_context
-from drut.bench.load.fleet import Load, LoadPlan, Progress, run_load
+from drut.bench.load.fleet import LoadPlan, LoadProgress, LoadResult, run_load
 from drut.bench.load.halt import Halt
 from drut.bench.load.prime import prime
 from drut.bench.metrics.request import Slo
 from drut.bench.result.build import Billing, build
 from drut.bench.result.schema import Result
-from drut.bench.tokens import Tokenizer, counting, open_tokenizer
+from drut.bench.tokens import BenchTokenizer, counting, open_tokenizer
 from drut.bench.watch import Watch
 from drut.bench.workloads import Sessions, load
 from drut.errors import RequestError
 
 
 @dataclass(frozen=True)
-class Run:
+class BenchRun:
     """The parameters of a run: what it sends and what it watches.
 
     `workload` is the text of `--workload`. `tokenizer` is an open tokenizer or an argument of `open_tokenizer`; None:
@@ -34,7 +34,7 @@ class Run:
 
     plan: LoadPlan
     workload: str
-    tokenizer: Tokenizer | str | None = None
+    tokenizer: BenchTokenizer | str | None = None
     chat: bool = True
     ids: bool = False
     seed: int = 0
@@ -48,8 +48,8 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def measure(run: Run, on_progress: Callable[[Progress], None] | None = None) -> tuple[Result, str | None]:
-    """Returns the result, and the reason for an early end or None (`Load.halted`).
+def measure(run: BenchRun, on_progress: Callable[[LoadProgress], None] | None = None) -> tuple[Result, str | None]:
+    """Returns the result, and the reason for an early end or None (`LoadResult.halted`).
 
     In the main thread SIGINT and SIGTERM end the run in order; KeyboardInterrupt is raised if nothing was measured by
     then. Raises RequestError for invalid parameters, DrutError if the server cannot be reached or nothing was measured.
@@ -69,7 +69,7 @@ def measure(run: Run, on_progress: Callable[[Progress], None] | None = None) -> 
     return result, loaded.halted
 
 
-def _sessions(run: Run, tls: Any) -> tuple[Sessions, Tokenizer | None]:
+def _sessions(run: BenchRun, tls: Any) -> tuple[Sessions, BenchTokenizer | None]:
     """Returns the sessions, and the target's tokenizer if there is one; a workload that needs one raises an error."""
     why = ""
     target = run.plan.target
@@ -88,10 +88,10 @@ def _sessions(run: Run, tls: Any) -> tuple[Sessions, Tokenizer | None]:
                 no_tokenizer=why), tokenizer
 
 
-def _load(plan: LoadPlan, sessions: Iterator[Any], on_progress: Callable[[Progress], None] | None) -> Load:
+def _load(plan: LoadPlan, sessions: Iterator[Any], on_progress: Callable[[LoadProgress], None] | None) -> LoadResult:
     halt = Halt()
 
-    async def loaded() -> Load:
+    async def loaded() -> LoadResult:
         with _signals(halt):
             return await run_load(plan, sessions, on_progress, halt)
 

@@ -12,7 +12,7 @@ OWN_FIELDS = ("model", "stream", "stream_options", "messages", "prompt")
 Message = dict[str, Any]  # as in the `messages` of a chat request
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ConversationTurn(msgspec.Struct, frozen=True):
     """One request of a session.
 
     A chat turn appends `messages` to those of the previous turns and their replies. A completion has a `prompt` and no
@@ -34,7 +34,7 @@ class Session(msgspec.Struct, frozen=True):
     reply becomes part of the next turn's prompt."""
 
     id: str
-    turns: list[Turn]
+    turns: list[ConversationTurn]
     replies: list[list[Message]] | None = None
     at_s: float | None = None  # arrival time by a trace, in seconds from its start, already scaled
 

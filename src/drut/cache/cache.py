@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from drut.cache.groups import Group, entries
+from drut.cache.groups import KvGroup, entries
 from drut.cache.kinds.full import FullGroup
 from drut.cache.pool import PagePool
-from drut.cache.tree import Node, PrefixTree, page_key
+from drut.cache.tree import PrefixNode, PrefixTree, page_key
 from drut.kernels.kv import PAGE_TOKENS
 
 
@@ -26,7 +26,7 @@ class BlockTable:
     maps: list[array[int]] = field(default_factory=lambda: [entries()])
     first: list[int] = field(default_factory=lambda: [0])
     shared: int = 0
-    node: Node | None = None
+    node: PrefixNode | None = None
 
     @property
     def pages(self) -> array[int]:
@@ -41,7 +41,7 @@ class BlockTable:
 class Match(NamedTuple):
     """The end of the longest cached prefix of some tokens: its last node, and the tokens of the page behind it."""
 
-    node: Node | None
+    node: PrefixNode | None
     key: bytes | None  # None: the tokens have no further page
     inserts: int  # the tree's count of inserts at that time
 
@@ -63,7 +63,7 @@ class KvCache:
     resume. If no kind keeps a page for every node, nodes have only tokens, and their number is bounded.
     """
 
-    def __init__(self, *pools: PagePool, prefix_cache: bool = True, groups: Sequence[Group] = (FullGroup(),)) -> None:
+    def __init__(self, *pools: PagePool, prefix_cache: bool = True, groups: Sequence[KvGroup] = (FullGroup(),)) -> None:
         if len(pools) != len(groups):
             raise ValueError(f"{len(pools)} pools for {len(groups)} KV groups")
         self.pools, self.prefix_cache, self.groups = pools, prefix_cache, groups
@@ -121,7 +121,7 @@ class KvCache:
             kind.attach(table, path)
         return len(path) * PAGE_TOKENS
 
-    def _resumable(self, salt: str, tokens: Sequence[int]) -> list[Node]:
+    def _resumable(self, salt: str, tokens: Sequence[int]) -> list[PrefixNode]:
         """Returns the longest cached path behind which every kind can resume."""
         path = list(self.tree.walk(salt, tokens, (len(tokens) - 1) // PAGE_TOKENS))
         while path:

@@ -28,7 +28,7 @@ def entries(units: Iterable[int] = ()) -> array[int]:
     return array("i", units)
 
 
-class Group(Protocol):
+class KvGroup(Protocol):
     """The arithmetic of one kind of state, which needs no pool; `kind_over` makes the cache kind."""
 
     def kind_over(self, pool: PagePool, index: int, tree: PrefixTree) -> CacheKind:

@@ -26,22 +26,22 @@ class Held:
         self.page, self.uses, self.wanted = HOLE, 0, False
 
 
-class Node:
+class PrefixNode:
     """Sixteen tokens of a prefix, with each group's unit. `locks` counts the block tables that use this node or one
     below it."""
 
     __slots__ = ("children", "digest", "held", "key", "last_used", "locks", "offered", "parent")
 
-    def __init__(self, parent: Node | None, key: bytes, groups: int = 0) -> None:
+    def __init__(self, parent: PrefixNode | None, key: bytes, groups: int = 0) -> None:
         self.parent, self.key = parent, key
         self.held = tuple(Held() for _ in range(groups))
-        self.children: dict[bytes, Node] = {}
+        self.children: dict[bytes, PrefixNode] = {}
         self.locks = 0
         self.last_used = 0
         self.offered = False
         self.digest: bytes = hashlib.sha256((parent.digest if parent else b"") + key).digest()
 
-    def path(self) -> list[Node]:
+    def path(self) -> list[PrefixNode]:
         """Returns the nodes from the first page of the prefix to this one."""
         nodes, node = [], self
         while node.parent is not None:
@@ -50,10 +50,10 @@ class Node:
         return nodes[::-1]
 
 
-    def last(self, count: int) -> list[Node]:
+    def last(self, count: int) -> list[PrefixNode]:
         """Returns the last `count` nodes of the path, from this one up."""
-        nodes: list[Node] = []
-        node: Node | None = self
+        nodes: list[PrefixNode] = []
+        node: PrefixNode | None = self
         while node is not None and len(nodes) < count:
             nodes.append(node)
             node = node.parent
@@ -72,36 +72,36 @@ class PrefixTree:
         """`ghosts`: maximum of digests of evicted nodes; `groups`: the number of groups that have units in nodes."""
         self._groups = groups
         self.size = self.inserts = 0
-        self._roots: dict[str, Node] = {}
+        self._roots: dict[str, PrefixNode] = {}
         self._clock = 0
-        self._leaves: list[tuple[int, int, Node]] = []  # heap; a node's entry may be out of date
+        self._leaves: list[tuple[int, int, PrefixNode]] = []  # heap; a node's entry may be out of date
         self._serial = 0
         self._ghosts: OrderedDict[bytes, None] = OrderedDict()
         self._ghost_room = ghosts
         self.evictable = 0
 
-    def root(self, salt: str) -> Node:
+    def root(self, salt: str) -> PrefixNode:
         """Returns the root of sequences with `salt`; different salts share nothing."""
         if salt not in self._roots:
-            self._roots[salt] = Node(None, salt.encode())
+            self._roots[salt] = PrefixNode(None, salt.encode())
         return self._roots[salt]
 
-    def walk(self, salt: str, tokens: Sequence[int], limit: int) -> Iterator[Node]:
+    def walk(self, salt: str, tokens: Sequence[int], limit: int) -> Iterator[PrefixNode]:
         """Yields the cached pages of `tokens`, from the first on, at most `limit`."""
-        node: Node | None = self._roots.get(salt)
+        node: PrefixNode | None = self._roots.get(salt)
         for i in range(limit):
             node = node.children.get(page_key(tokens, i)) if node else None
             if node is None:
                 return
             yield node
 
-    def was_evicted(self, node: Node, key: bytes) -> bool:
+    def was_evicted(self, node: PrefixNode, key: bytes) -> bool:
         """Whether the page `key` below `node` was cached before and evicted."""
         return hashlib.sha256(node.digest + key).digest() in self._ghosts
 
-    def insert(self, parent: Node, key: bytes) -> Node:
+    def insert(self, parent: PrefixNode, key: bytes) -> PrefixNode:
         """Returns a new node below `parent`, not locked yet."""
-        node = Node(parent, key, self._groups)
+        node = PrefixNode(parent, key, self._groups)
         self.size += 1
         self.inserts += 1
         parent.children[key] = node
@@ -111,17 +111,17 @@ class PrefixTree:
         self._push_leaf(node)
         return node
 
-    def lock(self, node: Node) -> None:
+    def lock(self, node: PrefixNode) -> None:
         """Adds the lock of a table on `node`. The same table must hold locks on all ancestors already."""
         if node.locks == 0 and node.parent is not None:
             self.evictable -= 1
         node.locks += 1
         self._touch(node)
 
-    def unlock_path(self, node: Node) -> None:
+    def unlock_path(self, node: PrefixNode) -> None:
         """Removes a table's locks on `node` and all its ancestors."""
         self._clock += 1
-        current: Node | None = node
+        current: PrefixNode | None = node
         while current is not None and current.parent is not None:
             current.locks -= 1
             if current.locks == 0:
@@ -130,7 +130,7 @@ class PrefixTree:
                 self._push_leaf(current)
             current = current.parent
 
-    def evict(self) -> Node:
+    def evict(self) -> PrefixNode:
         """Removes the least recently used unlocked leaf and returns it. There must be one (`evictable` > 0)."""
         while True:
             used, _, node = heapq.heappop(self._leaves)
@@ -149,11 +149,11 @@ class PrefixTree:
                 self._push_leaf(parent)
             return node
 
-    def _touch(self, node: Node) -> None:
+    def _touch(self, node: PrefixNode) -> None:
         self._clock += 1
         node.last_used = self._clock
 
-    def _push_leaf(self, node: Node) -> None:
+    def _push_leaf(self, node: PrefixNode) -> None:
         if node.parent is not None and not (node.offered or node.locks or node.children):
             node.offered = True
             self._serial += 1
@@ -164,7 +164,7 @@ class PrefixTree:
         while len(self._ghosts) > self._ghost_room:
             self._ghosts.popitem(last=False)
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[PrefixNode]:
         """Yields all nodes, parents first."""
         stack = [child for root in self._roots.values() for child in root.children.values()]
         while stack:

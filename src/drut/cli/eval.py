@@ -49,14 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from drut.quality.gate import Limits, judge
+    from drut.quality.gate import GateLimits, judge
     from drut.quality.likelihood import compare, cut
     from drut.quality.tasks import gsm8k
 
     config = from_flags(args)
     if args.windows < 0 or args.tokens < 2:
         raise RequestError("--windows must be 0 or more, and --tokens 2 or more")
-    limits = Limits(args.max_increase, args.max_divergence, args.min_agreement, args.min_score)
+    limits = GateLimits(args.max_increase, args.max_divergence, args.min_agreement, args.min_score)
     with ExitStack() as open_models:
         llm = open_models.enter_context(open_llm(args.model, config))
         likelihood = score = None

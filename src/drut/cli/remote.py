@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from drut.bench.exchange import Exchange, RefusedError
+from drut.bench.exchange import RefusedError, ToolExchange
 from drut.bench.sse import Event
 from drut.engine.request.output import Chunk, Completion
 from drut.engine.request.params import SamplingParams
@@ -43,7 +43,7 @@ class RemoteModel:
         """
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
-            self._exchange = Exchange(url if "//" in url else f"http://{url}", headers, SILENCE_S, name=url)
+            self._exchange = ToolExchange(url if "//" in url else f"http://{url}", headers, SILENCE_S, name=url)
         except RequestError as error:
             raise RequestError(f"--url {url}: {error}") from None
         self.url = url

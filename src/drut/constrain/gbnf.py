@@ -22,12 +22,12 @@ MOST_TIMES = 1_000_000
 
 
 @dataclass
-class Node:
+class GbnfNode:
     """A part of a rule. `terminal`: it contains no recursive rule."""
 
     kind: Literal["set", "name", "sequence", "choice", "repeat"]
     at: int  # position in the text
-    parts: list[Node] = field(default_factory=list)
+    parts: list[GbnfNode] = field(default_factory=list)
     ranges: Ranges = ()
     name: str = ""
     low: int = 0
@@ -36,7 +36,7 @@ class Node:
 
 def to_lark(text: str, field_name: str = "grammar") -> str:
     """Returns the grammar in Lark's notation. Raises RequestError with line and column of an error."""
-    reader = _Reader(text, field_name)
+    reader = _GbnfReader(text, field_name)
     rules = reader.rules()
     if "root" not in rules:
         raise RequestError(f"{field_name}: there is no rule 'root'")
@@ -50,10 +50,10 @@ def to_lark(text: str, field_name: str = "grammar") -> str:
             waiting += uses[name]
     kept = {name: place for name, place in rules.items() if name in reached}
     lines = {name: text.count("\n", 0, at) + 1 for name, (at, _) in kept.items()}
-    return _Writer({name: node for name, (_, node) in kept.items()}, lines).lark()
+    return _LarkWriter({name: node for name, (_, node) in kept.items()}, lines).lark()
 
 
-class _Reader:
+class _GbnfReader:
     """A recursive descent over one grammar."""
 
     def __init__(self, text: str, field_name: str) -> None:
@@ -64,9 +64,9 @@ class _Reader:
         line = self._text.count("\n", 0, at) + 1
         return f"line {line}, column {at - self._text.rfind(chr(10), 0, at)}"
 
-    def rules(self) -> dict[str, tuple[int, Node]]:
+    def rules(self) -> dict[str, tuple[int, GbnfNode]]:
         """Returns the rules by name, with their positions. Raises RequestError for a duplicate or a missing rule."""
-        found: dict[str, tuple[int, Node]] = {}
+        found: dict[str, tuple[int, GbnfNode]] = {}
         self._space(lines=True)
         while self._at < len(self._text):
             at, name = self._at, self._name()
@@ -119,12 +119,12 @@ class _Reader:
             raise self._error("the name of a rule is expected")
         return self._text[start : self._at]
 
-    def _choice(self, *, nested: bool) -> Node:
+    def _choice(self, *, nested: bool) -> GbnfNode:
         at, parts = self._at, [self._sequence(nested=nested)]
         while self._alternative(nested=nested):
             self._space(lines=True)
             parts.append(self._sequence(nested=nested))
-        return parts[0] if len(parts) == 1 else Node("choice", at, parts)
+        return parts[0] if len(parts) == 1 else GbnfNode("choice", at, parts)
 
     def _alternative(self, *, nested: bool) -> bool:
         """Consumes a bar, which may be at the beginning of the next line."""
@@ -135,25 +135,25 @@ class _Reader:
         self._at = self._at if nested else before
         return False
 
-    def _sequence(self, *, nested: bool) -> Node:
-        at, parts = self._at, list[Node]()
+    def _sequence(self, *, nested: bool) -> GbnfNode:
+        at, parts = self._at, list[GbnfNode]()
         while (char := self._peek()) and char not in "|)" and (nested or char not in "\r\n#"):
             parts.append(self._repeated(self._part()))
             self._space(lines=nested)
-        return parts[0] if len(parts) == 1 else Node("sequence", at, parts)
+        return parts[0] if len(parts) == 1 else GbnfNode("sequence", at, parts)
 
-    def _part(self) -> Node:
+    def _part(self) -> GbnfNode:
         at = self._at
         if self._take('"'):
             return self._literal(at)
         if self._take("["):
-            return Node("set", at, ranges=self._set(at))
+            return GbnfNode("set", at, ranges=self._set(at))
         if self._take("."):
-            return Node("set", at, ranges=ANY)
+            return GbnfNode("set", at, ranges=ANY)
         if not self._take("("):
             if self._peek() in ("<", "!"):
                 raise self._error("tokens in a grammar are not supported")
-            return Node("name", at, name=self._name())
+            return GbnfNode("name", at, name=self._name())
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise self._error(f"brackets nested more than {MOST_DEPTH} deep")
@@ -165,13 +165,13 @@ class _Reader:
         self._depth -= 1
         return inside
 
-    def _literal(self, at: int) -> Node:
+    def _literal(self, at: int) -> GbnfNode:
         parts = []
         while not self._take('"'):
             start = self._at
             point = self._point(at)
-            parts.append(Node("set", start, ranges=((point, point),)))
-        return parts[0] if len(parts) == 1 else Node("sequence", at, parts)
+            parts.append(GbnfNode("set", start, ranges=((point, point),)))
+        return parts[0] if len(parts) == 1 else GbnfNode("sequence", at, parts)
 
     def _set(self, at: int) -> Ranges:
         negated, ranges = self._take("^"), list[tuple[int, int]]()
@@ -214,19 +214,19 @@ class _Reader:
             raise self._error("a code point that is not a character", at)
         return point
 
-    def _repeated(self, node: Node) -> Node:
+    def _repeated(self, node: GbnfNode) -> GbnfNode:
         while True:
             self._space()
             at = self._at
             if self._take("*"):
-                node = Node("repeat", at, [node], low=0, high=None)
+                node = GbnfNode("repeat", at, [node], low=0, high=None)
             elif self._take("+"):
-                node = Node("repeat", at, [node], low=1, high=None)
+                node = GbnfNode("repeat", at, [node], low=1, high=None)
             elif self._take("?"):
-                node = Node("repeat", at, [node], low=0, high=1)
+                node = GbnfNode("repeat", at, [node], low=0, high=1)
             elif self._take("{"):
                 low, high = self._times(at)
-                node = Node("repeat", at, [node], low=low, high=high)
+                node = GbnfNode("repeat", at, [node], low=low, high=high)
             else:
                 return node
 
@@ -247,7 +247,7 @@ def _number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 9
 
 
-def _all(node: Node) -> Iterator[Node]:
+def _all(node: GbnfNode) -> Iterator[GbnfNode]:
     stack = [node]
     while stack:
         part = stack.pop()
@@ -255,11 +255,11 @@ def _all(node: Node) -> Iterator[Node]:
         stack += part.parts
 
 
-def _names(node: Node) -> set[str]:
+def _names(node: GbnfNode) -> set[str]:
     return {part.name for part in _all(node) if part.kind == "name"}
 
 
-def _needs(node: Node) -> list[set[str]]:
+def _needs(node: GbnfNode) -> list[set[str]]:
     """Returns for each alternative the rules that it requires; nested alternatives are treated as separate rules."""
     if node.kind == "choice":
         return [need for part in node.parts for need in _needs(part)]
@@ -278,10 +278,10 @@ def _needs(node: Node) -> list[set[str]]:
     return needs
 
 
-class _Writer:
+class _LarkWriter:
     """Writes a checked grammar in Lark, each rule in the line of the client's rule."""
 
-    def __init__(self, rules: dict[str, Node], lines: dict[str, int]) -> None:
+    def __init__(self, rules: dict[str, GbnfNode], lines: dict[str, int]) -> None:
         self._rules, self._lines = rules, lines
         self._terminal = self._terminals()
         self._names = {name: f"{'T' if name in self._terminal else 'r'}_{i}" for i, name in enumerate(rules)}
@@ -313,10 +313,10 @@ class _Writer:
                 ready += [] if waiting[user] else [user]
         return found
 
-    def _is_terminal(self, node: Node) -> bool:
+    def _is_terminal(self, node: GbnfNode) -> bool:
         return all(part.kind != "name" or part.name in self._terminal for part in _all(node))
 
-    def _written(self, node: Node, *, hoist: bool, outer: bool = False) -> str:
+    def _written(self, node: GbnfNode, *, hoist: bool, outer: bool = False) -> str:
         """Returns the part in Lark; with `hoist`, terminals that are not rules become rules. `outer`: no brackets."""
         if hoist and self._is_terminal(node) and node.kind != "name":
             name = f"P_{len(self._hoisted)}"
@@ -335,15 +335,15 @@ class _Writer:
                 text = " ".join(self._written(part, hoist=hoist) for part in self._run(node.parts, hoist=hoist)) or '""'
         return text if outer else f"({text})"
 
-    def _run(self, parts: list[Node], *, hoist: bool) -> list[Node]:
+    def _run(self, parts: list[GbnfNode], *, hoist: bool) -> list[GbnfNode]:
         """Returns the parts of a sequence, with adjacent terminals merged."""
-        joined: list[Node] = []
+        joined: list[GbnfNode] = []
         for terminal, some in groupby(parts, self._is_terminal):
             run = list(some)
-            joined += [Node("sequence", run[0].at, run)] if hoist and terminal and len(run) > 1 else run
+            joined += [GbnfNode("sequence", run[0].at, run)] if hoist and terminal and len(run) > 1 else run
         return joined
 
-    def _times(self, node: Node, *, hoist: bool) -> str:
+    def _times(self, node: GbnfNode, *, hoist: bool) -> str:
         if node.high == 0:
             return '""'
         inside = self._written(node.parts[0], hoist=hoist)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from drut.constrain.compiling import Compiling
 from drut.constrain.constraint import Constraint
-from drut.constrain.grammar_matcher import Guide
-from drut.constrain.kept import Kept
-from drut.constrain.reasoning import ThoughtWatch
+from drut.constrain.grammar_matcher import GrammarMatcher
+from drut.constrain.kept import ConstraintCache
+from drut.constrain.reasoning import ReasoningTracker
 from drut.model.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ NO_TEXT = "this model has no tokenizer, so there is no text to constrain"
 STACK_BYTES = 128 << 20  # address space, not memory; a nested schema takes 5 to 10 KB of it, a rule 3 KB
 
 
-class Grammars:
+class GrammarCompiler:
     """The grammar compiler. Threads: safe to use from several threads. It reads the vocabulary with the first
     constraint.
 
@@ -38,7 +38,7 @@ class Grammars:
         self._tokenizer: LLTokenizer | None = None
         self._thread = _roomy_thread("drut-grammar")
         self._lock = threading.Lock()
-        self._kept: Kept[Future[LLMatcher]] = Kept(cache_bytes)  # matchers that use a removed grammar stay valid
+        self._kept: ConstraintCache[Future[LLMatcher]] = ConstraintCache(cache_bytes)  # matchers that use a removed grammar stay valid
         self.compiled = 0
 
     @property
@@ -55,11 +55,11 @@ class Grammars:
                 self._kept.put(constraint, future)
         return Compiling(future, time.monotonic() + self._seconds, self._seconds)
 
-    def guide(self, constraint: Constraint, reasoning: ThoughtWatch | None = None, *,
-              ignore_eos: bool = False) -> Guide:
+    def guide(self, constraint: Constraint, reasoning: ReasoningTracker | None = None, *,
+              ignore_eos: bool = False) -> GrammarMatcher:
         """Returns the matcher of one output, whose `reasoning` comes before the constrained answer."""
         _, vocab, eos_ids = self._source
-        return Guide(self.compile(constraint), reasoning, eos_ids, vocab, ignore_eos=ignore_eos)
+        return GrammarMatcher(self.compile(constraint), reasoning, eos_ids, vocab, ignore_eos=ignore_eos)
 
     def check(self, constraint: Constraint) -> None:
         """Raises RequestError if the constraint does not compile."""

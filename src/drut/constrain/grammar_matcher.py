@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.constrain.compiling import Compiling
-from drut.constrain.reasoning import State, ThoughtWatch
+from drut.constrain.reasoning import ReasoningState, ReasoningTracker
 from drut.constrain.reasons import reason
 from drut.errors import RequestError
 from drut.kernels.descriptor import mask_words
@@ -23,14 +23,14 @@ Mask = NDArray[np.int32]
 MOST_AHEAD = 256  # maximum of forced tokens found at a time. It runs between two steps, so all streams wait for it
 
 
-class Run(NamedTuple):
+class ForcedRun(NamedTuple):
     """Tokens that the grammar allows no alternative to: `ids`, from index `start` of the output on."""
 
     start: int = 0
     ids: tuple[int, ...] = ()
 
 
-class Guide:
+class GrammarMatcher:
     """Matches the tokens of one output against a grammar and fills token masks.
 
     The grammar constrains what follows the reasoning; inside the reasoning every token is allowed except an end of the
@@ -45,7 +45,7 @@ class Guide:
     Threads: one thread at a time may use a matcher; `forced` is an exception, which any thread may call.
     """
 
-    def __init__(self, compiling: Compiling, reasoning: ThoughtWatch | None, ends: frozenset[int], vocab: int, *,
+    def __init__(self, compiling: Compiling, reasoning: ReasoningTracker | None, ends: frozenset[int], vocab: int, *,
                  ignore_eos: bool = False) -> None:
         """`reasoning`: a tracker to fork for this output; `ends`: token ids that end an output, all below `vocab`."""
         self._compiling, self._reasoning = compiling, reasoning
@@ -105,7 +105,7 @@ class Guide:
         run = self.forced(len(self._tokens))
         self._tokens.append(token)
         watch = self._watch
-        before = watch.state if watch is not None else State.OVER
+        before = watch.state if watch is not None else ReasoningState.OVER
         thinks = watch is not None and watch.push(token)
         if self.failure is not None or (self.ended is not None and not run):
             return
@@ -113,7 +113,7 @@ class Guide:
             return self._fail("another token was forced")
         if not run and not thinks:
             self._answer(token)
-        elif watch is not None and before is State.AHEAD:
+        elif watch is not None and before is ReasoningState.AHEAD:
             self._open_with(token, watch)
         if len(run) <= 1:
             self._look_ahead()
@@ -135,7 +135,7 @@ class Guide:
         watch = self._watch
         if watch is None or not watch.thinks(len(self._tokens)):
             self._fill_answer(mask)
-        elif watch.state is State.AHEAD:
+        elif watch.state is ReasoningState.AHEAD:
             if self._opens_grammar:
                 self._fill_answer(mask)
             else:
@@ -158,7 +158,7 @@ class Guide:
             if token in self._ends:
                 return not self._ignore_eos and (self._matcher is None or self._matcher.is_accepting())
             return self._may_take(token)
-        if watch.state is State.AHEAD:
+        if watch.state is ReasoningState.AHEAD:
             return False
         return token not in self._ends or watch.forced(len(self._tokens)) is not None
 
@@ -195,17 +195,17 @@ class Guide:
     def _start(self) -> None:
         self._watch = self._reasoning.fork() if self._reasoning is not None else None
         self._tokens: list[int] = []
-        self._run = Run()
+        self._run = ForcedRun()
         self._matched = 0  # tokens of the reasoning's opening mark so far
         self._may_open = self._opens_grammar = True  # whether the output so far may become reasoning, or the answer
 
-    def _open_with(self, token: int, watch: ThoughtWatch) -> None:
+    def _open_with(self, token: int, watch: ReasoningTracker) -> None:
         """Appends a token that may begin the reasoning. The masks allowed only its opening mark or the answer."""
         if token == watch.opening[self._matched]:
             self._matched += 1
         elif self._matched or watch.begins_with(token):
             self._may_open = False  # not the mark's own spelling: only the grammar decides what may follow
-        if watch.state is State.AHEAD:
+        if watch.state is ReasoningState.AHEAD:
             self._opens_grammar = self._opens_grammar and self._may_take(token)
             if self._opens_grammar:
                 self._answer(token)
@@ -236,7 +236,7 @@ class Guide:
             return
         if matcher.try_consume_tokens(list(ids)) < len(ids) or matcher.is_error():
             return self._fail(matcher.get_error())
-        self._run = Run(start, ids)
+        self._run = ForcedRun(start, ids)
         if matcher.is_stopped():
             self.ended = start + len(ids)
 

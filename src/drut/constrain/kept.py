@@ -11,7 +11,7 @@ V = TypeVar("V")
 BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # estimated bytes of a compiled grammar, by its source (docs/measurements.md)
 
 
-class Kept(Generic[V]):
+class ConstraintCache(Generic[V]):
     """A value for each constraint. Beyond `room` bytes the least recently used values are removed, except the newest.
     Threads: for one thread at a time."""
 

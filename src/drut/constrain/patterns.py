@@ -43,7 +43,7 @@ def translated(pattern: str) -> str:
     Raises RequestError, with the position, for unsupported syntax.
     """
     check_text("pattern", pattern, MOST_REGEX_BYTES)
-    return f"^(?:{'|'.join(map(_whole, _Reader(pattern).read()))})$"
+    return f"^(?:{'|'.join(map(_whole, _PatternReader(pattern).read()))})$"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _without_surrogates(ends: tuple[int, int]) -> tuple[int, int]:
     return 0xE000 if 0xD800 <= low < 0xE000 else low, 0xD7FF if 0xD800 <= high < 0xE000 else high
 
 
-class _Reader:
+class _PatternReader:
     """A recursive descent over one pattern."""
 
     def __init__(self, pattern: str) -> None:

@@ -18,7 +18,7 @@ MOST_BUDGET = 1 << 30
 
 
 @dataclass(frozen=True)
-class Thought:
+class ReasoningSpec:
     """How a model reasons before it answers: between the marks `opens` and `closes`, at the start of its output.
 
     `begun`: True if the prompt ends inside the reasoning, None if the prompt ends behind it. After `budget` reasoning
@@ -50,16 +50,16 @@ class Thought:
             raise RequestError(f"reasoning.closing must contain {self.closes!r}, the mark that ends the reasoning")
 
 
-class State(Enum):
+class ReasoningState(Enum):
     AHEAD = auto()  # the output so far is white space, or a beginning of `opens`
     OPEN = auto()
     OVER = auto()  # closed, or the answer began without reasoning
 
 
-class ThoughtWatch:
+class ReasoningTracker:
     """Tracks the reasoning of one output, token by token."""
 
-    def __init__(self, reasoning: Thought, opening: Sequence[int], closing: Sequence[int],
+    def __init__(self, reasoning: ReasoningSpec, opening: Sequence[int], closing: Sequence[int],
                  token_bytes: Callable[[int], bytes], *, again: bool = True) -> None:
         """`opening`, `closing`: the token ids of `reasoning.opens` and `reasoning.closing`; `again`: whether further
         sections of reasoning may follow the first."""
@@ -73,14 +73,14 @@ class ThoughtWatch:
         self._left = reasoning.budget  # the rest of the budget when the current section began
         self._begun_at = 0  # tokens before the current section
         self._force_at: int | None = None  # index of the first forced token
-        self.state = State.AHEAD if reasoning.begun is not None else State.OVER
+        self.state = ReasoningState.AHEAD if reasoning.begun is not None else ReasoningState.OVER
         self.tokens = 0  # reasoning tokens, marks included
         if reasoning.begun:
             self._open()
 
     @classmethod
-    def of(cls, reasoning: Thought, tokenizer: Tokenizer, hidden: frozenset[int] = frozenset(), *,
-           again: bool = True) -> ThoughtWatch:
+    def of(cls, reasoning: ReasoningSpec, tokenizer: Tokenizer, hidden: frozenset[int] = frozenset(), *,
+           again: bool = True) -> ReasoningTracker:
         """Returns a tracker for outputs of `tokenizer`.
 
         `hidden`: tokens that the output's text leaves out; the tracker ignores their bytes unless they spell a mark.
@@ -94,27 +94,27 @@ class ThoughtWatch:
         unseen = hidden.difference(opening, closing, marks)
         return cls(reasoning, opening, closing, lambda i: b"" if i in unseen else tokenizer.token_bytes(i), again=again)
 
-    def fork(self) -> ThoughtWatch:
+    def fork(self) -> ReasoningTracker:
         """Returns a new tracker, at the start of another output."""
-        return ThoughtWatch(self._reasoning, self.opening, self.closing, self._bytes, again=self._again)
+        return ReasoningTracker(self._reasoning, self.opening, self.closing, self._bytes, again=self._again)
 
     def push(self, token: int) -> bool:
         """Appends the next token of the output; returns True if the token is not part of the answer."""
         before, forced = self.state, self.forced(self._seen) is not None
         self._seen += 1
-        if before is State.OVER and (forced or not self._again):
+        if before is ReasoningState.OVER and (forced or not self._again):
             return forced  # behind the mark, but still part of the forced closing
         self._tail += self._bytes(token)
-        if before is State.AHEAD:
+        if before is ReasoningState.AHEAD:
             self._look_for_opening()
-        elif before is State.OVER:
+        elif before is ReasoningState.OVER:
             self._look_for_more()
-        thinks = State.OPEN in (before, self.state)
+        thinks = ReasoningState.OPEN in (before, self.state)
         if thinks:
-            self.tokens = self._seen if before is State.AHEAD else self.tokens + 1
-        if self.state is State.OPEN:
+            self.tokens = self._seen if before is ReasoningState.AHEAD else self.tokens + 1
+        if self.state is ReasoningState.OPEN:
             self._look_for_close()
-        return thinks or self.state is State.AHEAD
+        return thinks or self.state is ReasoningState.AHEAD
 
     def _look_for_opening(self) -> None:
         tail = self._tail = self._tail.lstrip()
@@ -122,7 +122,7 @@ class ThoughtWatch:
             self._tail = tail[len(self._opens) :]
             self._open()
         elif not self._opens.startswith(tail):
-            self.state, self._tail, self._again = State.OVER, b"", False
+            self.state, self._tail, self._again = ReasoningState.OVER, b"", False
 
     def _look_for_more(self) -> None:
         """Looks in the answer for the mark of a further section, outside calls."""
@@ -141,7 +141,7 @@ class ThoughtWatch:
             self._calling = not self._calling
 
     def _open(self) -> None:
-        self.state, self._begun_at = State.OPEN, self._seen
+        self.state, self._begun_at = ReasoningState.OPEN, self._seen
         self._force_at = None if self._left is None else self._seen + self._left
 
     def _look_for_close(self) -> None:
@@ -149,7 +149,7 @@ class ThoughtWatch:
         if at < 0:
             self._tail = self._tail[max(0, len(self._tail) - len(self._closes) + 1) :]
             return
-        self.state, self._tail = State.OVER, self._tail[at + len(self._closes) :] if self._again else b""
+        self.state, self._tail = ReasoningState.OVER, self._tail[at + len(self._closes) :] if self._again else b""
         if self._left is not None:
             self._left = max(0, self._left - (self._seen - self._begun_at))
         if self._force_at is not None and self._seen <= self._force_at:
@@ -161,7 +161,7 @@ class ThoughtWatch:
 
     def thinks(self, output: int) -> bool:
         """Whether the next token, at index `output`, is not part of the answer, or may not be."""
-        return self.state is not State.OVER or self.forced(output) is not None
+        return self.state is not ReasoningState.OVER or self.forced(output) is not None
 
     def forced(self, output: int) -> int | None:
         """Returns the id that the token at index `output` must have; None if it is sampled, or not known yet."""
@@ -176,7 +176,7 @@ class ThoughtWatch:
         it; inf if there is none. The host must have seen those tokens before a step may compute this one."""
         if self._left is None:
             return math.inf
-        if self.state is State.AHEAD:
+        if self.state is ReasoningState.AHEAD:
             return self._seen + 1 + self._left
         free, left = self._seen, self._left
         if self._force_at is not None:

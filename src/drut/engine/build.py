@@ -9,11 +9,11 @@ from drut.cache.cache import KvCache
 from drut.cache.kinds import KINDS, Kinds
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
-from drut.constrain.grammar_compiler import Grammars
+from drut.constrain.grammar_compiler import GrammarCompiler
 from drut.engine.engine import Engine
 from drut.engine.memory_plan import MemoryPlan, context_of
 from drut.engine.schedule.policy import make_policy
-from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.prefill_pacer import PrefillPacer
 from drut.engine.schedule.reserve import Reserve
 from drut.engine.schedule.scheduler import Scheduler
 from drut.engine.schedule.static_batching import StaticBatching
@@ -75,7 +75,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     plan = record_plan(needs, weights, backend, config)
     runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
                     canaries=canaries, slot_groups=sum(kv.by_sequence for kv in layouts))
-    pacer = Pacer(Predictor(plan))
+    pacer = PrefillPacer(Predictor(plan))
     policy = make_policy(config.policy, aging_s=config.aging_s)
     policy = policy if config.continuous_batching else StaticBatching(policy, limits.seqs)
     scheduler = Scheduler(cache, limits, policy, pacer, reserve=Reserve(config.reserve_quantile))
@@ -83,8 +83,8 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
     grammars = None
     if tokenizer is not None:
-        grammars = Grammars(tokenizer, spec.vocab, frozenset(i for i in eos_ids if i < spec.vocab),
-                            cache_bytes=int(config.grammar_cache_mb * 1e6), seconds=config.grammar_timeout_s)
+        grammars = GrammarCompiler(tokenizer, spec.vocab, frozenset(i for i in eos_ids if i < spec.vocab),
+                                   cache_bytes=int(config.grammar_cache_mb * 1e6), seconds=config.grammar_timeout_s)
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
                   forced_tokens=config.forced_tokens, grammars=grammars)
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drut.cache.check import check_cache
-from drut.constrain.grammar_compiler import Grammars
-from drut.constrain.reasoning import ThoughtWatch
+from drut.constrain.grammar_compiler import GrammarCompiler
+from drut.constrain.reasoning import ReasoningTracker
 from drut.engine.request.blocker import Blocked
 from drut.engine.request.intake import Intake
 from drut.engine.request.params import SamplingParams
@@ -22,9 +22,9 @@ from drut.engine.request.update import Update
 from drut.engine.schedule.multi_step import unwind
 from drut.engine.schedule.recovery import roll_back, undo_admission
 from drut.engine.schedule.scheduler import Scheduler
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 from drut.engine.step.accept import Acceptor
-from drut.engine.step.inflight import Flight
+from drut.engine.step.inflight import InflightStep
 from drut.engine.step.meter import StepMeter
 from drut.engine.step.runner import Runner
 from drut.errors import UnsupportedError
@@ -39,8 +39,8 @@ class StepJournal:
     was already launched (`dropped`)."""
 
     updates: list[Update] = field(default_factory=list)
-    work: Sequence[Work] = ()
-    dropped: Sequence[Work] = ()
+    work: Sequence[ScheduledRequest] = ()
+    dropped: Sequence[ScheduledRequest] = ()
 
 
 class Engine:
@@ -50,7 +50,7 @@ class Engine:
     """
 
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
-                 overlap: bool = False, forced_tokens: bool = True, grammars: Grammars | None = None,
+                 overlap: bool = False, forced_tokens: bool = True, grammars: GrammarCompiler | None = None,
                  drafter: Drafter | None = None) -> None:
         """`forced_tokens`: append the tokens that a grammar forces without sampling them; `grammars`: None if no
         constraint can be served; `drafter`: proposes tokens of requests without constraint, reasoning and penalties.
@@ -67,7 +67,7 @@ class Engine:
         self.meter = StepMeter(scheduler.pacer.predictor)
         self.drafter = drafter
         self._acceptor = Acceptor(scheduler, self.finish, drafter)
-        self._inflight: Flight | None = None  # the in-flight step: launched, and its outputs are not all processed
+        self._inflight: InflightStep | None = None  # the in-flight step: launched, and its outputs are not all processed
         self._journal = StepJournal()
 
     @property
@@ -86,7 +86,7 @@ class Engine:
         return sum(self.scheduler.preemptions.values())
 
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
-               salt: str = "", reasoning: ThoughtWatch | None = None) -> list[Request]:
+               salt: str = "", reasoning: ReasoningTracker | None = None) -> list[Request]:
         """Adds a prompt to the request queue. Returns one request per choice (`Intake.requests`)."""
         requests = self._intake.requests(tokens, params, name=request_id, priority=priority, salt=salt,
                                          reasoning=reasoning)
@@ -203,7 +203,7 @@ class Engine:
         self.check_idle()
         return journal.updates, lost
 
-    def _process(self, flight: Flight) -> None:
+    def _process(self, flight: InflightStep) -> None:
         """Processes the outputs of an in-flight step that are new. After its last output, measures and releases it."""
         self._journal.work = flight.work  # to blame if this raises
         try:

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from drut.cache.pool import KvCorruptionError
 from drut.config import EngineConfig
-from drut.constrain.reasoning import Thought, ThoughtWatch
+from drut.constrain.reasoning import ReasoningSpec, ReasoningTracker
 from drut.engine.build import build_engine, choose_backend, numerics_id
-from drut.engine.output_processor import Answer, completions
+from drut.engine.output_processor import OutputProcessor, completions
 from drut.engine.request.output import AnswerError, Chunk, Completion
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.request import Request
 from drut.engine.request.update import Update
 from drut.engine.step.logits import LogitsReader
-from drut.engine.step.turn import Turn
+from drut.engine.step.turn import CallTurn
 from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
-from drut.model.store import Progress, resolve, show
+from drut.model.store import DownloadProgress, resolve, show
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import StopStrings, Tokenizer
 from drut.observe.laps import Laps
@@ -47,7 +47,7 @@ class LLM:
     threads; calls and streams that are still open then raise a DrutError.
     """
 
-    def __init__(self, model: str | Path, *, progress: Progress = show, config: EngineConfig | None = None,
+    def __init__(self, model: str | Path, *, progress: DownloadProgress = show, config: EngineConfig | None = None,
                  decoded: bool = False, **settings: Any) -> None:
         self.config = config if config is not None else EngineConfig.resolve(settings)
         path = resolve(model, progress=progress)
@@ -63,9 +63,9 @@ class LLM:
             self.engine = build_engine(self.files, self.backend, self.config, self.tokenizer, laps)
         except MemoryError as error:
             raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
-        self._turn = Turn()  # a thread holds it while it uses the engine
-        self._open: dict[Request, Answer | LogitsReader] = {}  # requests of all open calls
-        self._abandoned: deque[Sequence[Answer | LogitsReader]] = deque()  # their readers are gone; to be aborted
+        self._turn = CallTurn()  # a thread holds it while it uses the engine
+        self._open: dict[Request, OutputProcessor | LogitsReader] = {}  # requests of all open calls
+        self._abandoned: deque[Sequence[OutputProcessor | LogitsReader]] = deque()  # their readers are gone; to be aborted
         self._end_reason = ""  # why the engine can no longer be used
         self._closed = False
         self.load_s, self.load_parts = laps.total_s, laps.parts
@@ -109,7 +109,7 @@ class LLM:
         ranks = list(priorities) if priorities is not None else [0] * len(prompts)
         if len(each) != len(prompts) or len(ranks) != len(prompts):
             raise RequestError(f"{len(prompts)} prompts need as many params and priorities")
-        groups: list[list[Answer]] = []
+        groups: list[list[OutputProcessor]] = []
         try:
             for prompt, p, rank in zip(prompts, each, ranks, strict=True):
                 groups.append(self._begin(prompt, p, rank))
@@ -195,7 +195,7 @@ class LLM:
         return self.encode_chat(items) if items and isinstance(items[0], Mapping) else items
 
     def submit(self, prompt: Prompt | Messages, params: SamplingParams, *, priority: int = 0, salt: str = "",
-               request_id: str = "", lean: bool = False) -> list[Answer]:
+               request_id: str = "", lean: bool = False) -> list[OutputProcessor]:
         """Queues a prompt or a conversation for `engine.step`. Returns one output processor per choice.
 
         Only for a thread that alone uses the engine and runs its steps itself.
@@ -204,22 +204,22 @@ class LLM:
                             lean=lean)
 
     def _submit(self, ids: list[int], params: SamplingParams, *, priority: int, salt: str = "",
-                request_id: str = "", lean: bool = False) -> list[Answer]:
+                request_id: str = "", lean: bool = False) -> list[OutputProcessor]:
         if self.tokenizer is None and params.stop:
             raise RequestError(f"stop: {self.files.path.name} has no tokenizer")
         stops = StopStrings(params.stop)
         reasoning = self._track(params.reasoning, params) if params.reasoning is not None else None
         requests = self.engine.submit(ids, params, priority=priority, salt=salt, request_id=request_id,
                                       reasoning=reasoning)
-        return [Answer(request, self.tokenizer, stops, self.load_s, lean=lean) for request in requests]
+        return [OutputProcessor(request, self.tokenizer, stops, self.load_s, lean=lean) for request in requests]
 
-    def _track(self, reasoning: Thought, params: SamplingParams) -> ThoughtWatch:
+    def _track(self, reasoning: ReasoningSpec, params: SamplingParams) -> ReasoningTracker:
         tokenizer = self._tokenizer()
         special = tokenizer.special_ids if params.skip_special_tokens else frozenset[int]()
-        return ThoughtWatch.of(reasoning, tokenizer, special.difference(params.shown_special_ids),
-                               again=params.constraint is None)
+        return ReasoningTracker.of(reasoning, tokenizer, special.difference(params.shown_special_ids),
+                                   again=params.constraint is None)
 
-    def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[Answer]:
+    def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[OutputProcessor]:
         if params.constraint is not None and self.engine.grammars is not None:
             self.engine.grammars.check(params.constraint)  # here, so that other threads need not wait for the engine
         ids = self._encode(prompt)
@@ -240,7 +240,7 @@ class LLM:
         finally:
             self._abort_abandoned()
 
-    def _step(self, answers: Iterable[Answer]) -> None:
+    def _step(self, answers: Iterable[OutputProcessor]) -> None:
         """Runs one step, which updates the open answers of all threads; then ends those of `answers` that are
         finished."""
         if any(answer.request.finish_reason is None for answer in answers):  # else other threads have ended them
@@ -274,7 +274,7 @@ class LLM:
             if answer is not None and answer.push(update):
                 self.engine.finish(update.request, "stop")
 
-    def _abandon(self, answers: Sequence[Answer | LogitsReader]) -> None:
+    def _abandon(self, answers: Sequence[OutputProcessor | LogitsReader]) -> None:
         """Aborts `answers`: now if the engine is free, else when the thread that has the engine releases it.
 
         Never waits: the garbage collector may close a stream in the middle of a step, on any thread.

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from drut.cache.groups import Group, pages_for
+from drut.cache.groups import KvGroup, pages_for
 from drut.cache.kinds import KINDS, Kinds
 from drut.config import EngineConfig
 from drut.errors import RequestError
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 
 DEFAULT_SEQUENCES = 4  # the default cache holds this number of sequences of full length, if memory allows
 FREE_SHARE = 0.5  # maximum share of the free memory for a cache of default size
 
 
-def make_groups(layouts: Sequence[Layout], step: int, kinds: Kinds = KINDS) -> list[Group]:
+def make_groups(layouts: Sequence[CacheLayout], step: int, kinds: Kinds = KINDS) -> list[KvGroup]:
     """Returns the KV groups of these layouts; `step`: maximum rows of a step."""
     return [kinds[kv.kind](kv, step) for kv in layouts]
 
 
-def pool_pages(layouts: Sequence[Layout], groups: Sequence[Group], context: int, config: EngineConfig) -> list[int]:
+def pool_pages(layouts: Sequence[CacheLayout], groups: Sequence[KvGroup], context: int, config: EngineConfig) -> list[int]:
     """Returns the number of pages of each group, the widest window first: as the settings bound the memory, else for
     DEFAULT_SEQUENCES full sequences if free memory allows. Raises RequestError if not one page fits."""
     enough = [group.enough(config.max_seqs) for group in groups]
@@ -39,7 +39,7 @@ def pool_pages(layouts: Sequence[Layout], groups: Sequence[Group], context: int,
     return split(layouts, min(wanted, int(free_memory() * FREE_SHARE)), enough)
 
 
-def split(layouts: Sequence[Layout], room: int, enough: Sequence[int]) -> list[int]:
+def split(layouts: Sequence[CacheLayout], room: int, enough: Sequence[int]) -> list[int]:
     """Returns the pages of each group in `room` bytes: equal numbers, but after the first group at most `enough`."""
     pages = [0] * len(layouts)
     for i in range(len(layouts) - 1, -1, -1):  # the narrowest window is satisfied first

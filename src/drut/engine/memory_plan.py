@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from drut.cache.groups import Group
+from drut.cache.groups import KvGroup
 from drut.cache.kinds import KINDS, Kinds
 from drut.config import EngineConfig
 from drut.engine.memory import make_groups, pool_pages
-from drut.engine.schedule.work import Limits
+from drut.engine.schedule.work import StepLimits
 from drut.errors import RequestError
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 from drut.model import decoder
 from drut.model.spec import ModelSpec
 
@@ -24,9 +24,9 @@ class MemoryPlan:
 
     spec: ModelSpec
     context: int
-    limits: Limits  # maximum size of a step
-    layouts: tuple[Layout, ...]
-    groups: tuple[Group, ...]
+    limits: StepLimits  # maximum size of a step
+    layouts: tuple[CacheLayout, ...]
+    groups: tuple[KvGroup, ...]
     pages: tuple[int, ...]
 
     @classmethod
@@ -67,8 +67,8 @@ def context_of(spec: ModelSpec, config: EngineConfig) -> int:
     return config.max_model_len or spec.context
 
 
-def step_limits(config: EngineConfig, context: int) -> Limits:
+def step_limits(config: EngineConfig, context: int) -> StepLimits:
     """Returns the maximum size of a step. If prompts are not chunked, the longest one fits."""
     tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
-    return Limits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
-                  config.multi_step if config.overlap else 1)
+    return StepLimits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
+                      config.multi_step if config.overlap else 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from drut.engine.request.output import Chunk, Completion, Logprob, Logprobs
 from drut.engine.request.request import Request
-from drut.engine.request.update import Scored, Update
+from drut.engine.request.update import ScoredTokens, Update
 from drut.errors import DrutError
 from drut.model.tokenizer import Detokenizer, StopChecker, StopStrings, Tokenizer
 from drut.observe.trace import RequestTrace
@@ -16,7 +16,7 @@ from drut.observe.trace import RequestTrace
 NOT_FINITE = "the model's logits are not finite; its weights are damaged or overflow"
 
 
-class Answer:
+class OutputProcessor:
     """Processes the updates of one request. Tokens after a stop string are dropped, also if steps in flight bring
     them."""
 
@@ -138,7 +138,7 @@ class Answer:
     def prompt_logprobs(self) -> list[Logprobs | None] | None:
         return self._prompt_logprobs if self.request.scores_prompt else None
 
-    def _entry(self, scored: Scored) -> Logprobs:
+    def _entry(self, scored: ScoredTokens) -> Logprobs:
         entry = {i: Logprob(p, rank, self._decode(i)) for rank, (i, p) in enumerate(scored.top, 1)}
         entry.setdefault(scored.token, Logprob(scored.logprob, scored.rank, self._decode(scored.token)))
         return entry
@@ -163,7 +163,7 @@ class Answer:
         return RequestTrace(queued, r.why.waited_for, r.why.steps, r.why.preemptions, r.cached_tokens or 0)
 
 
-def completions(answers: Iterable[Answer]) -> list[Completion]:
+def completions(answers: Iterable[OutputProcessor]) -> list[Completion]:
     """Returns the completions of one prompt's choices. Prompt logprobs are computed once; each completion has a
     copy."""
     answers = list(answers)

@@ -12,7 +12,7 @@ from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError, UnsupportedError
 from drut.kernels.cost import StepShape
 from drut.kernels.native.executable import NativeExecutable
-from drut.observe.ledger import Entry, Peaks, StepLedger, account
+from drut.observe.ledger import LedgerEntry, Peaks, StepLedger, account
 
 
 class Profiler:
@@ -71,7 +71,7 @@ class Profiler:
         runner = self._llm.engine.runner
         shape: StepShape = runner.last_shape
         ops, times = self._executable.plan.ops, self._executable.op_ns.tolist()
-        entries = [Entry(type(op).__name__, getattr(op, "layer", 0), *op.cost(shape), ns / 1e9)
+        entries = [LedgerEntry(type(op).__name__, getattr(op, "layer", 0), *op.cost(shape), ns / 1e9)
                    for op, ns in zip(ops, times, strict=True)]
         return account(shape.rows, entries, runner.last_seconds, self._peaks)
 

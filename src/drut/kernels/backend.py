@@ -13,7 +13,7 @@ from drut.formats.encoding import Encoding
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.fusion import Rule
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Pending
@@ -22,7 +22,7 @@ from drut.kernels.pool import Pool
 from drut.kernels.weight import Matrix, Stack, Vector
 
 
-class Limits(NamedTuple):
+class BackendLimits(NamedTuple):
     """Holds the maximum size of the steps of an executable."""
 
     rows: int
@@ -117,11 +117,11 @@ class Backend(ABC):
         """Copies float32 `values` and pads them with zeros."""
 
     @abstractmethod
-    def pool(self, layout: Layout, pages: int) -> Pool:
+    def pool(self, layout: CacheLayout, pages: int) -> Pool:
         """Allocates a pool of `pages` pages. The memory is touched on first use."""
 
     @abstractmethod
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: BackendLimits,
              shared_with: Executable | None = None) -> Executable:
         """Returns an executable of `plan` over one pool per KV group, for steps of at most `limits`.
 

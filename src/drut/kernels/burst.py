@@ -11,7 +11,7 @@ from drut.kernels.output import StepOutput
 PATIENCE_S = 0.1  # maximum time of one wait, so that the thread can handle interrupts
 
 
-class Progress(NamedTuple):
+class BurstProgress(NamedTuple):
     """The progress of a burst: `done` steps have outputs; `over`: no other step begins. While it is not over, at least
     one more output follows."""
 
@@ -29,12 +29,12 @@ class Burst:
     def __init__(self, steps: int, ends: Sequence[Sequence[int]]) -> None:
         self.steps, self.ends = steps, ends
         self._outputs: list[StepOutput] = []
-        self._progress = Progress(0, False)
+        self._progress = BurstProgress(0, False)
         self._stopped = False
         self._changed = threading.Condition()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> BurstProgress:
         return self._progress
 
     def stop(self) -> None:
@@ -64,5 +64,5 @@ class Burst:
 
     def _set_progress(self, done: int, over: bool) -> None:
         with self._changed:
-            self._progress = Progress(done, over)
+            self._progress = BurstProgress(done, over)
             self._changed.notify_all()

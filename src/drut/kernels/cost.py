@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from drut.kernels.weight import Matrix, Stack
 
 
-class Piece(Protocol):
+class CostTerm(Protocol):
     """The rows of one sequence in a step: `rows` from position `start` on."""
 
     @property
@@ -31,7 +31,7 @@ class StepShape(NamedTuple):
     used_experts: tuple[int, ...] = ()  # by layer, as measured; if empty, as expected for random routing
 
     @classmethod
-    def of(cls, pieces: Iterable[Piece], later: int = 0) -> StepShape:
+    def of(cls, pieces: Iterable[CostTerm], later: int = 0) -> StepShape:
         """Returns the shape of a step with `pieces`, or of step number `later` of its burst, with one row per
         sequence."""
         sequences, samples = [], 0
@@ -111,7 +111,7 @@ class Experts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
+class CostRate:
     """The cost of an operation per unit of a step. Operations of equal rates cost the same in every step."""
 
     once: Cost = FREE
@@ -138,20 +138,20 @@ class Rate:
         return total
 
 
-NOTHING = Rate()
+NOTHING = CostRate()
 
 
-def matmul(*weights: Matrix, row_bytes: int = 0) -> Rate:
+def matmul(*weights: Matrix, row_bytes: int = 0) -> CostRate:
     """Returns the rate of multiplying each row by each of `weights`, which are read once; `row_bytes`: other bytes per
     row."""
-    return Rate(once=Cost(sum(w.nbytes for w in weights)), row=_products(1, *weights) + Cost(row_bytes))
+    return CostRate(once=Cost(sum(w.nbytes for w in weights)), row=_products(1, *weights) + Cost(row_bytes))
 
 
-def grouped(experts: Experts, *stacks: Stack) -> Rate:
+def grouped(experts: Experts, *stacks: Stack) -> CostRate:
     """Returns the rate of multiplying each row by the matrices of its `top_k` experts; each used expert is read
     once."""
-    return Rate(row=_products(experts.top_k, *stacks), expert=Cost(sum(s.nbytes // s.count for s in stacks)),
-                experts=experts)
+    return CostRate(row=_products(experts.top_k, *stacks), expert=Cost(sum(s.nbytes // s.count for s in stacks)),
+                    experts=experts)
 
 
 def _products(times: int, *weights: Matrix | Stack) -> Cost:

@@ -14,7 +14,7 @@ SCALE_BYTES = {"bf16": 0, "fp32": 0, "int8": 4}  # for the keys of a token in on
 KV_DTYPES = tuple(ELEMENT_BYTES)
 
 
-class Layout(Protocol):
+class CacheLayout(Protocol):
     """The layout of the units of one KV group: a pool allocates units, a block table lists them. Compared by value."""
 
     @property

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drut.kernels.cost import NOTHING, Cost, Experts, Rate, StepShape, grouped, matmul
+from drut.kernels.cost import NOTHING, Cost, CostRate, Experts, StepShape, grouped, matmul
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.weight import Matrix, Stack, Vector
 
@@ -23,7 +23,7 @@ class Op:
     """An operation: a frozen dataclass of buffers, weights and settings."""
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         """The cost of the operation. NOTHING if its data is in the CPU cache and its arithmetic is negligible."""
         return NOTHING
 
@@ -75,8 +75,8 @@ class Embed(Op):
     scale: float = 1.0
 
     @property
-    def rate(self) -> Rate:
-        return Rate(row=Cost(self.table.nbytes // self.table.n))
+    def rate(self) -> CostRate:
+        return CostRate(row=Cost(self.table.nbytes // self.table.n))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Qkv(Op):
     growth: tuple[float, int] | None = None
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         return matmul(self.q_proj, self.k_proj, self.v_proj, row_bytes=self.kv.layer_bytes // PAGE_TOKENS)
 
 
@@ -147,8 +147,8 @@ class StoreQkv(Op):
     growth: tuple[float, int] | None = None
 
     @property
-    def rate(self) -> Rate:
-        return Rate(row=Cost(self.kv.layer_bytes // PAGE_TOKENS))
+    def rate(self) -> CostRate:
+        return CostRate(row=Cost(self.kv.layer_bytes // PAGE_TOKENS))
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,10 @@ class Attention(Op):
     sinks: Vector | None = None
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         macs = 2 * self.heads * self.kv.head_dim
-        return Rate(kv_token=Cost(self.kv.layer_bytes // PAGE_TOKENS), row_token=Cost(0, macs, macs),
-                    window=self.window)
+        return CostRate(kv_token=Cost(self.kv.layer_bytes // PAGE_TOKENS), row_token=Cost(0, macs, macs),
+                        window=self.window)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Project(Op):
     shared: Routes | None = None
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         return matmul(self.weight)
 
 
@@ -221,7 +221,7 @@ class GateUp(Op):
     activation: str = "silu"
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         return matmul(*([self.gate] if self.gate else []), self.up)
 
 
@@ -268,7 +268,7 @@ class Route(Op):
     shared_gate: Vector | None = None  # (hidden): the shared expert's weight is sigmoid(norm(x) . shared_gate)
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         return matmul(self.weight)
 
 
@@ -289,7 +289,7 @@ class ExpertsGateUp(Op):
     activation: str = "silu"
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         return grouped(self.routes.on(self.layer), self.gate, self.up)
 
 
@@ -304,7 +304,7 @@ class ExpertsDown(Op):
     x: Buffer
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         return grouped(self.routes.on(self.layer), self.down)
 
 
@@ -319,9 +319,9 @@ class Head(Op):
     cap: float = 0.0
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> CostRate:
         each = matmul(self.weight)
-        return Rate(once=each.once, sample=each.row)
+        return CostRate(once=each.once, sample=each.row)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bisect import bisect_right
 
 from drut.kernels.cost import StepShape
 from drut.kernels.plan import Plan
-from drut.kernels.roofline import Amounts, StepFloor
+from drut.kernels.roofline import Amounts, StepRoofline
 from drut.observe.ledger import Peaks
 
 # Used if no roof was measured: figures of two CPUs. Measured steps soon correct the scale. That a float multiply-add
@@ -45,7 +45,7 @@ class Predictor:
 
     def use(self, peaks: Peaks) -> None:
         """Sets the peaks of the machine, and forgets all corrections made with other peaks."""
-        self._floor = StepFloor(self._ops, peaks)
+        self._floor = StepRoofline(self._ops, peaks)
         self._steps = 0
         # Two lists, for all but attention and for attention, by knot: the logarithm of the multiple, and the number of
         # steps that it is the mean of.

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from drut.kernels.cost import NOTHING, Rate, StepShape, seen
+from drut.kernels.cost import NOTHING, CostRate, StepShape, seen
 from drut.kernels.ops import Op
 from drut.observe.ledger import Peaks
 
 Amounts = list[int]  # the units of a step that cost: 1, rows, samples, then by window, then by experts
 
 
-class StepFloor:
+class StepRoofline:
     """Computes the roofline of the steps of one plan. Operations of equal rates are counted together."""
 
     def __init__(self, ops: Sequence[Op], peaks: Peaks) -> None:
@@ -29,7 +29,7 @@ class StepFloor:
         for i, nbytes, _ in chain(*self._groups):
             self._bytes[i] += nbytes
 
-    def _terms(self, rate: Rate, count: int, peaks: Peaks) -> list[tuple[int, int, float]]:
+    def _terms(self, rate: CostRate, count: int, peaks: Peaks) -> list[tuple[int, int, float]]:
         """Returns the cost of `count` operations per unit of each amount: its index, bytes, and seconds of
         multiply-adds."""
         of_window = 3 + 2 * self._windows.index(rate.window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 from drut.kernels.ops import Buffer, Embed, Head, RopeTable, Sample
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
 from drut.model.part import CacheUse, Scope, norm, rope_buffer
@@ -13,7 +13,7 @@ from drut.model.spec import ModelSpec
 from drut.model.weights.loader import Weights
 
 
-def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windows: bool = True) -> list[Layout]:
+def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windows: bool = True) -> list[CacheLayout]:
     """Returns the layouts of the model's KV groups: layers that cache the same of a sequence, the largest window first.
     Without `windows` every layer keeps the whole context. A window of `context` (default: the spec's) or more tokens
     counts as the whole context."""
@@ -27,7 +27,7 @@ def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windo
     return [use.layout(dtype, group, tuple(layers[use])) for group, use in enumerate(widest)]
 
 
-def record(spec: ModelSpec, weights: Weights, layouts: Sequence[Layout]) -> Plan:
+def record(spec: ModelSpec, weights: Weights, layouts: Sequence[CacheLayout]) -> Plan:
     """Returns the plan of a step: embed, the layers, head, sample."""
     r = Recorder()
     of_layer = {layer: kv for kv in layouts for layer in kv.members or range(kv.layers)}

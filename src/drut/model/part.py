@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 from drut.kernels.ops import Buffer, Norm, Normalize, Project
 from drut.kernels.plan import Recorder
 from drut.model.rules import Rules
@@ -29,7 +29,7 @@ class CacheUse(ABC):
         this order, the largest first."""
 
     @abstractmethod
-    def layout(self, dtype: str, group: int, members: tuple[int, ...]) -> Layout:
+    def layout(self, dtype: str, group: int, members: tuple[int, ...]) -> CacheLayout:
         """Returns the layout of the model's group number `group` with the layers `members`; `dtype`: the format of keys
         and values."""
 
@@ -59,7 +59,7 @@ class Scope:
     index: int
     weights: Weights
     x: Buffer
-    kv: Layout | None
+    kv: CacheLayout | None
 
     def norm(self, role: str) -> Norm:
         """Returns the model's kind of norm, with the weights of `role`."""

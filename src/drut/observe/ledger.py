@@ -49,7 +49,7 @@ def interpolated(read: Mapping[int, float], working_set: int) -> float:
     return read[sizes[-1]]
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One operation of a step. `actual_s` is None if it was not timed."""
 
     name: str
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     actual_s: float
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """The sum of a step's operations of one kind."""
 
     name: str
@@ -81,7 +81,7 @@ class StepLedger:
     """A step by kinds of operations, in their order; `wall_s` is the time that the caller waited."""
 
     rows: int
-    lines: tuple[Line, ...]
+    lines: tuple[LedgerLine, ...]
     wall_s: float
 
     @property
@@ -103,14 +103,14 @@ class StepLedger:
         return self.wall_s - self.actual_s
 
 
-def account(rows: int, entries: Iterable[Entry], wall_s: float, peaks: Peaks) -> StepLedger:
+def account(rows: int, entries: Iterable[LedgerEntry], wall_s: float, peaks: Peaks) -> StepLedger:
     """Sums the operations of one step by kind. The working set of the bandwidth is all that the step reads."""
     entries = list(entries)
     working_set = sum(e.nbytes for e in entries)
-    lines: dict[str, Line] = {}
+    lines: dict[str, LedgerLine] = {}
     for e in entries:
         floor = peaks.floor_s(e.nbytes, e.macs, e.float_macs, working_set)
-        old = lines.get(e.name, Line(name=e.name, calls=0, nbytes=0, macs=0, floor_s=0.0, actual_s=0.0))
-        lines[e.name] = Line(name=e.name, calls=old.calls + 1, nbytes=old.nbytes + e.nbytes, macs=old.macs + e.macs,
-                             floor_s=old.floor_s + floor, actual_s=old.actual_s + e.actual_s)
+        old = lines.get(e.name, LedgerLine(name=e.name, calls=0, nbytes=0, macs=0, floor_s=0.0, actual_s=0.0))
+        lines[e.name] = LedgerLine(name=e.name, calls=old.calls + 1, nbytes=old.nbytes + e.nbytes, macs=old.macs + e.macs,
+                                   floor_s=old.floor_s + floor, actual_s=old.actual_s + e.actual_s)
     return StepLedger(rows, tuple(lines.values()), wall_s)

@@ -1,5 +1,5 @@
 """Parses the text of an output: its reasoning, its content and its tool calls."""
 
-from drut.parse.message import Message, MessageParser
+from drut.parse.message import MessageParser, ParsedMessage
 
-__all__ = ["Message", "MessageParser"]
+__all__ = ["ParsedMessage", "MessageParser"]

@@ -7,15 +7,15 @@ import re
 from drut.parse.deltas import Delta
 from drut.parse.json_scan import JsonScan
 from drut.parse.object_call import ObjectCall
-from drut.parse.offer import CallEmitter, Offer, Outcome
+from drut.parse.offer import CallEmitter, CallOutcome, OfferedTools
 
 
 class CallList:
     """One call as an object, or several in an array."""
 
-    def __init__(self, offer: Offer, index: int) -> None:
+    def __init__(self, offer: OfferedTools, index: int) -> None:
         self._offer, self._index = offer, index  # index of the current call, or the next one
-        self.outcome = Outcome.GOES_ON
+        self.outcome = CallOutcome.GOES_ON
         self.pending = ""  # text that is not part of an emitted call
         self.deltas: list[Delta] = []
         self._call: ObjectCall | None = None
@@ -40,7 +40,7 @@ class CallList:
     def feed(self, text: str) -> int:
         """Consumes text of the calls; returns the number of characters."""
         at = 0
-        while at < len(text) and self.outcome is Outcome.GOES_ON:
+        while at < len(text) and self.outcome is CallOutcome.GOES_ON:
             at = self._item(text, at) if self._call is not None else self._between(text, at)
         return at
 
@@ -54,9 +54,9 @@ class CallList:
         elif self._at == "next" and char == ",":
             self._at = "item"
         elif self._at == "next" and char == "]":
-            self.outcome = Outcome.DONE
+            self.outcome = CallOutcome.DONE
         elif not char.isspace():
-            self.outcome = Outcome.BROKEN
+            self.outcome = CallOutcome.BROKEN
             return at
         self.pending += char
         return at + 1
@@ -66,15 +66,15 @@ class CallList:
         assert call is not None
         end = at + call.feed(text[at:])
         self.pending += text[at:end]
-        done = call.outcome is Outcome.DONE
+        done = call.outcome is CallOutcome.DONE
         self.deltas += call.emitter.take(done=done)
         if call.emitter.emitted:
             self.pending = ""
         if done:
             self._call, self._index, self._at = None, self._index + 1, "next"
-            self.outcome = Outcome.GOES_ON if self._array else Outcome.DONE
-        elif call.outcome is Outcome.BROKEN:
-            self.outcome = Outcome.BROKEN
+            self.outcome = CallOutcome.GOES_ON if self._array else CallOutcome.DONE
+        elif call.outcome is CallOutcome.BROKEN:
+            self.outcome = CallOutcome.BROKEN
         return end
 
 
@@ -84,9 +84,9 @@ class NamedCall:
     HEAD = re.compile(r"\s*([A-Za-z0-9_.-]+)(?:\[CALL_ID\][A-Za-z0-9_-]*)?(?:\[ARGS\])?\s*")
     MOST_HEAD = 256
 
-    def __init__(self, offer: Offer, index: int) -> None:
+    def __init__(self, offer: OfferedTools, index: int) -> None:
         self._emitter, self._index = CallEmitter(offer, index), index
-        self.outcome = Outcome.GOES_ON
+        self.outcome = CallOutcome.GOES_ON
         self.pending = ""
         self.deltas: list[Delta] = []
         self._scan: JsonScan | None = None
@@ -99,7 +99,7 @@ class NamedCall:
     @property
     def half_emitted(self) -> bool:
         """Whether a part of a call was emitted that is not complete yet."""
-        return self._emitter.emitted and self.outcome is not Outcome.DONE
+        return self._emitter.emitted and self.outcome is not CallOutcome.DONE
 
     @property
     def quoting(self) -> bool:
@@ -109,15 +109,15 @@ class NamedCall:
     def feed(self, text: str) -> int:
         """Consumes text of the call; returns the number of characters."""
         at = self._head(text) if self._scan is None else 0
-        if self._scan is None or self.outcome is Outcome.BROKEN:
+        if self._scan is None or self.outcome is CallOutcome.BROKEN:
             return at
         end = self._scan.feed(text, at)
         self._emitter.more(self._scan.take())
         self.pending += text[at:end]
         if self._scan.broken:
-            self.outcome = Outcome.BROKEN
+            self.outcome = CallOutcome.BROKEN
         elif self._scan.complete:
-            self.outcome = Outcome.DONE
+            self.outcome = CallOutcome.DONE
         self.deltas += self._emitter.take(done=self._scan.complete)
         if self._emitter.emitted:
             self.pending = ""
@@ -129,9 +129,9 @@ class NamedCall:
         end = len(text) if brace < 0 else brace
         self.pending += text[:end]
         if brace < 0:
-            self.outcome = Outcome.BROKEN if len(self.pending) > self.MOST_HEAD else Outcome.GOES_ON
+            self.outcome = CallOutcome.BROKEN if len(self.pending) > self.MOST_HEAD else CallOutcome.GOES_ON
         elif (found := self.HEAD.fullmatch(self.pending)) and self._emitter.begin(found[1]):
             self._scan = JsonScan()
         else:
-            self.outcome = Outcome.BROKEN
+            self.outcome = CallOutcome.BROKEN
         return end

@@ -70,7 +70,7 @@ class Call:
         self.id, self.name, self.arguments = begins.id, begins.name, ""
 
 
-class Message:
+class ParsedMessage:
     """The message that the deltas of an output add up to."""
 
     def __init__(self, deltas: Iterable[Delta] = ()) -> None:

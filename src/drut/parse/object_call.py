@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from drut.parse.json_scan import JsonScan
-from drut.parse.offer import CallEmitter, Offer, Outcome
+from drut.parse.offer import CallEmitter, CallOutcome, OfferedTools
 
 ARGUMENT_KEYS = ("arguments", "parameters")
 
@@ -13,9 +13,9 @@ ARGUMENT_KEYS = ("arguments", "parameters")
 class ObjectCall:
     """A parser of `{"name": ..., "arguments": {...}}` at the front of a text in pieces; other keys are ignored."""
 
-    def __init__(self, offer: Offer, index: int) -> None:
+    def __init__(self, offer: OfferedTools, index: int) -> None:
         self.emitter = CallEmitter(offer, index)
-        self.outcome = Outcome.GOES_ON
+        self.outcome = CallOutcome.GOES_ON
         self._begun = False
         self._early = ""  # arguments that came before the name
         self._ended = False  # the arguments are complete
@@ -33,7 +33,7 @@ class ObjectCall:
     def feed(self, text: str) -> int:
         """Consumes text of the call; returns the number of characters."""
         at = 0
-        while at < len(text) and self.outcome is Outcome.GOES_ON:
+        while at < len(text) and self.outcome is CallOutcome.GOES_ON:
             at = self._inside(text, at) if self._at in ("keyname", "value") else self._between(text, at)
         return at
 
@@ -57,7 +57,7 @@ class ObjectCall:
         elif self._at == "next" and char == "}":
             self._close()
         else:
-            self.outcome = Outcome.BROKEN
+            self.outcome = CallOutcome.BROKEN
             return at
         return at + 1
 
@@ -70,7 +70,7 @@ class ObjectCall:
         else:
             self._value += read
         if self._scan.broken:
-            self.outcome = Outcome.BROKEN
+            self.outcome = CallOutcome.BROKEN
         elif self._scan.complete:
             if self._at == "keyname":
                 self._key, self._at = json.loads(self._value), "colon"
@@ -89,24 +89,24 @@ class ObjectCall:
     def _take_value(self) -> None:
         if self._key == "name" and not self._begun:
             if not (self._value.startswith('"') and self.emitter.begin(json.loads(self._value))):
-                self.outcome = Outcome.BROKEN
+                self.outcome = CallOutcome.BROKEN
                 return
             self._begun = True
             self.emitter.more(self._early)
         elif self._key in ARGUMENT_KEYS and not self._ended:
             self._ended = True
             if not self._streams and (written := as_object(self._value)) is None:
-                self.outcome = Outcome.BROKEN
+                self.outcome = CallOutcome.BROKEN
             elif not self._streams:
                 self._stream(written or "")
 
     def _close(self) -> None:
         if not self._begun:
-            self.outcome = Outcome.BROKEN
+            self.outcome = CallOutcome.BROKEN
             return
         if not self._ended:
             self.emitter.more("{}")
-        self.outcome = Outcome.DONE
+        self.outcome = CallOutcome.DONE
 
 
 def as_object(value: str) -> str | None:

@@ -23,7 +23,7 @@ def short_id() -> str:
 
 
 @dataclass(frozen=True)
-class Offer:
+class OfferedTools:
     """The offered tools, and when calls are emitted.
 
     `whole`: a call is emitted once it is complete, because a delta cannot be withdrawn. Without it, if a grammar
@@ -36,7 +36,7 @@ class Offer:
     new_id: Callable[[], str] = call_id
 
 
-class Outcome(Enum):
+class CallOutcome(Enum):
     GOES_ON = auto()
     DONE = auto()
     BROKEN = auto()
@@ -45,7 +45,7 @@ class Outcome(Enum):
 class CallEmitter:
     """Emits a call when its name is known and its arguments come, by the rules of an offer."""
 
-    def __init__(self, offer: Offer, index: int) -> None:
+    def __init__(self, offer: OfferedTools, index: int) -> None:
         self._offer, self._index = offer, index
         self._held: list[Delta] = []
         self.emitted = False  # a part of the call was emitted

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drut.constrain import Thought
+from drut.constrain import ReasoningSpec
 from drut.parse.formats import Format
 from drut.parse.message import MessageParser
-from drut.parse.offer import Offer
+from drut.parse.offer import OfferedTools
 from drut.parse.reasoning import ReasoningParser
 from drut.parse.tools import CallParser
 
@@ -16,16 +16,16 @@ from drut.parse.tools import CallParser
 class Reading:
     """How to parse. `reasoning`: None if outputs have none. `form` with `offer`: None if no tool may be called."""
 
-    reasoning: Thought | None = None
+    reasoning: ReasoningSpec | None = None
     form: Format | None = None
-    offer: Offer | None = None
+    offer: OfferedTools | None = None
     only_calls: bool = False  # a grammar allows only calls
     named: bool = False  # the request names the tool to call
     either: bool = False  # an output is either only calls or only text
     bound: bool = False  # a grammar constrains what follows the reasoning, so no further reasoning follows
 
     @property
-    def watched(self) -> Thought | None:
+    def watched(self) -> ReasoningSpec | None:
         """The reasoning that the engine must track; None if there is none."""
         reasoning = self.reasoning
         if reasoning is None or reasoning.begun is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from drut.constrain.reasoning import State
+from drut.constrain.reasoning import ReasoningState
 from drut.parse.deltas import Content, Delta, Reasoning, Text
 
 SPACE = " \t\n\r\v\f"  # white space that may precede reasoning, the same bytes as in the engine
@@ -27,7 +27,7 @@ class ReasoningParser:
         section is content. `quoted`: whether the next text is inside a call's string, where marks are text.
         """
         self._opens, self._closes, self._again, self._quoted = opens, closes, again, quoted
-        self.state = State.OVER if begun is None else State.OPEN if begun else State.AHEAD
+        self.state = ReasoningState.OVER if begun is None else ReasoningState.OPEN if begun else ReasoningState.AHEAD
         self._text = Text()
         self._lines = ""  # line ends of the reasoning, held back until more of it follows
         self._fresh = begun is not None  # nothing of the current part was emitted
@@ -36,10 +36,10 @@ class ReasoningParser:
     def push(self, text: str) -> Iterator[Delta]:
         """Yields the deltas of `text`. Order: consume each before the next, because `quoted` is called in between."""
         self._text.rest += text
-        if self.state is State.AHEAD:
+        if self.state is ReasoningState.AHEAD:
             self._look_for_opening()
-        while self.state is not State.AHEAD:
-            if self.state is State.OPEN:
+        while self.state is not ReasoningState.AHEAD:
+            if self.state is ReasoningState.OPEN:
                 text, mark = self._text.take_before(self._closes)
                 yield from self._think(text)
             elif self._again:
@@ -50,16 +50,16 @@ class ReasoningParser:
                 yield from self._answer(text)
             if not mark:
                 return
-            if self.state is State.OVER and self._quoted():
+            if self.state is ReasoningState.OVER and self._quoted():
                 yield Content(mark)
-            elif self.state is State.OPEN or mark == self._opens:
-                self.state = State.OVER if self.state is State.OPEN else State.OPEN
+            elif self.state is ReasoningState.OPEN or mark == self._opens:
+                self.state = ReasoningState.OVER if self.state is ReasoningState.OPEN else ReasoningState.OPEN
                 self._lines, self._fresh = "", True
 
     def finish(self) -> list[Delta]:
         """Returns the text that was held back, at the end of the output."""
         rest = self._text.take(len(self._text.rest))
-        if self.state is State.OPEN:
+        if self.state is ReasoningState.OPEN:
             return list(self._think(rest))
         return [Content(rest)] if rest else []
 
@@ -67,9 +67,9 @@ class ReasoningParser:
         text = self._text.rest.lstrip(SPACE)
         if text.startswith(self._opens):
             self._text.rest = text[len(self._opens) :]
-            self.state = State.OPEN
+            self.state = ReasoningState.OPEN
         elif not self._opens.startswith(text):
-            self.state, self._fresh, self._again = State.OVER, False, False
+            self.state, self._fresh, self._again = ReasoningState.OVER, False, False
 
     def _think(self, text: str) -> Iterator[Delta]:
         text = self._lines + text

@@ -5,14 +5,14 @@ from __future__ import annotations
 from drut.parse.calls import CallList, NamedCall
 from drut.parse.deltas import Content, Delta, Text
 from drut.parse.formats import Format
-from drut.parse.offer import Offer, Outcome
+from drut.parse.offer import CallOutcome, OfferedTools
 
 
 class CallParser:
     """A parser of text in pieces. Calls are removed with their marks; of the white space around them only the first
     between two texts remains."""
 
-    def __init__(self, form: Format, offer: Offer, *, only_calls: bool = False, either: bool = False) -> None:
+    def __init__(self, form: Format, offer: OfferedTools, *, only_calls: bool = False, either: bool = False) -> None:
         """`only_calls`: a grammar allows only calls, so the rest of a truncated call is not content. `either`: calls
         come first or behind another call; from other text on, all is text."""
         self._form, self._offer, self._only_calls, self._either = form, offer, only_calls, either
@@ -112,9 +112,9 @@ class CallParser:
             if not self._has_content:
                 self._space = ""
         self.calls = call.calls
-        if call.outcome is Outcome.GOES_ON:
+        if call.outcome is CallOutcome.GOES_ON:
             return False
-        if call.outcome is Outcome.BROKEN:
+        if call.outcome is CallOutcome.BROKEN:
             self._end_call(call, made)
             self._at = self._prose
         else:

@@ -15,16 +15,16 @@ import numpy as np
 from drut.cache.cache import KvCache
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import PagePool
-from drut.engine.request.logits_processors import EditTable
+from drut.engine.request.logits_processors import LogitsProcessors
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.progress import Progress
 from drut.engine.request.request import Request
 from drut.engine.schedule.multi_step import unwind
 from drut.engine.schedule.policy import make_policy
-from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.prefill_pacer import PrefillPacer
 from drut.engine.schedule.reserve import Reserve
 from drut.engine.schedule.scheduler import Scheduler
-from drut.engine.schedule.work import Limits, Work
+from drut.engine.schedule.work import ScheduledRequest, StepLimits
 from drut.errors import RequestError
 from drut.kernels.cost import StepShape
 from drut.kernels.pool import HostPool
@@ -49,7 +49,7 @@ class Setup:
     """
 
     pages: tuple[int, ...]
-    limits: Limits
+    limits: StepLimits
     context: int
     policy: str = "fcfs"
     aging_s: float = 10.0
@@ -58,7 +58,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedOutcome:
     """The result of one request. Seconds are of the virtual clock."""
 
     arrival: Arrival
@@ -81,7 +81,7 @@ class Outcome:
 class Simulated:
     """The result of a simulation. `outcomes` are in the order of arrival."""
 
-    outcomes: list[Outcome]
+    outcomes: list[SimulatedOutcome]
     preemptions: dict[str, int]
     steps: int
     rows: int
@@ -99,7 +99,7 @@ class Simulation:
         cache = KvCache(*pools, groups=[WindowGroup(window, setup.limits.tokens) if window else FullGroup()
                                         for window in setup.windows])
         self.scheduler = Scheduler(cache, setup.limits, make_policy(setup.policy, clock, setup.aging_s),
-                                   Pacer(predictor), reserve=Reserve(setup.reserve_quantile))
+                                   PrefillPacer(predictor), reserve=Reserve(setup.reserve_quantile))
         self._room = cache.room(setup.context)
         self._answers: dict[Request, int] = {}
         self._steps = self._rows = 0
@@ -126,13 +126,13 @@ class Simulation:
         params = SamplingParams(max_tokens=self._limit)
         request = Request(id=str(number), progress=Progress([number] * arrival.prompt), params=params,
                           limit=min(arrival.prompt + self._limit, self._room), arrived=arrival.at, order=number,
-                          edits=EditTable(params, (), ()), priority=arrival.priority,
+                          edits=LogitsProcessors(params, (), ()), priority=arrival.priority,
                           table=self.scheduler.cache.table(str(number)))
         self._answers[request] = arrival.answer
         self.scheduler.add(request)
         return request
 
-    def _compute(self, work: list[Work], following: float) -> None:
+    def _compute(self, work: list[ScheduledRequest], following: float) -> None:
         """Computes a step and the steps of its burst, until a request ends or the next one arrives."""
         planned = 1 + work[0].ahead
         left = min((self._left(w.request) for w in work if w.draws), default=1)
@@ -151,7 +151,7 @@ class Simulation:
         made = len(request.output_ids)
         return min(self._answers[request] - made, request.limit - request.prompt_tokens - made)
 
-    def _take(self, work: Work, ran: int) -> None:
+    def _take(self, work: ScheduledRequest, ran: int) -> None:
         request = work.request
         for step in range(ran):
             self.scheduler.confirm(work, step)
@@ -166,8 +166,8 @@ class Simulation:
             request.finish_reason, request.finished_at = "stop" if ended else "length", self.now
             self.scheduler.finish(request)
 
-    def _outcome(self, arrival: Arrival, request: Request) -> Outcome:
+    def _outcome(self, arrival: Arrival, request: Request) -> SimulatedOutcome:
         assert request.first_token_at is not None
         assert request.finished_at is not None
-        return Outcome(arrival, len(request.output_ids), request.first_token_at, request.finished_at,
-                       request.why.preemptions)
+        return SimulatedOutcome(arrival, len(request.output_ids), request.first_token_at, request.finished_at,
+                                request.why.preemptions)

@@ -8,10 +8,10 @@ import msgspec
 
 from drut.quality.estimate import Estimate
 from drut.quality.likelihood import Likelihood
-from drut.quality.tasks import Score
+from drut.quality.tasks import TaskScore
 
 
-class Limits(msgspec.Struct, frozen=True):
+class GateLimits(msgspec.Struct, frozen=True):
     """The limits of the gate; None: no limit."""
 
     increase: float | None = None  # maximum increase of perplexity over the reference's; 0.01 is 1 %
@@ -30,7 +30,7 @@ class Verdict(msgspec.Struct, frozen=True):
     sure: bool | None
 
 
-def judge(limits: Limits, likelihood: Likelihood | None, score: Score | None) -> list[Verdict]:
+def judge(limits: GateLimits, likelihood: Likelihood | None, score: TaskScore | None) -> list[Verdict]:
     """Returns a verdict on each metric that has a limit and was measured."""
     found: list[tuple[str, Estimate | None, float | None, bool]] = []
     if likelihood is not None:

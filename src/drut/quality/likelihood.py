@@ -19,7 +19,7 @@ from drut.quality.estimate import Estimate, mean
 Report = Callable[[int, int], None]
 
 
-class Window(msgspec.Struct, frozen=True):
+class TextWindow(msgspec.Struct, frozen=True):
     """Means over the tokens of one window, without the first: negative log-likelihoods and divergence in nats."""
 
     nll: float
@@ -57,21 +57,21 @@ def compare(model: LLM, reference: LLM | None, rows: Sequence[list[int]], report
     return summary(windows, len(rows[0]))
 
 
-def measure(logits: F32, reference: F32 | None, ids: Sequence[int]) -> Window:
+def measure(logits: F32, reference: F32 | None, ids: Sequence[int]) -> TextWindow:
     """Returns the metrics of logits (len(ids), vocab), computed in float64."""
     ours, following = _log_softmax(logits[:-1]), np.array(ids[1:])[:, None]
     nll = -float(np.take_along_axis(ours, following, axis=1).mean())
     if reference is None:
-        return Window(nll)
+        return TextWindow(nll)
     if reference.shape != logits.shape:
         raise RequestError(f"the reference has a vocabulary of {reference.shape[1]}, the model of {logits.shape[1]}")
     theirs = _log_softmax(reference[:-1])
     divergence = float((np.exp(theirs) * (theirs - ours)).sum(axis=1).mean())
     agreement = float((ours.argmax(axis=1) == theirs.argmax(axis=1)).mean())
-    return Window(nll, -float(np.take_along_axis(theirs, following, axis=1).mean()), divergence, agreement)
+    return TextWindow(nll, -float(np.take_along_axis(theirs, following, axis=1).mean()), divergence, agreement)
 
 
-def summary(windows: Sequence[Window], tokens: int) -> Likelihood:
+def summary(windows: Sequence[TextWindow], tokens: int) -> Likelihood:
     """Summarizes windows. Perplexities and their intervals are exp of mean log-likelihoods; windows are compared in
     pairs."""
     perplexity = _exp(mean([w.nll for w in windows]))

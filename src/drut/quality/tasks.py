@@ -11,14 +11,14 @@ from drut.errors import RequestError
 from drut.quality.estimate import Estimate, proportion
 
 
-class Score(msgspec.Struct, frozen=True):
+class TaskScore(msgspec.Struct, frozen=True):
     task: str
     questions: int
     correct: Estimate
     unfinished: int  # answers that reached the maximum length
 
 
-def gsm8k(model: LLM, questions: int | None = None, max_tokens: int = 512) -> Score:
+def gsm8k(model: LLM, questions: int | None = None, max_tokens: int = 512) -> TaskScore:
     """Returns the score of greedy answers through the chat template, all in one batch. Raises RequestError for more
     questions than there are."""
     questions = _count("gsm8k", questions, len(ANSWERS))
@@ -26,7 +26,7 @@ def gsm8k(model: LLM, questions: int | None = None, max_tokens: int = 512) -> Sc
     answers = model.generate(prompts, SamplingParams(max_tokens=max_tokens))
     hits = sum(right(number, answer.text) for number, answer in enumerate(answers))
     cut_off = sum(a.finish_reason == "length" for a in answers)
-    return Score("gsm8k", questions, proportion(hits, questions), cut_off)
+    return TaskScore("gsm8k", questions, proportion(hits, questions), cut_off)
 
 
 def _count(task: str, questions: int | None, most: int) -> int:

@@ -9,17 +9,17 @@ from functools import partial
 from typing import Protocol
 
 from drut.constrain import Constraint
-from drut.constrain.kept import Kept
+from drut.constrain.kept import ConstraintCache
 from drut.errors import RequestError
 from drut.server.admission import QueueFullError
 from drut.server.openai.protocol.errors import ApiError
-from drut.server.openai.protocol.structured import Asked
+from drut.server.openai.protocol.structured import RequestedFormat
 
 OffLoop = Callable[[Callable[[], Constraint]], Awaitable[Constraint]]
 NO_FAULT = ""
 
 
-class Engine(Protocol):
+class GrammarEngine(Protocol):
     """The part of AsyncEngine that compiles."""
 
     heard_at: float
@@ -38,15 +38,15 @@ class Compilers:
     has evicted nevertheless is compiled again while its request waits in the engine.
     """
 
-    def __init__(self, engine: Engine, *, seconds: float, patience_s: float, room: int) -> None:
+    def __init__(self, engine: GrammarEngine, *, seconds: float, patience_s: float, room: int) -> None:
         """`seconds`: maximum time of a compilation; `patience_s`: maximum wait of a request for its turn; `room`: bytes
         of the engine's cache."""
         self._engine, self._seconds, self._patience_s = engine, seconds, patience_s
         self._turn = asyncio.Lock()  # released when a compilation has ended, not when its request stops waiting
         self._task: asyncio.Task[str] | None = None  # the reference keeps a task alive that no request waits for
-        self._faults: Kept[str] = Kept(room)
+        self._faults: ConstraintCache[str] = ConstraintCache(room)
 
-    async def check(self, asked: Sequence[Asked], off_loop: OffLoop) -> None:
+    async def check(self, asked: Sequence[RequestedFormat], off_loop: OffLoop) -> None:
         """Compiles the constraint of a request. ApiError 400 names the field that does not compile; QueueFullError if
         its turn does not come in time.
 

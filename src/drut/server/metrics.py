@@ -18,12 +18,12 @@ from prometheus_client.registry import Collector
 
 from drut.config import EngineConfig
 from drut.engine.service.async_engine import AsyncEngine
-from drut.engine.service.messages import Pages, Stats
+from drut.engine.service.messages import PageStats, Stats
 from drut.kernels.kv import PAGE_TOKENS
 from drut.observe.histogram import Histogram, spread
-from drut.server.admission.admission import Admission
-from drut.server.admission.record import FAILURES, Record
-from drut.server.http.gate import Gate
+from drut.server.admission.admission import AdmissionControl
+from drut.server.admission.record import FAILURES, RequestRecord
+from drut.server.http.gate import ConnectionGate
 
 
 class Described(NamedTuple):
@@ -136,17 +136,17 @@ class Metrics(Collector):
         self._ends: Counter[str] = Counter(dict.fromkeys(GOOD, 0))
         self._failures: Counter[str] = Counter(dict.fromkeys(FAILURES, 0))
         self._tokens: Counter[str] = Counter()
-        self._admission: Admission | None = None
+        self._admission: AdmissionControl | None = None
         self._config = EngineConfig()
         self._replies: Counter[str] = Counter()
         self._up = False
-        self.gate: Gate | None = None  # counts the connections
+        self.gate: ConnectionGate | None = None  # counts the connections
         self._stats: tuple[Stats, float] | None = None  # with their arrival time
         self._roof_share: float | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def watch(self, admission: Admission, engine: AsyncEngine, config: EngineConfig) -> None:
+    def watch(self, admission: AdmissionControl, engine: AsyncEngine, config: EngineConfig) -> None:
         """Sets the queue, the engine and the settings that the gauges report."""
         self._admission, self._up, self._config = admission, True, config
         engine.on_death(self._on_death)
@@ -164,7 +164,7 @@ class Metrics(Collector):
         """Counts an HTTP reply."""
         self._replies[str(status)] += 1
 
-    def first_token(self, record: Record) -> None:
+    def first_token(self, record: RequestRecord) -> None:
         """Counts a request's time to first token."""
         self._ttft.add(record.ttft_s or 0.0)
 
@@ -176,7 +176,7 @@ class Metrics(Collector):
         """Counts the gap before each of `count` tokens of a choice."""
         self._itl.add(gap_s, count)
 
-    def observe(self, record: Record) -> None:
+    def observe(self, record: RequestRecord) -> None:
         """Counts a request that has ended."""
         good = record.finish_reason in GOOD
         (self._ends if good else self._failures)[record.finish_reason] += 1
@@ -259,7 +259,7 @@ def roof_share(before: Stats, after: Stats) -> float | None:
 def _engine_values(stats: Stats, queued: int) -> dict[str, Value]:
     steps = Histogram.of(stats.step_bounds, stats.step_counts, stats.step_seconds)
     rows = Histogram.of(stats.row_bounds, stats.row_counts, stats.rows)
-    first = Pages(stats.pages, stats.free_pages, stats.cached_pages, stats.evictable_pages)
+    first = PageStats(stats.pages, stats.free_pages, stats.cached_pages, stats.evictable_pages)
     windows = sum((Counter(pages.by_state) for pages in stats.window_pages), Counter[str]())
     layers = stats.expert_tokens.items()
     experts = {"drut_expert_tokens": {str(layer): tokens for layer, (tokens, _) in layers},

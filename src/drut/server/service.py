@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from drut.server.admission import Admission
+from drut.server.admission import AdmissionControl
 from drut.server.config import ServerConfig
 from drut.server.grammars import Compilers
-from drut.server.http.auth import Hosts, Keys
-from drut.server.http.limits import Limits
+from drut.server.http.auth import ApiKeys, Hosts
+from drut.server.http.limits import RequestLimits
 from drut.server.life import Health
 from drut.server.metrics import Metrics
-from drut.server.openai.prompts import Texts
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.render.parts import bundles
 from drut.server.stream.reply_memory import ReplyMemory
@@ -29,8 +29,8 @@ REPLIES = 4  # maximum number of replies of the largest size at a time
 class Loaded:
     """A loaded model."""
 
-    texts: Texts
-    admission: Admission
+    texts: PromptProcessor
+    admission: AdmissionControl
     compilers: Compilers
     fingerprint: str  # the numerics id
     created: int  # time of the load, seconds since 1970
@@ -40,9 +40,9 @@ class Service:
     """One model at one address. `loaded` is None until the model is loaded."""
 
     def __init__(self, config: ServerConfig, names: list[str]) -> None:
-        self.keys = Keys.of(config)
+        self.keys = ApiKeys.of(config)
         self.config, self.names = replace(config, api_key=None), names  # only digests of the keys are kept
-        self.limits = Limits.of(config)
+        self.limits = RequestLimits.of(config)
         self.hosts = Hosts(config, keyless=not self.keys)
         self.loaded: Loaded | None = None
         self.health, self.metrics = Health(), Metrics(self.name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from drut import __version__
 from drut.errors import UnsupportedError
-from drut.server.admission.record import FAILURES, Nobody, Record
+from drut.server.admission.record import FAILURES, NullObserver, RequestRecord
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -34,7 +34,7 @@ def open_spans(endpoint: str, model: str) -> RequestSpans:
     return RequestSpans(model, BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_S)))
 
 
-class RequestSpans(Nobody):
+class RequestSpans(NullObserver):
     """An observer that makes a span of each request that has ended or was rejected."""
 
     def __init__(self, model: str, processor: SpanProcessor) -> None:
@@ -46,7 +46,7 @@ class RequestSpans(Nobody):
         self._tracer = self._provider.get_tracer("drut.server", __version__)
         self._propagator = TraceContextTextMapPropagator()
 
-    def observe(self, record: Record) -> None:
+    def observe(self, record: RequestRecord) -> None:
         """Exports the span of a request, from arrival to end, as a child of the span that the client named."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -75,7 +75,7 @@ def _provider() -> TracerProvider:
     return TracerProvider(resource=resource, shutdown_on_exit=False)
 
 
-def attributes(record: Record, model: str) -> Mapping[str, Value]:
+def attributes(record: RequestRecord, model: str) -> Mapping[str, Value]:
     """Returns the attributes of a request's span; unknown values are left out."""
     known: dict[str, Value | None] = {
         "gen_ai.operation.name": record.operation,

@@ -11,23 +11,23 @@ import pytest
 
 from drut.bench.ablate import run
 from drut.bench.ablate.book import Book, empty, read
-from drut.bench.ablate.recipe import Recipe, Side, Trial
-from drut.bench.ablate.run import Plan, ablate, seconds
+from drut.bench.ablate.recipe import AblationRecipe, AblationTrial, Side
+from drut.bench.ablate.run import AblationPlan, ablate, seconds
 from drut.bench.compare import candidate
-from drut.bench.compare.block import Work
-from drut.bench.compare.order import Turn
+from drut.bench.compare.block import BlockWork
+from drut.bench.compare.order import OrderTurn
 from drut.bench.compare.schema import Block, Cell
-from drut.bench.compare.settings import Settings
-from drut.bench.engines.engine import EngineFailedError, Launch, ModelFiles, Options
-from drut.bench.engines.mock import Mock
+from drut.bench.compare.settings import CompareSettings
+from drut.bench.engines.engine import EngineFailedError, EngineFiles, Launch, Options
+from drut.bench.engines.mock import MockEngine
 from drut.errors import DrutError
 
 DECODING, WAITING = Cell("decoding", "gsm8k:max_tokens=20", concurrency=4), Cell("one", "gsm8k:max_tokens=2",
                                                                                concurrency=1)
 
 
-def files(weights: str) -> ModelFiles:
-    return ModelFiles("mock", None)  # type: ignore[arg-type]  # the server's own
+def files(weights: str) -> EngineFiles:
+    return EngineFiles("mock", None)  # type: ignore[arg-type]  # the server's own
 
 
 def script(folder: Path, name: str, **fields: Any) -> tuple[str, str]:
@@ -40,17 +40,17 @@ def constant(ms: float) -> dict[str, Any]:
     return {"kind": "constant", "ms": ms}
 
 
-def technique(folder: Path, name: str = "batching", **off: Any) -> Recipe:
+def technique(folder: Path, name: str = "batching", **off: Any) -> AblationRecipe:
     """On, tokens come 20 ms apart and the first after 100; off is the same but for `off`."""
     on = {"ttft": constant(100), "itl": constant(20)}
-    return Recipe(name, "Batching", "It joins.", "It should help.",
-                  Side(script(folder, f"{name}-on", **on)), Side(script(folder, f"{name}-off", **{**on, **off})),
-                  (Trial(DECODING, {"tpot_ms_p50": "helps"}, chat=True), Trial(WAITING, {"ttft_ms_p50": "no effect"},
-                                                                               chat=True)))
+    return AblationRecipe(name, "Batching", "It joins.", "It should help.",
+                          Side(script(folder, f"{name}-on", **on)), Side(script(folder, f"{name}-off", **{**on, **off})),
+                          (AblationTrial(DECODING, {"tpot_ms_p50": "helps"}, chat=True), AblationTrial(WAITING, {"ttft_ms_p50": "no effect"},
+                                                                                                       chat=True)))
 
 
-def plan(*recipes: Recipe, rounds: int = 3) -> Plan:
-    return Plan(recipes, rounds, duration_s=1.2, warmup_s=0.1, seed=0, threads=1)
+def plan(*recipes: AblationRecipe, rounds: int = 3) -> AblationPlan:
+    return AblationPlan(recipes, rounds, duration_s=1.2, warmup_s=0.1, seed=0, threads=1)
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_the_effect_of_a_script_is_found_with_its_size_and_nothing_where_there_i
     """Off, tokens come 60 ms apart: TPOT must be a third."""
     asked = plan(technique(tmp_path, itl=constant(60)))
     book = Book(tmp_path, empty("mock", asked.settings()))
-    ablate(asked, Mock(), files, book, lambda line: None)
+    ablate(asked, MockEngine(), files, book, lambda line: None)
     assert not seconds(asked, book), [b.reasons for b in book.ablation.blocks if not b.valid]
     found = {effect.cell: effect for effect in read(tmp_path / "ablation.json").effects}
     gain = found["decoding"]
@@ -83,7 +83,7 @@ class Stage:
         monkeypatch.setattr(candidate, "start", lambda launch, log: Held(self, launch))
         monkeypatch.setattr(run, "take", self.take)
 
-    def take(self, turn: Turn, who: candidate.Candidate, work: Work, settings: Settings, tokenizer: object) -> Block:
+    def take(self, turn: OrderTurn, who: candidate.Candidate, work: BlockWork, settings: CompareSettings, tokenizer: object) -> Block:
         assert self.running == {turn.contestant}, "the others are held"
         self.turns.append((turn.round, turn.cell, turn.contestant))
         self.again.append(turn.again)
@@ -127,13 +127,13 @@ class Held:
 class Engine:
     name, title, verified = "stage", "Stage", True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         return Launch("http://127.0.0.1:1", options.flags[0])
 
 
-def staged(name: str) -> Recipe:
-    return Recipe(name, name, "It is.", "It should.", Side((f"{name}/on",)), Side((f"{name}/off",)),
-                  (Trial(DECODING, {"tpot_ms_p50": "helps"}), Trial(WAITING, {"tpot_ms_p50": "no effect"})))
+def staged(name: str) -> AblationRecipe:
+    return AblationRecipe(name, name, "It is.", "It should.", Side((f"{name}/on",)), Side((f"{name}/off",)),
+                          (AblationTrial(DECODING, {"tpot_ms_p50": "helps"}), AblationTrial(WAITING, {"tpot_ms_p50": "no effect"})))
 
 
 def play(folder: Path, *names: str) -> Book:

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from drut.bench.ablate.recipe import Recipe, Side
+from drut.bench.ablate.recipe import AblationRecipe, Side
 from drut.bench.ablate.techniques import TECHNIQUES, chosen
 from drut.bench.result.figures import FIGURES
 from drut.bench.workloads.registry import parse
@@ -23,7 +23,7 @@ def settings(side: Side) -> object:
 
 
 @pytest.mark.parametrize("recipe", TECHNIQUES.values(), ids=TECHNIQUES)
-def test_a_record_switches_what_the_server_has(recipe: Recipe) -> None:
+def test_a_record_switches_what_the_server_has(recipe: AblationRecipe) -> None:
     assert settings(recipe.on) != settings(recipe.off)
     assert {recipe.on.weights, recipe.off.weights} <= {"", *ENCODERS}
     for trial in recipe.trials:

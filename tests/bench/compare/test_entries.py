@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from drut.bench.compare.entries import Entry, parse_entries
-from drut.bench.engines.engine import ModelFiles
+from drut.bench.compare.entries import CompareEntry, parse_entries
+from drut.bench.engines.engine import EngineFiles
 from drut.errors import RequestError
 
 
@@ -16,11 +16,11 @@ def test_names_alone_may_share_a_text() -> None:
 
 def test_one_engine_may_stand_several_times_with_flags_and_files_of_its_own() -> None:
     first, second = parse_entries(["drut", "plain=drut gguf=~/m.gguf port=8001 --max-seqs 4 --x='a b' key=value"])
-    assert first == Entry("drut", "drut")
-    assert second == Entry("plain", "drut", ("--max-seqs", "4", "--x=a b", "key=value"),
-                           {"gguf": Path("~/m.gguf").expanduser()}, 8001)
-    files = ModelFiles("m", "t", gguf=Path("a.gguf"), hf=Path("b"))
-    assert second.of(files) == ModelFiles("m", "t", gguf=Path("~/m.gguf").expanduser(), hf=Path("b"))
+    assert first == CompareEntry("drut", "drut")
+    assert second == CompareEntry("plain", "drut", ("--max-seqs", "4", "--x=a b", "key=value"),
+                                  {"gguf": Path("~/m.gguf").expanduser()}, 8001)
+    files = EngineFiles("m", "t", gguf=Path("a.gguf"), hf=Path("b"))
+    assert second.of(files) == EngineFiles("m", "t", gguf=Path("~/m.gguf").expanduser(), hf=Path("b"))
     assert first.of(files) == files
 
 

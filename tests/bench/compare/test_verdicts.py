@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from drut.bench.compare.files import blocks_csv, load, save, write
-from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison, Contestant, Gate
+from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison, Contestant, GateRecord
 from drut.bench.compare.summary import summary
 from drut.bench.compare.verdicts import figures_of, rankings, ratios
 from drut.bench.result.figures import COMPARED, FIGURES
@@ -86,7 +86,7 @@ def test_figures_without_a_direction_or_that_are_alike_each_time_have_no_ratio()
 
 
 def comparison() -> Comparison:
-    who = [Contestant("a", "mock", "A|`", "measured", gate=Gate(True, [], 1.0)),
+    who = [Contestant("a", "mock", "A|`", "measured", gate=GateRecord(True, [], 1.0)),
            Contestant("b", "mock", "B", "measured"), Contestant("c", "mock", "C", "gate", "17% \x1b[31mare"),
            Contestant("d", "mock", "D", "failed", "it ended by SIGKILL", verified=False)]
     return Comparison(schema=SCHEMA, settings={"rounds": 4, "duration": 10.0, "warmup": 3.0}, environment={}, model="m",

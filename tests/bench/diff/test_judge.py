@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from drut.bench.diff.judge import USUAL, Change, changes, worse
-from drut.bench.report.estimates import Estimate
+from drut.bench.report.estimates import MetricEstimate
 from tests.bench.report import samples
 
 BASE = samples.result()
@@ -65,9 +65,9 @@ def test_only_what_is_asked_for_is_compared_and_least_counts() -> None:
     assert 0.2 < found[0].low < (found[0].change or 0) < 0.4
 
 
-def estimate(value: Any, low: Any = None, high: Any = None, draws: int = 0, **more: Any) -> Estimate:
-    return Estimate(cell="", who="", figure=more.pop("figure", "ttft_ms_p50"), of="value", unit=more.pop("unit", "ms"),
-                    better="less", value=value, low=low, high=high, draws=draws)
+def estimate(value: Any, low: Any = None, high: Any = None, draws: int = 0, **more: Any) -> MetricEstimate:
+    return MetricEstimate(cell="", who="", figure=more.pop("figure", "ttft_ms_p50"), of="value", unit=more.pop("unit", "ms"),
+                          better="less", value=value, low=low, high=high, draws=draws)
 
 
 @pytest.mark.parametrize(("a", "b", "verdict"), [
@@ -84,7 +84,7 @@ def estimate(value: Any, low: Any = None, high: Any = None, draws: int = 0, **mo
     (estimate(0.0, 0.0, 0.003, 900, unit="share"), estimate(0.03, 0.025, 0.036, 900, unit="share"), "worse"),
     (estimate(0.0, 0.0, 0.003, 900, unit="share"), estimate(0.008, 0.005, 0.01, 900, unit="share"), "level"),
 ])
-def test_single_figures(monkeypatch: pytest.MonkeyPatch, a: Estimate, b: Estimate, verdict: str) -> None:
+def test_single_figures(monkeypatch: pytest.MonkeyPatch, a: MetricEstimate, b: MetricEstimate, verdict: str) -> None:
     monkeypatch.setattr("drut.bench.diff.judge.estimates", lambda document: [document])
     found = changes(a, b, {"ttft_ms_p50"})  # type: ignore[arg-type]
     assert [c.verdict for c in found] == [verdict]

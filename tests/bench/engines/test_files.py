@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from drut.bench.engines.engine import ModelFiles
+from drut.bench.engines.engine import EngineFiles
 from drut.bench.engines.files import load_model_files, save_model_files
 from drut.errors import RequestError
 
 
 def test_files_are_read_as_they_were_written(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").touch()
-    files = ModelFiles("m", "smollm2-135m-instruct", gguf=tmp_path / "m.gguf", label="x")
+    files = EngineFiles("m", "smollm2-135m-instruct", gguf=tmp_path / "m.gguf", label="x")
     save_model_files(files, tmp_path / "m.json")
     assert load_model_files(tmp_path / "m.json") == files
 
@@ -20,7 +20,7 @@ def test_files_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_relative_paths_are_from_the_files_folder_on(tmp_path: Path) -> None:
     (tmp_path / "hf").mkdir()
     (tmp_path / "m.json").write_text('{"name": "m", "tokenizer": "t", "hf": "hf", "mlx": null}')
-    assert load_model_files(tmp_path / "m.json") == ModelFiles("m", "t", hf=tmp_path / "hf")
+    assert load_model_files(tmp_path / "m.json") == EngineFiles("m", "t", hf=tmp_path / "hf")
 
 
 @pytest.mark.parametrize(("given", "why"), [

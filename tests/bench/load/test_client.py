@@ -14,27 +14,27 @@ from typing import Any
 import pytest
 
 from drut.bench.address import tls_context
-from drut.bench.load.answer import Answer
+from drut.bench.load.answer import StreamedAnswer
 from drut.bench.load.client import Client, Target
-from drut.bench.load.record import Record
+from drut.bench.load.record import LoadRecord
 from drut.bench.server_side.page import fetch
 from drut.bench.tokens import ServerTokenizer
-from drut.bench.work import Message, Turn
+from drut.bench.work import ConversationTurn, Message
 from drut.errors import DrutError, RequestError
 from tests.bench.scripted import Handler, Request, ScriptedServer, tokens
 
-HELLO = Turn(messages=[{"role": "user", "content": "hello"}], max_tokens=5)
+HELLO = ConversationTurn(messages=[{"role": "user", "content": "hello"}], max_tokens=5)
 
 
-def asked(server: ScriptedServer, turn: Turn = HELLO, times: int = 1, history: list[Message] | None = None,
-          **target: Any) -> list[Answer]:
+def asked(server: ScriptedServer, turn: ConversationTurn = HELLO, times: int = 1, history: list[Message] | None = None,
+          **target: Any) -> list[StreamedAnswer]:
     """Asks one after the other, on one client."""
 
-    async def main() -> list[Answer]:
+    async def main() -> list[StreamedAnswer]:
         client = Client(Target(server.url, "m", **target))
         answers = []
         for _ in range(times):
-            answer = Answer(Record("s", 0, 0.0), client.stream)
+            answer = StreamedAnswer(LoadRecord("s", 0, 0.0), client.stream)
             await client.ask(client.encode(turn, history or []), answer)
             answers.append(answer)
         client.close()
@@ -43,7 +43,7 @@ def asked(server: ScriptedServer, turn: Turn = HELLO, times: int = 1, history: l
     return asyncio.run(main())
 
 
-def record_of(handler: Handler, **more: Any) -> Record:
+def record_of(handler: Handler, **more: Any) -> LoadRecord:
     with ScriptedServer(handler) as server:
         return asked(server, **more)[0].record
 
@@ -62,11 +62,11 @@ def test_a_stream_of_tokens_is_recorded() -> None:
 
 
 def test_what_is_asked() -> None:
-    turn = Turn(messages=[{"role": "user", "content": "more"}], max_tokens=9, exact=True, body={"temperature": 1})
+    turn = ConversationTurn(messages=[{"role": "user", "content": "more"}], max_tokens=9, exact=True, body={"temperature": 1})
     with ScriptedServer(tokens(1)) as server:
         asked(server, turn, history=[{"role": "system", "content": "be brief"}], headers={"Authorization": "Bearer k"},
               body={"temperature": 0, "top_p": 1}, continuous_usage=True)
-        asked(server, Turn(prompt=[1, 2], max_tokens=2), stream=False)
+        asked(server, ConversationTurn(prompt=[1, 2], max_tokens=2), stream=False)
         chat, plain = server.requests
     assert chat.path == "/v1/chat/completions"
     assert chat.headers["authorization"] == "Bearer k"
@@ -256,10 +256,10 @@ def test_each_way_to_fail_has_its_name(handler: Handler, failure: str, words: st
     assert record.ended is not None
 
 
-def usage_of(counts: dict[str, Any], **more: Any) -> Record:
+def usage_of(counts: dict[str, Any], **more: Any) -> LoadRecord:
     """Of an answer of two words with such a usage at its end."""
-    record = Record("s", 0, 0.0, max_tokens=5)
-    answer = Answer(record)
+    record = LoadRecord("s", 0, 0.0, max_tokens=5)
+    answer = StreamedAnswer(record)
     answer.head(200, b"text/event-stream", None)
     for piece in (_piece("a"), _piece("b", finish="length"), {"choices": [], "usage": counts, **more}):
         answer.body(b"data: " + json.dumps(piece).encode() + b"\n\n", 1.0)
@@ -280,8 +280,8 @@ def test_counts_and_times_that_cannot_be_are_no_answer(more: dict[str, Any]) -> 
 
 
 def test_hidden_tokens_may_be_as_many_as_were_asked_for() -> None:
-    record = Record("s", 0, 0.0, max_tokens=100_000)
-    answer = Answer(record)
+    record = LoadRecord("s", 0, 0.0, max_tokens=100_000)
+    answer = StreamedAnswer(record)
     answer.head(200, b"text/event-stream", None)
     answer.body(b"data: " + json.dumps(_piece("a", 100_000, "length")).encode() + b"\n\n", 1.0)
     assert (record.failure, record.output_tokens) == (None, 100_000)
@@ -294,7 +294,7 @@ def test_more_cached_tokens_than_there_are_is_not_known() -> None:
 
 @pytest.mark.parametrize("queue_ms", [b"9" * 6000, b"-1", b"1e308"])
 def test_a_queue_time_in_the_head_that_cannot_be_is_passed_over(queue_ms: bytes) -> None:
-    answer = Answer(Record("s", 0, 0.0))
+    answer = StreamedAnswer(LoadRecord("s", 0, 0.0))
     answer.head(200, b"text/event-stream", queue_ms)
     assert answer.record.queue_s is None
 
@@ -313,11 +313,11 @@ def test_no_server_at_all() -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
-        async def main() -> Record:
+        async def main() -> LoadRecord:
             client = Client(Target(url, "m"))
             with pytest.raises(DrutError, match=r"cannot connect to 127\.0\.0\.1"):
                 await client.prepare()
-            answer = Answer(Record("s", 0, 0.0))
+            answer = StreamedAnswer(LoadRecord("s", 0, 0.0))
             await client.ask(b"", answer)
             return answer.record
 
@@ -378,9 +378,9 @@ def test_the_role_piece_is_no_token() -> None:
 
 
 def reported(*pieces: dict[str, Any]) -> list[int]:
-    """`Record.reported` after pieces that come one by one."""
-    record = Record("s", 0, 0.0)
-    answer = Answer(record)
+    """`LoadRecord.reported` after pieces that come one by one."""
+    record = LoadRecord("s", 0, 0.0)
+    answer = StreamedAnswer(record)
     answer.head(200, b"text/event-stream", None)
     for i, piece in enumerate(pieces):
         assert answer.body(b"data: " + json.dumps(piece).encode() + b"\n\n", float(i))
@@ -405,8 +405,8 @@ def test_the_usage_of_the_whole_answer_is_not_that_of_its_last_piece() -> None:
 
 
 def test_pieces_of_one_read_are_one_arrival() -> None:
-    record = Record("s", 0, 0.0)
-    answer = Answer(record)
+    record = LoadRecord("s", 0, 0.0)
+    answer = StreamedAnswer(record)
     answer.head(200, b"text/event-stream", b"35")
     events = b"".join(b"data: " + json.dumps(_piece("ab", n)).encode() + b"\n\n" for n in (1, 2, 3))
     answer.body(events, 1.0)
@@ -414,8 +414,8 @@ def test_pieces_of_one_read_are_one_arrival() -> None:
 
 
 def test_reasoning_and_calls_are_output() -> None:
-    record = Record("s", 0, 0.0)
-    answer = Answer(record)
+    record = LoadRecord("s", 0, 0.0)
+    answer = StreamedAnswer(record)
     answer.head(200, b"text/event-stream", None)
     for i, delta in enumerate([
         {"reasoning_content": "hm"}, {"reasoning": "ah"}, {"content": "x"},

@@ -14,8 +14,8 @@ import pytest
 
 from drut.bench.load import halt
 from drut.bench.load.fleet import ClosedLoop, OpenLoop
-from drut.bench.load.schedule import Rate, Schedule
-from drut.bench.load.wire import Window
+from drut.bench.load.schedule import ArrivalRate, Schedule
+from drut.bench.load.wire import MeasureWindow
 from tests.bench.load.test_fleet import ran, sessions
 from tests.bench.scripted import Request, ScriptedServer, tokens
 
@@ -104,11 +104,11 @@ async def refuses(request: Request) -> None:
 
 
 @pytest.mark.usefixtures("virtual_time")
-@pytest.mark.parametrize("loop", [ClosedLoop(30), OpenLoop(Schedule(Rate.steady(100.0)))])
+@pytest.mark.parametrize("loop", [ClosedLoop(30), OpenLoop(Schedule(ArrivalRate.steady(100.0)))])
 def test_a_run_in_which_all_fails_is_ended(loop: ClosedLoop | OpenLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halt, "HOPELESS_S", 0.5)
     with ScriptedServer(refuses) as server:
-        load = ran(server.url, loop, Window(0.0, 60.0, 60.0), sessions(), 2)
+        load = ran(server.url, loop, MeasureWindow(0.0, 60.0, 60.0), sessions(), 2)
     assert load.halted is not None
     assert "requests all failed, for example: status 503" in load.halted
     assert 0.5 <= load.window.end < 30
@@ -124,5 +124,5 @@ def test_a_run_in_which_some_is_well_goes_on(monkeypatch: pytest.MonkeyPatch) ->
         await (tokens(1) if request is server.requests[0] else refuses)(request)
 
     with ScriptedServer(once) as server:
-        load = ran(server.url, ClosedLoop(30), Window(0.0, 1.0, 1.0), sessions())
+        load = ran(server.url, ClosedLoop(30), MeasureWindow(0.0, 1.0, 1.0), sessions())
     assert load.halted is None

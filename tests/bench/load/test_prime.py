@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from drut.bench.exchange import Exchange
+from drut.bench.exchange import ToolExchange
 from drut.bench.load.client import Target
 from drut.bench.load.prime import prime
-from drut.bench.work import Turn
+from drut.bench.work import ConversationTurn
 from drut.errors import RequestError
 from tests.bench.scripted import Request, ScriptedServer
 
-TURNS = [Turn([{"role": "user", "content": "a"}], max_tokens=64, exact=True), Turn(prompt=[1, 2], max_tokens=64)]
+TURNS = [ConversationTurn([{"role": "user", "content": "a"}], max_tokens=64, exact=True), ConversationTurn(prompt=[1, 2], max_tokens=64)]
 
 
 async def well(request: Request) -> None:
@@ -43,10 +43,10 @@ def test_what_is_refused_is_left_to_the_load() -> None:
 def test_a_server_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def send(self: Exchange, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
+    def send(self: ToolExchange, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
         asked.append(path)
         raise RequestError("no reply within 1 s")
 
-    monkeypatch.setattr(Exchange, "send", send)
+    monkeypatch.setattr(ToolExchange, "send", send)
     prime(Target("http://127.0.0.1:9", "m"), TURNS)
     assert asked == ["/v1/chat/completions"]

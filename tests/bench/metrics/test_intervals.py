@@ -3,16 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Window
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.intervals import Intervals, intervals
 from drut.bench.metrics.request import Slo, timing
 from tests.bench.records import failed, record
 
-WINDOW = Window(2.0, 32.0, 5.0)
+WINDOW = MeasureWindow(2.0, 32.0, 5.0)
 
 
-def run(seed: int, rate: float = 10.0, mean_s: float = 0.2) -> list[Record]:
+def run(seed: int, rate: float = 10.0, mean_s: float = 0.2) -> list[LoadRecord]:
     """Poisson arrivals, exponential waits for the first of three tokens."""
     rng = np.random.default_rng(seed)
     times = np.sort(rng.uniform(0, 34, rng.poisson(34 * rate)))
@@ -20,7 +20,7 @@ def run(seed: int, rate: float = 10.0, mean_s: float = 0.2) -> list[Record]:
     return [record(t, [w, w + 0.01, w + 0.02], 3, counted=WINDOW.holds(t)) for t, w in zip(times, waits, strict=True)]
 
 
-def of(records: list[Record], window: Window = WINDOW) -> Intervals:
+def of(records: list[LoadRecord], window: MeasureWindow = WINDOW) -> Intervals:
     return intervals(records, [timing(r) for r in records], window, Slo(ttft=0.2))
 
 
@@ -51,7 +51,7 @@ def test_the_noise_floor_is_of_a_difference() -> None:
 
 def test_more_time_is_a_lower_floor() -> None:
     records = run(5)
-    half = Window(2.0, 17.0, 5.0)
+    half = MeasureWindow(2.0, 17.0, 5.0)
     for r in records:
         r.counted = half.holds(r.scheduled)
     short = of(records, half).figures["output_tokens_per_s"].noise_floor
@@ -83,4 +83,4 @@ def test_failures_open_the_interval() -> None:
 
 
 def test_a_window_too_short_has_none() -> None:
-    assert of(run(1), Window(2.0, 11.0, 5.0)).figures == {}
+    assert of(run(1), MeasureWindow(2.0, 11.0, 5.0)).figures == {}

@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Window
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Slo, timing
 from drut.bench.metrics.series import Arrivals, Concurrency
 from drut.bench.metrics.summary import Summary, summarize
 from drut.bench.stats.distribution import Distribution
 from tests.bench.records import failed, record
 
-WINDOW = Window(10.0, 20.0, 5.0)
+WINDOW = MeasureWindow(10.0, 20.0, 5.0)
 
 
-def summary(records: list[Record], slo: Slo | None = None) -> Summary:
+def summary(records: list[LoadRecord], slo: Slo | None = None) -> Summary:
     return summarize(records, [timing(r) for r in records], WINDOW, slo)
 
 

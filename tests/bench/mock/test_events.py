@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.mock.ask import Ask, parse_ask
+from drut.bench.mock.ask import MockAsk, parse_ask
 from drut.bench.mock.events import Item, events
 from drut.bench.mock.reply import plan_reply
 from drut.bench.mock.script import Script, Stream, parse_script
@@ -20,12 +20,12 @@ from tests.bench.mock.reader import dechunk
 TIMES: dict[str, Any] = {"ttft": {"kind": "constant", "ms": 100}, "itl": {"kind": "constant", "ms": 10}}
 
 
-def make_ask(tokens: int, is_chat: bool = False, **more: Any) -> Ask:
+def make_ask(tokens: int, is_chat: bool = False, **more: Any) -> MockAsk:
     prompt = {"messages": [{"content": "a b c d"}]} if is_chat else {"prompt": "a b c d"}
     return parse_ask(is_chat, json.dumps({**prompt, "max_tokens": tokens, "stream": True, **more}).encode())
 
 
-def items(script: Script, ask: Ask, request: int = 0) -> list[Item]:
+def items(script: Script, ask: MockAsk, request: int = 0) -> list[Item]:
     return list(events(script, ask, plan_reply(script, ask, request)))
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from drut.bench.mock import load_script, parse_script
-from drut.bench.mock.script import Constant, Fault, Script, Stall, Start, Stream, Time
+from drut.bench.mock.script import Constant, Fault, Script, ScriptStart, Stall, Stream, Time
 from drut.errors import RequestError
 
 DOCS = (Path(__file__).parents[3] / "docs" / "mock.md").read_text()
@@ -80,7 +80,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     return f"`{msgspec.json.encode(value).decode()}`"
 
 
-@pytest.mark.parametrize("struct", [Script, Start, Stall, Fault, Stream])
+@pytest.mark.parametrize("struct", [Script, ScriptStart, Stall, Fault, Stream])
 def test_the_docs_have_every_field_and_its_default(struct: type[msgspec.Struct]) -> None:
     assert _documented(struct.__name__) == {field.name: _default(field) for field in msgspec.structs.fields(struct)}
 

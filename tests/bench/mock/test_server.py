@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from drut.bench.mock import MockServer, parse_script, serve_script
-from drut.bench.mock.http import Connection, Request
+from drut.bench.mock.http import MockConnection, MockRequest
 from drut.errors import DrutError, RequestError
 from tests.bench.mock.reader import Answer, ask, chat, complete, connect, request_bytes
 
@@ -109,7 +109,7 @@ def test_what_a_client_may_send_is_bounded(quick: MockServer, sent: bytes, statu
 @pytest.mark.parametrize("first", [1, 1 << 10, 60_000, 200_000, 299_000])
 def test_headers_are_bounded_however_they_are_cut(first: int) -> None:
     transport = Wire()
-    connection = Connection(NullHandler())
+    connection = MockConnection(NullHandler())
     connection.connection_made(transport)
     sent = b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 50_000
     for piece in (sent[:first], sent[first:]):
@@ -123,7 +123,7 @@ class NullHandler:
 
     connect_s = 0.0
 
-    def handle(self, connection: Connection, request: Request) -> None:
+    def handle(self, connection: MockConnection, request: MockRequest) -> None:
         raise AssertionError(request)
 
     def resume(self, service: Any) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from drut.bench.ablate import schema as ablate
 from drut.bench.compare import schema as compare
 from drut.bench.cost import Price
-from drut.bench.load.fleet import Load
-from drut.bench.load.wire import Window
+from drut.bench.load.fleet import LoadResult
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Slo
 from drut.bench.result.build import Billing, build
 from drut.bench.result.figures import FIGURES
@@ -41,7 +41,7 @@ def result(*, slow: float = 1.0, seconds: float = 60.0, lost: int = 2, seed: int
     records += [failed(9.0 + i, "http", detail="503 out of memory") for i in range(lost)]
     asked = {"url": "http://127.0.0.1:8000", "model": "tiny", "workload": "synthetic", "rate": 10.0, "api": "chat",
              "concurrency": None, "slo": "ttft=200", "seed": 0, "duration": seconds, **settings}
-    load = Load(records, Window(5.0, 5.0 + seconds, 10.0), [0.1], False, 1.79e9)
+    load = LoadResult(records, MeasureWindow(5.0, 5.0 + seconds, 10.0), [0.1], False, 1.79e9)
     price = Price(datetime.date(2026, 11, 1), "list", per_hour=0.12)
     made = build(load, asked, wanted_s=seconds, slo=Slo(ttft=0.2), most_errors=0.01, billing=Billing(price, 0.4))
     return msgspec.structs.replace(made, environment=ENVIRONMENT)
@@ -86,7 +86,7 @@ def comparison(*, factor: dict[str, float] | None = None, **more: Any) -> compar
     done = blocks(speed, **more)
     void = msgspec.structs.replace(done[5], valid=False, reasons=["the client sent late: p99 is 9.1 ms"])
     done[5] = void
-    passed = compare.Gate(True, [], 0.98, 0.31, 1.0, 1.0, {"agreement": 640, "gsm8k": 64, "schema_valid": 32})
+    passed = compare.GateRecord(True, [], 0.98, 0.31, 1.0, 1.0, {"agreement": 640, "gsm8k": 64, "schema_valid": 32})
     contestants = [compare.Contestant(name, name, name.title(), "measured", weights="bf16", versions={name: "1.2.3"},
                                       command=[name, "serve", "--port", "8000"], ready_s=4.2, ready_mb=512.0,
                                       peak_mb=803.0, gate=passed) for name in SPEED]
@@ -95,8 +95,8 @@ def comparison(*, factor: dict[str, float] | None = None, **more: Any) -> compar
                            remarks=["torch_native is not its fast path"]),
         compare.Contestant("tensorrt-llm", "tensorrt-llm", "TensorRT-LLM", "cannot run", "needs an NVIDIA GPU",
                            verified=False),
-        compare.Contestant("mlx", "mlx", "MLX", "gate", gate=compare.Gate(False, ["agreement 0.41 is under 0.90"],
-                                                                          0.41))]
+        compare.Contestant("mlx", "mlx", "MLX", "gate", gate=compare.GateRecord(False, ["agreement 0.41 is under 0.90"],
+                                                                                0.41))]
     return compare.Comparison(
         compare.SCHEMA, {"rounds": 6, "workloads": ["chat", "long-prompt"], "seed": 0}, ENVIRONMENT, "tiny-135m",
         contestants, CELLS, done, ratios(done), "drut", ["openvino reads int8 weights"], 0.12,
@@ -153,9 +153,9 @@ def a_search(*, capacity: float = 8.0) -> search.Search:
     points += [point("bisect", capacity * x) for x in (0.78, 0.81)]
     points.append(msgspec.structs.replace(points[0], valid=False, reasons=["a client process used 91% of a CPU"]))
     return search.Search(search.SCHEMA, {"slo": "ttft=500", "workload": "chat"}, ENVIRONMENT, "drut", points,
-                         search.Answer(capacity, 0.97 * capacity, 1.03 * capacity),
-                         search.Answer(0.7 * capacity, 0.65 * capacity, 0.75 * capacity),
-                         search.Answer(0.81 * capacity, 0.8 * capacity, 0.82 * capacity), ["Poisson arrivals"],
+                         search.SearchAnswer(capacity, 0.97 * capacity, 1.03 * capacity),
+                         search.SearchAnswer(0.7 * capacity, 0.65 * capacity, 0.75 * capacity),
+                         search.SearchAnswer(0.81 * capacity, 0.8 * capacity, 0.82 * capacity), ["Poisson arrivals"],
                          64 * capacity, turns=1.0)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from drut.bench.report.documents import Source
+from drut.bench.report.documents import DocumentSource
 from drut.bench.report.write import write_report
 from tests.bench.report import samples
 from tests.bench.report.chromium import Page, installed
@@ -47,7 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                             samples.result(slow=1.3, seed=1)]
     found = {}
     for name, change in (("plain", lambda d: d), ("hostile", hostile)):
-        sources = [Source(f"run {i}", Path(), change(d)) for i, d in enumerate(documents)]
+        sources = [DocumentSource(f"run {i}", Path(), change(d)) for i, d in enumerate(documents)]
         found[name] = tmp_path_factory.mktemp("page") / f"{name}.html"
         write_report(sources, found[name])
     return found

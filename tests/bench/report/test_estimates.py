@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from drut.bench.report.documents import Source
+from drut.bench.report.documents import DocumentSource
 from drut.bench.report.estimates import estimates
 from drut.bench.report.rows import HEAD, write_csv
 from drut.bench.stats.rounds import over_rounds
@@ -77,7 +77,7 @@ def test_the_csv_has_every_figure_and_no_formula() -> None:
         msgspec.structs.replace(c, name=f"=cmd|{c.name}") for c in documents[0].contestants], blocks=[
         msgspec.structs.replace(b, contestant=f"=cmd|{b.contestant}") for b in documents[0].blocks])
     out = io.StringIO(newline="")
-    sources = [Source(f"@run {i}", Path(), d) for i, d in enumerate([odd, *documents[1:]])]
+    sources = [DocumentSource(f"@run {i}", Path(), d) for i, d in enumerate([odd, *documents[1:]])]
     write_csv(sources, out)
     rows = list(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
     assert set(rows[0]) == set(HEAD)

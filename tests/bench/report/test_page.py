@@ -20,9 +20,9 @@ import pytest
 from drut.bench.render.page.html import MOST_CHARS, el, text
 from drut.bench.render.page.marks import COLOURS, Palette
 from drut.bench.render.page.render import page
-from drut.bench.render.section import Axis, Forest, Group, Line, Mark, Plot, Row, Section, Table
+from drut.bench.render.section import ChartAxis, Forest, Mark, Plot, ReportGroup, ReportLine, ReportRow, Section, Table
 from drut.bench.report.assemble import section_of, sections
-from drut.bench.report.documents import Source
+from drut.bench.report.documents import DocumentSource
 from tests.bench.report import samples
 from tests.bench.report.hostile import hostile
 
@@ -64,7 +64,7 @@ DOCUMENTS: list[Any] = [samples.comparison(), samples.a_search(), samples.ablati
 
 @pytest.fixture(scope="module")
 def made() -> str:
-    return page(sections([Source(f"run {i}", Path(), d) for i, d in enumerate(DOCUMENTS)]))
+    return page(sections([DocumentSource(f"run {i}", Path(), d) for i, d in enumerate(DOCUMENTS)]))
 
 
 def test_the_policy_allows_its_own_style_alone(made: str) -> None:
@@ -91,7 +91,7 @@ def test_it_asks_for_nothing_and_runs_nothing(made: str) -> None:
 
 
 def test_hostile_words_stay_words(made: str) -> None:
-    bad = Reader(page(sections([Source(f"run {i}", Path(), hostile(d)) for i, d in enumerate(DOCUMENTS)])))
+    bad = Reader(page(sections([DocumentSource(f"run {i}", Path(), hostile(d)) for i, d in enumerate(DOCUMENTS)])))
     assert bad.tags == Reader(made).tags
     assert "<script>window.bad=1</script>" in bad.words
     assert not {"\u202e", "\x1b"} & set(bad.words)
@@ -122,8 +122,8 @@ def test_many_engines_differ_in_colour_or_mark() -> None:
 
 def test_each_plot_has_its_figures_as_a_table_and_in_words(made: str) -> None:
     reader = Reader(made)
-    plots = [p for s in sections([Source(f"run {i}", Path(), d) for i, d in enumerate(DOCUMENTS)]) for part
-             in s.parts if isinstance(part, Group) for p in part.plots]
+    plots = [p for s in sections([DocumentSource(f"run {i}", Path(), d) for i, d in enumerate(DOCUMENTS)]) for part
+             in s.parts if isinstance(part, ReportGroup) for p in part.plots]
     assert reader.tags["figure"] == len(plots) > 40
     assert all(p.twin.rows for p in plots)
     labels = [value for tag, name, value in reader.attributes if tag == "svg" and name == "aria-label"]
@@ -134,10 +134,10 @@ def test_each_plot_has_its_figures_as_a_table_and_in_words(made: str) -> None:
 
 def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
     marks = [Mark(2.0, "one", 1.5, 2.5), Mark(2.01, "two"), Mark(30.0, "three", None, 40.0, "y")]
-    line = Line("x", "x", [(0.0, 10.0), (4.0, 20.0)])
-    plots = [Plot(caption=f"plot {i}", x=Axis("s"), y=Axis("ms"), lines=[line], twin=Table("", [], []), marks=of)
+    line = ReportLine("x", "x", [(0.0, 10.0), (4.0, 20.0)])
+    plots = [Plot(caption=f"plot {i}", x=ChartAxis("s"), y=ChartAxis("ms"), lines=[line], twin=Table("", [], []), marks=of)
              for i, of in enumerate((marks, marks[2:]))]
-    made = page([Section("search", "s", [Group("g", plots)])])
+    made = page([Section("search", "s", [ReportGroup("g", plots)])])
     assert re.findall(r'<span class="place">(\d)</span><span>(\w+)</span>', made) == [
         ("1", "one"), ("2", "two"), ("3", "three")]
     first, second = re.findall(r'<svg class="plot".*?</svg>', made)
@@ -153,9 +153,9 @@ def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
 
 
 def test_rounds_are_dots_with_an_upright() -> None:
-    rows = [Row(name="off", who="off", value=20.0, low=10.0, high=30.0, text="20", dots=[10.0, 20.0, 30.0]), Row(
+    rows = [ReportRow(name="off", who="off", value=20.0, low=10.0, high=30.0, text="20", dots=[10.0, 20.0, 30.0]), ReportRow(
         name="on", who="on", value=4.0, low=4.0, high=4.0, text="4")]
-    made = page([Section("ablation", "a", [Group("g", [Forest("f", "ms", rows, Table("", [], []))])])])
+    made = page([Section("ablation", "a", [ReportGroup("g", [Forest("f", "ms", rows, Table("", [], []))])])])
     drawn = re.findall(r"<g class=.*?<title>(o\w+): .*?</g>(?=<g class|</svg>)", made)
     assert drawn == ["off", "on"]
     assert made.count('class="mark"') == 3 + 1

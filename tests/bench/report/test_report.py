@@ -18,10 +18,10 @@ from rich.console import Console
 
 from drut.bench.cost import Price
 from drut.bench.files import make_folder
-from drut.bench.load.fleet import Load, Progress
+from drut.bench.load.fleet import LoadProgress, LoadResult
 from drut.bench.load.progress import ProgressLine
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Window
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Slo
 from drut.bench.render.columns import columns
 from drut.bench.report.files import read, write
@@ -34,17 +34,17 @@ from drut.bench.watch import Watched
 from drut.errors import DrutError, RequestError
 from tests.bench.records import failed, record
 
-WINDOW = Window(5.0, 35.0, 10.0)
+WINDOW = MeasureWindow(5.0, 35.0, 10.0)
 
 
-def even(n: int = 600, **more: Any) -> list[Record]:
+def even(n: int = 600, **more: Any) -> list[LoadRecord]:
     """A request each 50 ms over the window, three tokens each, waits that vary a little."""
     rng = np.random.default_rng(0)
     return [record(5 + 0.05 * i, [w, w + 0.01, w + 0.02], 3, input_tokens=7, **more)
             for i, w in enumerate(rng.uniform(0.08, 0.12, n))]
 
 
-def late(by_s: float, n: int = 600, which: slice = slice(None, None, 50)) -> list[Record]:
+def late(by_s: float, n: int = 600, which: slice = slice(None, None, 50)) -> list[LoadRecord]:
     """Every fiftieth of n is sent late, or those of `which`."""
     records = even(n)
     for r in records[which]:
@@ -52,9 +52,9 @@ def late(by_s: float, n: int = 600, which: slice = slice(None, None, 50)) -> lis
     return records
 
 
-def result(records: list[Record], *, cpu: float = 0.1, behind: bool = False, window: Window = WINDOW, wanted_s: float
+def result(records: list[LoadRecord], *, cpu: float = 0.1, behind: bool = False, window: MeasureWindow = WINDOW, wanted_s: float
            = 30.0, **more: Any) -> Result:
-    load = Load(records, window, [cpu], behind, 1.76e9)
+    load = LoadResult(records, window, [cpu], behind, 1.76e9)
     return build(load, {"url": "http://h", "model": "m", "seed": 0}, wanted_s=wanted_s, slo=Slo(ttft=0.2),
                  most_errors=0.01, **more)
 
@@ -84,7 +84,7 @@ def test_a_good_run_is_valid_and_steady() -> None:
     ([record(1.0, [0.1], 1, counted=False)], {}, "no request was scheduled within"),
     (even(), {"wanted_s": 60.0}, "the workload ended after 30.0 of 60.0 s"),
 ])
-def test_what_makes_a_run_void(records: list[Record], more: dict[str, Any], words: str | None) -> None:
+def test_what_makes_a_run_void(records: list[LoadRecord], more: dict[str, Any], words: str | None) -> None:
     r = result(records, **more)
     if words is None:
         assert r.validity.valid
@@ -179,7 +179,7 @@ def test_a_bill_can_be_made_of_every_run(more: dict[str, Any]) -> None:
 
 def test_nothing_measured_is_an_error() -> None:
     with pytest.raises(DrutError, match="nothing was measured: the workload ended before"):
-        result(even(), window=Window(5.0, 5.0, 1.0))
+        result(even(), window=MeasureWindow(5.0, 5.0, 1.0))
 
 
 def test_the_summary_reports_what_may_be_quoted() -> None:
@@ -216,22 +216,22 @@ def test_a_plot_has_the_height_of_its_values() -> None:
 
 def test_progress_is_plain_lines_now_and_then_where_there_is_no_terminal() -> None:
     out = io.StringIO()
-    with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=out)) as line:
+    with ProgressLine(MeasureWindow(2.0, 12.0, 5.0), Console(file=out)) as line:
         for i in range(0, 60):
-            line.show(Progress(i / 4, 3, i, 1, 100 * i))
+            line.show(LoadProgress(i / 4, 3, i, 1, 100 * i))
     lines = out.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("warm-up 0 of 2 s")
     assert lines[1] == "measuring 3 of 10 s: 3 in flight, 20 done, 1 failed, 400 pieces/s"
     assert "\x1b" not in out.getvalue()
     quiet = io.StringIO()
-    with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=quiet), quiet=True) as line:
-        line.show(Progress(1.0))
+    with ProgressLine(MeasureWindow(2.0, 12.0, 5.0), Console(file=quiet), quiet=True) as line:
+        line.show(LoadProgress(1.0))
     assert quiet.getvalue() == ""
 
 
 def test_progress_on_a_terminal_is_one_line_that_goes() -> None:
     out = io.StringIO()
-    with ProgressLine(Window(2.0, 12.0, 5.0), Console(file=out, force_terminal=True)) as line:
-        line.show(Progress(14.0, 3, 9, 1, 100))
+    with ProgressLine(MeasureWindow(2.0, 12.0, 5.0), Console(file=out, force_terminal=True)) as line:
+        line.show(LoadProgress(14.0, 3, 9, 1, 100))
     assert "waiting for the last requests, 2 of 5 s" in out.getvalue()

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from drut.bench.render.markdown import report
-from drut.bench.render.section import Forest, Group, Mark, Plot
+from drut.bench.render.section import Forest, Mark, Plot, ReportGroup
 from drut.bench.report.assemble import section_of, sections
-from drut.bench.report.documents import Document, Source
+from drut.bench.report.documents import Document, DocumentSource
 from tests.bench.report import samples
 from tests.bench.report.hostile import hostile
 
@@ -53,7 +53,7 @@ def test_a_search_states_what_it_found_and_what_it_did_not() -> None:
 
 
 def plots_of(document: Any, group: str) -> dict[str, Plot | Forest]:
-    found = [part for part in section_of(document).parts if isinstance(part, Group) and part.title == group]
+    found = [part for part in section_of(document).parts if isinstance(part, ReportGroup) and part.title == group]
     return {plot.caption: plot for plot in found[0].plots}
 
 
@@ -136,8 +136,8 @@ def test_an_ablation_states_where_theory_is_wrong() -> None:
 
 
 def test_several_runs_are_put_beside_each_other() -> None:
-    runs = [Source("first", Path(), samples.result(seconds=12.0)), Source("second", Path(), samples.a_search()),
-            Source("third", Path(), samples.result(seconds=12.0, slow=2.0))]
+    runs = [DocumentSource("first", Path(), samples.result(seconds=12.0)), DocumentSource("second", Path(), samples.a_search()),
+            DocumentSource("third", Path(), samples.result(seconds=12.0, slow=2.0))]
     found = sections(runs)
     assert [s.kind for s in found] == ["results", "result", "search", "result"]
     assert "not interleaved" in report(found)

@@ -9,19 +9,19 @@ import pytest
 
 from drut.bench.search import curve, limit, saturation
 from drut.bench.search.pace import Pace, SpentError
-from drut.bench.search.trial import Ask, Trial, worked_off
+from drut.bench.search.trial import SearchTrial, TrialAsk, worked_off
 
 
 def trial(*, rate: float | None = None, users: int | None = None, share: float = 1.0, n: int = 1000, e2e: float = 0.05,
-          served: float = 10.0, phase: str = "curve", valid: bool = True, steady: str = "steady") -> Trial:
+          served: float = 10.0, phase: str = "curve", valid: bool = True, steady: str = "steady") -> SearchTrial:
     """Its misses are spread evenly, and its latencies are all the same."""
     good = np.ones(n)
     misses = round((1 - share) * n)
     if misses:
         good[np.linspace(0, n - 1, misses).astype(int)] = 0
-    ask = Ask(phase=phase, warmup_s=1.0, window_s=10.0, grace_s=5.0, rate=rate,
-              concurrency=users)  # type: ignore[arg-type]
-    return Trial(ask, np.full(n, e2e), good, np.full(10, served), valid=valid, steady=steady)
+    ask = TrialAsk(phase=phase, warmup_s=1.0, window_s=10.0, grace_s=5.0, rate=rate,
+                   concurrency=users)  # type: ignore[arg-type]
+    return SearchTrial(ask, np.full(n, e2e), good, np.full(10, served), valid=valid, steady=steady)
 
 
 def test_requests_count_with_the_share_of_their_time() -> None:
@@ -49,7 +49,7 @@ def test_no_saturation_where_throughput_still_grows() -> None:
 
 
 def test_the_climb_ends_after_two_steps_without_growth() -> None:
-    trials: list[Trial] = []
+    trials: list[SearchTrial] = []
     climb = saturation.climb(trials, Pace(lambda: 0.0, 600.0), (1, 2), 150.0)
     asked = []
     ask = next(climb)

@@ -19,9 +19,9 @@ from drut.bench.report.sections.search import section
 from drut.bench.search import saturation
 from drut.bench.search.files import read, save
 from drut.bench.search.markdown import markdown
-from drut.bench.search.schema import Answer, Search
+from drut.bench.search.schema import Search, SearchAnswer
 from drut.bench.search.search import About, Searcher, Wanted
-from drut.bench.search.trial import Ask, Trial
+from drut.bench.search.trial import SearchTrial, TrialAsk
 from drut.errors import DrutError, RequestError
 from tests.bench.search.queues import Server, constant, lognormal, uniform
 from tests.bench.search.virtual import Virtual, search
@@ -30,7 +30,7 @@ EIGHT = Server(8, constant(0.01), constant(0.04), constant=True)
 LIMIT_S = 0.03
 
 
-def within(answers: list[Answer], truth: float, share: float = 0.05) -> float:
+def within(answers: list[SearchAnswer], truth: float, share: float = 0.05) -> float:
     return float(np.mean([a.value is not None and abs(a.value / truth - 1) <= share for a in answers]))
 
 
@@ -60,7 +60,7 @@ def test_a_search_finds_what_is_true_of_a_server() -> None:
 def test_the_file_states_how_many_requests_a_session_has() -> None:
     virtual = Virtual(EIGHT, None, 0)
 
-    def twice(ask: Ask) -> Trial:
+    def twice(ask: TrialAsk) -> SearchTrial:
         return dataclasses.replace(virtual.measure(ask), turns=2.0)
 
     for measure, turns in ((virtual.measure, 1.0), (twice, 2.0)):
@@ -94,11 +94,11 @@ def test_most_searches_are_within_5_percent(server: Server, limit_s: float, seed
 class Broken(Virtual):
     """Runs that go wrong from the `after`-th on."""
 
-    def __init__(self, after: int, wrong: Callable[[Ask, Trial], Trial]) -> None:
+    def __init__(self, after: int, wrong: Callable[[TrialAsk, SearchTrial], SearchTrial]) -> None:
         super().__init__(EIGHT, LIMIT_S, 0)
         self.after, self.wrong, self.runs = after, wrong, 0
 
-    def measure(self, ask: Ask) -> Trial:
+    def measure(self, ask: TrialAsk) -> SearchTrial:
         self.runs += 1
         found = super().measure(ask)
         return found if self.runs <= self.after else self.wrong(ask, found)
@@ -112,21 +112,21 @@ def searched(server: Broken, folder: Path | None = None, budget_s: float = 300.0
                     save=keep, report=lines.append).run()
 
 
-def dead(ask: Ask, trial: Trial) -> Trial:
+def dead(ask: TrialAsk, trial: SearchTrial) -> SearchTrial:
     raise DrutError("cannot connect to it")
 
 
-def hung(ask: Ask, trial: Trial) -> Trial:
-    return Trial(ask, np.full(9, math.inf), np.zeros(9), np.zeros(10), reasons=["no request finished"])
+def hung(ask: TrialAsk, trial: SearchTrial) -> SearchTrial:
+    return SearchTrial(ask, np.full(9, math.inf), np.zeros(9), np.zeros(10), reasons=["no request finished"])
 
 
-def stopped(ask: Ask, trial: Trial) -> Trial:
+def stopped(ask: TrialAsk, trial: SearchTrial) -> SearchTrial:
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
     (dead, "the server was lost: cannot connect"), (hung, "and then one at a time too"), (stopped, "interrupted")])
-def test_what_ends_a_search_leaves_what_is_known(tmp_path: Path, wrong: Callable[[Ask, Trial], Trial], words: str,
+def test_what_ends_a_search_leaves_what_is_known(tmp_path: Path, wrong: Callable[[TrialAsk, SearchTrial], SearchTrial], words: str,
                                                  ) -> None:
     found = searched(Broken(9, wrong), tmp_path)
     assert words in found.ended
@@ -146,8 +146,8 @@ def test_a_server_that_is_never_there_is_an_error() -> None:
 
 
 def test_void_runs_are_made_once_more_and_do_not_count() -> None:
-    def late(ask: Ask, trial: Trial) -> Trial:
-        return Trial(ask, trial.e2e, trial.good, trial.served, valid=False, reasons=["the client sent late"])
+    def late(ask: TrialAsk, trial: SearchTrial) -> SearchTrial:
+        return SearchTrial(ask, trial.e2e, trial.good, trial.served, valid=False, reasons=["the client sent late"])
 
     found = searched(Broken(9, late))
     void = [p for p in found.points if not p.valid]
@@ -169,7 +169,7 @@ def test_the_file_is_whole_after_each_run(tmp_path: Path) -> None:
     counts = []
 
     class Reader(Broken):
-        def measure(self, ask: Ask) -> Trial:
+        def measure(self, ask: TrialAsk) -> SearchTrial:
             if (tmp_path / "search.json").exists():
                 now = read(tmp_path / "search.json")
                 assert now.ended == "running"
@@ -249,11 +249,11 @@ def test_without_a_result_no_number_stands_for_one(tmp_path: Path, server: Serve
 
 def test_a_saturation_is_told_only_where_fresh_runs_confirm_it() -> None:
     """The most of several noisy figures is too high, and nothing served is no saturation of 0."""
-    ask = Ask("curve", 1.0, 10.0, 5.0, concurrency=1)
-    flat = [Trial(replace(ask, concurrency=users), np.ones(9), None, np.full(10, 4.0)) for users in (1, 2, 4)]
+    ask = TrialAsk("curve", 1.0, 10.0, 5.0, concurrency=1)
+    flat = [SearchTrial(replace(ask, concurrency=users), np.ones(9), None, np.full(10, 4.0)) for users in (1, 2, 4)]
     unconfirmed = saturation.saturation(flat)
     assert (unconfirmed.value, unconfirmed.low) == (None, 4.0)
     assert "no fresh run confirmed" in unconfirmed.why
-    nothing = saturation.saturation([Trial(ask, np.ones(9), None, np.zeros(10))])
+    nothing = saturation.saturation([SearchTrial(ask, np.ones(9), None, np.zeros(10))])
     assert (nothing.value, nothing.why) == (None, "no request was served in a closed loop")
-    assert saturation.ceiling([Trial(ask, np.ones(9), None, np.zeros(10))]) is None
+    assert saturation.ceiling([SearchTrial(ask, np.ones(9), None, np.zeros(10))]) is None

@@ -9,7 +9,7 @@ import numpy as np
 from drut.bench.metrics.request import Slo
 from drut.bench.search.schema import Search
 from drut.bench.search.search import About, Searcher, Wanted
-from drut.bench.search.trial import Ask, Trial, worked_off
+from drut.bench.search.trial import SearchTrial, TrialAsk, worked_off
 from tests.bench.search.queues import Floats, Server
 
 START_S = 0.6  # that each run takes to begin
@@ -25,7 +25,7 @@ class Virtual:
     def clock(self) -> float:
         return self.now
 
-    def measure(self, ask: Ask) -> Trial:
+    def measure(self, ask: TrialAsk) -> SearchTrial:
         end = ask.warmup_s + ask.window_s
         if ask.rate is not None:
             at = self.server.poisson(ask.rate, end, self.rng)
@@ -40,7 +40,7 @@ class Virtual:
         whole = np.where(ended > end + ask.grace_s, np.inf, whole)
         good = None if self.ttft is None else (
             (first <= self.ttft) & np.isfinite(whole)).astype(np.float64)[counted]
-        return Trial(ask, whole[counted], good, worked_off(at, ended, (ask.warmup_s, end)))
+        return SearchTrial(ask, whole[counted], good, worked_off(at, ended, (ask.warmup_s, end)))
 
     def _closed(self, users: int, end: float) -> tuple[Floats, Floats, Floats]:
         """Users who ask again as soon as they were answered."""

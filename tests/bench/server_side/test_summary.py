@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drut.bench.server_side.names import COUNTERS, ENGINES, GAUGES, HISTOGRAMS, detect
-from drut.bench.server_side.page import Histogram, names_on, parse
+from drut.bench.server_side.page import ScrapedHistogram, names_on, parse
 from drut.bench.server_side.summary import ServerSide, bounds, difference, summarize, wanted_names
 from drut.errors import RequestError
 from tests.bench.server_side import pages
@@ -91,8 +91,8 @@ BOUNDS = [0.001, 0.01, 0.1, 1.0, math.inf]
 VALUES = st.lists(st.floats(1e-6, 5.0), min_size=1, max_size=60)
 
 
-def count(values: list[float]) -> Histogram:
-    return Histogram({bound: float(sum(v <= bound for v in values)) for bound in BOUNDS}, sum(values))
+def count(values: list[float]) -> ScrapedHistogram:
+    return ScrapedHistogram({bound: float(sum(v <= bound for v in values)) for bound in BOUNDS}, sum(values))
 
 
 @given(values=VALUES, quantile=st.sampled_from([0.5, 0.9, 0.95, 0.99, 1.0]))

@@ -15,7 +15,7 @@ import pytest
 
 from drut.bench.mock import MockServer
 from drut.bench.server_side import ServerWatch
-from drut.bench.server_side.page import Histogram, fetch, parse
+from drut.bench.server_side.page import ScrapedHistogram, fetch, parse
 from drut.bench.server_side.watch import metrics_urls
 from drut.errors import RequestError
 from tests.bench.mock.reader import complete
@@ -108,7 +108,7 @@ def test_samples_that_are_no_numbers_are_none() -> None:
     assert finite(dataclasses.asdict(result))
     assert (result.levels, result.totals.keys()) == ({}, {"generation_tokens"})
     run = parse(HOSTILE, {"vllm:time_to_first_token_seconds"}).histogram("vllm:time_to_first_token_seconds")
-    assert run == Histogram({0.1: 4.0}, 0.0)
+    assert run == ScrapedHistogram({0.1: 4.0}, 0.0)
 
 
 def test_a_server_without_metrics_is_a_result_that_reports_so() -> None:

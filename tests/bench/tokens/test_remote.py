@@ -8,7 +8,7 @@ import pytest
 
 from drut.bench import exchange
 from drut.bench.tokens import ServerTokenizer, counting, open_tokenizer
-from drut.bench.workloads.texts import Texts
+from drut.bench.workloads.texts import WorkloadTexts
 from drut.errors import RequestError
 
 
@@ -79,7 +79,7 @@ def test_dialects(serve, dialect):
 
 def test_texts_of_exact_length_over_http(serve):
     url, seen = serve(speaking(vllm))
-    source = Texts(ServerTokenizer(url, "m"), [1])
+    source = WorkloadTexts(ServerTokenizer(url, "m"), [1])
     before = len(seen)
     assert [len(source.text(n, n).encode()) for n in (1, 7, 400)] == [1, 7, 400]
     assert before < 250  # requests to learn the vocabulary

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.work import Turn
+from drut.bench.work import ConversationTurn
 from drut.bench.workloads import jsonl, load
 from drut.errors import RequestError
 from tests.bench.tokens.vocabularies import vocabulary
@@ -30,8 +30,8 @@ def test_rows(own):
 {"messages": [{"role": "user", "content": "b"}], "body": {"temperature": 0}}
 ''', ",repeat=off"))
     assert [s.turns for s in sessions] == [
-        [Turn([{"role": "user", "content": "a"}], None, 5, True)],
-        [Turn([{"role": "user", "content": "b"}], body={"temperature": 0})]]
+        [ConversationTurn([{"role": "user", "content": "a"}], None, 5, True)],
+        [ConversationTurn([{"role": "user", "content": "b"}], body={"temperature": 0})]]
     assert [s.id for s in sessions] == ["jsonl-0-line-2", "jsonl-0-line-3"]
 
 

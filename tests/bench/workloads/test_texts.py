@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.bench.tokens import LocalTokenizer
-from drut.bench.workloads.texts import Texts
+from drut.bench.workloads.texts import WorkloadTexts
 from drut.errors import RequestError
 from tests.bench.tokens.vocabularies import BUILDS, vocabulary
 
@@ -18,7 +18,7 @@ names = pytest.mark.parametrize("name", BUILDS)
 
 @functools.cache
 def texts(name, seed=1):
-    return Texts(vocabulary(name), [seed])
+    return WorkloadTexts(vocabulary(name), [seed])
 
 
 def shared(a, b):
@@ -57,7 +57,7 @@ def test_exact_count_of_the_default_model(n, key):
 @functools.cache
 def _default():
     tokenizer = LocalTokenizer.open("smollm2-135m-instruct")
-    return tokenizer, Texts(tokenizer, [1])
+    return tokenizer, WorkloadTexts(tokenizer, [1])
 
 
 @names
@@ -82,11 +82,11 @@ def test_labels_distinguish_texts(name):
 
 
 def test_a_text_does_not_depend_on_others():
-    late = Texts(vocabulary("gpt-2"), [1])
+    late = WorkloadTexts(vocabulary("gpt-2"), [1])
     for key in range(30):
         late.text(200, key)
-    assert late.text(200, 77) == Texts(vocabulary("gpt-2"), [1]).text(200, 77)
-    assert late.text(200, 77) != Texts(vocabulary("gpt-2"), [2]).text(200, 77)
+    assert late.text(200, 77) == WorkloadTexts(vocabulary("gpt-2"), [1]).text(200, 77)
+    assert late.text(200, 77) != WorkloadTexts(vocabulary("gpt-2"), [2]).text(200, 77)
 
 
 @names
@@ -130,7 +130,7 @@ class Merging:
 
 
 def test_parts_that_do_not_add_up_are_mended_or_refused():
-    source = Texts(Merging(), [1])
+    source = WorkloadTexts(Merging(), [1])
     for n in np.arange(1, 1000, 7):
         if n % 51 != 50:  # 49 words are 49 tokens, 50 are 51
             assert Merging().count(source.text(int(n))) == n
@@ -140,4 +140,4 @@ def test_parts_that_do_not_add_up_are_mended_or_refused():
 
 def test_tokenizer_without_words_is_refused():
     with pytest.raises(RequestError, match="deaf: no word or letter is one token"):
-        Texts(Deaf(), [1])
+        WorkloadTexts(Deaf(), [1])

@@ -14,15 +14,15 @@ from drut.engine.request.params import SamplingParams
 from drut.engine.service.async_engine import EngineDeadError
 from drut.errors import RequestError
 from drut.server.admission import (
-    Admission,
+    AdmissionControl,
     AdmissionLimits,
-    Ask,
     DeadlineError,
     DrainingError,
+    QueuedRequest,
     QueueFullError,
-    Record,
+    RequestRecord,
 )
-from drut.server.admission.drain import Rate
+from drut.server.admission.drain import DrainRate
 from tests.server.reading import Reading
 from tests.server.virtual import FakeEngine, run
 
@@ -31,12 +31,12 @@ class Log:
     """Takes down all that an observer hears."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[RequestRecord] = []
         self.gaps: list[float] = []
         self.tokens = 0
-        self.firsts: list[Record] = []
+        self.firsts: list[RequestRecord] = []
 
-    def first_token(self, record: Record) -> None:
+    def first_token(self, record: RequestRecord) -> None:
         self.firsts.append(record)
 
     def generated(self, count: int) -> None:
@@ -45,17 +45,17 @@ class Log:
     def gap(self, gap_s: float, count: int) -> None:
         self.gaps += [gap_s] * count
 
-    def observe(self, record: Record) -> None:
+    def observe(self, record: RequestRecord) -> None:
         self.records.append(record)
 
 
-def make(engine: FakeEngine, log: Log | None = None, **limits: float) -> Admission:
-    return Admission(engine, AdmissionLimits(**limits), observer=log, clock=asyncio.get_running_loop().time)
+def make(engine: FakeEngine, log: Log | None = None, **limits: float) -> AdmissionControl:
+    return AdmissionControl(engine, AdmissionLimits(**limits), observer=log, clock=asyncio.get_running_loop().time)
 
 
-def ask(tokens: int = 5, prompt: int = 4, **more: object) -> Ask:
+def ask(tokens: int = 5, prompt: int = 4, **more: object) -> QueuedRequest:
     n = more.pop("n", 1)
-    return Ask([0] * prompt, SamplingParams(max_tokens=tokens, n=n), **more)  # type: ignore[arg-type]
+    return QueuedRequest([0] * prompt, SamplingParams(max_tokens=tokens, n=n), **more)  # type: ignore[arg-type]
 
 
 async def read(ticket: Reading) -> str:
@@ -410,8 +410,8 @@ def test_every_request_ends_once_and_nothing_is_left(events, slots, queue, token
     async def main() -> None:
         log = Log()
         engine = FakeEngine(max_seqs=slots)
-        admission = Admission(engine, AdmissionLimits(queue, tokens, 2), observer=log,
-                              clock=asyncio.get_running_loop().time)
+        admission = AdmissionControl(engine, AdmissionLimits(queue, tokens, 2), observer=log,
+                                     clock=asyncio.get_running_loop().time)
         loop, readers, refused = asyncio.get_running_loop(), [], 0
         if death is not None:
             loop.call_later(death, engine.die, "lightning")
@@ -437,7 +437,7 @@ def test_every_request_ends_once_and_nothing_is_left(events, slots, queue, token
 
 
 def test_a_meter_that_is_never_asked_forgets_all_the_same() -> None:
-    rate = Rate(window_s=30.0)
+    rate = DrainRate(window_s=30.0)
     rate.switch(True, 0.0)
     for second in range(1000):
         rate.add(1.0, float(second))

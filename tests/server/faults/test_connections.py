@@ -14,7 +14,7 @@ import pytest
 from drut.config import EngineConfig
 from drut.errors import RequestError
 from drut.server.config import ServerConfig
-from drut.server.http.gate import Gate, with_connections
+from drut.server.http.gate import ConnectionGate, with_connections
 from drut.server.life.serve import Server
 from tests.server.faults.process import ENDLESS, ServerProcess, asleep, write_model
 from tests.server.rig import Reply, Running, serving, until
@@ -115,7 +115,7 @@ def test_many_above_the_cap_are_dropped_and_cost_nothing(path: Path) -> None:
 
 
 def test_a_gate_counts_by_address() -> None:
-    gate = Gate(10, 2)
+    gate = ConnectionGate(10, 2)
     assert [bool(gate.enter(a)) for a in ("10.0.0.1", "10.0.0.1", "10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2")] == [
         False, False, True, True, False]
     assert [bool(gate.enter(f"2001:db8::{i}")) for i in range(3)] == [False, False, True]  # one network, one client

@@ -15,7 +15,7 @@ from typing import Any
 from drut.engine.request.params import SamplingParams
 from drut.engine.service.async_engine import AsyncEngine
 from drut.kernels.native.executable import NativeExecutable
-from drut.server.admission import Admission, Ask
+from drut.server.admission import AdmissionControl, QueuedRequest
 from drut.server.life import Health, Lifecycle
 from tests.server.reading import Reading
 
@@ -51,12 +51,12 @@ async def main(model: str, options: dict[str, Any]) -> int:
     health = Health()
     emit(ready=health.ready(), alive=health.alive())
     async with AsyncEngine(model, process=options["process"], threads=1, multi_step=1) as engine:
-        admission = Admission(engine)
+        admission = AdmissionControl(engine)
         life = Lifecycle(engine, admission, health, drain_s=options.get("drain_s", 30),
                          stuck_s=options.get("stuck_s", 60))
         readers = []
         for _ in range(options.get("streams", 3)):
-            ticket = Reading(admission, Ask("hello", SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
+            ticket = Reading(admission, QueuedRequest("hello", SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
             with suppress(Exception):
                 await anext(ticket)
             readers.append(asyncio.ensure_future(follow(ticket)))

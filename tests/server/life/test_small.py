@@ -14,8 +14,8 @@ import pytest
 
 from drut.engine.request.params import SamplingParams
 from drut.engine.service.async_engine import AsyncEngine
-from drut.engine.service.messages import Ready
-from drut.server.admission import Admission, AdmissionLimits, Ask, QueueFullError, Record
+from drut.engine.service.messages import EngineReady
+from drut.server.admission import AdmissionControl, AdmissionLimits, QueuedRequest, QueueFullError, RequestRecord
 from drut.server.life import Health, Lifecycle, RequestLog, Startup
 from drut.server.life.startup import process_age_s
 from drut.server.life.watchdog import Watchdog
@@ -28,8 +28,8 @@ def test_the_parts_of_a_start_add_up_to_its_wall_time() -> None:
     before = time.monotonic() - process_age_s()
     startup = Startup()
     time.sleep(0.05)
-    startup.engine(Ready(load_s=0.03, numerics_id="", description="", room=1, max_seqs=1, step_tokens=1,
-                         parts={"weights": 0.02, "kv pages": 0.01}))
+    startup.engine(EngineReady(load_s=0.03, numerics_id="", description="", room=1, max_seqs=1, step_tokens=1,
+                               parts={"weights": 0.02, "kv pages": 0.01}))
     startup.lap("listening")
     parts, after = startup.laps.parts, time.monotonic()
     assert sum(parts.values()) == pytest.approx(startup.laps.total_s)
@@ -45,14 +45,14 @@ def test_a_line_a_request_without_its_text() -> None:
 
     async def main() -> None:
         log = RequestLog(stream)
-        admission = Admission(FakeEngine(max_seqs=1), AdmissionLimits(max_queue=1), observer=log,
-                              clock=asyncio.get_running_loop().time)
-        tickets = [Reading(admission, Ask("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k",
+        admission = AdmissionControl(FakeEngine(max_seqs=1), AdmissionLimits(max_queue=1), observer=log,
+                                     clock=asyncio.get_running_loop().time)
+        tickets = [Reading(admission, QueuedRequest("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k",
                                         ignored=("user", "messages[0].id")))
                    for i in range(5)]
-        tickets.append(Reading(admission, Ask("secret words", SamplingParams(max_tokens=9), id="late", deadline_s=0.1)))
+        tickets.append(Reading(admission, QueuedRequest("secret words", SamplingParams(max_tokens=9), id="late", deadline_s=0.1)))
         with pytest.raises(QueueFullError):
-            Reading(admission, Ask("secret words", SamplingParams(), id="refused"))
+            Reading(admission, QueuedRequest("secret words", SamplingParams(), id="refused"))
         await asyncio.sleep(5)
         log.close()
 
@@ -85,7 +85,7 @@ def test_lines_that_cannot_be_written_are_counted_and_hold_nothing_up() -> None:
     stream = Full()
     log = RequestLog(stream)
     for i in range(8):
-        log.observe(Record(f"r{i}", "", 0, 1, 0.0, finished=1.0))
+        log.observe(RequestRecord(f"r{i}", "", 0, 1, 0.0, finished=1.0))
     log.close()
     lines = [json.loads(line) for line in stream.getvalue().decode().splitlines()]
     assert [line["id"] for line in lines if "id" in line] == ["r0", "r1", "r5", "r6", "r7"]
@@ -116,7 +116,7 @@ def test_a_life_that_is_cancelled_leaves_no_watchdog_behind(tmp_path: Path) -> N
 
     async def main() -> None:
         async with AsyncEngine(write_bytes_model(tmp_path), threads=1) as engine:
-            life = asyncio.ensure_future(Lifecycle(engine, Admission(engine), Health(), drain_s=1, stuck_s=0.4).run())
+            life = asyncio.ensure_future(Lifecycle(engine, AdmissionControl(engine), Health(), drain_s=1, stuck_s=0.4).run())
             await asyncio.sleep(0.2)
             assert watchdogs() - before
             life.cancel()

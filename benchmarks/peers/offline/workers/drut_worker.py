@@ -12,7 +12,7 @@ from benchmarks.peers.offline.workers.engine import Stepwise, answer_for
 from benchmarks.worker import Answer
 
 import drut
-from drut.engine.output_processor import Answer as Stream
+from drut.engine.output_processor import OutputProcessor as Stream
 from drut.kernels.cost import StepShape
 
 KV_GB = 0.6  # 32 sequences of 320 tokens of a 1B model, and some more

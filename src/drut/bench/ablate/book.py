@@ -12,10 +12,10 @@ import msgspec
 
 from drut.bench.ablate.effects import effects
 from drut.bench.ablate.markdown import summary
-from drut.bench.ablate.recipe import Recipe, Side
+from drut.bench.ablate.recipe import AblationRecipe, Side
 from drut.bench.ablate.schema import SCHEMA, Ablation, Effect, Technique
 from drut.bench.ablate.words import shows
-from drut.bench.compare.order import Turn, turns
+from drut.bench.compare.order import OrderTurn, turns
 from drut.bench.compare.schema import Block, Contestant
 from drut.bench.files import read_file, write_file
 from drut.bench.result.build import environment
@@ -35,7 +35,7 @@ def read(path: Path) -> Ablation:
     return read_file(path, Ablation, SCHEMA, "an ablation")
 
 
-def contestants(recipe: Recipe) -> dict[str, Side]:
+def contestants(recipe: AblationRecipe) -> dict[str, Side]:
     """Returns the two servers of a recipe, by the names used in blocks."""
     return {f"{recipe.name}/on": recipe.on, f"{recipe.name}/off": recipe.off}
 
@@ -60,12 +60,12 @@ class Book:
                 raise RequestError(f"--resume: {path} was measured with {name} {before}, not {now}")
         return cls(folder, found)
 
-    def add(self, recipe: Recipe) -> None:
+    def add(self, recipe: AblationRecipe) -> None:
         """Adds a technique. Raises RequestError if another technique with its name was measured before."""
         self.place(recipe)
         self.write()
 
-    def place(self, recipe: Recipe) -> None:
+    def place(self, recipe: AblationRecipe) -> None:
         """Adds a technique without writing files."""
         technique = _technique(recipe)
         for other in self.ablation.techniques:
@@ -82,7 +82,7 @@ class Book:
         if technique.name not in [other.name for other in self.ablation.techniques]:
             self._change(techniques=[*self.ablation.techniques, technique], cells=[*self.ablation.cells, *new])
 
-    def missing(self, recipe: Recipe, rounds: int) -> list[Turn]:
+    def missing(self, recipe: AblationRecipe, rounds: int) -> list[OrderTurn]:
         """Returns the missing turns, in order. If one turn of a round at a cell is missing or void, all turns of that
         round and cell are taken again, because only sides measured at the same time can be compared."""
         names, cells = list(contestants(recipe)), [trial.cell.name for trial in recipe.trials]
@@ -90,7 +90,7 @@ class Book:
         return [turn for turn in turns(rounds, cells, names)
                 if any((turn.round, turn.cell, name) not in had for name in names)]
 
-    def forget(self, turns: Sequence[Turn]) -> None:
+    def forget(self, turns: Sequence[OrderTurn]) -> None:
         """Drops existing results of these turns: a side measured now must not be compared with one measured earlier."""
         keys = {(turn.round, turn.cell, turn.contestant) for turn in turns}
         self._change(blocks=[b for b in self.ablation.blocks if (b.round, b.cell, b.contestant) not in keys])
@@ -100,7 +100,7 @@ class Book:
         self._change(contestants=[*(c for c in self.ablation.contestants if c.name != contestant.name), contestant])
         self.write()
 
-    def block(self, recipe: Recipe, block: Block) -> list[Effect]:
+    def block(self, recipe: AblationRecipe, block: Block) -> list[Effect]:
         """Stores a block in place of an earlier one of the same turn; returns the technique's effects so far."""
         key = block.round, block.cell, block.contestant
         blocks = [*(b for b in self.ablation.blocks if (b.round, b.cell, b.contestant) != key), block]
@@ -125,7 +125,7 @@ class Book:
         self.ablation = msgspec.structs.replace(self.ablation, **fields)
 
 
-def _technique(recipe: Recipe) -> Technique:
+def _technique(recipe: AblationRecipe) -> Technique:
     return Technique(recipe.name, recipe.title, f"{recipe.about} {recipe.theory}", _switched(recipe.on),
                      _switched(recipe.off))
 

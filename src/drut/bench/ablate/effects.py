@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from drut.bench.ablate.recipe import Recipe
+from drut.bench.ablate.recipe import AblationRecipe
 from drut.bench.ablate.schema import Effect
 from drut.bench.compare.schema import Block
 from drut.bench.compare.verdicts import figures_of
@@ -14,7 +14,7 @@ from drut.bench.result.figures import FIGURES
 from drut.bench.stats.paired import Paired, paired
 
 
-def effects(recipe: Recipe, blocks: Sequence[Block]) -> list[Effect]:
+def effects(recipe: AblationRecipe, blocks: Sequence[Block]) -> list[Effect]:
     """Returns the effects on all figures that the recipe judges, if at least two rounds have both sides. Void blocks
     and figures that fell on failures do not count."""
     found = []

@@ -19,7 +19,7 @@ class Side(msgspec.Struct, frozen=True):
     weights: str = ""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class AblationTrial(msgspec.Struct, frozen=True):
     """A cell in which a technique is measured. `judged`: by figure, the effect that theory predicts there. `body` is
     merged into every request; `warmup_s` and `duration_s` are the minimum for the cell. `chat`: with the chat template,
     where responses end by themselves; otherwise prompts are completed, and responses have exactly the requested number
@@ -33,7 +33,7 @@ class Trial(msgspec.Struct, frozen=True):
     chat: bool = False
 
 
-class Recipe(msgspec.Struct, frozen=True):
+class AblationRecipe(msgspec.Struct, frozen=True):
     """A technique. `about` describes it, `theory` predicts its effects; the documents contain these sentences."""
 
     name: str
@@ -42,7 +42,7 @@ class Recipe(msgspec.Struct, frozen=True):
     theory: str
     on: Side
     off: Side
-    trials: tuple[Trial, ...]
+    trials: tuple[AblationTrial, ...]
 
     def __post_init__(self) -> None:
         names = [trial.cell.name for trial in self.trials]

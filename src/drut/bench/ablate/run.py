@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 
 from drut.bench.ablate.book import Book, contestants
-from drut.bench.ablate.recipe import Recipe, Side, Trial
+from drut.bench.ablate.recipe import AblationRecipe, AblationTrial, Side
 from drut.bench.ablate.schema import Effect
 from drut.bench.ablate.words import interval
-from drut.bench.compare.block import Work, take
+from drut.bench.compare.block import BlockWork, take
 from drut.bench.compare.candidate import Candidate
-from drut.bench.compare.entries import Entry
-from drut.bench.compare.order import Turn
+from drut.bench.compare.entries import CompareEntry
+from drut.bench.compare.order import OrderTurn
 from drut.bench.compare.schema import Block
-from drut.bench.compare.settings import Settings
-from drut.bench.engines.engine import Engine, EngineFailedError, Launch, ModelFiles, Options
+from drut.bench.compare.settings import CompareSettings
+from drut.bench.engines.engine import BenchEngine, EngineFailedError, EngineFiles, Launch, Options
 from drut.bench.render.tables import cell as shown
 from drut.bench.result.figures import FIGURES
 from drut.bench.tokens import open_tokenizer
@@ -32,10 +32,10 @@ CONTEXT, SEQUENCES = 4096, 16
 Report = Callable[[str], None]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class AblationPlan(msgspec.Struct, frozen=True):
     """The parameters of an ablation. `warmup_s` and `duration_s` are the minimum; a trial may need more."""
 
-    recipes: Sequence[Recipe]
+    recipes: Sequence[AblationRecipe]
     rounds: int
     duration_s: float
     warmup_s: float
@@ -46,25 +46,25 @@ class Plan(msgspec.Struct, frozen=True):
         """Returns the settings that all blocks of one folder must share."""
         return {"duration_s": self.duration_s, "warmup_s": self.warmup_s, "seed": self.seed, "threads": self.threads}
 
-    def manner(self, trial: Trial) -> Settings:
+    def manner(self, trial: AblationTrial) -> CompareSettings:
         """Returns the settings of each turn at a trial's cell, in the form of a comparison of engines."""
-        return Settings(engines=["drut"], cells=[trial.cell.name], api="chat" if trial.chat else "completions",
-                        duration=max(self.duration_s, trial.duration_s),
-                        warmup=max(self.warmup_s, trial.warmup_s), seed=self.seed)
+        return CompareSettings(engines=["drut"], cells=[trial.cell.name], api="chat" if trial.chat else "completions",
+                               duration=max(self.duration_s, trial.duration_s),
+                               warmup=max(self.warmup_s, trial.warmup_s), seed=self.seed)
 
-    def seconds(self, recipe: Recipe, todo: Sequence[Turn]) -> float:
+    def seconds(self, recipe: AblationRecipe, todo: Sequence[OrderTurn]) -> float:
         """Estimates the seconds that these turns of a technique take."""
         trials = {trial.cell.name: trial for trial in recipe.trials}
         manners = [self.manner(trials[turn.cell]) for turn in todo]
         return sum(m.warmup + m.duration + AROUND_S for m in manners) + (2 * START_S if todo else 0.0)
 
 
-def seconds(plan: Plan, book: Book) -> float:
+def seconds(plan: AblationPlan, book: Book) -> float:
     """Estimates the seconds that the rest takes."""
     return sum(plan.seconds(recipe, book.missing(recipe, plan.rounds)) for recipe in plan.recipes)
 
 
-def ablate(plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], book: Book, report: Report) -> None:
+def ablate(plan: AblationPlan, engine: BenchEngine, files: Callable[[str], EngineFiles], book: Book, report: Report) -> None:
     """Measures what `book` lacks. `files` returns the model with its matrices in an encoding; empty: unchanged.
 
     If a server does not start or dies, its technique ends and the others continue. KeyboardInterrupt leaves only
@@ -88,7 +88,7 @@ def minutes(s: float) -> str:
 class _Pair:
     """The two servers of one technique."""
 
-    def __init__(self, plan: Plan, engine: Engine, files: Callable[[str], ModelFiles], recipe: Recipe, book: Book,
+    def __init__(self, plan: AblationPlan, engine: BenchEngine, files: Callable[[str], EngineFiles], recipe: AblationRecipe, book: Book,
                  report: Report) -> None:
         self.plan, self.engine, self.files = plan, engine, files
         self.recipe, self.book, self.report = recipe, book, report
@@ -121,7 +121,7 @@ class _Pair:
         options = Options(self.plan.threads, CONTEXT, SEQUENCES, side.flags)
         log = self.book.folder / "logs" / f"{name.replace('/', '-')}.log"
         engine = _Lazy(self.engine, self.files, side)
-        return Candidate(Entry(name, self.engine.name), engine, self.files(""), options, log)
+        return Candidate(CompareEntry(name, self.engine.name), engine, self.files(""), options, log)
 
     def _try(self, candidate: Candidate, act: Callable[[], object]) -> bool:
         """Returns whether `act` succeeded; a failure is recorded and ends the candidate."""
@@ -133,10 +133,10 @@ class _Pair:
         self.book.record_outcome(candidate.contestant())
         return candidate.ready
 
-    def _turn(self, turn: Turn, candidate: Candidate) -> None:
+    def _turn(self, turn: OrderTurn, candidate: Candidate) -> None:
         trial, began = self.trials[turn.cell], time.monotonic()
         candidate.serve()
-        work = Work(trial.cell, not trial.chat, trial.body)
+        work = BlockWork(trial.cell, not trial.chat, trial.body)
         block = take(turn, candidate, work, self.plan.manner(trial), self.tokenizer)
         effects = self.book.block(self.recipe, block)
         self.report(_progress(block, trial, effects, time.monotonic() - began))
@@ -145,11 +145,11 @@ class _Pair:
 class _Lazy:
     """An engine on a model's weights in one encoding; the weights are converted when the engine starts."""
 
-    def __init__(self, engine: Engine, files: Callable[[str], ModelFiles], side: Side) -> None:
+    def __init__(self, engine: BenchEngine, files: Callable[[str], EngineFiles], side: Side) -> None:
         self.name, self.title, self.verified = engine.name, engine.title, engine.verified
         self._engine, self._files, self._side = engine, files, side
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the files of the side, whatever `files` are."""
         return self._engine.launch(self._files(self._side.weights), options, port)
 
@@ -163,7 +163,7 @@ def _why(candidate: Candidate, error: DrutError) -> DrutError:
     return error
 
 
-def _progress(block: Block, trial: Trial, effects: Sequence[Effect], took: float) -> str:
+def _progress(block: Block, trial: AblationTrial, effects: Sequence[Effect], took: float) -> str:
     figure = next(iter(trial.judged))
     value = shown(block.figures.get(figure))
     line = f"  round {block.round + 1}, {block.cell}, {block.contestant}: {FIGURES[figure].title} {value} " \

@@ -6,19 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from drut.bench.engines.engine import CannotRunError, ModelFiles
+from drut.bench.engines.engine import CannotRunError, EngineFiles
 
 MAKING_S = 600.0
 
 
-def model_files(name: str, path: Path, folder: Path, weights: str) -> ModelFiles:
+def model_files(name: str, path: Path, folder: Path, weights: str) -> EngineFiles:
     """Returns `path` itself for empty `weights`, else a GGUF file in `folder`, which `drut convert` writes once. Raises
     CannotRunError."""
     if weights:
         path = _converted(path, folder / f"{name.replace('/', '-')}-{weights}.gguf", weights)
     if path.is_dir():
-        return ModelFiles(name, str(path), hf=path, label=weights)
-    return ModelFiles(name, str(path), gguf=path, label=weights)
+        return EngineFiles(name, str(path), hf=path, label=weights)
+    return EngineFiles(name, str(path), gguf=path, label=weights)
 
 
 def _converted(path: Path, made: Path, weights: str) -> Path:

@@ -11,23 +11,23 @@ import numpy as np
 from drut.bench.compare.candidate import Candidate
 from drut.bench.compare.cells import seed_of
 from drut.bench.compare.cycles import closed_loop_figures
-from drut.bench.compare.order import Turn
+from drut.bench.compare.order import OrderTurn
 from drut.bench.compare.schema import Block, Cell
-from drut.bench.compare.settings import Settings
+from drut.bench.compare.settings import CompareSettings
 from drut.bench.cost import parse_price
 from drut.bench.engines.engine import EngineFailedError
 from drut.bench.engines.ready import serves
 from drut.bench.load.client import Target
-from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, Progress, workers_for
+from drut.bench.load.fleet import ClosedLoop, LoadPlan, LoadProgress, OpenLoop, workers_for
 from drut.bench.load.halt import INTERRUPTED
-from drut.bench.load.schedule import Rate, Schedule
-from drut.bench.load.wire import Window
+from drut.bench.load.schedule import ArrivalRate, Schedule
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Slo
 from drut.bench.result.build import Billing
 from drut.bench.result.figures import FIGURES
 from drut.bench.result.schema import Result
-from drut.bench.run import Run, measure
-from drut.bench.tokens import Tokenizer
+from drut.bench.run import BenchRun, measure
+from drut.bench.tokens import BenchTokenizer
 
 SAMPLES = ("ttft_ms", "tpot_ms", "e2e_ms")
 # share of a prompt's tokens by the model's tokenizer, and tokens that may be added to twice as many
@@ -36,7 +36,7 @@ FEW = 4  # tokens that may be added to a short prompt
 
 
 @dataclass(frozen=True)
-class Work:
+class BlockWork:
     """A cell with the properties of its requests: whether responses have exactly the requested number of tokens,
     further fields of each request, and whether sessions have several turns."""
 
@@ -46,10 +46,10 @@ class Work:
     turns: bool = False
 
 
-def take(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Block:
+def take(turn: OrderTurn, candidate: Candidate, work: BlockWork, settings: CompareSettings, tokenizer: BenchTokenizer | None) -> Block:
     """Measures a turn. Raises EngineFailedError if the engine ends or answers no request, KeyboardInterrupt if the user
     ends the comparison, DrutError if the work cannot be sent."""
-    def look(progress: Progress) -> None:
+    def look(progress: LoadProgress) -> None:
         candidate.check()
 
     result, halted = measure(_run(turn, candidate, work, settings, tokenizer), look)
@@ -88,21 +88,21 @@ def _ended(result: Result) -> bool:
     return any(request.failure is None for request in result.requests)
 
 
-def _run(turn: Turn, candidate: Candidate, work: Work, settings: Settings, tokenizer: Tokenizer | None) -> Run:
+def _run(turn: OrderTurn, candidate: Candidate, work: BlockWork, settings: CompareSettings, tokenizer: BenchTokenizer | None) -> BenchRun:
     cell, launch, running = work.cell, candidate.launch, candidate.running
     assert launch is not None
     assert running is not None
     seed = seed_of(settings.seed, turn.round, cell.name, turn.again)
     body = {"temperature": 0, **launch.body, **work.body}
     target = Target(launch.url, launch.model, body=body, exact=launch.exact, timeout_s=settings.timeout)
-    loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(Rate.steady(cell.rate), seed=seed)) if cell.rate is not None else
+    loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(ArrivalRate.steady(cell.rate), seed=seed)) if cell.rate is not None else
                                    ClosedLoop(cell.concurrency or 1))
     # If the engine continued requests that its client gave up, its next turn would be slower.
-    window = Window(settings.warmup, settings.warmup + settings.duration, settings.grace, drain=settings.grace)
-    return Run(LoadPlan(target, window, loop, workers_for(loop)), cell.workload, tokenizer=tokenizer,
-               chat=settings.api == "chat", seed=seed, slo=None if settings.slo is None else Slo.parse(settings.slo),
-               most_errors=settings.max_error_rate, arrivals=False, server_pid=running.pid, primed=True,
-               billing=None if settings.price is None else Billing(parse_price(settings.price)))
+    window = MeasureWindow(settings.warmup, settings.warmup + settings.duration, settings.grace, drain=settings.grace)
+    return BenchRun(LoadPlan(target, window, loop, workers_for(loop)), cell.workload, tokenizer=tokenizer,
+                    chat=settings.api == "chat", seed=seed, slo=None if settings.slo is None else Slo.parse(settings.slo),
+                    most_errors=settings.max_error_rate, arrivals=False, server_pid=running.pid, primed=True,
+                    billing=None if settings.price is None else Billing(parse_price(settings.price)))
 
 
 def _lengths(result: Result, least: float) -> list[str]:

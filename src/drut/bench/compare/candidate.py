@@ -8,11 +8,11 @@ import statistics
 from pathlib import Path
 from typing import Literal
 
-from drut.bench.compare.entries import Entry
+from drut.bench.compare.entries import CompareEntry
 from drut.bench.compare.gate.exam import Answers
-from drut.bench.compare.schema import Contestant, Gate
+from drut.bench.compare.schema import Contestant, GateRecord
 from drut.bench.engines.cached import read_ahead
-from drut.bench.engines.engine import CannotRunError, Engine, EngineFailedError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import BenchEngine, CannotRunError, EngineFailedError, EngineFiles, Launch, Options
 from drut.bench.engines.process import Running, free_port, start
 from drut.errors import DrutError
 
@@ -20,13 +20,13 @@ from drut.errors import DrutError
 class Candidate:
     """A contestant. `ready` while it may take turns; otherwise `outcome` and `why` explain."""
 
-    def __init__(self, entry: Entry, engine: Engine, files: ModelFiles, options: Options, log: Path) -> None:
+    def __init__(self, entry: CompareEntry, engine: BenchEngine, files: EngineFiles, options: Options, log: Path) -> None:
         self.entry, self._engine, self._log = entry, engine, log
         self._files, self._options = entry.of(files), options
         self.name = entry.name
         self.outcome: Literal["measured", "failed", "cannot run", "gate"] = "measured"
         self.why = ""
-        self.gate: Gate | None = None
+        self.gate: GateRecord | None = None
         self.answers: Answers | None = None
         self.launch: Launch | None = None
         self.running: Running | None = None

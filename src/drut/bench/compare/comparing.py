@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.compare.block import Work, take
+from drut.bench.compare.block import BlockWork, take
 from drut.bench.compare.candidate import Candidate
 from drut.bench.compare.cells import parse_cells, seed_of
 from drut.bench.compare.entries import parse_entries
@@ -22,16 +22,16 @@ from drut.bench.compare.gate.ask import Asker
 from drut.bench.compare.gate.exam import Paper, examine, judge
 from drut.bench.compare.models import model_files
 from drut.bench.compare.notes import notes
-from drut.bench.compare.order import Turn, turns
+from drut.bench.compare.order import OrderTurn, turns
 from drut.bench.compare.schema import SCHEMA, Block, Cell, Comparison
-from drut.bench.compare.settings import Settings
+from drut.bench.compare.settings import CompareSettings
 from drut.bench.compare.verdicts import rankings, ratios
 from drut.bench.cost import parse_price
-from drut.bench.engines.engine import CannotRunError, EngineFailedError, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFailedError, EngineFiles, Options
 from drut.bench.engines.registry import find
 from drut.bench.metrics.request import Slo
 from drut.bench.result.build import environment
-from drut.bench.tokens import Tokenizer, open_tokenizer
+from drut.bench.tokens import BenchTokenizer, open_tokenizer
 from drut.bench.workloads import load
 from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
@@ -46,19 +46,19 @@ class Comparing:
     """A comparison and its results so far. `run` continues it; however it ends, `comparison` returns the results, and
     no engine keeps running."""
 
-    settings: Settings
+    settings: CompareSettings
     folder: Path
-    files: ModelFiles
+    files: EngineFiles
     candidates: list[Candidate]
-    works: list[Work]
-    tokenizer: Tokenizer | None
+    works: list[BlockWork]
+    tokenizer: BenchTokenizer | None
     reference: Reference | None
     before: Comparison | None = None
     blocks: list[Block] = field(default_factory=list)
     started_at: float = field(default_factory=time.time)
 
     @classmethod
-    def of(cls, settings: Settings, folder: Path, before: Comparison | None = None) -> Comparing:
+    def of(cls, settings: CompareSettings, folder: Path, before: Comparison | None = None) -> Comparing:
         """Creates it. `before`: an unfinished comparison in the same folder, which is continued. Raises RequestError
         for invalid settings, before anything is started."""
         entries, cells, files = parse_entries(settings.engines), parse_cells(settings.cells), model_files(settings)
@@ -89,7 +89,7 @@ class Comparing:
             most_increase=s.gate_perplexity, most_divergence=s.gate_divergence, most_sums_lost=s.gate_sums_lost,
             least_valid=s.gate_valid, least_exact=s.gate_exact)
 
-    def missing(self) -> list[Turn]:
+    def missing(self) -> list[OrderTurn]:
         """Returns the turns that were not taken yet, in order."""
         done = {(b.round, b.cell, b.contestant) for b in self.blocks if b.again or not b.held_up}
         every = turns(self.settings.rounds, [work.cell.name for work in self.works],
@@ -183,11 +183,11 @@ class Comparing:
                 if block is None or not block.held_up:
                     break
 
-    def _tried(self, turn: Turn) -> bool:
+    def _tried(self, turn: OrderTurn) -> bool:
         """Returns whether an interrupted part left a void first try of the turn."""
         return any((b.round, b.cell, b.contestant) == (turn.round, turn.cell, turn.contestant) for b in self.blocks)
 
-    def _turn(self, turn: Turn, candidate: Candidate, report: Report) -> Block | None:
+    def _turn(self, turn: OrderTurn, candidate: Candidate, report: Report) -> Block | None:
         """Takes a turn. Returns None if it ended the candidate."""
         work = next(work for work in self.works if work.cell.name == turn.cell)
         try:
@@ -254,11 +254,11 @@ class Comparing:
             raise RequestError("--reference: it was made with other --api, --gate-tokens or fewer --gate-prompts")
 
 
-def _tokenizer(files: ModelFiles) -> Tokenizer | None:
+def _tokenizer(files: EngineFiles) -> BenchTokenizer | None:
     return open_tokenizer(files.tokenizer, model="") if files.tokenizer else None
 
 
-def _work(cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Work:
+def _work(cell: Cell, settings: CompareSettings, tokenizer: BenchTokenizer | None) -> BlockWork:
     """Checks the first session, so that invalid or too long work is an error before anything is started."""
     sessions = load(cell.workload, tokenizer=tokenizer, seed=seed_of(settings.seed, 0, cell.name),
                     chat=settings.api == "chat", no_tokenizer="--tokenizer names it, or one of the model's files")
@@ -270,7 +270,7 @@ def _work(cell: Cell, settings: Settings, tokenizer: Tokenizer | None) -> Work:
         if turn.exact and needs > settings.context:
             raise RequestError(f"cell {cell.name!r} needs {needs} tokens of context, and --context is "
                                f"{settings.context}")
-    return Work(cell, all(turn.exact for turn in first.turns), turns=len(first.turns) > 1)
+    return BlockWork(cell, all(turn.exact for turn in first.turns), turns=len(first.turns) > 1)
 
 
 def _why(candidate: Candidate, error: DrutError, where: str = "") -> DrutError:

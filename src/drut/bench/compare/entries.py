@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from drut.bench.compare.names import check_names
-from drut.bench.engines.engine import ModelFiles
+from drut.bench.engines.engine import EngineFiles
 from drut.bench.engines.files import LAYOUTS
 from drut.errors import RequestError
 
@@ -19,8 +19,8 @@ _URL = ("http://", "https://")
 _OWN = (*LAYOUTS, "label", "tokenizer", "port")
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A contestant before it is started. `files` replaces fields of the model's `ModelFiles`; `port` None: any free
+class CompareEntry(msgspec.Struct, frozen=True):
+    """A contestant before it is started. `files` replaces fields of the model's `EngineFiles`; `port` None: any free
     port."""
 
     name: str
@@ -29,12 +29,12 @@ class Entry(msgspec.Struct, frozen=True):
     files: dict[str, Any] = {}
     port: int | None = None
 
-    def of(self, files: ModelFiles) -> ModelFiles:
+    def of(self, files: EngineFiles) -> EngineFiles:
         """Returns the files that this contestant reads."""
         return msgspec.structs.replace(files, **self.files)
 
 
-def parse_entries(texts: list[str]) -> list[Entry]:
+def parse_entries(texts: list[str]) -> list[CompareEntry]:
     """Parses `ENGINE`, several separated by commas, or `[LABEL=]ENGINE [gguf=FILE ...] [--flag ...]`. Raises
     RequestError."""
     entries = [_entry(part) for text in texts for part in _parts(text)]
@@ -47,7 +47,7 @@ def _parts(text: str) -> list[str]:
     return text.split(",") if not re.search(r"[\s=]", text) else [text]
 
 
-def _entry(text: str) -> Entry:
+def _entry(text: str) -> CompareEntry:
     try:
         first, *words = shlex.split(text) or [""]
     except ValueError as error:
@@ -65,4 +65,4 @@ def _entry(text: str) -> Entry:
     if port is not None and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise RequestError(f"contestant {label!r}: port must be from 1 to 65535, not {port!r}")
     files = {key: Path(value).expanduser() if key in LAYOUTS else value for key, value in own.items()}
-    return Entry(label, engine, tuple(words), files, None if port is None else int(port))
+    return CompareEntry(label, engine, tuple(words), files, None if port is None else int(port))

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.compare.settings import Settings
-from drut.bench.engines.engine import ModelFiles
+from drut.bench.compare.settings import CompareSettings
+from drut.bench.engines.engine import EngineFiles
 from drut.bench.engines.files import LAYOUTS, load_model_files
 from drut.errors import RequestError
 from drut.model.store import resolve
 from drut.model.store.known import KNOWN
 
 
-def model_files(settings: Settings) -> ModelFiles:
+def model_files(settings: CompareSettings) -> EngineFiles:
     """Returns the files of `model_files`, then `model`, then each named layout. Known models are fetched if missing.
     Raises RequestError if a file does not exist."""
     fields: dict[str, Any] = {"name": "model"}
@@ -28,7 +28,7 @@ def model_files(settings: Settings) -> ModelFiles:
     if "name" not in fields or fields["name"] == "model":
         fields["name"] = first.stem if first is not None else "model"
     fields["tokenizer"] = settings.tokenizer or fields.get("tokenizer") or str(first or "")
-    return ModelFiles(**fields)
+    return EngineFiles(**fields)
 
 
 def _of_model(model: str) -> dict[str, Any]:

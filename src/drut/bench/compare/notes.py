@@ -11,19 +11,19 @@ from drut.bench.compare.cells import parse_cells
 from drut.bench.compare.enough import answers, least_answers
 from drut.bench.compare.gates import gsm8k_meaningful
 from drut.bench.compare.schema import GSM8K_LEAST, Block, Contestant
-from drut.bench.compare.settings import Settings
+from drut.bench.compare.settings import CompareSettings
 from drut.bench.stats.paired import LEAST_ROUNDS
 
 BUSY_CLIENT = 0.4
 
 
-def notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequence[Block],
+def notes(settings: CompareSettings, contestants: Sequence[Contestant], blocks: Sequence[Block],
           base: str, against: str) -> list[str]:
     """Returns sentences. `base` is the requested base; ratios are `against` the actual one."""
     return list(_notes(settings, contestants, blocks, base, against))
 
 
-def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequence[Block],
+def _notes(settings: CompareSettings, contestants: Sequence[Contestant], blocks: Sequence[Block],
            base: str, against: str) -> Iterator[str]:
     if base != against:
         yield f"Ratios are against {against}: the base, {base}, was not measured or did not pass the gate."
@@ -53,7 +53,7 @@ def _notes(settings: Settings, contestants: Sequence[Contestant], blocks: Sequen
             yield f"{contestant.name}: its rounds were measured with several versions: {', then '.join(versions)}."
 
 
-def _gates(contestants: Sequence[Contestant], settings: Settings) -> Iterator[str]:
+def _gates(contestants: Sequence[Contestant], settings: CompareSettings) -> Iterator[str]:
     """Yields what the gate could not judge."""
     if settings.gate != "full":
         return
@@ -78,7 +78,7 @@ def _few(blocks: Sequence[Block]) -> Iterator[str]:
                "slowest response.")
 
 
-def _cold(settings: Settings, blocks: Sequence[Block]) -> Iterator[str]:
+def _cold(settings: CompareSettings, blocks: Sequence[Block]) -> Iterator[str]:
     """Yields a note if, in an open loop, the window begins before the first responses of the load have ended."""
     for cell in (cell for cell in parse_cells(settings.cells) if cell.rate is not None):
         mine = [block for block in blocks if block.valid and block.cell == cell.name]

@@ -22,7 +22,7 @@ def order(items: Sequence[T], number: int) -> list[T]:
     return turned[::-1] if number % 2 else turned
 
 
-class Turn(NamedTuple):
+class OrderTurn(NamedTuple):
     """The `place`-th turn of round `round`: a contestant at a cell. `again`: a second try, because the first was
     void."""
 
@@ -33,16 +33,16 @@ class Turn(NamedTuple):
     again: bool = False
 
 
-def turns(rounds: int, cells: Sequence[str], contestants: Sequence[str], by_contestant: bool = False) -> list[Turn]:
+def turns(rounds: int, cells: Sequence[str], contestants: Sequence[str], by_contestant: bool = False) -> list[OrderTurn]:
     """Returns all turns of a comparison, in order.
 
     The contestants of a cell follow each other, so that little time lies between turns that are compared;
     `by_contestant`: each contestant does all cells before the next one, for engines that are slow to switch.
     """
-    found: list[Turn] = []
+    found: list[OrderTurn] = []
     for number in range(rounds):
         names = order(contestants, number)
         pairs = ([(cell, name) for name in names for cell in cells] if by_contestant else
                  [(cell, name) for cell in cells for name in names])
-        found += [Turn(number, place, cell, name) for place, (cell, name) in enumerate(pairs)]
+        found += [OrderTurn(number, place, cell, name) for place, (cell, name) in enumerate(pairs)]
     return found

@@ -10,7 +10,7 @@ SCHEMA = "drut.comparison/1"
 GSM8K_LEAST = 0.05  # share of right answers above which GSM8K is shown and judged
 
 
-class Gate(msgspec.Struct, frozen=True):
+class GateRecord(msgspec.Struct, frozen=True):
     """The results of the gate. Shares from 0 to 1, None if not tested. `passed` False excludes the engine from every
     ranking, with the reasons."""
 
@@ -47,7 +47,7 @@ class Contestant(msgspec.Struct, frozen=True):
     ready_s: float | None = None
     ready_mb: float | None = None  # of its processes once it serves, shared pages counted once
     peak_mb: float | None = None  # the sum of its processes' peaks, less shared pages
-    gate: Gate | None = None
+    gate: GateRecord | None = None
 
 
 class Cell(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ Threads = Annotated[int, Meta(ge=1, le=4096)]
 Seconds = Annotated[float, Meta(ge=0, le=1e6)]
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CompareSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings. Each description is the help text of its flag."""
 
     engines: Annotated[list[str], Meta(min_length=1, description="engines to compare:  NAME,NAME or 'LABEL=ENGINE "
@@ -74,7 +74,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     gate_exact: Annotated[Share, Meta(description="minimum share of answers with exactly the requested tokens")] = 1.0
 
 
-def settings(given: Mapping[str, Any], config: Path | None = None) -> Settings:
+def settings(given: Mapping[str, Any], config: Path | None = None) -> CompareSettings:
     """Returns the settings: `given` values, else those of a TOML file, else the defaults. Raises RequestError, which
     names the fault."""
     values: dict[str, Any] = {}
@@ -84,6 +84,6 @@ def settings(given: Mapping[str, Any], config: Path | None = None) -> Settings:
         except (OSError, ValueError) as error:
             raise RequestError(f"--config: {config}: {error}") from None
     try:
-        return msgspec.convert({**values, **given}, Settings)
+        return msgspec.convert({**values, **given}, CompareSettings)
     except msgspec.ValidationError as error:
         raise RequestError(f"settings: {str(error).replace('`$.', '`')}") from None

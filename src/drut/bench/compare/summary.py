@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from drut.bench.compare.enough import answers
 from drut.bench.compare.gates import gsm8k_meaningful, perplexity
 from drut.bench.compare.ranking import places
-from drut.bench.compare.schema import Cell, Comparison, Contestant, Gate, Ratio
+from drut.bench.compare.schema import Cell, Comparison, Contestant, GateRecord, Ratio
 from drut.bench.compare.verdicts import figures_of
 from drut.bench.render.tables import cell as shown
 from drut.bench.render.tables import plain, printable, table
@@ -61,7 +61,7 @@ def _gate(found: Comparison) -> str:
     gates = [(c.name, c.gate) for c in found.contestants if c.gate is not None]
     if not gates:
         return ""
-    columns: dict[str, Callable[[Gate], str]] = {
+    columns: dict[str, Callable[[GateRecord], str]] = {
         "greedy tokens agree": lambda g: _share(g.agreement), "first difference at": _first, "perplexity": perplexity,
         "divergence, nats": lambda g: shown(g.divergence) or "n/a", "lengths exact": lambda g: _share(g.lengths_exact),
         "GSM8K": lambda g: _share(g.gsm8k), "schemas valid": lambda g: _share(g.schema_valid),
@@ -72,7 +72,7 @@ def _gate(found: Comparison) -> str:
     return table(["gate", *columns], rows)
 
 
-def _first(gate: Gate) -> str:
+def _first(gate: GateRecord) -> str:
     """Returns the median position of the first difference from the reference."""
     places = sorted(math.inf if at is None else at for at in gate.differs_at)
     middle = places[len(places) // 2] if places else math.inf

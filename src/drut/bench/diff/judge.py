@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from drut.bench.report.documents import Document
-from drut.bench.report.estimates import ANSWERS, Estimate, estimates
+from drut.bench.report.estimates import ANSWERS, MetricEstimate, estimates
 from drut.bench.result.figures import FIGURES
 from drut.bench.stats.distribution import Figure
 from drut.bench.stats.quantiles import CONFIDENCE, t_quantile
@@ -63,7 +63,7 @@ def changes(a: Document, b: Document, figures: Collection[str] = USUAL, least: f
     return [_change(one, other, max(tested, 1), least) for one, other in pairs]
 
 
-def _change(a: Estimate, b: Estimate, tested: int, least: float) -> Change:
+def _change(a: MetricEstimate, b: MetricEstimate, tested: int, least: float) -> Change:
     low = high = change = None
     verdict: Verdict = "unknown"
     if a.value == "inf" or b.value == "inf":
@@ -80,11 +80,11 @@ def _change(a: Estimate, b: Estimate, tested: int, least: float) -> Change:
                   change=change, low=low, high=high, verdict=verdict)
 
 
-def _additive(a: Estimate, b: Estimate) -> bool:
+def _additive(a: MetricEstimate, b: MetricEstimate) -> bool:
     return a.unit == "share" or min(_number(a.value) or 0.0, _number(b.value) or 0.0) <= 0
 
 
-def _moved(a: Estimate, b: Estimate, tested: int) -> _Moved:
+def _moved(a: MetricEstimate, b: MetricEstimate, tested: int) -> _Moved:
     """Converts a value; NaN if it is not a number."""
     values = [_number(e.value) for e in (a, b)]
     if None in values:
@@ -113,7 +113,7 @@ def _noise(first: float, df: int, second: float, other_df: int, tested: int) -> 
     return t_quantile(1 - tail / tested, max(int(welch + 1e-9), 1)) * math.sqrt(total)
 
 
-def _half(e: Estimate, additive: bool) -> float | None:
+def _half(e: MetricEstimate, additive: bool) -> float | None:
     low, high = _number(e.low), _number(e.high)
     if low is None or high is None or high < low:
         return None

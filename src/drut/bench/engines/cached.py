@@ -8,14 +8,14 @@ from pathlib import Path
 
 import psutil
 
-from drut.bench.engines.engine import Launch, ModelFiles
+from drut.bench.engines.engine import EngineFiles, Launch
 from drut.bench.engines.files import LAYOUTS
 
 _AT_ONCE = 1 << 22
 MOST_SHARE = 0.5  # share of the available memory
 
 
-def read_ahead(launch: Launch, files: ModelFiles) -> int:
+def read_ahead(launch: Launch, files: EngineFiles) -> int:
     """Reads the model files that the engine uses; returns their bytes. None if they are too large to stay in memory."""
     layouts = [path for name in LAYOUTS if (path := getattr(files, name)) is not None]
     paths = list(_files(path for path in layouts if str(path) in launch.argv))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from drut import __version__
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.weights import of_folder, of_gguf
 
 
@@ -16,7 +16,7 @@ class Drut:
     title = "Drut"
     verified = True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the GGUF file if there is one, else on the checkpoint."""
         path = files.gguf or files.hf
         if path is None:

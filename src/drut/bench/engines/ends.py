@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drut.bench.engines.engine import CannotRunError, ModelFiles
+from drut.bench.engines.engine import CannotRunError, EngineFiles
 from drut.errors import DrutError
 from drut.model.store import resolve
 from drut.model.tokenizer import open_tokenizer
@@ -15,7 +15,7 @@ _BY_TEXT = ("<|endoftext|>", "<|im_end|>", "<|end|>", "<|eot_id|>", "<|eom_id|>"
 BIAS = -100
 
 
-def bias_against_ends(files: ModelFiles) -> dict[str, int]:
+def bias_against_ends(files: EngineFiles) -> dict[str, int]:
     """Returns a `logit_bias` that makes a response as long as `max_tokens`. Raises CannotRunError if the tokenizer
     cannot be read."""
     try:

@@ -20,7 +20,7 @@ class EngineFailedError(DrutError):
     log."""
 
 
-class ModelFiles(msgspec.Struct, frozen=True):
+class EngineFiles(msgspec.Struct, frozen=True):
     """The files of one model in the layouts that engines read, None if not available. `label` names differences between
     them, such as the format of their weights; `tokenizer` is an argument of `open_tokenizer`."""
 
@@ -66,13 +66,13 @@ class Launch(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-class Engine(Protocol):
+class BenchEngine(Protocol):
     """An engine. Each has its own file in this package; `registry.py` maps names to them."""
 
     name: str
     title: str
     verified: bool  # whether it was seen to run; if not, only its command line was tested
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Returns the launch at the engine's best CPU configuration. Raises CannotRunError."""
         ...

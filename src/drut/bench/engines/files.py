@@ -1,4 +1,4 @@
-"""Reads and writes `ModelFiles` as JSON: paths are strings, relative to the file's folder."""
+"""Reads and writes `EngineFiles` as JSON: paths are strings, relative to the file's folder."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.engines.engine import ModelFiles
+from drut.bench.engines.engine import EngineFiles
 from drut.errors import RequestError
 
 MOST_BYTES = 1 << 20
 LAYOUTS = ("gguf", "hf", "openvino", "mlx")
 
 
-def load_model_files(path: Path) -> ModelFiles:
+def load_model_files(path: Path) -> EngineFiles:
     """Reads a file. Raises RequestError if it cannot be read, is invalid, or names a path that does not exist."""
     try:
         with path.open("rb") as file:
@@ -22,11 +22,11 @@ def load_model_files(path: Path) -> ModelFiles:
         if len(data) > MOST_BYTES:
             raise RequestError(f"{path} has more than {MOST_BYTES} bytes")
         given = msgspec.json.decode(data, type=dict[str, str | None])
-        known = msgspec.structs.fields(ModelFiles)
+        known = msgspec.structs.fields(EngineFiles)
         if unknown := sorted(given.keys() - {field.name for field in known}):
             raise RequestError(f"{path}: unknown field {unknown[0]!r}")
         files = msgspec.convert({name: value for name, value in given.items() if value is not None or name in LAYOUTS},
-                                ModelFiles, dec_hook=lambda _, value: path.parent / Path(value).expanduser())
+                                EngineFiles, dec_hook=lambda _, value: path.parent / Path(value).expanduser())
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}") from None
     except msgspec.MsgspecError as error:
@@ -38,7 +38,7 @@ def load_model_files(path: Path) -> ModelFiles:
     return files
 
 
-def save_model_files(files: ModelFiles, path: Path) -> None:
+def save_model_files(files: EngineFiles, path: Path) -> None:
     """Writes a file that `load_model_files` reads."""
     def as_text(value: Any) -> str:
         return str(value)

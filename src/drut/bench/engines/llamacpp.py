@@ -7,7 +7,7 @@ from pathlib import Path
 
 from drut.bench.engines import where
 from drut.bench.engines.ends import bias_against_ends
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.weights import of_gguf
 
 # For weights of at least this size, slots with separate KV caches were measured to be faster than slots that share one.
@@ -21,7 +21,7 @@ class LlamaServer:
     title = "llama.cpp, llama-server"
     verified = True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the GGUF file."""
         path = _gguf(files)
         binary = where.program("llama-server", "llama-server", "make peers ARGS=llama-server")
@@ -40,7 +40,7 @@ class LlamaCppPython:
     title = "llama-cpp-python, llama_cpp.server"
     verified = True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the GGUF file."""
         path = _gguf(files)
         python = where.python("llamacpp", "", "make peers ARGS=llamacpp")
@@ -55,7 +55,7 @@ class LlamaCppPython:
                       versions=where.versions(python, ("llama-cpp-python",)), weights=of_gguf(path), remarks=remarks)
 
 
-def _gguf(files: ModelFiles) -> Path:
+def _gguf(files: EngineFiles) -> Path:
     if files.gguf is None:
         raise CannotRunError(f"llama.cpp reads GGUF files; {files.name} has none")
     return files.gguf

@@ -6,7 +6,7 @@ import sys
 
 from drut.bench.engines import where
 from drut.bench.engines.ends import bias_against_ends
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.weights import of_folder
 from drut.home import home
 
@@ -18,7 +18,7 @@ class Mlx:
     title = "MLX-LM"
     verified = True  # on Linux; not on macOS
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the folder made by mlx_lm.convert; on Linux fp32 weights are fastest."""
         if files.mlx is None:
             raise CannotRunError(f"MLX reads folders made by mlx_lm.convert; {files.name} has none")

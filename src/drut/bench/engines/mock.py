@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.mock import load_script
 
 
-class Mock:
+class MockEngine:
     """`drut bench mock` with the script given by the flags `--script FILE`. It reads no model."""
 
     name = "mock"
     title = "Scripted server"
     verified = True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Raises CannotRunError without a script, RequestError if the script is invalid."""
         if len(options.flags) != 2 or options.flags[0] != "--script":
             raise CannotRunError("the scripted server needs the flags --script FILE, and accepts no others")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from drut.bench.engines import where
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.weights import of_gguf
 from drut.home import home
 
@@ -20,7 +20,7 @@ class Ollama:
     title = "Ollama"
     verified = False
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the GGUF file, which Ollama copies. It has no flags: `options.flags` are settings NAME=VALUE."""
         if files.gguf is None:
             raise CannotRunError(f"Ollama reads GGUF files; {files.name} has none")

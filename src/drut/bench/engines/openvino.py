@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from drut.bench.engines import where
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.kv import kv_bytes
 from drut.bench.engines.weights import of_openvino
 
@@ -21,7 +21,7 @@ class OpenVino:
     title = "OpenVINO GenAI, our HTTP wrapper"
     verified = True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the folder exported by optimum-cli."""
         if files.openvino is None:
             raise CannotRunError(f"OpenVINO reads folders exported by optimum-cli; {files.name} has none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from drut.bench.engines.engine import Launch
-from drut.bench.exchange import Exchange
+from drut.bench.exchange import ToolExchange
 from drut.errors import RequestError
 
 PROBE_S = 5.0
@@ -19,7 +19,7 @@ def serves(launch: Launch, timeout_s: float) -> bool:
         path, body = "/v1/completions", {"model": launch.model, "prompt": "a", "max_tokens": 1, "temperature": 0}
     else:
         timeout_s = min(timeout_s, PROBE_S)
-    with closing(Exchange(launch.url, timeout_s=max(timeout_s, 0.1), most_bytes=1 << 20)) as exchange:
+    with closing(ToolExchange(launch.url, timeout_s=max(timeout_s, 0.1), most_bytes=1 << 20)) as exchange:
         try:
             return exchange.send(path, body)[0] == 200
         except RequestError:

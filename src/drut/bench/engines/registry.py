@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 
 from drut.bench.engines.drut import Drut
-from drut.bench.engines.engine import Engine
+from drut.bench.engines.engine import BenchEngine
 from drut.bench.engines.llamacpp import LlamaCppPython, LlamaServer
 from drut.bench.engines.lmdeploy import LmDeploy
 from drut.bench.engines.mlx import Mlx
-from drut.bench.engines.mock import Mock
+from drut.bench.engines.mock import MockEngine
 from drut.bench.engines.ollama import Ollama
 from drut.bench.engines.openvino import OpenVino
 from drut.bench.engines.sglang import Sglang
@@ -18,12 +18,12 @@ from drut.bench.engines.url import Url
 from drut.bench.engines.vllm import Vllm
 from drut.errors import RequestError
 
-_ALL: tuple[Engine, ...] = (Drut(), LlamaServer(), LlamaCppPython(), Vllm(), Sglang(), TensorRtLlm(), OpenVino(), Mlx(),
-                            LmDeploy(), Ollama(), Url(), Mock())
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in _ALL}
+_ALL: tuple[BenchEngine, ...] = (Drut(), LlamaServer(), LlamaCppPython(), Vllm(), Sglang(), TensorRtLlm(), OpenVino(), Mlx(),
+                                 LmDeploy(), Ollama(), Url(), MockEngine())
+ENGINES: dict[str, BenchEngine] = {engine.name: engine for engine in _ALL}
 
 
-def find(name: str) -> Engine:
+def find(name: str) -> BenchEngine:
     """Returns the engine of that name; a URL is a server that already runs. Raises RequestError if there is none."""
     if name in ENGINES:
         return ENGINES[name]

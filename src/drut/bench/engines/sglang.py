@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drut.bench.engines import where
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.weights import of_folder
 
 HOW = "make peers ARGS=sglang, or pip install sglang where there is a GPU"
@@ -17,7 +17,7 @@ class Sglang:
     title = "SGLang"
     verified = True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the checkpoint."""
         if files.hf is None:
             raise CannotRunError(f"SGLang reads Hugging Face folders; {files.name} has none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drut.bench.engines import where
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.weights import of_folder
 
 
@@ -14,7 +14,7 @@ class TensorRtLlm:
     title = "TensorRT-LLM"
     verified = False
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the checkpoint."""
         if files.hf is None:
             raise CannotRunError(f"TensorRT-LLM reads Hugging Face folders; {files.name} has none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drut.bench.address import Address, shown
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.errors import RequestError
 
 
@@ -23,7 +23,7 @@ class Url:
         if url:
             self.name, self.title = url, shown(url)
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Ignores `port`. Raises CannotRunError if the URL is missing or invalid."""
         given = ([self._url] if self._url else []) + list(options.flags)
         if not given or len(given) > 2:

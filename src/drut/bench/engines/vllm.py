@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from drut.bench.engines import where
-from drut.bench.engines.engine import CannotRunError, Launch, ModelFiles, Options
+from drut.bench.engines.engine import CannotRunError, EngineFiles, Launch, Options
 from drut.bench.engines.kv import kv_bytes
 from drut.bench.engines.weights import of_folder
 from drut.machine import usable_cpus
@@ -23,7 +23,7 @@ class Vllm:
     title = "vLLM"
     verified = True
 
-    def launch(self, files: ModelFiles, options: Options, port: int) -> Launch:
+    def launch(self, files: EngineFiles, options: Options, port: int) -> Launch:
         """Launches on the checkpoint."""
         if files.hf is None:
             raise CannotRunError(f"vLLM reads Hugging Face folders; {files.name} has none")

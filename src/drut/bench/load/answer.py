@@ -6,14 +6,22 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.load.chunk import Choice, Chunk, ToolCall, Usage, broken_finish, decode, tokens_of
-from drut.bench.load.record import Failure, Record
+from drut.bench.load.chunk import (
+    ChunkChoiceFields,
+    ChunkFields,
+    ToolCallFields,
+    UsageFields,
+    broken_finish,
+    decode,
+    tokens_of,
+)
+from drut.bench.load.record import Failure, LoadRecord
 from drut.bench.sse import Event, SseSplitter, TooLongError
 
 MOST_BODY = 64 << 20  # bytes of a response, streamed or not
 MOST_DETAIL = 200  # characters of a server's error text that are kept
 
-class Answer:
+class StreamedAnswer:
     """Fills a Record from a response, and holds the response's text. `stream`: the request asked for a stream."""
 
     __slots__ = (
@@ -30,7 +38,7 @@ class Answer:
         "splitter",
     )
 
-    def __init__(self, record: Record, stream: bool = True) -> None:
+    def __init__(self, record: LoadRecord, stream: bool = True) -> None:
         self.record = record
         self._stream = stream
         self._type = ""
@@ -143,7 +151,7 @@ class Answer:
             return self.fail("server", _words(data))
         return self._take(chunk, now)
 
-    def _take(self, chunk: Chunk, now: float) -> bool:
+    def _take(self, chunk: ChunkFields, now: float) -> bool:
         record = self.record
         if chunk.usage is not None and not self._may_be(chunk.usage):
             return False
@@ -189,7 +197,7 @@ class Answer:
             record.chars.append(chars)
             record.reported.append(reported)
 
-    def _may_be(self, usage: Usage) -> bool:
+    def _may_be(self, usage: UsageFields) -> bool:
         """Checks that a usage is possible: a token that was neither shown nor requested cannot exist, and a token that
         was shown took at least one byte."""
         most = max(self._read, self.record.max_tokens)
@@ -197,7 +205,7 @@ class Answer:
             return True
         return self.fail("malformed", f"{usage.completion_tokens} completion tokens in a reply of {self._read} bytes")
 
-    def _usage(self, usage: Usage) -> int:
+    def _usage(self, usage: UsageFields) -> int:
         """Stores the usage. Returns the number of tokens since the previous usage, or -1 if it is unknown."""
         record = self.record
         if usage.prompt_tokens is not None:
@@ -212,7 +220,7 @@ class Answer:
         record.output_tokens = usage.completion_tokens
         return max(more, -1)
 
-    def _words_of(self, choice: Choice) -> int:
+    def _words_of(self, choice: ChunkChoiceFields) -> int:
         """Returns the number of characters of output in a choice; a tool call counts by its name and arguments."""
         if choice.text is not None:
             return self._keep(choice.text)
@@ -230,14 +238,14 @@ class Answer:
         for call in delta.tool_calls or ():
             chars += self._call(call)
         if delta.function_call is not None:
-            chars += self._call(ToolCall(index=0, function=delta.function_call))
+            chars += self._call(ToolCallFields(index=0, function=delta.function_call))
         return chars
 
     def _keep(self, text: str) -> int:
         self._pieces.append(text)
         return len(text)
 
-    def _call(self, call: ToolCall) -> int:
+    def _call(self, call: ToolCallFields) -> int:
         index = call.index if call.index is not None else len(self._calls)
         whole = self._calls.setdefault(
             index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})

@@ -15,15 +15,15 @@ Every other value, known (`abort`, `error`) or not, is a failure."""
 _Count = Annotated[int, Meta(ge=0, lt=1 << 31)]  # an invalid number of tokens makes the response malformed
 
 
-class Function(msgspec.Struct, gc=False):
+class FunctionFields(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: str | None = None
 
 
-class ToolCall(msgspec.Struct, gc=False):
+class ToolCallFields(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
-    function: Function | None = None
+    function: FunctionFields | None = None
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -31,8 +31,8 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
-    function_call: Function | None = None
+    tool_calls: list[ToolCallFields] | None = None
+    function_call: FunctionFields | None = None
 
 
 class _Logprobs(msgspec.Struct, gc=False):
@@ -40,7 +40,7 @@ class _Logprobs(msgspec.Struct, gc=False):
     tokens: list[msgspec.Raw] | None = None  # in completions
 
 
-class Choice(msgspec.Struct, gc=False):
+class ChunkChoiceFields(msgspec.Struct, gc=False):
     index: int | None = None
     delta: _Delta | None = None
     message: _Delta | None = None
@@ -54,7 +54,7 @@ class _Details(msgspec.Struct, gc=False):
     cached_tokens: _Count | None = None
 
 
-class Usage(msgspec.Struct, gc=False):
+class UsageFields(msgspec.Struct, gc=False):
     prompt_tokens: _Count | None = None
     completion_tokens: _Count | None = None
     prompt_tokens_details: _Details | None = None
@@ -68,9 +68,9 @@ class _Why(msgspec.Struct, gc=False):
     queued_s: Annotated[float, Meta(ge=0, le=MOST_QUEUE_S)] | None = None  # Drut
 
 
-class Chunk(msgspec.Struct, gc=False):
-    choices: list[Choice] | None = None
-    usage: Usage | None = None
+class ChunkFields(msgspec.Struct, gc=False):
+    choices: list[ChunkChoiceFields] | None = None
+    usage: UsageFields | None = None
     error: Any = None
     error_code: Any = None  # FastChat
     object: str | None = None
@@ -89,7 +89,7 @@ class Chunk(msgspec.Struct, gc=False):
         return any(field is not None for field in (self.choices, self.usage, self.metrics, self.why))
 
 
-decode = msgspec.json.Decoder(Chunk).decode
+decode = msgspec.json.Decoder(ChunkFields).decode
 
 
 def broken_finish(reason: str | None) -> bool:
@@ -97,7 +97,7 @@ def broken_finish(reason: str | None) -> bool:
     return bool(reason) and reason not in WHOLE
 
 
-def tokens_of(choice: Choice) -> int:
+def tokens_of(choice: ChunkChoiceFields) -> int:
     """Returns the number of tokens in a choice by its ids or logprobs, or -1 if it has neither."""
     if choice.token_ids is not None:
         return len(choice.token_ids)

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from drut.bench.address import Address, shown, tls_context
-from drut.bench.load.answer import Answer
-from drut.bench.load.http import Connection, Pool
+from drut.bench.load.answer import StreamedAnswer
+from drut.bench.load.http import ClientConnection, ConnectionPool
 from drut.bench.load.record import Failure
-from drut.bench.work import Message, Turn
+from drut.bench.work import ConversationTurn, Message
 from drut.errors import RequestError
 
 _OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
@@ -49,13 +49,13 @@ class Target(msgspec.Struct, frozen=True):
         if not self.timeout_s > 0:
             raise RequestError(f"the timeout must be more than 0 s, not {self.timeout_s}")
 
-    def pool(self) -> Pool:
+    def pool(self) -> ConnectionPool:
         """Returns a pool of connections to the server. Raises RequestError if the certificates cannot be read."""
         parts = urlsplit(self.url)
         tls = None
         if parts.scheme == "https":
             tls = tls_context(self.verify_tls, self.ca_file)
-        return Pool(str(parts.hostname), parts.port or (443 if tls else 80), tls)
+        return ConnectionPool(str(parts.hostname), parts.port or (443 if tls else 80), tls)
 
     @property
     def address(self) -> Address:
@@ -66,7 +66,7 @@ class Target(msgspec.Struct, frozen=True):
         """Returns the path of chats or completions. Raises RequestError if the URL fixes the other route."""
         return self.address.path("/v1/chat/completions" if chat else "/v1/completions")
 
-    def asked(self, turn: Turn, history: Sequence[Message] = ()) -> dict[str, Any]:
+    def asked(self, turn: ConversationTurn, history: Sequence[Message] = ()) -> dict[str, Any]:
         """Returns the body of a request, without the fields about streaming."""
         body = {"model": self.model, "max_tokens": turn.max_tokens, **self.body, **turn.body}
         if turn.exact:
@@ -108,7 +108,7 @@ class Client:
     def close(self) -> None:
         self._pool.close()
 
-    def encode(self, turn: Turn, history: list[Message]) -> bytes:
+    def encode(self, turn: ConversationTurn, history: list[Message]) -> bytes:
         """Encodes the request, head and body."""
         data = self._encoder.encode({**self._common, **self._target.asked(turn, history)})
         chat = turn.prompt is None
@@ -116,7 +116,7 @@ class Client:
             self._heads[chat] = self._target.head(chat)
         return b"%b%d\r\n\r\n%b" % (self._heads[chat], len(data), data)
 
-    async def ask(self, payload: bytes, answer: Answer) -> None:
+    async def ask(self, payload: bytes, answer: StreamedAnswer) -> None:
         """Sends the request and waits for its end; `answer.record` holds the result. Cancellation ends the connection
         and makes the record `unfinished`."""
         await self._ask(payload, answer)
@@ -124,7 +124,7 @@ class Client:
             path = payload[: payload.index(b" ", 5)].decode()
             answer.record.detail = f"{shown(path)}: {answer.record.detail}"
 
-    async def _ask(self, payload: bytes, answer: Answer) -> None:
+    async def _ask(self, payload: bytes, answer: StreamedAnswer) -> None:
         connection = self._pool.reuse()
         used = connection is not None
         if connection is None:
@@ -142,7 +142,7 @@ class Client:
             if connection is None:
                 return
 
-    async def _exchange(self, connection: Connection, payload: bytes, answer: Answer) -> bool:
+    async def _exchange(self, connection: ClientConnection, payload: bytes, answer: StreamedAnswer) -> bool:
         over = connection.send(payload, answer)
         timer = self._loop.call_later(self._target.timeout_s, self._expire, connection, answer)
         try:
@@ -154,11 +154,11 @@ class Client:
         finally:
             timer.cancel()
 
-    def _expire(self, connection: Connection, answer: Answer) -> None:
+    def _expire(self, connection: ClientConnection, answer: StreamedAnswer) -> None:
         answer.fail("timeout", f"no complete response within {self._target.timeout_s:g} s")
         connection.abort()
 
-    async def _connect(self, answer: Answer) -> Connection | None:
+    async def _connect(self, answer: StreamedAnswer) -> ClientConnection | None:
         start = time.monotonic()
         try:
             return await self._pool.connect()
@@ -173,6 +173,6 @@ class Client:
             answer.record.connect_s += time.monotonic() - start
 
     @staticmethod
-    def _failed(answer: Answer, kind: Failure, detail: str) -> None:
+    def _failed(answer: StreamedAnswer, kind: Failure, detail: str) -> None:
         answer.fail(kind, detail)
         answer.record.ended = time.monotonic()

@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 from drut.bench.alarm import Alarm
-from drut.bench.load.answer import Answer
+from drut.bench.load.answer import StreamedAnswer
 from drut.bench.load.client import Client
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Offer, Window
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import ArrivalOffer, MeasureWindow
 from drut.bench.work import Message
 
-Next = Callable[[], Awaitable[Offer | None]]
+Next = Callable[[], Awaitable[ArrivalOffer | None]]
 """Returns the next session, or None if there are no more."""
 
 PAUSE_S, MOST_PAUSE_S = 0.1, 5.0  # of a slot after a failure; doubled by each further failure
@@ -31,7 +31,7 @@ AHEAD = 2048  # maximum of sessions of an open loop that wait for their time in 
 class Driver:
     """Runs one client process's part of the load. `emit` is called with each completed record."""
 
-    def __init__(self, client: Client, window: Window, emit: Callable[[Record], None]) -> None:
+    def __init__(self, client: Client, window: MeasureWindow, emit: Callable[[LoadRecord], None]) -> None:
         self._client, self._window, self._emit = client, window, emit
         self._alarm = Alarm()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -45,7 +45,7 @@ class Driver:
         self._past_end = False
         self._closing = False  # all measured requests have ended
         self._marks: list[tuple[float, float]] = []  # CPU seconds and the clock, at the begin and end of the window
-        self._in_flight: set[Answer] = set()
+        self._in_flight: set[StreamedAnswer] = set()
         self.pieces = 0  # arrivals of ended requests
         self.dry_s: float | None = None
 
@@ -92,7 +92,7 @@ class Driver:
             self._alarm.at(self._start + due, partial(self._begin, offer, due))
         self._feeding, self._dry = False, True
 
-    def _begin(self, offer: Offer, due: float) -> None:
+    def _begin(self, offer: ArrivalOffer, due: float) -> None:
         if self._closing:
             return
         self._owe(due)
@@ -119,7 +119,7 @@ class Driver:
         if self.dry_s is None:
             self.dry_s = time.monotonic() - self._start
 
-    async def _session(self, offer: Offer, due: float) -> tuple[float, bool]:
+    async def _session(self, offer: ArrivalOffer, due: float) -> tuple[float, bool]:
         """Runs all turns of a session; each is due when the previous one has ended and its think time has passed.
         Returns the time of the end, and whether all turns succeeded.
 
@@ -130,9 +130,9 @@ class Driver:
             await self._alarm.until(self._start + due)
             if self._closing or self._complete():  # a request that will be cut off would only leave work to the server
                 break
-            record = Record(session.id, i, due, self._window.holds(due),
-                            expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
-            answer = Answer(record, self._client.stream)
+            record = LoadRecord(session.id, i, due, self._window.holds(due),
+                                expected_input_tokens=turn.input_tokens, max_tokens=turn.max_tokens)
+            answer = StreamedAnswer(record, self._client.stream)
             await self._ask(answer, self._client.encode(turn, history))
             self._settle(due)
             due = due if record.ended is None else record.ended
@@ -145,7 +145,7 @@ class Driver:
             self._owe(due)
         return due, well
 
-    async def _ask(self, answer: Answer, payload: bytes) -> None:
+    async def _ask(self, answer: StreamedAnswer, payload: bytes) -> None:
         record = answer.record
         self._in_flight.add(answer)
         try:

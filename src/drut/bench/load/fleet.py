@@ -13,9 +13,9 @@ import msgspec
 from drut.bench.load.client import Target
 from drut.bench.load.halt import Halt
 from drut.bench.load.process import Process
-from drut.bench.load.record import Record
+from drut.bench.load.record import LoadRecord
 from drut.bench.load.schedule import Schedule
-from drut.bench.load.wire import Job, NoMore, Offer, Start, Window, put
+from drut.bench.load.wire import ArrivalOffer, MeasureWindow, NoMore, WorkerJob, WorkerStart, put
 from drut.bench.work import Session
 from drut.errors import DrutError, RequestError
 from drut.machine import usable_cpus
@@ -47,12 +47,12 @@ class LoadPlan(msgspec.Struct, frozen=True):
     """The parameters of a run, without its sessions."""
 
     target: Target
-    window: Window
+    window: MeasureWindow
     loop: OpenLoop | ClosedLoop
     workers: int = 1
 
 
-class Progress(msgspec.Struct):
+class LoadProgress(msgspec.Struct):
     """The progress of a run. Seconds count from its start."""
 
     elapsed_s: float = 0.0
@@ -62,13 +62,13 @@ class Progress(msgspec.Struct):
     pieces: int = 0
 
 
-class Load(msgspec.Struct):
+class LoadResult(msgspec.Struct):
     """The results of a run. `window` ends early if the workload did. `cpu` is the CPU use of each client process within
     the window, from 0 to 1. `behind` counts sessions of the window that were not made in time. `halted` is the reason
     for an early end, else None."""
 
-    records: list[Record]
-    window: Window
+    records: list[LoadRecord]
+    window: MeasureWindow
     cpu: list[float]
     behind: bool
     started_at: float  # seconds of the Unix clock
@@ -87,7 +87,7 @@ def workers_for(loop: OpenLoop | ClosedLoop) -> int:
 
 
 async def run_load(plan: LoadPlan, sessions: Iterator[Session],
-                   on_progress: Callable[[Progress], None] | None = None, halt: Halt | None = None) -> Load:
+                   on_progress: Callable[[LoadProgress], None] | None = None, halt: Halt | None = None) -> LoadResult:
     """Runs the load. `on_progress` receives the progress about four times a second; `halt` may end the run early.
     Raises DrutError if the server cannot be reached at the start, or if a client process ends."""
     halt = halt or Halt()
@@ -101,7 +101,7 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
         await feed.make_first()
         start, started_at = time.monotonic() + LEAD_S, time.time() + LEAD_S
         for worker in workers:
-            put(worker.stdin, Start(start))
+            put(worker.stdin, WorkerStart(start))
         tasks = [asyncio.create_task(feed.run())]
         listening = [asyncio.create_task(worker.listen()) for worker in workers]
         tasks += listening
@@ -138,10 +138,10 @@ class _Feed:
     def __init__(self, plan: LoadPlan, sessions: Iterator[Session], workers: list[Process]) -> None:
         self._plan, self._workers, self._sessions = plan, workers, sessions
         self._times = plan.loop.schedule.times() if isinstance(plan.loop, OpenLoop) and plan.loop.schedule else None
-        self._first: list[Offer] = []
+        self._first: list[ArrivalOffer] = []
         self.exhausted = False
         queues = len(workers) if isinstance(plan.loop, OpenLoop) else 1
-        self._queues: list[asyncio.Queue[Offer | None]] = [asyncio.Queue(AHEAD) for _ in range(queues)]
+        self._queues: list[asyncio.Queue[ArrivalOffer | None]] = [asyncio.Queue(AHEAD) for _ in range(queues)]
         self.last_due: float | None = None  # of the last session that was sent
         self.dry = False  # the workload has ended
 
@@ -174,9 +174,9 @@ class _Feed:
             for pipe in pipes:
                 pipe.cancel()
 
-    def _make(self, count: int, most_s: float = math.inf) -> list[Offer]:
+    def _make(self, count: int, most_s: float = math.inf) -> list[ArrivalOffer]:
         """Returns the next sessions, at least one; none after the end of the workload or the run."""
-        offers: list[Offer] = []
+        offers: list[ArrivalOffer] = []
         window, until = self._plan.window, time.monotonic() + most_s
         while len(offers) < count and not self.exhausted and not (offers and time.monotonic() > until):
             session = next(self._sessions, None)
@@ -187,7 +187,7 @@ class _Feed:
             if due is not None and due >= window.end + window.grace:
                 self.exhausted = True
                 break
-            offers.append(Offer(session, due))
+            offers.append(ArrivalOffer(session, due))
         return offers
 
     def _due(self, session: Session) -> float | None:
@@ -199,7 +199,7 @@ class _Feed:
             raise RequestError(f"session {session.id} has no arrival time, which the replay of a trace needs")
         return session.at_s
 
-    async def _pipe(self, worker: Process, queue: asyncio.Queue[Offer | None]) -> None:
+    async def _pipe(self, worker: Process, queue: asyncio.Queue[ArrivalOffer | None]) -> None:
         with suppress(ConnectionError):  # `listen` notices the end of the process
             while True:
                 await worker.room()
@@ -211,23 +211,23 @@ class _Feed:
             await worker.stdin.drain()
 
 
-def _jobs(plan: LoadPlan) -> list[Job]:
+def _jobs(plan: LoadPlan) -> list[WorkerJob]:
     """Returns the job of each worker. The slots of a closed loop begin one after the other over the first half of the
     warm-up, so that their prompts do not coincide again and again."""
     n = plan.workers
     if isinstance(plan.loop, OpenLoop):
-        return [Job(plan.target, plan.window)] * n
+        return [WorkerJob(plan.target, plan.window)] * n
     step = plan.window.begin / 2 / plan.loop.concurrency
     staggers = [i * step for i in range(plan.loop.concurrency)]
-    return [Job(plan.target, plan.window, staggers[i::n]) for i in range(n)]
+    return [WorkerJob(plan.target, plan.window, staggers[i::n]) for i in range(n)]
 
 
-def _progress(workers: list[Process], elapsed_s: float) -> Progress:
-    return Progress(elapsed_s, sum(w.in_flight for w in workers), sum(len(w.records) for w in workers),
-                    sum(w.failed for w in workers), sum(w.pieces for w in workers))
+def _progress(workers: list[Process], elapsed_s: float) -> LoadProgress:
+    return LoadProgress(elapsed_s, sum(w.in_flight for w in workers), sum(len(w.records) for w in workers),
+                        sum(w.failed for w in workers), sum(w.pieces for w in workers))
 
 
-def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: float, halt: Halt) -> Load:
+def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: float, halt: Halt) -> LoadResult:
     window = plan.window
     last_words = [worker.done for worker in workers if worker.done is not None]
     if isinstance(plan.loop, OpenLoop):
@@ -236,7 +236,7 @@ def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: flo
         dry = min((done.dry_s for done in last_words if done.dry_s is not None), default=math.inf)
     end = max(min(window.end, dry, math.inf if halt.at_s is None else halt.at_s), window.begin)
     behind = halt.why is None and not feed.exhausted and feed.last_due is not None and feed.last_due < window.end
-    ended = Window(window.begin, end, window.grace)
+    ended = MeasureWindow(window.begin, end, window.grace)
     records = [record for worker in workers for record in worker.records]
     for record in records:
         record.counted = ended.holds(record.scheduled)
@@ -244,6 +244,6 @@ def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: flo
         for record in records:
             record.counted = ended.spanned(record.scheduled, record.ended)
     records.sort(key=lambda record: record.scheduled)
-    return Load(records=records, window=ended, cpu=[done.cpu for done in last_words], behind=behind,
-                started_at=started_at, halted=halt.why)
+    return LoadResult(records=records, window=ended, cpu=[done.cpu for done in last_words], behind=behind,
+                      started_at=started_at, halted=halt.why)
 

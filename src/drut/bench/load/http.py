@@ -15,7 +15,7 @@ from typing import cast
 
 import httptools
 
-from drut.bench.load.answer import Answer
+from drut.bench.load.answer import StreamedAnswer
 from drut.errors import DrutError
 
 MOST_HEAD = 64 << 10  # bytes of a response's head, and of trailers
@@ -24,14 +24,14 @@ CONNECT_S = 10.0
 _now = time.monotonic
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A connection and its current exchange."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         self._loop = pool.loop
         self._parser = httptools.HttpResponseParser(self)
-        self._answer: Answer | None = None
+        self._answer: StreamedAnswer | None = None
         self._over: asyncio.Future[bool] | None = None  # True: a complete response; False: no byte of a response
         self._arrived = 0.0
         self._got = False  # a byte arrived since the request was sent
@@ -45,7 +45,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    def send(self, payload: bytes, answer: Answer) -> asyncio.Future[bool]:
+    def send(self, payload: bytes, answer: StreamedAnswer) -> asyncio.Future[bool]:
         """Sends a request. The future becomes True when the exchange has ended, with or without success (see
         `answer.record`), and False if the connection ended before any byte arrived."""
         self._answer = answer
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def leave(self) -> None:
-        """Ends the connection at once, without notice to the current `Answer`."""
+        """Ends the connection at once, without notice to the current `StreamedAnswer`."""
         self._answer = self._over = None
         self.abort()
 
@@ -155,13 +155,13 @@ class Connection(asyncio.Protocol):
             over.set_result(answered)
 
 
-class Pool:
+class ConnectionPool:
     """Connections to one server. The most recently used one is reused first."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self._name, self._host, self._port, self._tls = host, host, port, tls
-        self._idle: list[Connection] = []
+        self._idle: list[ClientConnection] = []
 
     async def resolve(self) -> None:
         """Finds an address that accepts a connection, and keeps both. Raises DrutError if there is none."""
@@ -180,7 +180,7 @@ class Pool:
         why = "no response in time" if isinstance(last, TimeoutError) else str(last)
         raise DrutError(f"cannot connect to {self._name}:{self._port}: {why}")
 
-    def reuse(self) -> Connection | None:
+    def reuse(self) -> ClientConnection | None:
         """Returns an idle connection, or None."""
         while self._idle:
             connection = self._idle.pop()
@@ -188,18 +188,18 @@ class Pool:
                 return connection
         return None
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> ClientConnection:
         """Opens a new connection. Raises OSError or TimeoutError."""
         async with asyncio.timeout(CONNECT_S):
             _, connection = await self.loop.create_connection(
-                lambda: Connection(self), self._host, self._port, ssl=self._tls,
+                lambda: ClientConnection(self), self._host, self._port, ssl=self._tls,
                 server_hostname=self._name if self._tls else None)
             return connection
 
-    def take_back(self, connection: Connection) -> None:
+    def take_back(self, connection: ClientConnection) -> None:
         self._idle.append(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         if connection in self._idle:
             self._idle.remove(connection)
 

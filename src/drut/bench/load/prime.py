@@ -7,16 +7,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from drut.bench.exchange import Exchange
+from drut.bench.exchange import ToolExchange
 from drut.bench.load.client import Target
-from drut.bench.work import Turn
+from drut.bench.work import ConversationTurn
 from drut.errors import RequestError
 
 
-def prime(target: Target, turns: Iterable[Turn], tls: ssl.SSLContext | None = None) -> None:
+def prime(target: Target, turns: Iterable[ConversationTurn], tls: ssl.SSLContext | None = None) -> None:
     """Sends each turn with a limit of one token and waits for its end. Skips a turn that the server refuses, and stops
     if the server does not respond: the load that follows reports that failure."""
-    exchange = Exchange(target.url, target.headers, target.timeout_s, tls, endpoint=target.endpoint)
+    exchange = ToolExchange(target.url, target.headers, target.timeout_s, tls, endpoint=target.endpoint)
     try:
         for turn in turns:
             short = msgspec.structs.replace(turn, max_tokens=1, exact=False)

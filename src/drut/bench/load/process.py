@@ -6,8 +6,8 @@ import asyncio
 import sys
 from contextlib import suppress
 
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Beat, Broken, Done, Job, Offer, Ready, Took, from_worker, put
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import ArrivalOffer, Beat, Broken, Done, Took, WorkerJob, WorkerReady, from_worker, put
 from drut.errors import DrutError
 
 LEAST_AHEAD = 8  # maximum of waiting sessions in a process of a closed loop with few slots
@@ -16,19 +16,19 @@ LEAST_AHEAD = 8  # maximum of waiting sessions in a process of a closed loop wit
 class Process:
     """A client process, and the messages it sent."""
 
-    def __init__(self, process: asyncio.subprocess.Process, job: Job) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, job: WorkerJob) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
         self.in_flight = self.pieces = self.failed = 0
-        self.records: list[Record] = []
+        self.records: list[LoadRecord] = []
         self.done: Done | None = None
         self._closed = job.stagger is not None
         self._room = asyncio.Semaphore(max(len(job.stagger or ()), LEAST_AHEAD))
         put(self.stdin, job)
 
     @classmethod
-    async def start(cls, job: Job) -> Process:
+    async def start(cls, job: WorkerJob) -> Process:
         return cls(await asyncio.create_subprocess_exec(
             sys.executable, "-m", "drut.bench.load.worker", stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, limit=1 << 20), job)
@@ -37,7 +37,7 @@ class Process:
         message = await from_worker(self.stdout)
         if isinstance(message, Broken):
             raise DrutError(message.why)
-        if not isinstance(message, Ready):
+        if not isinstance(message, WorkerReady):
             raise DrutError("a client process ended before it began")
 
     async def room(self) -> None:
@@ -46,7 +46,7 @@ class Process:
         if self._closed:
             await self._room.acquire()
 
-    def offer(self, offer: Offer) -> None:
+    def offer(self, offer: ArrivalOffer) -> None:
         put(self.stdin, offer)
 
     async def listen(self) -> None:

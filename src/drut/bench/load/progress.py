@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from drut.bench.load.fleet import Progress
-from drut.bench.load.wire import Window
+from drut.bench.load.fleet import LoadProgress
+from drut.bench.load.wire import MeasureWindow
 
 EVERY_S = 5.0
 
@@ -17,13 +17,13 @@ EVERY_S = 5.0
 class ProgressLine:
     """Shows progress: `with ProgressLine(window) as line: ... line.show(progress)`. A quiet one prints nothing."""
 
-    def __init__(self, window: Window, console: Console | None = None, quiet: bool = False) -> None:
+    def __init__(self, window: MeasureWindow, console: Console | None = None, quiet: bool = False) -> None:
         self._window, self._quiet = window, quiet
         self._console = console or Console(stderr=True, highlight=False)
         live = self._console.is_terminal and not quiet
         self._live = Live(console=self._console, transient=True, refresh_per_second=4) if live else None
         self._next = 0.0
-        self._last = Progress()
+        self._last = LoadProgress()
         self._pieces_per_s = 0.0
 
     def __enter__(self) -> ProgressLine:
@@ -36,7 +36,7 @@ class ProgressLine:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: LoadProgress) -> None:
         """Shows the progress of the run."""
         past = progress.elapsed_s - self._last.elapsed_s
         if past >= 0.9:
@@ -48,7 +48,7 @@ class ProgressLine:
             self._next = progress.elapsed_s + EVERY_S
             print(self._line(progress), file=self._console.file, flush=True)
 
-    def _line(self, progress: Progress) -> str:
+    def _line(self, progress: LoadProgress) -> str:
         at, window = max(progress.elapsed_s, 0.0), self._window
         if at < window.begin:
             phase = f"warm-up {at:.0f} of {window.begin:g} s"

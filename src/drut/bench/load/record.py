@@ -13,7 +13,7 @@ ended inside the response; malformed: the response violates the protocol; server
 docs/bench.md has the rules."""
 
 
-class Record(msgspec.Struct):
+class LoadRecord(msgspec.Struct):
     """The record of one request. Times are seconds from the start of the run on the client's CLOCK_MONOTONIC; no time
     is taken from the server's clock.
 

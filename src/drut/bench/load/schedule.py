@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 _DRAWN = 1024  # gaps drawn at a time
 
 
-class Rate(msgspec.Struct, frozen=True):
+class ArrivalRate(msgspec.Struct, frozen=True):
     """A rate in sessions per second: `start` until `ramp_from_s`, then linear to `end` at `ramp_to_s`, then `end`."""
 
     start: float
@@ -39,7 +39,7 @@ class Rate(msgspec.Struct, frozen=True):
             raise RequestError("a ramp must not end before it begins")
 
     @classmethod
-    def steady(cls, rate: float) -> Rate:
+    def steady(cls, rate: float) -> ArrivalRate:
         """Returns a constant rate."""
         return cls(rate, rate)
 
@@ -70,7 +70,7 @@ class Schedule(msgspec.Struct, frozen=True):
     """An arrival process over a rate. `cv` is the coefficient of variation of gamma-distributed gaps: 1 is a Poisson
     process, more is burstier; vLLM's `burstiness` is 1 / cv^2."""
 
-    rate: Rate
+    rate: ArrivalRate
     arrivals: Arrivals = "poisson"
     cv: float = 1.0
     seed: int = 0

@@ -8,12 +8,12 @@ from typing import Protocol
 import msgspec
 
 from drut.bench.load.client import Target
-from drut.bench.load.record import Record
+from drut.bench.load.record import LoadRecord
 from drut.bench.work import Session
 from drut.frames import frame, receive_frame
 
 
-class Window(msgspec.Struct, frozen=True):
+class MeasureWindow(msgspec.Struct, frozen=True):
     """The phases of a run, in seconds from its start: load from 0 on, measured in [begin, end), wait until end + grace.
     Once all measured requests have ended, requests in flight have `drain` more seconds before they are cut off. If a
     closed loop with `drain` sent no request within the window because its responses take longer, the requests that span
@@ -38,22 +38,22 @@ class Window(msgspec.Struct, frozen=True):
         return begun < self.begin < self.end <= (ended or 0.0)
 
 
-class Job(msgspec.Struct, frozen=True, tag=True):
+class WorkerJob(msgspec.Struct, frozen=True, tag=True):
     """The first message to a worker. `stagger` has an entry for each slot of a closed loop: the seconds after which the
     slot begins. None in an open loop."""
 
     target: Target
-    window: Window
+    window: MeasureWindow
     stagger: list[float] | None = None
 
 
-class Start(msgspec.Struct, frozen=True, tag=True):
+class WorkerStart(msgspec.Struct, frozen=True, tag=True):
     """Time 0 of the run, in seconds of CLOCK_MONOTONIC, which all processes of a machine share."""
 
     at: float
 
 
-class Offer(msgspec.Struct, frozen=True, tag=True):
+class ArrivalOffer(msgspec.Struct, frozen=True, tag=True):
     """A session to run; `due` is in seconds from the start, in an open loop only."""
 
     session: Session
@@ -64,7 +64,7 @@ class NoMore(msgspec.Struct, frozen=True, tag=True):
     """The workload has ended."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class WorkerReady(msgspec.Struct, frozen=True, tag=True):
     """The worker has a connection to the server."""
 
 
@@ -77,7 +77,7 @@ class Broken(msgspec.Struct, frozen=True, tag=True):
 class Beat(msgspec.Struct, frozen=True, tag=True):
     """The records completed since the last beat, and the present load. `pieces` are arrivals with output."""
 
-    records: list[Record]
+    records: list[LoadRecord]
     in_flight: int
     pieces: int
 
@@ -94,8 +94,8 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     dry_s: float | None
 
 
-ToWorker = Job | Start | Offer | NoMore
-FromWorker = Ready | Broken | Beat | Took | Done
+ToWorker = WorkerJob | WorkerStart | ArrivalOffer | NoMore
+FromWorker = WorkerReady | Broken | Beat | Took | Done
 
 
 class _Writer(Protocol):

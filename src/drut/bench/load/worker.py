@@ -15,8 +15,21 @@ from typing import Any
 
 from drut.bench.load.client import Client
 from drut.bench.load.driver import Driver
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Beat, Broken, Done, FromWorker, Job, NoMore, Offer, Ready, Start, Took, put, to_worker
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import (
+    ArrivalOffer,
+    Beat,
+    Broken,
+    Done,
+    FromWorker,
+    NoMore,
+    Took,
+    WorkerJob,
+    WorkerReady,
+    WorkerStart,
+    put,
+    to_worker,
+)
 from drut.errors import DrutError
 
 BEAT_S = 0.25
@@ -72,16 +85,16 @@ class _Closed(asyncio.BaseProtocol):
 
 async def _serve(reader: asyncio.StreamReader, send: Callable[[FromWorker], None]) -> None:
     job = await to_worker(reader)
-    if not isinstance(job, Job):
+    if not isinstance(job, WorkerJob):
         raise DrutError("a client process was started without a job")
     client = Client(job.target)
     await client.prepare()
-    records: list[Record] = []
+    records: list[LoadRecord] = []
     driver = Driver(client, job.window, records.append)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, driver.stop)
-    send(Ready())
+    send(WorkerReady())
     start = await to_worker(reader)
-    if not isinstance(start, Start):
+    if not isinstance(start, WorkerStart):
         raise DrutError("a client process was given no start")
 
     def beat() -> None:
@@ -111,12 +124,12 @@ class _Offers:
         self._lock = asyncio.Lock()
         self._over = False
 
-    async def __call__(self) -> Offer | None:
+    async def __call__(self) -> ArrivalOffer | None:
         async with self._lock:
             if self._over:
                 return None
             message = await to_worker(self._reader)
-            if isinstance(message, Offer):
+            if isinstance(message, ArrivalOffer):
                 if message.due is None:
                     self._send(Took())
                 return message

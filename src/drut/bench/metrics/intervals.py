@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Window
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Slo, Timing
 from drut.bench.metrics.series import Arrivals
 from drut.bench.metrics.summary import itl_samples, samples
@@ -29,14 +29,14 @@ class Intervals(msgspec.Struct, frozen=True):
     figures: dict[str, Interval]
 
 
-def intervals(records: Sequence[Record], timings: Sequence[Timing], window: Window, slo: Slo | None) -> Intervals:
+def intervals(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow, slo: Slo | None) -> Intervals:
     """Computes the intervals. A request belongs to the block in which it was scheduled, a token to the block in which
     it arrived."""
     blocks = min(MOST_BLOCKS, int(window.length / LEAST_BLOCK_S + 1e-9))
     if blocks < LEAST_BLOCKS:
         return Intervals(blocks, window.length / max(blocks, 1), {})
     edges = np.linspace(window.begin, window.end, blocks + 1)
-    pairs: list[list[tuple[Record, Timing]]] = [[] for _ in range(blocks)]
+    pairs: list[list[tuple[LoadRecord, Timing]]] = [[] for _ in range(blocks)]
     for record, timing in zip(records, timings, strict=True):
         if record.counted:
             at = int(np.searchsorted(edges, record.scheduled, "right")) - 1
@@ -60,7 +60,7 @@ def intervals(records: Sequence[Record], timings: Sequence[Timing], window: Wind
     return Intervals(blocks, window.length / blocks, result)
 
 
-_Split = Callable[[Sequence[tuple[Record, Timing]]], tuple[Floats, int]]
+_Split = Callable[[Sequence[tuple[LoadRecord, Timing]]], tuple[Floats, int]]
 _LATENCIES: tuple[tuple[str, tuple[int, ...], _Split], ...] = (
     ("ttft_ms", (50, 95, 99), lambda block: samples(block, lambda t: t.ttft)),
     ("itl_ms", (50, 95), itl_samples),

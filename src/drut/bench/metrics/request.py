@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from drut.bench.load.record import Record
+from drut.bench.load.record import LoadRecord
 from drut.bench.metrics.tokens import CountTokens, carried, output_tokens
 from drut.bench.stats.distribution import Floats
 from drut.errors import RequestError
@@ -26,7 +26,7 @@ class Timing(msgspec.Struct, frozen=True):
     itl: Floats = msgspec.field(default_factory=lambda: np.zeros(0))
 
 
-def timing(record: Record, count: CountTokens | None = None) -> Timing:
+def timing(record: LoadRecord, count: CountTokens | None = None) -> Timing:
     """Computes the times of one record. `count` is the target's tokenizer, for responses without a token count from the
     server."""
     if record.failure is not None or not record.arrivals or record.sent is None:

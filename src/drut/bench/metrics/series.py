@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Window
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Timing
 from drut.bench.metrics.tokens import carried, reported_tokens
 from drut.bench.stats.distribution import Floats
@@ -16,7 +16,7 @@ from drut.bench.stats.distribution import Floats
 class Concurrency:
     """The number of requests in flight, from sent to ended, as a step function of time."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[LoadRecord]) -> None:
         sent = np.sort([r.sent for r in records if r.sent is not None])
         ended = np.sort([np.inf if r.ended is None else r.ended for r in records if r.sent is not None])
         self._sent, self._ended = sent, ended
@@ -49,7 +49,7 @@ class Arrivals:
     of characters per token.
     """
 
-    def __init__(self, records: Sequence[Record], timings: Sequence[Timing]) -> None:
+    def __init__(self, records: Sequence[LoadRecord], timings: Sequence[Timing]) -> None:
         known = [(sum(r.chars), t.tokens) for r, t in zip(records, timings, strict=True) if t.tokens is not None]
         chars, tokens = (sum(column) for column in zip(*known, strict=True)) if known else (0, 0)
         per_char = tokens / chars if chars else None
@@ -82,6 +82,6 @@ def _half_open(edges: Floats) -> Floats:
     return np.append(edges[:-1], np.nextafter(edges[-1], -np.inf))
 
 
-def seconds_of(window: Window, step: float = 1.0) -> Floats:
+def seconds_of(window: MeasureWindow, step: float = 1.0) -> Floats:
     """Returns the edges of the whole steps of the window, without a partial last one."""
     return np.asarray(window.begin + step * np.arange(int(window.length / step + 1e-9) + 1), np.float64)

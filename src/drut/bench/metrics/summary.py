@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from drut.bench.load.record import Record
-from drut.bench.load.wire import Window
+from drut.bench.load.record import LoadRecord
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Slo, Timing
 from drut.bench.metrics.series import Arrivals, Concurrency
 from drut.bench.stats.distribution import Distribution, Floats
@@ -52,7 +52,7 @@ class Summary(msgspec.Struct, frozen=True):
     connect_ms: Distribution
 
 
-def summarize(records: Sequence[Record], timings: Sequence[Timing], window: Window, slo: Slo | None) -> Summary:
+def summarize(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow, slo: Slo | None) -> Summary:
     """Summarizes a run. `timings` are in the order of `records`. The window must not be empty."""
     counted = [(r, t) for r, t in zip(records, timings, strict=True) if r.counted]
     own = [r for r, _ in counted]
@@ -84,14 +84,14 @@ def summarize(records: Sequence[Record], timings: Sequence[Timing], window: Wind
     )
 
 
-def lag(record: Record) -> float:
+def lag(record: LoadRecord) -> float:
     """Returns the seconds by which the client itself was late: from scheduled to sent, without the wait for a new
     connection."""
     assert record.sent is not None
     return record.sent - record.scheduled - record.connect_s
 
 
-def samples(counted: Sequence[tuple[Record, Timing]], of: Callable[[Timing], float | None]) -> tuple[Floats, int]:
+def samples(counted: Sequence[tuple[LoadRecord, Timing]], of: Callable[[Timing], float | None]) -> tuple[Floats, int]:
     """Returns a figure of all requests, infinite for failed ones, and the number of successful requests without the
     figure.
 
@@ -106,7 +106,7 @@ def samples(counted: Sequence[tuple[Record, Timing]], of: Callable[[Timing], flo
     return np.array([*have, *[INF] * failed]), len(values) - len(have)
 
 
-def itl_samples(counted: Sequence[tuple[Record, Timing]]) -> tuple[Floats, int]:
+def itl_samples(counted: Sequence[tuple[LoadRecord, Timing]]) -> tuple[Floats, int]:
     """Returns the gaps before all tokens except the first ones, over all requests. A failed request has one infinite
     gap."""
     gaps = [t.itl for _, t in counted if t.ok and t.tpot is not None]
@@ -116,33 +116,33 @@ def itl_samples(counted: Sequence[tuple[Record, Timing]]) -> tuple[Floats, int]:
     return np.concatenate((*gaps, np.full(failed, INF))), well - len(gaps)
 
 
-def _waits(counted: Sequence[tuple[Record, Timing]], of: Callable[[Timing], float | None]) -> Distribution:
+def _waits(counted: Sequence[tuple[LoadRecord, Timing]], of: Callable[[Timing], float | None]) -> Distribution:
     return Distribution.of(*samples(counted, of), scale=1e3)
 
 
-def _itl(counted: Sequence[tuple[Record, Timing]]) -> Distribution:
+def _itl(counted: Sequence[tuple[LoadRecord, Timing]]) -> Distribution:
     return Distribution.of(*itl_samples(counted), scale=1e3)
 
 
-def _output_rate(records: Sequence[Record], timings: Sequence[Timing], window: Window) -> float | None:
+def _output_rate(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow) -> float | None:
     arrivals = Arrivals(records, timings)
     if arrivals.unknown:
         return None
     return float(arrivals.within(np.array([window.begin, window.end]))[0]) / window.length
 
 
-def _input_rate(records: Sequence[Record], window: Window) -> float | None:
+def _input_rate(records: Sequence[LoadRecord], window: MeasureWindow) -> float | None:
     read = [input_tokens(r) for r in records if r.arrivals and window.holds(r.arrivals[0])]
     known = [n for n in read if n is not None]
     return None if len(known) < len(read) else sum(known) / window.length
 
 
-def input_tokens(record: Record) -> int | None:
+def input_tokens(record: LoadRecord) -> int | None:
     """Returns the number by the server, otherwise by the workload."""
     return record.input_tokens if record.input_tokens is not None else record.expected_input_tokens
 
 
-def _cached(records: Sequence[Record]) -> tuple[int | None, int]:
+def _cached(records: Sequence[LoadRecord]) -> tuple[int | None, int]:
     """Returns the tokens found in the server's prefix cache, None if it never reports them, and the prompt tokens of
     the requests that report both."""
     reported = [(r.cached_tokens, r.input_tokens) for r in records
@@ -150,11 +150,11 @@ def _cached(records: Sequence[Record]) -> tuple[int | None, int]:
     return (sum(c for c, _ in reported) if reported else None), sum(n for _, n in reported)
 
 
-def _ended_in(record: Record, window: Window) -> bool:
+def _ended_in(record: LoadRecord, window: MeasureWindow) -> bool:
     return record.failure is None and record.ended is not None and window.holds(record.ended)
 
 
-def _errors(records: Sequence[Record]) -> Errors:
+def _errors(records: Sequence[LoadRecord]) -> Errors:
     kinds = Counter(r.failure for r in records if r.failure is not None)
     failed = kinds.total()
     return Errors(len(records), failed, failed / len(records) if records else None,

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from drut.bench.load.record import Record
+from drut.bench.load.record import LoadRecord
 
 Ints = npt.NDArray[np.int64]
 CountTokens = Callable[[str], int | None]
 RECUT = 0.1  # share of a response's tokens by which the tokenized text may differ
 
 
-def output_tokens(record: Record, count: CountTokens | None = None) -> int | None:
+def output_tokens(record: LoadRecord, count: CountTokens | None = None) -> int | None:
     """Returns the server's number; else the sum of the numbers of its pieces; else the number by the target's
     tokenizer; else None. Never the number of pieces.
 
@@ -34,7 +34,7 @@ def output_tokens(record: Record, count: CountTokens | None = None) -> int | Non
     return counted
 
 
-def carried(record: Record, tokens: int) -> Ints:
+def carried(record: LoadRecord, tokens: int) -> Ints:
     """Returns the tokens of each arrival: by the server if it reports them by piece, else the total spread by length of
     text, else evenly.
 
@@ -47,7 +47,7 @@ def carried(record: Record, tokens: int) -> Ints:
     return spread(tokens, record.chars if reported is None else reported)
 
 
-def reported_tokens(record: Record) -> list[int] | None:
+def reported_tokens(record: LoadRecord) -> list[int] | None:
     """Returns the tokens of each arrival if the server reported all of them; a last arrival without text may be its
     end-of-sequence token."""
     counts = record.reported

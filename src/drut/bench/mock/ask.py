@@ -13,14 +13,14 @@ DEFAULT_MAX_TOKENS = 16
 MOST_TOKENS = 1_000_000
 
 
-class StreamOptions(msgspec.Struct, frozen=True):
+class MockStreamOptions(msgspec.Struct, frozen=True):
     """The stream options of a request."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
 
 
-class Message(msgspec.Struct, frozen=True):
+class MockMessage(msgspec.Struct, frozen=True):
     """One message of a conversation."""
 
     content: str | list[dict[str, Any]] | None = None
@@ -30,15 +30,15 @@ class Body(msgspec.Struct, frozen=True):
     """The fields of a request that the mock uses; all others are ignored."""
 
     prompt: str | list[Any] | None = None
-    messages: list[Message] | None = None
+    messages: list[MockMessage] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     ignore_eos: bool = False
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: MockStreamOptions | None = None
 
 
-class Ask(msgspec.Struct, frozen=True):
+class MockAsk(msgspec.Struct, frozen=True):
     """A parsed request."""
 
     chat: bool
@@ -53,7 +53,7 @@ class Ask(msgspec.Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(Body)
 
 
-def parse_ask(chat: bool, body: bytes) -> Ask:
+def parse_ask(chat: bool, body: bytes) -> MockAsk:
     """Parses a request. Raises RequestError if the body is invalid for the endpoint."""
     fields = parse_body(body)
     if chat and fields.messages is None:
@@ -63,10 +63,10 @@ def parse_ask(chat: bool, body: bytes) -> Ask:
     wanted = fields.max_completion_tokens or fields.max_tokens or DEFAULT_MAX_TOKENS
     if not 1 <= wanted <= MOST_TOKENS:
         raise RequestError(f"max_tokens must be from 1 to {MOST_TOKENS}, not {wanted}")
-    options = fields.stream_options or StreamOptions()
-    return Ask(chat=chat, stream=bool(fields.stream), prompt_tokens=prompt_tokens(fields), max_tokens=wanted,
-               ignore_eos=fields.ignore_eos, include_usage=options.include_usage,
-               continuous_usage=options.continuous_usage_stats)
+    options = fields.stream_options or MockStreamOptions()
+    return MockAsk(chat=chat, stream=bool(fields.stream), prompt_tokens=prompt_tokens(fields), max_tokens=wanted,
+                   ignore_eos=fields.ignore_eos, include_usage=options.include_usage,
+                   continuous_usage=options.continuous_usage_stats)
 
 
 def parse_body(body: bytes) -> Body:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from drut.bench.mock.ask import Ask
+from drut.bench.mock.ask import MockAsk
 from drut.bench.mock.reply import Reply
 from drut.bench.mock.script import Script
 
@@ -30,7 +30,7 @@ def text(start: int, end: int) -> str:
     return "".join(_WORDS[i % len(_WORDS)] for i in range(start, end))
 
 
-def usage(ask: Ask, reply: Reply, script: Script, tokens: int) -> dict[str, Any]:
+def usage(ask: MockAsk, reply: Reply, script: Script, tokens: int) -> dict[str, Any]:
     """Returns the usage of a response after `tokens` tokens."""
     numbers: dict[str, Any] = {"prompt_tokens": ask.prompt_tokens, "completion_tokens": tokens,
                                "total_tokens": ask.prompt_tokens + tokens}
@@ -39,10 +39,10 @@ def usage(ask: Ask, reply: Reply, script: Script, tokens: int) -> dict[str, Any]
     return numbers
 
 
-class Form:
+class EventForm:
     """Encodes the events of one request. The parts that are the same for every token are encoded once."""
 
-    def __init__(self, script: Script, ask: Ask, reply: Reply) -> None:
+    def __init__(self, script: Script, ask: MockAsk, reply: Reply) -> None:
         self.script, self.ask, self.reply, self.chat = script, ask, reply, ask.chat
         self.end = b"\r\n\r\n" if script.stream.crlf else b"\n\n"
         kind, name = ("chat.completion.chunk", "chatcmpl") if ask.chat else ("text_completion", "cmpl")
@@ -106,9 +106,9 @@ class Form:
 ERROR = b'data: {"error":{"message":"scripted error","type":"server_error","code":500}}'
 
 
-def events(script: Script, ask: Ask, reply: Reply) -> Iterator[Item]:
+def events(script: Script, ask: MockAsk, reply: Reply) -> Iterator[Item]:
     """Yields all events of a response in order of their due times."""
-    form, stream, sent = Form(script, ask, reply), script.stream, reply.sent_tokens
+    form, stream, sent = EventForm(script, ask, reply), script.stream, reply.sent_tokens
     if ask.chat and stream.role_chunk:
         yield Item(0.0, 0, form.role())
     yield from _token_events(form, reply, sent)
@@ -127,7 +127,7 @@ def events(script: Script, ask: Ask, reply: Reply) -> Iterator[Item]:
         yield Item(last + stream.done_delay_ms / 1e3, sent, form.line(b"data: [DONE]"))
 
 
-def _token_events(form: Form, reply: Reply, sent: int) -> Iterator[Item]:
+def _token_events(form: EventForm, reply: Reply, sent: int) -> Iterator[Item]:
     """Yields the first token alone, then bundles, each due with its last token."""
     stream, times = form.script.stream, reply.times
     start, chunk, before = 0, 0, 0.0

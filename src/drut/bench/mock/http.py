@@ -11,13 +11,13 @@ from typing import NamedTuple, Protocol, cast
 
 import httptools
 
-from drut.bench.mock.service import Service, error_body
+from drut.bench.mock.service import MockService, error_body
 
 MOST_HEADER_BYTES = 1 << 16
 MOST_BODY_BYTES = 1 << 26
 
 
-class Request(NamedTuple):
+class MockRequest(NamedTuple):
     """A complete request."""
 
     method: str
@@ -26,28 +26,28 @@ class Request(NamedTuple):
     keep_alive: bool
 
 
-class Handler(Protocol):
+class MockHandler(Protocol):
     """Answers the requests of all connections."""
 
     connect_s: float  # seconds for which a new connection is not read
 
-    def handle(self, connection: Connection, request: Request) -> Service | None:
+    def handle(self, connection: MockConnection, request: MockRequest) -> MockService | None:
         """Answers a request at once, or returns the service that will answer it."""
 
-    def resume(self, service: Service) -> None:
+    def resume(self, service: MockService) -> None:
         """Continues a service whose connection takes data again."""
 
 
-class Connection(asyncio.Protocol):
+class MockConnection(asyncio.Protocol):
     """Reads requests and answers them one after the other."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: MockHandler) -> None:
         self.paused = False
         self._handler = handler
         self._parser = httptools.HttpRequestParser(self)
-        self._waiting: deque[Request] = deque()
-        self._request: Request | None = None  # the request in progress
-        self._service: Service | None = None
+        self._waiting: deque[MockRequest] = deque()
+        self._request: MockRequest | None = None  # the request in progress
+        self._service: MockService | None = None
         self._headed = False
         self._received = 0  # bytes since the previous request
         self._held: list[bytes] | None = None  # data that arrived before the connection is read
@@ -111,8 +111,8 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         path = self._url.split(b"?", 1)[0].decode("latin-1")
-        request = Request(self._parser.get_method().decode(), path, b"".join(self._body),
-                          self._parser.should_keep_alive())
+        request = MockRequest(self._parser.get_method().decode(), path, b"".join(self._body),
+                              self._parser.should_keep_alive())
         self._in_body, self._received = False, 0
         self._waiting.append(request)
         if self._request is None:

@@ -30,7 +30,7 @@ COUNTERS = ("prompt_tokens", "generation_tokens", "prefix_cache_queries", "prefi
 GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
 
 
-class Load(Protocol):
+class MockLoad(Protocol):
     """Provides the present number of requests."""
 
     @property
@@ -49,7 +49,7 @@ class Load(Protocol):
 class Measures:
     """The counters and histograms of one server."""
 
-    def __init__(self, model: str, load: Load) -> None:
+    def __init__(self, model: str, load: MockLoad) -> None:
         self._labels, self._load = [model, "0"], load
         self._counts = {name: np.zeros(len(bounds) + 1) for name, bounds in HISTOGRAMS.items()}
         self._sums = dict.fromkeys(HISTOGRAMS, 0.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.exchange import Exchange
+from drut.bench.exchange import ToolExchange
 from drut.bench.mock.script import Script, load_script, parse_script
 from drut.bench.mock.service import Served
 from drut.errors import DrutError
@@ -78,5 +78,5 @@ class MockServer:
         self._ask("/mock/reset", {})
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> bytes:
-        with contextlib.closing(Exchange(self.url, timeout_s=WAIT_S)) as exchange:
+        with contextlib.closing(ToolExchange(self.url, timeout_s=WAIT_S)) as exchange:
             return exchange.send(path, body)[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drut.bench.mock.ask import Ask
+from drut.bench.mock.ask import MockAsk
 from drut.bench.mock.script import Fault, Script
 from drut.bench.mock.times import Chance, chance, token_times
 
@@ -30,7 +30,7 @@ class Reply(NamedTuple):
         return self.times[min(self.sent_tokens, self.tokens - 1)]
 
 
-def plan_reply(script: Script, ask: Ask, request: int) -> Reply:
+def plan_reply(script: Script, ask: MockAsk, request: int) -> Reply:
     """Plans a response; the same for the same script, request and number."""
     random = chance(script.seed, request)
     fault = _fault(script.faults, request, random)

@@ -90,7 +90,7 @@ class Fault(Strict, frozen=True):
             raise ValueError("a fault of kind status must come before all tokens")
 
 
-class Start(Strict, frozen=True):
+class ScriptStart(Strict, frozen=True):
     """The slowness of the server after its start."""
 
     connect_ms: Ms = 0.0
@@ -129,7 +129,7 @@ class Script(Strict, frozen=True):
     output_tokens: Positive | Annotated[list[Positive], Meta(min_length=1)] | None = None
     cached_share: Share | None = None
     usage: Literal["asked", "always", "not_streamed", "never"] = "asked"
-    start: Start = Start()
+    start: ScriptStart = ScriptStart()
     stalls: list[Stall] = []
     faults: list[Fault] = []
     stream: Stream = Stream()

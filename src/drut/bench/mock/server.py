@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from drut.bench.alarm import Alarm
-from drut.bench.mock.ask import Ask, parse_ask, parse_body, tokenize
+from drut.bench.mock.ask import MockAsk, parse_ask, parse_body, tokenize
 from drut.bench.mock.events import events
-from drut.bench.mock.http import Connection, Request
+from drut.bench.mock.http import MockConnection, MockRequest
 from drut.bench.mock.reply import plan_reply
 from drut.bench.mock.script import Script, load_script
-from drut.bench.mock.service import Desk, Service, error_body
+from drut.bench.mock.service import Desk, MockService, error_body
 from drut.bench.mock.writes import writes
 from drut.errors import DrutError, RequestError
 
@@ -26,7 +26,7 @@ MAX_MODEL_LEN = 1 << 20
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Mock:
+class ScriptedMock:
     """Handles requests by a script. Needs a running event loop."""
 
     def __init__(self, script: Script) -> None:
@@ -42,7 +42,7 @@ class Mock:
             ("POST", "/mock/reset"): self._reset,
         }
 
-    def handle(self, connection: Connection, request: Request) -> Service | None:
+    def handle(self, connection: MockConnection, request: MockRequest) -> MockService | None:
         """Answers a request at once, or returns the service that will answer it."""
         route = (request.method, request.path)
         try:
@@ -59,7 +59,7 @@ class Mock:
             connection.send_whole(400, error_body(str(error), 400))
         return None
 
-    def resume(self, service: Service) -> None:
+    def resume(self, service: MockService) -> None:
         """Continues a service whose connection takes data again."""
         self.desk.resume(service)
 
@@ -83,17 +83,17 @@ class Mock:
 
 def _warm_up(script: Script) -> None:
     """Imports and caches everything for which the first request would wait."""
-    ask = Ask(chat=True, stream=True, prompt_tokens=1, max_tokens=16, ignore_eos=False, include_usage=True,
-              continuous_usage=False)
+    ask = MockAsk(chat=True, stream=True, prompt_tokens=1, max_tokens=16, ignore_eos=False, include_usage=True,
+                  continuous_usage=False)
     for _ in writes(events(script, ask, plan_reply(script, ask, 0)), script.stream):
         pass
 
 
 async def serve(script: Script, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
     """Serves until `stop`. `ready` receives the URL. Raises DrutError if the address is not available."""
-    loop, mock = asyncio.get_running_loop(), Mock(script)
+    loop, mock = asyncio.get_running_loop(), ScriptedMock(script)
     try:
-        server = await loop.create_server(lambda: Connection(mock), host, port, backlog=4096)
+        server = await loop.create_server(lambda: MockConnection(mock), host, port, backlog=4096)
     except (OSError, OverflowError) as error:
         raise DrutError(f"cannot listen on {host}:{port}: {error}") from None
     _warm_up(script)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from drut.bench.alarm import Alarm
-from drut.bench.mock.ask import Ask
+from drut.bench.mock.ask import MockAsk
 from drut.bench.mock.events import Item, events, text, usage
 from drut.bench.mock.measures import Measures
 from drut.bench.mock.reply import Reply, plan_reply
@@ -39,7 +39,7 @@ class Served(msgspec.Struct, frozen=True, gc=False):
     outcome: str  # ok, error, cut; gone if the client disconnected
 
 
-class Client(Protocol):
+class MockClient(Protocol):
     """The connection of a request."""
 
     paused: bool  # its buffers are full
@@ -57,13 +57,13 @@ class Client(Protocol):
         """Ends the connection at once."""
 
 
-class Service:
+class MockService:
     """One request in service."""
 
     __slots__ = ("_items", "_next", "arrived", "ask", "client", "dead", "desk", "first", "last", "reply", "stamps",
                  "start", "tokens")
 
-    def __init__(self, desk: Desk, client: Client, ask: Ask, reply: Reply, arrived: float) -> None:
+    def __init__(self, desk: Desk, client: MockClient, ask: MockAsk, reply: Reply, arrived: float) -> None:
         self.desk, self.client, self.ask, self.reply, self.arrived = desk, client, ask, reply, arrived
         self.start = self.first = self.last = 0.0
         self.tokens, self.dead = 0, False
@@ -142,8 +142,8 @@ class Desk:
 
     def __init__(self, script: Script, alarm: Alarm) -> None:
         self.script, self._alarm = script, alarm
-        self._line: deque[Service] = deque()
-        self._holders: set[Service] = set()
+        self._line: deque[MockService] = deque()
+        self._holders: set[MockService] = set()
         self.reset()
 
     def reset(self) -> None:
@@ -167,12 +167,12 @@ class Desk:
         """Returns the share of the slots in use; 0 if there is no limit."""
         return self.running / self.script.slots if self.script.slots else 0.0
 
-    def arrive(self, client: Client, ask: Ask) -> Service:
+    def arrive(self, client: MockClient, ask: MockAsk) -> MockService:
         """Takes a request that was read completely."""
         arrived = time.monotonic()
         reply = plan_reply(self.script, ask, self._count)
         self._count += 1
-        service = Service(self, client, ask, reply, arrived)
+        service = MockService(self, client, ask, reply, arrived)
         if reply.fault and reply.fault.kind == "status":
             service.close("error")
             client.send_whole(reply.fault.status, error_body("scripted status", reply.fault.status))
@@ -184,13 +184,13 @@ class Desk:
             self._line.append(service)
         return service
 
-    def resume(self, service: Service) -> None:
+    def resume(self, service: MockService) -> None:
         """Writes what is due, and schedules the rest."""
         due = service.fire()
         if due is not None:
             self._alarm.at(due, service.fire)
 
-    def release(self, service: Service) -> None:
+    def release(self, service: MockService) -> None:
         """Frees a slot: the first request in the queue takes it at the time given by the script, even if this call is
         late."""
         if service not in self._holders:
@@ -204,7 +204,7 @@ class Desk:
                 self._holders.add(waiting)
                 self._alarm.at(waiting.begin(max(freed, waiting.arrived)), waiting.fire)
 
-    def closed(self, service: Service, outcome: str) -> None:
+    def closed(self, service: MockService, outcome: str) -> None:
         """Records the end of a request."""
         self.release(service)
         reply, start = service.reply, service.start
@@ -219,7 +219,7 @@ class Desk:
     def _free(self) -> bool:
         return self.script.slots is None or len(self._holders) < self.script.slots
 
-    def _measure(self, service: Service) -> None:
+    def _measure(self, service: MockService) -> None:
         reply, measures, tokens = service.reply, self.measures, service.tokens
         measures.add("request_success")
         measures.add("prompt_tokens", service.ask.prompt_tokens)
@@ -241,7 +241,7 @@ def error_body(message: str, code: int) -> bytes:
     return json.dumps({"error": {"message": message, "type": "mock_error", "code": code}}).encode()
 
 
-def _answer(script: Script, ask: Ask, reply: Reply) -> bytes:
+def _answer(script: Script, ask: MockAsk, reply: Reply) -> bytes:
     stream, words = script.stream, text(0, reply.tokens)
     choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": reply.finish_reason}
     if ask.chat:

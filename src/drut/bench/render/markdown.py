@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from drut.bench.render.section import Group, Note, Part, Section, Table
+from drut.bench.render.section import Note, Part, ReportGroup, Section, Table
 from drut.bench.render.tables import plain, printable, table
 
 
@@ -25,7 +25,7 @@ def part_text(part: Part, captions: bool = True) -> str:
     if isinstance(part, Note):
         text = f"**{plain(part.text)}**" if part.warning else plain(part.text)
         return text + ("\n\n" + "\n".join(f"- {plain(point)}" for point in part.points) if part.points else "")
-    if isinstance(part, Group):
+    if isinstance(part, ReportGroup):
         texts = [f"## {plain(part.title)}", plain(part.text), *(_table(plot.twin) for plot in part.plots)]
         return "\n\n".join(text for text in texts if text)
     return _table(part, captions)

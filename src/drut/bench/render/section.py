@@ -24,7 +24,7 @@ class Table(NamedTuple):
     folded: bool = False
 
 
-class Axis(NamedTuple):
+class ChartAxis(NamedTuple):
     """An axis of a plot. Linear axes begin at 0; `at_most` is the end of an axis for shares."""
 
     title: str
@@ -32,7 +32,7 @@ class Axis(NamedTuple):
     at_most: float | None = None
 
 
-class Line(NamedTuple):
+class ReportLine(NamedTuple):
     """Points in order. `who` sets colour and mark; `dash` (0 to 2) distinguishes lines of one engine. `faint`: one of
     several lines that another one summarizes. `names` are those of points, `bars` their intervals. A mark in the middle
     distinguishes lines without colour."""
@@ -66,14 +66,14 @@ class Plot(NamedTuple):
     """Lines over an axis. `twin` is a table with the same figures."""
 
     caption: str
-    x: Axis
-    y: Axis
-    lines: Sequence[Line]
+    x: ChartAxis
+    y: ChartAxis
+    lines: Sequence[ReportLine]
     twin: Table
     marks: Sequence[Mark] = ()
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """A value with its interval. `text`: the value as text. Successive rows share a `heading`. `dots`: the values
     behind it, drawn in its place."""
 
@@ -94,7 +94,7 @@ class Forest(NamedTuple):
 
     caption: str
     x: str
-    rows: Sequence[Row]
+    rows: Sequence[ReportRow]
     twin: Table
     reference: float | None = None
     log: bool = True
@@ -102,7 +102,7 @@ class Forest(NamedTuple):
     right: str = ""
 
 
-class Group(NamedTuple):
+class ReportGroup(NamedTuple):
     """Plots under one heading with a common legend."""
 
     title: str
@@ -110,7 +110,7 @@ class Group(NamedTuple):
     text: str = ""
 
 
-Part: TypeAlias = Note | Table | Group
+Part: TypeAlias = Note | Table | ReportGroup
 
 
 class Section(NamedTuple):

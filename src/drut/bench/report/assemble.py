@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.schema import Comparison
 from drut.bench.render.section import Section
-from drut.bench.report.documents import Document, Source, kind
+from drut.bench.report.documents import Document, DocumentSource, kind
 from drut.bench.report.sections import ablation, comparison, result, search
 from drut.bench.result.schema import Result
 
 
-def sections(sources: Sequence[Source]) -> list[Section]:
+def sections(sources: Sequence[DocumentSource]) -> list[Section]:
     """Returns one section for each file, in order, preceded by a comparison if there are several runs."""
     results = [(s.label, s.document) for s in sources if isinstance(s.document, Result)]
     kinds = [kind(s.document) for s in sources]

@@ -21,7 +21,7 @@ _WORDS: dict[type[Document], str] = {single.Result: "result", compare.Comparison
                                      search.Search: "search", ablate.Ablation: "ablation"}
 
 
-class Source(NamedTuple):
+class DocumentSource(NamedTuple):
     """A document and its origin. `label` is unique in a report."""
 
     label: str
@@ -40,7 +40,7 @@ def read_document(path: Path) -> Document:
     return read_any(path, _TYPES, "not a file of drut bench")
 
 
-def find(places: list[Path]) -> list[Source]:
+def find(places: list[Path]) -> list[DocumentSource]:
     """Returns the documents in files and folders (each of NAMES within one). Raises DrutError if there is none."""
     paths: list[Path] = []
     for place in places:
@@ -52,7 +52,7 @@ def find(places: list[Path]) -> list[Source]:
         else:
             paths.append(place)
     paths = list(dict.fromkeys(path.resolve() for path in paths))
-    return [Source(label, path, read_document(path)) for label, path in zip(_labels(paths), paths, strict=True)]
+    return [DocumentSource(label, path, read_document(path)) for label, path in zip(_labels(paths), paths, strict=True)]
 
 
 def _labels(paths: list[Path]) -> list[str]:

@@ -13,7 +13,7 @@ from drut.bench.compare.schema import Block, Comparison
 from drut.bench.report.documents import Document
 from drut.bench.result.figures import FIGURES
 from drut.bench.result.schema import Result
-from drut.bench.search.schema import Answer, Point, Search
+from drut.bench.search.schema import Point, Search, SearchAnswer
 from drut.bench.stats.distribution import Figure
 from drut.bench.stats.proportion import wilson
 from drut.bench.stats.quantiles import CONFIDENCE, normal
@@ -22,7 +22,7 @@ from drut.bench.stats.rounds import over_rounds
 ANSWERS = {"slo_rate": "Highest rate that holds the limits", "saturation": "Saturation", "knee": "Knee"}
 
 
-class Estimate(msgspec.Struct, frozen=True):
+class MetricEstimate(msgspec.Struct, frozen=True):
     """One figure. `cell` and `who` are empty if a file has only one. `of` "ratio": over a base, or on over off.
 
     `low` and `high` are bounds at 95 % confidence, None if there is no interval; `draws` is the number of rounds or
@@ -46,7 +46,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return self.of, self.cell, self.who, self.figure
 
 
-def estimates(document: Document) -> list[Estimate]:
+def estimates(document: Document) -> list[MetricEstimate]:
     """Returns the figures of a file of any kind."""
     if isinstance(document, Result):
         return _of_result(document)
@@ -57,7 +57,7 @@ def estimates(document: Document) -> list[Estimate]:
     return [*found, *(_ratios(document) if isinstance(document, Comparison) else _effects(document))]
 
 
-def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequence[str]) -> list[Estimate]:
+def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequence[str]) -> list[MetricEstimate]:
     """Returns the figures over the rounds of each contestant in each cell, without void blocks."""
     by: dict[tuple[str, str], list[Block]] = {}
     for block in blocks:
@@ -71,12 +71,12 @@ def of_blocks(blocks: Sequence[Block], cells: Iterable[str], contestants: Sequen
                 known = [v for v in values if v is not None]
                 if known:
                     value, low, high = over_rounds(known, logarithmic=kind.unit != "share")
-                    found.append(Estimate(cell=cell, who=who, figure=name, of="value", unit=kind.unit,
-                                          better=kind.better, value=value, low=low, high=high, draws=len(known)))
+                    found.append(MetricEstimate(cell=cell, who=who, figure=name, of="value", unit=kind.unit,
+                                                better=kind.better, value=value, low=low, high=high, draws=len(known)))
     return found
 
 
-def _of_result(result: Result) -> list[Estimate]:
+def _of_result(result: Result) -> list[MetricEstimate]:
     found = []
     for name, kind in FIGURES.items():
         value, interval = kind.of(result), result.intervals.figures.get(name)
@@ -85,8 +85,8 @@ def _of_result(result: Result) -> list[Estimate]:
             if name == "error_rate":
                 errors = result.summary.errors
                 low, high, draws = *wilson_95(errors.failed / errors.offered, errors.offered), errors.offered
-            found.append(Estimate(cell="", who="", figure=name, of="value", unit=kind.unit, better=kind.better,
-                                  value=value, low=low, high=high, draws=draws))
+            found.append(MetricEstimate(cell="", who="", figure=name, of="value", unit=kind.unit, better=kind.better,
+                                        value=value, low=low, high=high, draws=draws))
     return found
 
 
@@ -95,17 +95,17 @@ def wilson_95(share: float, n: float) -> tuple[float, float]:
     return wilson(share, n, normal((1 + CONFIDENCE) / 2))
 
 
-def _of_search(search: Search) -> list[Estimate]:
+def _of_search(search: Search) -> list[MetricEstimate]:
     found = []
     for name in ANSWERS:
         answer = answer_of(search, name)
         if answer.value is not None:
-            found.append(Estimate(cell="", who="", figure=name, of="answer", unit="1/s", better="more",
-                                  value=answer.value, low=answer.low, high=answer.high))
+            found.append(MetricEstimate(cell="", who="", figure=name, of="answer", unit="1/s", better="more",
+                                        value=answer.value, low=answer.low, high=answer.high))
     if search.saturation_tokens_per_s is not None:
         output = FIGURES["output_tokens_per_s"]
-        found.append(Estimate(cell="saturation", who="", figure="output_tokens_per_s", of="answer", unit=output.unit,
-                              better=output.better, value=search.saturation_tokens_per_s))
+        found.append(MetricEstimate(cell="saturation", who="", figure="output_tokens_per_s", of="answer", unit=output.unit,
+                                    better=output.better, value=search.saturation_tokens_per_s))
     at: dict[str, list[Point]] = {}
     for point in search.points:
         if point.phase in ("curve", "saturate") and point.valid:
@@ -114,14 +114,14 @@ def _of_search(search: Search) -> list[Estimate]:
         for name, kind in FIGURES.items():
             values = [v for p in points if (v := p.figures.get(name)) is not None]
             if values:  # several runs at one load, one of them chosen as the best, have a mean and no interval
-                found.append(Estimate(cell=cell, who="", figure=name, of="value", unit=kind.unit, better=kind.better,
-                                      value=over_rounds(values, logarithmic=False)[0]))
+                found.append(MetricEstimate(cell=cell, who="", figure=name, of="value", unit=kind.unit, better=kind.better,
+                                            value=over_rounds(values, logarithmic=False)[0]))
     return found
 
 
-def answer_of(search: Search, name: str) -> Answer:
+def answer_of(search: Search, name: str) -> SearchAnswer:
     """Returns one of ANSWERS."""
-    answer: Answer = getattr(search, name)
+    answer: SearchAnswer = getattr(search, name)
     return answer
 
 
@@ -130,13 +130,13 @@ def load_key(point: Point) -> str:
     return f"rate {point.rate:g}" if point.rate is not None else f"concurrency {point.concurrency}"
 
 
-def _ratios(comparison: Comparison) -> list[Estimate]:
-    return [Estimate(cell=r.cell, who=f"{r.contestant} / {r.base}", figure=r.figure, of="ratio", unit="",
-                     better=FIGURES[r.figure].better, value=r.value, low=r.low, high=r.high,
-                     draws=r.rounds) for r in comparison.ratios if r.figure in FIGURES]
+def _ratios(comparison: Comparison) -> list[MetricEstimate]:
+    return [MetricEstimate(cell=r.cell, who=f"{r.contestant} / {r.base}", figure=r.figure, of="ratio", unit="",
+                           better=FIGURES[r.figure].better, value=r.value, low=r.low, high=r.high,
+                           draws=r.rounds) for r in comparison.ratios if r.figure in FIGURES]
 
 
-def _effects(ablation: Ablation) -> list[Estimate]:
-    return [Estimate(cell=e.cell, who=f"{e.technique}: on / off", figure=e.figure, of="ratio", unit="",
-                     better=FIGURES[e.figure].better, value=e.ratio, low=e.low, high=e.high,
-                     draws=e.rounds) for e in ablation.effects if e.figure in FIGURES]
+def _effects(ablation: Ablation) -> list[MetricEstimate]:
+    return [MetricEstimate(cell=e.cell, who=f"{e.technique}: on / off", figure=e.figure, of="ratio", unit="",
+                           better=FIGURES[e.figure].better, value=e.ratio, low=e.low, high=e.high,
+                           draws=e.rounds) for e in ablation.effects if e.figure in FIGURES]

@@ -11,7 +11,7 @@ import msgspec
 
 from drut.bench.files import read_file, write_file
 from drut.bench.report.markdown import markdown
-from drut.bench.result.schema import SCHEMA, Request, Result
+from drut.bench.result.schema import SCHEMA, ReportRequest, Result
 from drut.errors import DrutError
 
 _NOT_IN_CSV = ("arrivals_ms", "arrival_chars", "arrival_told")
@@ -41,7 +41,7 @@ def read(path: Path) -> Result:
 
 
 def _csv(result: Result, file: TextIO) -> None:
-    names = [name for name in Request.__struct_fields__ if name not in _NOT_IN_CSV]
+    names = [name for name in ReportRequest.__struct_fields__ if name not in _NOT_IN_CSV]
     rows = csv.writer(file)
     rows.writerow(names)
     for request in result.requests:

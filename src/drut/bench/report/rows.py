@@ -8,7 +8,7 @@ from typing import TextIO
 
 from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.schema import Comparison
-from drut.bench.report.documents import Document, Source, kind
+from drut.bench.report.documents import Document, DocumentSource, kind
 from drut.bench.report.estimates import estimates, load_key
 from drut.bench.result.figures import FIGURES
 from drut.bench.search.schema import Point, Search
@@ -17,7 +17,7 @@ HEAD = ("source", "kind", "of", "cell", "who", "round", "figure", "unit", "bette
         "valid")
 
 
-def write_csv(sources: Sequence[Source], file: TextIO) -> None:
+def write_csv(sources: Sequence[DocumentSource], file: TextIO) -> None:
     """Writes the rows. `of` is the kind of row: a value (over rounds, if there are several), a ratio, a result of a
     search; a block or a run of a search as it was measured."""
     rows = csv.writer(file)

@@ -9,11 +9,11 @@ from drut.bench.files import write_file
 from drut.bench.render.markdown import report
 from drut.bench.render.page.render import page
 from drut.bench.report.assemble import sections
-from drut.bench.report.documents import Source
+from drut.bench.report.documents import DocumentSource
 from drut.bench.report.rows import write_csv
 
 
-def write_report(sources: Sequence[Source], out: Path) -> list[Path]:
+def write_report(sources: Sequence[DocumentSource], out: Path) -> list[Path]:
     """`out` ends in .html. Returns the paths. Raises DrutError."""
     made = sections(sources)
     html, text = page(made), report(made)

@@ -24,7 +24,7 @@ class ProcessUse:
     processes: int  # maximum at a time
 
 
-class Tree:
+class ProcessTree:
     """Samples a process and its descendants."""
 
     def __init__(self, pid: int, without: int | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from drut.bench.resources.gpus import Gpus, GpuUse
 from drut.bench.resources.machine import Machine, MachineUse
-from drut.bench.resources.processes import ProcessUse, Tree
+from drut.bench.resources.processes import ProcessTree, ProcessUse
 from drut.bench.resources.rapl import ROOT, Energy, Rapl
 from drut.errors import UnsupportedError
 
@@ -51,8 +51,8 @@ class ResourceWatch:
         """Raises RequestError if no process has that id. `nvml` replaces the module `pynvml`."""
         self._every_s = every_s
         self._unreadable: list[str] = []
-        self._client = Tree(os.getpid(), without=server_pid)  # it may be a child of this process
-        self._server = None if server_pid is None else Tree(server_pid)
+        self._client = ProcessTree(os.getpid(), without=server_pid)  # it may be a child of this process
+        self._server = None if server_pid is None else ProcessTree(server_pid)
         self._machine = Machine()
         self._gpus = self._part(lambda: Gpus(nvml))
         self._rapl = self._part(lambda: Rapl(powercap))
@@ -99,7 +99,7 @@ class ResourceWatch:
             self._unreadable.append(str(error))
             return None
 
-    def _trees(self) -> list[Tree]:
+    def _trees(self) -> list[ProcessTree]:
         return [tree for tree in (self._client, self._server) if tree]
 
     def _loop(self) -> None:

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drut import __version__
-from drut.bench.cost import Price, Usage, cost
-from drut.bench.load.fleet import Load
+from drut.bench.cost import Price, ResourceUsage, cost
+from drut.bench.load.fleet import LoadResult
 from drut.bench.metrics.intervals import intervals
 from drut.bench.metrics.request import Slo, timing
 from drut.bench.metrics.series import Arrivals, Concurrency, seconds_of
 from drut.bench.metrics.summary import Summary, samples, summarize
 from drut.bench.metrics.tokens import CountTokens
-from drut.bench.result.schema import SCHEMA, Client, Result, Series, requests
+from drut.bench.result.schema import SCHEMA, ClientRecord, Result, Series, requests
 from drut.bench.result.validity import validity
 from drut.bench.stats.samples import Claim, claims
 from drut.bench.stats.steady import steady
@@ -33,7 +33,7 @@ class Billing(NamedTuple):
     input_busy_share: float | None = None
 
 
-def build(load: Load, settings: dict[str, Any], *, wanted_s: float, slo: Slo | None, most_errors: float,
+def build(load: LoadResult, settings: dict[str, Any], *, wanted_s: float, slo: Slo | None, most_errors: float,
           count: CountTokens | None = None, arrivals: bool = True, watched: Watched | None = None,
           billing: Billing | None = None) -> Result:
     """Builds the result. `wanted_s` is the requested length of the window in seconds. `count` is the target's
@@ -56,19 +56,19 @@ def build(load: Load, settings: dict[str, Any], *, wanted_s: float, slo: Slo | N
         validity=validity(summary, load, wanted_s, most_errors), steady=steady(tokens, flights), summary=summary,
         claims=reported, intervals=intervals(records, timings, window, slo),
         series=Series(window.begin, [round(float(x), 2) for x in tokens], [round(float(x), 3) for x in flights]),
-        client=Client(len(load.cpu), [round(use, 4) for use in load.cpu]),
+        client=ClientRecord(len(load.cpu), [round(use, 4) for use in load.cpu]),
         requests=requests(records, timings, slo, arrivals), watched=watched,
         cost=None if billing is None else cost(billing.price, _usage(summary, billing.input_busy_share)))
 
 
-def _usage(summary: Summary, input_busy_share: float | None) -> Usage:
+def _usage(summary: Summary, input_busy_share: float | None) -> ResourceUsage:
     """Returns the usage within the window. Tokens without a known number are None and have no price."""
     seconds = summary.window_s
     inputs, outputs = (round((rate or 0.0) * seconds) for rate in (summary.input_tokens_per_s,
                                                                     summary.output_tokens_per_s))
-    return Usage(seconds=seconds, requests=round(summary.requests_per_s * seconds), input_tokens=inputs,
-                 cached_tokens=round(inputs * (summary.cached_share or 0.0)), output_tokens=outputs,
-                 input_busy_share=input_busy_share)
+    return ResourceUsage(seconds=seconds, requests=round(summary.requests_per_s * seconds), input_tokens=inputs,
+                         cached_tokens=round(inputs * (summary.cached_share or 0.0)), output_tokens=outputs,
+                         input_busy_share=input_busy_share)
 
 
 def environment(started_at: float) -> dict[str, Any]:

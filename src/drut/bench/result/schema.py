@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.cost import Cost
-from drut.bench.load.record import Failure, Record
+from drut.bench.cost import ServingCost
+from drut.bench.load.record import Failure, LoadRecord
 from drut.bench.metrics.intervals import Intervals
 from drut.bench.metrics.request import Slo, Timing
 from drut.bench.metrics.summary import Summary, input_tokens
@@ -37,14 +37,14 @@ class Series(msgspec.Struct, frozen=True):
     in_flight: list[float]
 
 
-class Client(msgspec.Struct, frozen=True):
+class ClientRecord(msgspec.Struct, frozen=True):
     """The load on the client's machine: each client process's use of one CPU within the window."""
 
     workers: int
     cpu: list[float]
 
 
-class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReportRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request. Times in milliseconds: `scheduled_ms` from the start of the load, the others from `scheduled_ms`.
     Fields that do not apply are omitted."""
 
@@ -75,7 +75,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     arrival_told: list[int] | None = None
 
     @classmethod
-    def of(cls, record: Record, timing: Timing, slo: Slo | None, arrivals: bool) -> Request:
+    def of(cls, record: LoadRecord, timing: Timing, slo: Slo | None, arrivals: bool) -> ReportRequest:
         """Converts a record. `arrivals`: include every piece of the response."""
         start = record.scheduled
         return cls(
@@ -105,15 +105,15 @@ class Result(msgspec.Struct, frozen=True):
     claims: dict[str, list[Claim]]
     intervals: Intervals
     series: Series
-    client: Client
-    requests: list[Request]
+    client: ClientRecord
+    requests: list[ReportRequest]
     watched: Watched | None = None
-    cost: Cost | None = None
+    cost: ServingCost | None = None
 
 
-def requests(records: Sequence[Record], timings: Sequence[Timing], slo: Slo | None, arrivals: bool) -> list[Request]:
+def requests(records: Sequence[LoadRecord], timings: Sequence[Timing], slo: Slo | None, arrivals: bool) -> list[ReportRequest]:
     """Converts all requests of a run, in the order of their scheduled times."""
-    return [Request.of(record, timing, slo, arrivals) for record, timing in zip(records, timings, strict=True)]
+    return [ReportRequest.of(record, timing, slo, arrivals) for record, timing in zip(records, timings, strict=True)]
 
 
 def _ms(seconds: float) -> float:

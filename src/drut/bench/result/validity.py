@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drut.bench.load.fleet import Load
-from drut.bench.load.record import Record
+from drut.bench.load.fleet import LoadResult
+from drut.bench.load.record import LoadRecord
 from drut.bench.metrics.summary import Summary, lag
 from drut.bench.result.schema import Validity
 from drut.bench.stats.distribution import percentile
@@ -18,7 +18,7 @@ MOST_CPU, BUSY_CPU = 0.8, 0.4
 _P99_NEEDS, _ONE_MAY = 100, 20  # requests
 
 
-def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) -> Validity:
+def validity(summary: Summary, load: LoadResult, wanted_s: float, most_errors: float) -> Validity:
     """Returns the validity. `wanted_s` is the requested length of the window; `most_errors` is the maximum share of
     failures of a valid run."""
     reasons = []
@@ -52,12 +52,12 @@ def validity(summary: Summary, load: Load, wanted_s: float, most_errors: float) 
     return Validity(not reasons, reasons, held_up=0 < len(reasons) == of_client)
 
 
-def _first_failure(records: Sequence[Record]) -> str:
+def _first_failure(records: Sequence[LoadRecord]) -> str:
     """Returns the failure as its record describes it."""
     return next(f"{r.failure}, {r.detail}" for r in records if r.counted and r.failure is not None)
 
 
-def _lateness(records: Sequence[Record]) -> tuple[str, float]:
+def _lateness(records: Sequence[LoadRecord]) -> tuple[str, float]:
     """Returns the quantity that measures the client's own delay, and its milliseconds: p99, which for fewer than a
     hundred requests would be the maximum. Of twenty or more requests one may be late: otherwise a server that completes
     more would be void more often."""

@@ -7,8 +7,8 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from drut.bench.search.pace import Pace
-from drut.bench.search.schema import Answer
-from drut.bench.search.trial import Ask, Trial
+from drut.bench.search.schema import SearchAnswer
+from drut.bench.search.trial import SearchTrial, TrialAsk
 from drut.bench.stats.distribution import Floats
 
 SHARES = ((0.3, 1.0), (0.5, 1.0), (0.7, 1.5), (0.85, 2.5), (0.93, 4.0))
@@ -20,14 +20,14 @@ DRAWS = 200
 GREW = 1.1  # factor on the latency without load: a smaller value at the top of the curve is not growth
 
 
-def rates(pace: Pace, most: float, share_s: float) -> Generator[Ask, Trial, None]:
+def rates(pace: Pace, most: float, share_s: float) -> Generator[TrialAsk, SearchTrial, None]:
     """Yields runs at shares of `most` sessions a second."""
     whole = sum(weight for _, weight in SHARES)
     for share, weight in SHARES:
         yield pace.open("curve", share * most, share_s * weight / whole)
 
 
-def knee(trials: Sequence[Trial], most: float | None, seed: int = 0) -> Answer:
+def knee(trials: Sequence[SearchTrial], most: float | None, seed: int = 0) -> SearchAnswer:
     """Returns the knee in sessions a second, of at most `most`: the rate at which a relative step of the rate raises
     the mean E2E by the same factor, d ln E2E / d ln rate = 1, which is where rate over latency is largest (Kleinrock's
     power, 1979).
@@ -37,21 +37,21 @@ def knee(trials: Sequence[Trial], most: float | None, seed: int = 0) -> Answer:
     again within their errors.
     """
     if most is None:
-        return Answer(None, why="no saturation was found, so latency has no knee")
+        return SearchAnswer(None, why="no saturation was found, so latency has no knee")
     points = [(t.ask.rate / most, *latency) for t in trials if t.ask.rate is not None and t.valid
               and t.ask.rate < NEAR * most and (latency := t.latency) is not None]
     alone = [(1e-3, *latency) for t in trials if t.ask.concurrency == 1 and t.valid
              and (latency := t.latency) is not None]
     if len({x for x, _, _ in points}) < 3:
-        return Answer(None, why="fewer than 3 rates below saturation have a latency")
+        return SearchAnswer(None, why="fewer than 3 rates below saturation have a latency")
     x, mean, error = (np.array(column) for column in zip(*points, *alone, strict=True))
     error = np.hypot(np.where(np.isfinite(error), error, mean), LEAST_ERROR * mean)
     drawn = mean + error * np.random.default_rng(seed).standard_normal((DRAWS, len(mean)))
     found, *others = _knees(_fits(x, np.vstack((mean, drawn)), error)).tolist()
     if found >= 1 or mean[x > 0.8 * x.max()].max() < GREW * mean[x.argmin()]:
-        return Answer(None, why=f"latency hardly grew up to {x.max() * most:.4g}/s")
+        return SearchAnswer(None, why=f"latency hardly grew up to {x.max() * most:.4g}/s")
     low, high = (float(np.quantile(others, q)) * most for q in (0.025, 0.975))
-    return Answer(found * most, min(low, found * most), max(high, found * most))
+    return SearchAnswer(found * most, min(low, found * most), max(high, found * most))
 
 
 def _fits(x: Floats, curves: Floats, error: Floats) -> Floats:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drut.bench.search.pace import Pace
-from drut.bench.search.schema import Answer
-from drut.bench.search.trial import Ask, Trial
+from drut.bench.search.schema import SearchAnswer
+from drut.bench.search.trial import SearchTrial, TrialAsk
 from drut.bench.stats.proportion import wilson
 from drut.bench.stats.quantiles import normal
 from drut.bench.stats.samples import least_samples
@@ -38,7 +38,7 @@ Curve = Callable[[float], float]
 
 
 @dataclass(frozen=True)
-class Level:
+class LoadLevel:
     """A rate with all its valid runs. `worth`: their effective number of independent requests."""
 
     rate: float
@@ -61,17 +61,17 @@ class Level:
         return True if low >= attain and self.settled else None
 
 
-def levels(trials: Sequence[Trial]) -> list[Level]:
+def levels(trials: Sequence[SearchTrial]) -> list[LoadLevel]:
     """Returns the levels by rate, ascending."""
-    at: dict[float, list[Trial]] = {}
+    at: dict[float, list[SearchTrial]] = {}
     for trial in trials:
         if trial.ask.rate is not None and trial.valid and trial.good is not None and len(trial.good):
             at.setdefault(trial.ask.rate, []).append(trial)
     result = []
     for rate, runs in sorted(at.items()):
         good = np.concatenate([t.good for t in runs if t.good is not None])
-        result.append(Level(rate=rate, share=float(good.mean()), worth=sum(t.effective for t in runs), looks=len(runs),
-                            settled=runs[-1].steady != "not steady", window_s=sum(t.ask.window_s for t in runs)))
+        result.append(LoadLevel(rate=rate, share=float(good.mean()), worth=sum(t.effective for t in runs), looks=len(runs),
+                                settled=runs[-1].steady != "not steady", window_s=sum(t.ask.window_s for t in runs)))
     return result
 
 
@@ -80,8 +80,8 @@ def least_requests(attain: float) -> int:
     return max(math.ceil(Z * Z * attain / (1 - attain)) + 1, least_samples(round(100 * attain)))
 
 
-def hunt(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, most: float | None,
-         begin: float) -> Generator[Ask, Trial, None]:
+def hunt(trials: Sequence[SearchTrial], pace: Pace, attain: float, tolerance: float, most: float | None,
+         begin: float) -> Generator[TrialAsk, SearchTrial, None]:
     """Brackets the rate by doubling and halving, bisects, and then uses most of the time for a rate just below and one
     just above. `most`: maximum of sessions served a second; None: unknown. `begin`: the first rate."""
     quick, least = QUICK_SHARE * pace.left(), least_requests(attain)
@@ -105,13 +105,13 @@ def hunt(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, m
     yield from _verify(trials, pace, attain, tolerance, most)
 
 
-def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, tolerance: float) -> Answer:
+def slo_rate(trials: Sequence[SearchTrial], attain: float, most: float | None, tolerance: float) -> SearchAnswer:
     """Returns the result: `value` is the rate at which the curve through all runs crosses `attain`; `low` is the
     highest rate whose lower bound is at or above `attain`, and `high` the lowest rate whose upper bound is below it or
     that exceeds saturation. Without a rate that holds there is no value: a curve alone guarantees nothing."""
     known = levels(trials)
     if not known:
-        return Answer(None, why="no valid run at a rate: a longer --budget may hold one")
+        return SearchAnswer(None, why="no valid run at a rate: a longer --budget may hold one")
     failed = [level.rate for level in known if level.verdict(attain) is False]
     ends = [end for end in (min(failed, default=None), most) if end is not None]
     high = min(ends, default=None)
@@ -120,20 +120,20 @@ def slo_rate(trials: Sequence[Trial], attain: float, most: float | None, toleran
     below, above = _bracket(trials, attain)
     if below is None:
         first = known[0]
-        return Answer(None, high=high, why=f"the lowest rate with a valid run is {first.rate:.4g}/s, where "
+        return SearchAnswer(None, high=high, why=f"the lowest rate with a valid run is {first.rate:.4g}/s, where "
                                            f"{first.share:.1%} of requests held the limits")
     if low is None:
-        return Answer(None, high=high, why="no rate was run long enough to show that it holds: a longer --budget helps")
+        return SearchAnswer(None, high=high, why="no rate was run long enough to show that it holds: a longer --budget helps")
     if above is None:
         if most is None:
-            return Answer(None, low=low, why=f"held at every rate that was run, up to {below:.4g}/s")
+            return SearchAnswer(None, low=low, why=f"held at every rate that was run, up to {below:.4g}/s")
         value = math.sqrt(below * most) if below < most else below
     else:
         value = crossing(known, attain, below, above)[0]
-    return Answer(min(max(value, low), high or math.inf), low, high, _unsure(low, high, tolerance))
+    return SearchAnswer(min(max(value, low), high or math.inf), low, high, _unsure(low, high, tolerance))
 
 
-def crossing(known: Sequence[Level], attain: float, below: float, above: float) -> tuple[float, Curve]:
+def crossing(known: Sequence[LoadLevel], attain: float, below: float, above: float) -> tuple[float, Curve]:
     """Returns the rate at which the share is `attain`, and the logit of the share as a linear function of the logarithm
     of the rate, fitted to nearby rates by maximum likelihood with half a request added to both sides."""
     middle = math.sqrt(below * above)
@@ -158,7 +158,7 @@ def crossing(known: Sequence[Level], attain: float, below: float, above: float) 
     return rate, lambda rate: a + b * math.log(rate / middle)
 
 
-def monotone(known: Sequence[Level]) -> list[float]:
+def monotone(known: Sequence[LoadLevel]) -> list[float]:
     """Makes the shares fall with the rate: neighbours that do not are pooled (isotonic regression)."""
     pools: list[list[float]] = []  # share, effective number, levels
     for level in known:
@@ -169,7 +169,7 @@ def monotone(known: Sequence[Level]) -> list[float]:
     return [share for share, _, count in pools for _ in range(int(count))]
 
 
-def _bracket(trials: Sequence[Trial], attain: float) -> tuple[float | None, float | None]:
+def _bracket(trials: Sequence[SearchTrial], attain: float) -> tuple[float | None, float | None]:
     """Returns the highest rate that seems to hold, and the lowest that seems not to."""
     known = levels(trials)
     shares = monotone(known)
@@ -178,8 +178,8 @@ def _bracket(trials: Sequence[Trial], attain: float) -> tuple[float | None, floa
     return below, above
 
 
-def _again(trials: Sequence[Trial], pace: Pace, attain: float, quick: float, least: int,
-           ) -> Generator[Ask, Trial, None]:
+def _again(trials: Sequence[SearchTrial], pace: Pace, attain: float, quick: float, least: int,
+           ) -> Generator[TrialAsk, SearchTrial, None]:
     """Runs a rate again if it failed below one that held."""
     known = levels(trials)
     held = max((level.rate for level in known if level.verdict(attain)), default=0.0)
@@ -188,8 +188,8 @@ def _again(trials: Sequence[Trial], pace: Pace, attain: float, quick: float, lea
             yield pace.open("verify", level.rate, 2 * quick, least)
 
 
-def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float, most: float | None,
-            ) -> Generator[Ask, Trial, None]:
+def _verify(trials: Sequence[SearchTrial], pace: Pace, attain: float, tolerance: float, most: float | None,
+            ) -> Generator[TrialAsk, SearchTrial, None]:
     """Runs a rate below the crossing and one above, alternately. Both are moved if the crossing turns out to be
     elsewhere, and the lower one if the time left cannot show that it holds."""
     sides: tuple[float, float] | None = None
@@ -224,7 +224,7 @@ def _verify(trials: Sequence[Trial], pace: Pace, attain: float, tolerance: float
         yield pace.open("verify", rate, pace.left() * weight * LENGTHS[looks] / whole, 1)
 
 
-def _showable(level: Level | None, pace: Pace, attain: float) -> bool:
+def _showable(level: LoadLevel | None, pace: Pace, attain: float) -> bool:
     """Returns whether the time left for a level that is still undecided could show that it holds."""
     if level is None or level.looks >= LOOKS or level.verdict(attain) is not None:
         return True
@@ -236,7 +236,7 @@ def _tidy(rate: float) -> float:
     return float(f"{rate:.5g}")
 
 
-def _holdable(known: Sequence[Level], pace: Pace, attain: float, tolerance: float, highest: float,
+def _holdable(known: Sequence[LoadLevel], pace: Pace, attain: float, tolerance: float, highest: float,
               logit: Curve | None) -> float:
     """Returns the highest rate, from `highest` down to two thirds of it, that its part of the time left can be expected
     to show to hold. Its share is that of the curve (`logit`) or else of the nearest rate that was run, less one

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop, Progress
+from drut.bench.load.fleet import ClosedLoop, LoadPlan, LoadProgress, OpenLoop
 from drut.bench.load.halt import INTERRUPTED
-from drut.bench.load.schedule import Arrivals, Rate, Schedule
-from drut.bench.load.wire import Window
+from drut.bench.load.schedule import ArrivalRate, Arrivals, Schedule
+from drut.bench.load.wire import MeasureWindow
 from drut.bench.result.figures import FIGURES
-from drut.bench.result.schema import Request, Result
+from drut.bench.result.schema import ReportRequest, Result
 from drut.bench.result.validity import NONE_FINISHED
-from drut.bench.run import Run, measure
-from drut.bench.search.trial import Ask, Trial, worked_off
+from drut.bench.run import BenchRun, measure
+from drut.bench.search.trial import SearchTrial, TrialAsk, worked_off
 
 SEED_STEP = 7919  # distance of seeds, so that no run repeats prompts that a prefix cache would hold
 
@@ -25,23 +25,23 @@ class Live:
     """A `Measure`. `run` is a template whose plan is replaced; `workers` returns the number of client processes of a
     loop. `progress` receives the progress of each run."""
 
-    run: Run
+    run: BenchRun
     workers: Callable[[OpenLoop | ClosedLoop], int]
     arrivals: Arrivals = "poisson"
     cv: float = 1.0
-    progress: Callable[[Ask, Progress], None] | None = None
+    progress: Callable[[TrialAsk, LoadProgress], None] | None = None
     runs: int = 0
 
-    def __call__(self, ask: Ask) -> Trial:
+    def __call__(self, ask: TrialAsk) -> SearchTrial:
         """Raises DrutError if the server cannot be reached, KeyboardInterrupt if a user ended the run."""
         seed = self.run.seed + SEED_STEP * self.runs
         self.runs += 1
-        window = Window(ask.warmup_s, ask.warmup_s + ask.window_s, ask.grace_s)
+        window = MeasureWindow(ask.warmup_s, ask.warmup_s + ask.window_s, ask.grace_s)
         loop: OpenLoop | ClosedLoop
         if ask.concurrency is not None:
             loop = ClosedLoop(ask.concurrency)
         else:
-            loop = OpenLoop(Schedule(Rate.steady(ask.rate or 0.0), self.arrivals, self.cv, seed))
+            loop = OpenLoop(Schedule(ArrivalRate.steady(ask.rate or 0.0), self.arrivals, self.cv, seed))
         plan = LoadPlan(self.run.plan.target, window, loop, self.workers(loop))
         # Failures are the server's, and a search measures them: they do not make a run void here.
         run = replace(self.run, plan=plan, seed=seed, most_errors=1.0, arrivals=False, primed=True)
@@ -52,7 +52,7 @@ class Live:
         return trial(ask, result, halted)
 
 
-def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
+def trial(ask: TrialAsk, result: Result, halted: str | None) -> SearchTrial:
     """Returns the parts of a result that a search keeps. If a run ended because all requests failed, that is a result
     about the server."""
     counted = [r for r in result.requests if r.measured]
@@ -64,7 +64,7 @@ def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
     ended = np.array([r.scheduled_ms + (r.ended_ms or 0.0) for r in well]) / 1e3
     first = sum(r.turn == 0 for r in counted)
     known = all(r.good is not None for r in counted)
-    return Trial(
+    return SearchTrial(
         ask, np.array([_e2e(r) for r in counted]), np.array([float(bool(r.good)) for r in counted]) if known else None,
         worked_off(begun, ended, (ask.warmup_s, ask.warmup_s + ask.window_s)),
         valid=bool(counted) and not of_client,
@@ -74,5 +74,5 @@ def trial(ask: Ask, result: Result, halted: str | None) -> Trial:
         others_cpus=None if result.watched is None else result.watched.resources.others_cpus)
 
 
-def _e2e(request: Request) -> float:
+def _e2e(request: ReportRequest) -> float:
     return float("inf") if request.e2e_ms is None else request.e2e_ms / 1e3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drut.bench.render.tables import cell, plain, printable, table
-from drut.bench.search.schema import Answer, Point, Search
+from drut.bench.search.schema import Point, Search, SearchAnswer
 from drut.bench.stats.distribution import Figure
 
 _FIGURES = ("output_tokens_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "tpot_ms_p99")
@@ -42,7 +42,7 @@ def _answers(search: Search) -> str:
     return text
 
 
-def _row(name: str, answer: Answer) -> list[str]:
+def _row(name: str, answer: SearchAnswer) -> list[str]:
     value = "not found" if answer.value is None else cell(answer.value)
     return [name, value, cell(answer.low), cell(answer.high), plain(answer.why)]
 

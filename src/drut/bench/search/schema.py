@@ -41,7 +41,7 @@ class Point(msgspec.Struct, frozen=True):
     window_s: float = 0.0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SearchAnswer(msgspec.Struct, frozen=True):
     """A result of the search with its bracket; `value` None: not found, and `why`."""
 
     value: float | None
@@ -60,9 +60,9 @@ class Search(msgspec.Struct, frozen=True):
     environment: dict[str, Any]
     target: str
     points: list[Point]
-    saturation: Answer
-    knee: Answer
-    slo_rate: Answer
+    saturation: SearchAnswer
+    knee: SearchAnswer
+    slo_rate: SearchAnswer
     notes: list[str] = []
     saturation_tokens_per_s: float | None = None
     ended: str = ""  # the reason of an early end; "running" until the search ends

@@ -11,8 +11,8 @@ import numpy as np
 from drut.bench.metrics.request import Slo
 from drut.bench.search import curve, limit, saturation
 from drut.bench.search.pace import Pace, SpentError
-from drut.bench.search.schema import SCHEMA, Answer, Point, Search
-from drut.bench.search.trial import Ask, Measure, Trial
+from drut.bench.search.schema import SCHEMA, Point, Search, SearchAnswer
+from drut.bench.search.trial import Measure, SearchTrial, TrialAsk
 from drut.bench.stats.proportion import wilson
 from drut.bench.stats.quantiles import normal
 from drut.errors import DrutError, RequestError
@@ -67,7 +67,7 @@ class Searcher:
                  save: Callable[[Search], None], report: Callable[[str], None]) -> None:
         self._measure, self._wanted, self._about, self._save, self._report = measure, wanted, about, save, report
         self._pace = Pace(clock, clock() + wanted.budget_s, wanted.slo)
-        self._trials: list[Trial] = []
+        self._trials: list[SearchTrial] = []
         self._points: list[Point] = []
 
     def run(self) -> Search:
@@ -111,7 +111,7 @@ class Searcher:
             raise DrutError(f"the pilot failed: {'; '.join(trial.reasons) or 'a request did not finish'}")
         self._pace.saw_pilot(trial)
 
-    def _drive(self, asks: Generator[Ask, Trial, None]) -> None:
+    def _drive(self, asks: Generator[TrialAsk, SearchTrial, None]) -> None:
         """Runs the requests of a part of the search until it is complete or the budget is spent."""
         try:
             ask = next(asks)
@@ -120,7 +120,7 @@ class Searcher:
         except (StopIteration, SpentError):
             return
 
-    def _try(self, ask: Ask) -> Trial:
+    def _try(self, ask: TrialAsk) -> SearchTrial:
         """Measures a run, and repeats it once if the client was at fault. Saves after each."""
         for again in range(RETRIES + 1):
             if again and ask.most_s > self._pace.left():
@@ -135,7 +135,7 @@ class Searcher:
                 break
         return self._trials[-1]
 
-    def _once(self, ask: Ask) -> Trial:
+    def _once(self, ask: TrialAsk) -> SearchTrial:
         before = self._pace.clock()
         try:
             trial = self._measure(ask)
@@ -149,7 +149,7 @@ class Searcher:
             self._still_there(ask)
         return trial
 
-    def _still_there(self, ask: Ask) -> None:
+    def _still_there(self, ask: TrialAsk) -> None:
         """Raises LostError if the server no longer answers: then it has not failed to hold a rate."""
         why = f"requests failed at {ask}"
         try:
@@ -171,7 +171,7 @@ class Searcher:
     def _result(self, ended: str) -> Search:
         wanted, trials = self._wanted, self._trials
         most = self._most()
-        slo = Answer(None, why="no limits were given (--slo)")
+        slo = SearchAnswer(None, why="no limits were given (--slo)")
         if wanted.slo is not None:
             slo = limit.slo_rate(trials, wanted.attain, most, wanted.tolerance)
         return Search(schema=SCHEMA, settings=self._about.settings, environment=self._about.environment,
@@ -203,7 +203,7 @@ class Searcher:
         return notes
 
 
-def _point(until: Sequence[Trial], attain: float) -> Point:
+def _point(until: Sequence[SearchTrial], attain: float) -> Point:
     trial = until[-1]
     good = share = low = high = worth = holds = None
     if trial.good is not None and len(trial.good):

@@ -16,7 +16,7 @@ BLOCKS = 10
 
 
 @dataclass(frozen=True)
-class Ask:
+class TrialAsk:
     """A load and its phases, in seconds. One of `rate` and `concurrency` is set. `grace_s`: maximum wait for requests
     after the window."""
 
@@ -37,14 +37,14 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SearchTrial:
     """The result of a run. `e2e` and `good` are those of the measured requests in the order of their due times; a
     failed one has an infinite E2E, in seconds. `served`: requests completed a second in each tenth of the window. A
     trial that is not `valid` is affected by the client; one that is valid and has `reasons` shows that the server
     failed. `turns`: requests of a session. `others_cpus`: CPUs of this machine used by neither client nor server; None:
     unknown."""
 
-    ask: Ask
+    ask: TrialAsk
     e2e: Floats
     good: Floats | None
     served: Floats
@@ -80,7 +80,7 @@ class Trial:
         return len(self.good) / hits_effect(self.good, self.e2e) if len(self.good) else 0.0
 
 
-Measure = Callable[[Ask], Trial]
+Measure = Callable[[TrialAsk], SearchTrial]
 """Measures a run. Raises DrutError if the server cannot be reached, KeyboardInterrupt if a user ends it."""
 
 

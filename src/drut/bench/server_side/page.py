@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from drut.bench.exchange import Exchange
+from drut.bench.exchange import ToolExchange
 from drut.errors import RequestError
 
 MOST_BYTES = 1 << 24
@@ -22,7 +22,7 @@ _PARTS = re.compile(r"_(?:bucket|sum|count)$")
 
 
 @dataclass(frozen=True)
-class Histogram:
+class ScrapedHistogram:
     """Cumulative counts by upper bound, the last bound infinite."""
 
     counts: dict[float, float]
@@ -40,11 +40,11 @@ class Page:
         found = [self._values.get(name) for name in names.split("+")]
         return None if None in found else sum(value for value in found if value is not None)
 
-    def histogram(self, name: str) -> Histogram | None:
+    def histogram(self, name: str) -> ScrapedHistogram | None:
         """Returns a histogram, None if it is missing."""
         if name not in self._buckets:
             return None
-        return Histogram(dict(sorted(self._buckets[name].items())), self._values.get(f"{name}_sum", 0.0))
+        return ScrapedHistogram(dict(sorted(self._buckets[name].items())), self._values.get(f"{name}_sum", 0.0))
 
 
 def names_on(text: str) -> set[str]:
@@ -86,7 +86,7 @@ def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
           headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> str:
     """Returns the text at a URL of http or https. Raises RequestError with the URL, at the latest after `timeout_s`."""
     accept = {"Accept": "text/plain", **(headers or {})}
-    with closing(Exchange(url, accept, timeout_s, tls, most_bytes=most_bytes)) as exchange:
+    with closing(ToolExchange(url, accept, timeout_s, tls, most_bytes=most_bytes)) as exchange:
         status, data = exchange.page()
     if status != 200:
         raise RequestError(f"{exchange.name}: status {status}")

@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drut.bench.server_side.names import COUNTERS, GAUGES, HISTOGRAMS, Engine, Source
-from drut.bench.server_side.page import Histogram, Page
+from drut.bench.server_side.names import COUNTERS, GAUGES, HISTOGRAMS, EngineMetrics, MetricSource
+from drut.bench.server_side.page import Page, ScrapedHistogram
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class Distribution:
+class ScrapedDistribution:
     """The change of a server's histogram over the run. A percentile lies above the first bound and is at most the
     second (None: no upper bound); its exact value is unknown."""
 
@@ -32,7 +32,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Level:
+class GaugeLevel:
     """The values of a gauge, over the samples taken during the run."""
 
     mean: float
@@ -48,19 +48,19 @@ class ServerSide:
     seconds: float = 0.0  # between the first and the last scrape
     scrapes: int = 0
     failed_scrapes: int = 0
-    distributions: dict[str, Distribution] = field(default_factory=dict)
+    distributions: dict[str, ScrapedDistribution] = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
-    levels: dict[str, Level] = field(default_factory=dict)
+    levels: dict[str, GaugeLevel] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # by quantity: differences of its definition
     problems: list[str] = field(default_factory=list)
 
 
-def wanted_names(engine: Engine) -> set[str]:
+def wanted_names(engine: EngineMetrics) -> set[str]:
     """Returns the names of all metrics to parse on the engine's pages."""
     return {part for source in engine.sources.values() for name in source.names for part in name.split("+")}
 
 
-def summarize(engine: Engine, url: str, before: Page, during: Sequence[Page], after: Page, seconds: float,
+def summarize(engine: EngineMetrics, url: str, before: Page, during: Sequence[Page], after: Page, seconds: float,
               failed: int) -> ServerSide:
     """Summarizes the pages. `during` are the pages between; gauges are taken from them, or from the other two if there
     are none."""
@@ -78,7 +78,7 @@ def summarize(engine: Engine, url: str, before: Page, during: Sequence[Page], af
     return result
 
 
-def _add_distribution(result: ServerSide, quantity: str, source: Source, before: Page, after: Page) -> bool:
+def _add_distribution(result: ServerSide, quantity: str, source: MetricSource, before: Page, after: Page) -> bool:
     for name in source.names:
         if (new := after.histogram(name)) is None:
             continue
@@ -87,12 +87,12 @@ def _add_distribution(result: ServerSide, quantity: str, source: Source, before:
             result.problems.append(f"{name} fell: the server was restarted")
         elif (count := _count(run)) >= 1:
             percentiles = {f"p{100 * q:g}": _ms(bounds(run, q)) for q in QUANTILES}
-            result.distributions[quantity] = Distribution(round(count), 1e3 * run.total_s / count, percentiles)
+            result.distributions[quantity] = ScrapedDistribution(round(count), 1e3 * run.total_s / count, percentiles)
         return True
     return False
 
 
-def _add_total(result: ServerSide, quantity: str, source: Source, before: Page, after: Page) -> bool:
+def _add_total(result: ServerSide, quantity: str, source: MetricSource, before: Page, after: Page) -> bool:
     for names in source.names:
         if (new := after.value(names)) is None:
             continue
@@ -105,24 +105,24 @@ def _add_total(result: ServerSide, quantity: str, source: Source, before: Page, 
     return False
 
 
-def _add_level(result: ServerSide, quantity: str, source: Source, pages: Sequence[Page]) -> bool:
+def _add_level(result: ServerSide, quantity: str, source: MetricSource, pages: Sequence[Page]) -> bool:
     for names in source.names:
         values = [value for page in pages if (value := page.value(names)) is not None]
         if values:
-            result.levels[quantity] = Level(statistics.fmean(values), max(values))
+            result.levels[quantity] = GaugeLevel(statistics.fmean(values), max(values))
             return True
     return False
 
 
-def difference(old: Histogram | None, new: Histogram) -> Histogram | None:
+def difference(old: ScrapedHistogram | None, new: ScrapedHistogram) -> ScrapedHistogram | None:
     """Returns the counts between two scrapes; None if counts fell."""
     if old is None:
         return new
     counts = {bound: count - old.counts.get(bound, 0.0) for bound, count in new.counts.items()}
-    return None if any(count < 0 for count in counts.values()) else Histogram(counts, new.total_s - old.total_s)
+    return None if any(count < 0 for count in counts.values()) else ScrapedHistogram(counts, new.total_s - old.total_s)
 
 
-def bounds(histogram: Histogram, quantile: float) -> tuple[float, float]:
+def bounds(histogram: ScrapedHistogram, quantile: float) -> tuple[float, float]:
     """Returns the bounds between which the value of nearest rank lies. Needs at least one count."""
     rank = max(math.ceil(quantile * _count(histogram) - 1e-9), 1)
     low = 0.0
@@ -133,7 +133,7 @@ def bounds(histogram: Histogram, quantile: float) -> tuple[float, float]:
     raise ValueError("a histogram without counts has no percentiles")
 
 
-def _count(histogram: Histogram) -> float:
+def _count(histogram: ScrapedHistogram) -> float:
     return max(histogram.counts.values(), default=0.0)
 
 

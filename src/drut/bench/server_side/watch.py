@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from drut.bench.address import Address, shown, split
-from drut.bench.server_side.names import Engine, detect
+from drut.bench.server_side.names import EngineMetrics, detect
 from drut.bench.server_side.page import TIMEOUT_S, Page, fetch, names_on, parse
 from drut.bench.server_side.summary import ServerSide, summarize, wanted_names
 from drut.errors import RequestError
@@ -32,7 +32,7 @@ class ServerWatch:
                  headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
         self._urls, self._tls = metrics_urls(url), tls
         self._url, self._every_s, self._timeout_s, self._headers = url, every_s, timeout_s, headers or {}
-        self._engine: Engine | None = None
+        self._engine: EngineMetrics | None = None
         self._wanted: set[str] = set()
         self._problems: list[str] = []
         self._during: list[Page] = []

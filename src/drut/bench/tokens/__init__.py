@@ -2,7 +2,7 @@
 
 from drut.bench.tokens.local import LocalTokenizer
 from drut.bench.tokens.open import open_tokenizer
-from drut.bench.tokens.protocol import Tokenizer, counting
+from drut.bench.tokens.protocol import BenchTokenizer, counting
 from drut.bench.tokens.remote import ServerTokenizer
 
-__all__ = ["LocalTokenizer", "ServerTokenizer", "Tokenizer", "counting", "open_tokenizer"]
+__all__ = ["LocalTokenizer", "ServerTokenizer", "BenchTokenizer", "counting", "open_tokenizer"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from drut.bench.tokens.local import LocalTokenizer
-from drut.bench.tokens.protocol import Tokenizer
+from drut.bench.tokens.protocol import BenchTokenizer
 from drut.bench.tokens.remote import ServerTokenizer
 from drut.errors import RequestError
 from drut.model.store.known import KNOWN
@@ -16,7 +16,7 @@ from drut.model.store.known import KNOWN
 def open_tokenizer(
     given: str | None = None, *, model: str, url: str | None = None, headers: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
-) -> Tokenizer:
+) -> BenchTokenizer:
     """Opens `given`, else the tokenizer of `model` if it is on this machine, else the server's at `url`.
 
     `given` is a known name, `hf:ORG/REPO`, a GGUF file, a folder or a tokenizer.json. Raises RequestError if none is

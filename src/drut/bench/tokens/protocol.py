@@ -8,7 +8,7 @@ from typing import Protocol
 from drut.errors import RequestError
 
 
-class Tokenizer(Protocol):
+class BenchTokenizer(Protocol):
     """Converts plain text to ids and back: adds no BOS or EOS, and treats special tokens spelled in a text as text."""
 
     @property
@@ -30,7 +30,7 @@ class Tokenizer(Protocol):
         ...
 
 
-def counting(tokenizer: Tokenizer) -> Callable[[str], int | None]:
+def counting(tokenizer: BenchTokenizer) -> Callable[[str], int | None]:
     """Returns its `count`, which returns None once a server's tokenizer stops answering, so that no run is lost."""
     lost = False
 

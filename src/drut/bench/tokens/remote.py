@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from drut.bench.address import shown, split
-from drut.bench.exchange import Exchange
+from drut.bench.exchange import ToolExchange
 from drut.errors import RequestError
 
 TIMEOUT_S = 30.0  # of a whole exchange
@@ -37,7 +37,7 @@ class ServerTokenizer:
         split(url)
         self.name = f"{shown(url)} /tokenize"
         self._model = model
-        self._exchange = Exchange(url, headers, timeout_s, tls, self.name)
+        self._exchange = ToolExchange(url, headers, timeout_s, tls, self.name)
         self._vllm = True
         self._find_dialect()
 

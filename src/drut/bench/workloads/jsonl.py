@@ -11,8 +11,8 @@ from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
-from drut.bench.work import Message, Session, Turn, check_body
-from drut.bench.workloads.workload import Context, Workload
+from drut.bench.work import ConversationTurn, Message, Session, check_body
+from drut.bench.workloads.workload import Workload, WorkloadContext
 from drut.config import setting
 from drut.errors import RequestError
 
@@ -23,7 +23,7 @@ MAX_DEPTH = 64  # of nested objects and lists; far below the depth that overflow
 _DEFAULT_MAX_TOKENS = 128
 
 
-class Row(msgspec.Struct, forbid_unknown_fields=True):
+class JsonlRow(msgspec.Struct, forbid_unknown_fields=True):
     """One line. `body` holds further fields of the request."""
 
     prompt: str | list[Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]] | None = None
@@ -45,7 +45,7 @@ class OwnFile(Workload):
     repeat: bool = setting(True, "start again after the last line (never with at_s)", type=bool)
     stretch: float = setting(1.0, "factor on at_s: 2 is half the speed", type=float, least=1e-6, most=1e6)
 
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         if not self.path:
             raise RequestError(f"workload {self.name!r} needs a file: {self.name}:path=FILE")
         rows = read_rows(Path(self.path).expanduser())
@@ -69,7 +69,7 @@ class OwnFile(Workload):
 
         return make()
 
-    def _turn(self, context: Context, row: Row, where: str) -> Turn:
+    def _turn(self, context: WorkloadContext, row: JsonlRow, where: str) -> ConversationTurn:
         if (row.prompt is None) == (row.messages is None):
             raise RequestError(f"{where}: exactly one of prompt and messages is required")
         if depth((row.messages, row.body)) > MAX_DEPTH:
@@ -78,16 +78,16 @@ class OwnFile(Workload):
         if row.messages is not None:
             if not context.chat:
                 raise RequestError(f"{where}: messages need the chat endpoint")
-            return Turn(row.messages, None, row.max_tokens, row.exact, body=row.body)
+            return ConversationTurn(row.messages, None, row.max_tokens, row.exact, body=row.body)
         if isinstance(row.prompt, list):
             if context.chat:
                 raise RequestError(f"{where}: token ids need the completions endpoint")
-            return Turn([], row.prompt, row.max_tokens, row.exact, len(row.prompt), body=row.body)
+            return ConversationTurn([], row.prompt, row.max_tokens, row.exact, len(row.prompt), body=row.body)
         turn = context.ask(row.prompt or "", row.max_tokens, exact=row.exact)
         return msgspec.structs.replace(turn, body=row.body)
 
 
-def read_rows(path: Path) -> list[tuple[int, Row]]:
+def read_rows(path: Path) -> list[tuple[int, JsonlRow]]:
     """Returns the lines of a file with their numbers; skips empty lines.
 
     Raises RequestError with the file and the line: no such file, no lines, above the limits, or an invalid row.
@@ -110,8 +110,8 @@ def read_rows(path: Path) -> list[tuple[int, Row]]:
     return rows
 
 
-def _rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
-    decoder = msgspec.json.Decoder(Row)
+def _rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, JsonlRow]]:
+    decoder = msgspec.json.Decoder(JsonlRow)
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1

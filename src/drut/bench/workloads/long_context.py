@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drut.bench.work import Session
-from drut.bench.workloads.workload import Context, Source, Workload
+from drut.bench.workloads.workload import Workload, WorkloadContext, WorkloadSource
 from drut.config import setting
 from drut.errors import RequestError
 
@@ -19,14 +19,14 @@ _LINES = 30_000
 class LongContext(Workload):
     name = "long-context"
     help = "Shakespeare with a secret number hidden in it, to an exact length, and the question for it; endless"
-    source = Source("Tiny Shakespeare", "https://github.com/karpathy/char-rnn", "public domain")
+    source = WorkloadSource("Tiny Shakespeare", "https://github.com/karpathy/char-rnn", "public domain")
 
     input: str = setting("8192", "tokens of the whole prompt, as a length or distribution (see synthetic)")
     depth: float | None = setting(None, "position of the number, 0 the start, 1 the end (default: drawn at random)",
                                   type=float, least=0.0, most=1.0)
     max_tokens: int = setting(64, "maximum tokens of the answer", type=int, least=1, most=1 << 20)
 
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         inputs = self.lengths("input")
         context.need_tokenizer()
 
@@ -39,7 +39,7 @@ class LongContext(Workload):
 
         return make()
 
-    def _prompt(self, context: Context, n: int, i: int) -> str:
+    def _prompt(self, context: WorkloadContext, n: int, i: int) -> str:
         texts, rng = context.texts, context.rng(i, 1)
         city, secret = _CITIES[rng.integers(len(_CITIES))], rng.integers(10_000, 100_000)
         start = int(rng.integers(_LINES))

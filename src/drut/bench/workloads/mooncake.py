@@ -11,25 +11,25 @@ from dataclasses import dataclass
 
 from drut.bench.work import Session
 from drut.bench.workloads.packed import read_jsonl
-from drut.bench.workloads.texts import Texts
-from drut.bench.workloads.traces import Arrival, Trace
-from drut.bench.workloads.workload import Context, Source
+from drut.bench.workloads.texts import WorkloadTexts
+from drut.bench.workloads.traces import Trace, TraceArrival
+from drut.bench.workloads.workload import WorkloadContext, WorkloadSource
 from drut.config import setting
 from drut.errors import RequestError
 
 RECORDED_BLOCK = 512
 
 
-def read_mooncake(name: str) -> list[Arrival]:
+def read_mooncake(name: str) -> list[TraceArrival]:
     """Returns the rows of a packed Mooncake trace, in order of time. The last block of a row may be partly filled."""
     rows = []
     for at_ms, n, answer, runs in read_jsonl(name):
         blocks = [i for start, count in zip(runs[::2], runs[1::2], strict=True) for i in range(start, start + count)]
-        rows.append(Arrival(at_ms / 1e3, n, answer, blocks))
+        rows.append(TraceArrival(at_ms / 1e3, n, answer, blocks))
     return rows
 
 
-def ideal_hit_rate(rows: Sequence[Arrival]) -> float:
+def ideal_hit_rate(rows: Sequence[TraceArrival]) -> float:
     """Returns the share of blocks that are a prefix of an earlier row too: the hit rate of an unlimited prefix
     cache."""
     seen: set[int] = set()
@@ -49,7 +49,7 @@ class Mooncake(Trace):
     block: int = setting(RECORDED_BLOCK, f"tokens that stand for a block of {RECORDED_BLOCK}: 64 makes prompts an "
                          "eighth as long", type=int, least=16, most=RECORDED_BLOCK)
 
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         if self.max_input is not None and self.max_input < self.block:
             raise RequestError(f"workload {self.name!r}: max_input must be at least a block of {self.block} tokens")
         rows = [self.scaled(row) for row in read_mooncake(self.name)]
@@ -68,18 +68,18 @@ class Mooncake(Trace):
 
         return make()
 
-    def scaled(self, row: Arrival) -> Arrival:
+    def scaled(self, row: TraceArrival) -> TraceArrival:
         """Returns the row with blocks of `block` tokens; the last one is filled in proportion, rounded up."""
         return row._replace(input=-(-row.input * self.block // RECORDED_BLOCK))
 
-    def cut(self, row: Arrival) -> Arrival:
+    def cut(self, row: TraceArrival) -> TraceArrival:
         """Returns the whole blocks of the row that fit into `max_input`, if the row does not fit."""
         if self.max_input is None or row.input <= self.max_input:
             return row
         kept = self.max_input // self.block
         return row._replace(input=kept * self.block, blocks=row.blocks[:kept])
 
-    def _prompt(self, texts: Texts, row: Arrival, blocks: int) -> str:
+    def _prompt(self, texts: WorkloadTexts, row: TraceArrival, blocks: int) -> str:
         def piece(place: int, n: int) -> str:
             block = row.blocks[place]
             return texts.piece(n, block, inside=place > 0, label=(block, blocks))
@@ -93,11 +93,11 @@ class Mooncake(Trace):
 class MooncakeConversation(Mooncake):
     name = "mooncake-conversation"
     help = "trace of a chat service with shared prefixes, 12,031 requests of 59 minutes, long prompts"
-    source = Source("Mooncake conversation trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake", "Apache-2.0")
+    source = WorkloadSource("Mooncake conversation trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake", "Apache-2.0")
 
 
 @dataclass(frozen=True)
 class MooncakeSynthetic(Mooncake):
     name = "mooncake-synthetic"
     help = "made trace with more sharing, 3,993 requests of 17 minutes, Poisson, long prompts and short answers"
-    source = Source("Mooncake synthetic trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake", "Apache-2.0")
+    source = WorkloadSource("Mooncake synthetic trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake", "Apache-2.0")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from drut.bench.work import Session, Turn
-from drut.bench.workloads.workload import Context, Workload
+from drut.bench.work import ConversationTurn, Session
+from drut.bench.workloads.workload import Workload, WorkloadContext
 from drut.config import setting
 
 
@@ -24,7 +24,7 @@ class MultiTurn(Workload):
     think: float = setting(0.0, "mean seconds, exponential, from an answer to the next question", type=float, least=0.0,
                            most=86_400.0)
 
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         context.need_chat()
         lengths = [self.lengths("first"), *[self.lengths("later")] * (self.turns - 1)]
         outputs, texts = self.lengths("output"), context.texts
@@ -33,7 +33,7 @@ class MultiTurn(Workload):
             i = 0
             while True:
                 rng = context.rng(i)
-                turns: list[Turn] = []
+                turns: list[ConversationTurn] = []
                 for number, questions in enumerate(lengths):
                     n, answer = questions.draw(rng), outputs.draw(rng)
                     turn = context.ask(texts.text(n, i, number), answer, tokens=n, exact=True)

@@ -9,15 +9,15 @@ import numpy as np
 
 from drut.bench.work import Session
 from drut.bench.workloads.packed import read_jsonl
-from drut.bench.workloads.workload import Context, Source, Workload
+from drut.bench.workloads.workload import Workload, WorkloadContext, WorkloadSource
 from drut.config import setting
 
 
 @dataclass(frozen=True)
-class Reasoning(Workload):
+class ReasoningWorkload(Workload):
     name = "reasoning"
     help = "lengths as users of DeepSeek-R1 had them, input and output drawn apart; unrelated prompts, endless"
-    source = Source("ServeGen, DeepSeek-R1 lengths", "https://github.com/alibaba/ServeGen", "Apache-2.0")
+    source = WorkloadSource("ServeGen, DeepSeek-R1 lengths", "https://github.com/alibaba/ServeGen", "Apache-2.0")
 
     hour: str = setting("all", "which six hours of the day, from this hour on, or all of them alike",
                         choices=("all", "0", "6", "12", "18"))
@@ -26,7 +26,7 @@ class Reasoning(Workload):
     max_output: int | None = setting(None, "maximum tokens of an answer (default: as drawn)", type=int, least=1,
                                      most=1 << 20)
 
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         inputs, outputs = length_tables(self.hour)
         texts = context.texts
         context.facts |= {"input_mean": inputs.mean, "output_mean": outputs.mean}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from drut.bench.tokens import Tokenizer
+from drut.bench.tokens import BenchTokenizer
 from drut.bench.workloads.agent import Agent, AgentGraph
 from drut.bench.workloads.azure import AzureCode, AzureConv
 from drut.bench.workloads.datasets import GSM8K, MTBench
@@ -13,23 +13,23 @@ from drut.bench.workloads.jsonl import OwnFile
 from drut.bench.workloads.long_context import LongContext
 from drut.bench.workloads.mooncake import MooncakeConversation, MooncakeSynthetic
 from drut.bench.workloads.multi_turn import MultiTurn
-from drut.bench.workloads.reasoning import Reasoning
+from drut.bench.workloads.reasoning import ReasoningWorkload
 from drut.bench.workloads.shared_prefix import SharedPrefix
 from drut.bench.workloads.synthetic import Synthetic
 from drut.bench.workloads.tools import Tools
-from drut.bench.workloads.workload import Context, Sessions, Workload
+from drut.bench.workloads.workload import Sessions, Workload, WorkloadContext
 from drut.config import parse_value
 from drut.errors import RequestError
 
 _KINDS: tuple[type[Workload], ...] = (
-    Synthetic, MTBench, GSM8K, SharedPrefix, MultiTurn, Agent, AgentGraph, Tools, LongContext, Reasoning,
+    Synthetic, MTBench, GSM8K, SharedPrefix, MultiTurn, Agent, AgentGraph, Tools, LongContext, ReasoningWorkload,
     AzureCode, AzureConv, MooncakeConversation, MooncakeSynthetic, OwnFile,
 )
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 
 
 def load(
-    spec: str, *, tokenizer: Tokenizer | None, seed: int, chat: bool = True, ids: bool = False,
+    spec: str, *, tokenizer: BenchTokenizer | None, seed: int, chat: bool = True, ids: bool = False,
     no_tokenizer: str = "",
 ) -> Sessions:
     """Returns the sessions of `spec`, the same for the same tokenizer and seed.
@@ -43,8 +43,8 @@ def load(
     if chat and ids:
         raise RequestError("prompts of token ids need the completions endpoint, not chat")
     workload = parse(spec)
-    return Sessions(workload, Context(workload=workload.name, seed=seed, chat=chat, ids=ids, tokenizer=tokenizer,
-                                      no_tokenizer=no_tokenizer))
+    return Sessions(workload, WorkloadContext(workload=workload.name, seed=seed, chat=chat, ids=ids, tokenizer=tokenizer,
+                                              no_tokenizer=no_tokenizer))
 
 
 def parse(spec: str) -> Workload:

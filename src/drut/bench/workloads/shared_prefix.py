@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from drut.bench.work import Session, Turn
-from drut.bench.workloads.texts import Texts
-from drut.bench.workloads.workload import Context, Workload
+from drut.bench.work import ConversationTurn, Session
+from drut.bench.workloads.texts import WorkloadTexts
+from drut.bench.workloads.workload import Workload, WorkloadContext
 from drut.config import setting
 
 _PREFIX, _SUFFIX, _PRIMER = 0, 1, 2  # keys of texts
@@ -25,7 +25,7 @@ class SharedPrefix(Workload):
     suffix: str = setting("128", "tokens of a suffix, as a length or distribution (see synthetic)")
     output: str = setting("128", "tokens of an answer, in the same forms")
 
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         suffixes, outputs, texts = self.lengths("suffix"), self.lengths("output"), context.texts
 
         @lru_cache(_KEPT_PREFIXES)
@@ -44,7 +44,7 @@ class SharedPrefix(Workload):
 
         return make()
 
-    def primers(self, context: Context) -> list[Turn]:
+    def primers(self, context: WorkloadContext) -> list[ConversationTurn]:
         """Returns each group's prefix with a suffix that no session has; none if there are more groups than a cache is
         likely to hold."""
         if self.groups > _KEPT_PREFIXES:
@@ -56,13 +56,13 @@ class SharedPrefix(Workload):
             found.append(context.ask(text, 1, tokens=self.prefix + length))
         return found
 
-    def _prefix(self, texts: Texts, group: int) -> str:
+    def _prefix(self, texts: WorkloadTexts, group: int) -> str:
         def make(n: int) -> str:
             return texts.piece(n, _PREFIX, group, label=(group, self.groups))
 
         return texts.exact(make, self.prefix)
 
-    def _prompt(self, texts: Texts, prefix: str, length: int, *key: int) -> str:
+    def _prompt(self, texts: WorkloadTexts, prefix: str, length: int, *key: int) -> str:
         def make(n: int) -> str:
             return prefix + texts.piece(n - self.prefix, *key, inside=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from drut.bench.work import Session
 from drut.bench.workloads.lengths import FORMS
-from drut.bench.workloads.workload import Context, Workload
+from drut.bench.workloads.workload import Workload, WorkloadContext
 from drut.config import setting
 
 
@@ -19,7 +19,7 @@ class Synthetic(Workload):
     input: str = setting("512", f"tokens of a prompt: {FORMS}")
     output: str = setting("128", "tokens of an answer, in the same forms")
 
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         inputs, outputs, texts = self.lengths("input"), self.lengths("output"), context.texts
 
         def make() -> Iterator[Session]:

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from drut.bench.tokens import Tokenizer
+from drut.bench.tokens import BenchTokenizer
 from drut.bench.workloads.packed import read_text
 from drut.errors import RequestError
 
@@ -38,13 +38,13 @@ def _corpus() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(lines), tuple(word for word, _ in words.most_common(_WORDS))
 
 
-class Texts:
+class WorkloadTexts:
     """A source of texts. The same `seed` (numbers) and key give the same text, independent of earlier calls.
 
     Raises RequestError if no text of a given length can be made with the tokenizer.
     """
 
-    def __init__(self, tokenizer: Tokenizer, seed: Sequence[int]) -> None:
+    def __init__(self, tokenizer: BenchTokenizer, seed: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self._seed = seed
         lines, words = _corpus()

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drut.bench.workloads.workload import Context, Workload
+from drut.bench.workloads.workload import Workload, WorkloadContext
 from drut.config import setting
 
 
-class Arrival(NamedTuple):
+class TraceArrival(NamedTuple):
     """One recorded request: seconds from the start of the trace, input and output tokens, and ids of its blocks."""
 
     at_s: float
@@ -31,7 +31,7 @@ class Trace(Workload):
     max_output: int | None = setting(None, "maximum tokens of an answer (default: as recorded)", type=int, least=1,
                                      most=1 << 20)
 
-    def report(self, context: Context, rows: Sequence[Arrival]) -> None:
+    def report(self, context: WorkloadContext, rows: Sequence[TraceArrival]) -> None:
         """Reports facts of the whole trace as it would be replayed: rows, seconds, rate, burstiness, stretch and
         caps."""
         gaps = np.diff([row.at_s for row in rows])

@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drut.bench.tokens import Tokenizer
-from drut.bench.work import Message, Session, Turn
+from drut.bench.tokens import BenchTokenizer
+from drut.bench.work import ConversationTurn, Message, Session
 from drut.bench.workloads.lengths import Lengths
-from drut.bench.workloads.texts import Texts, generator
+from drut.bench.workloads.texts import WorkloadTexts, generator
 from drut.config import check_value
 from drut.errors import RequestError
 
 
 @dataclass(frozen=True)
-class Source:
+class WorkloadSource:
     """The source of a workload's data."""
 
     title: str
@@ -30,25 +30,25 @@ class Source:
 
 
 @dataclass
-class Context:
+class WorkloadContext:
     """The inputs for sessions, and counts made while they are created."""
 
     workload: str
     seed: int
     chat: bool
     ids: bool
-    tokenizer: Tokenizer | None
+    tokenizer: BenchTokenizer | None
     no_tokenizer: str = ""  # the reason why there is none
     counts: Counter[str] = field(default_factory=Counter)
     facts: dict[str, Any] = field(default_factory=dict)
-    _texts: Texts | None = None
+    _texts: WorkloadTexts | None = None
 
     @property
-    def texts(self) -> Texts:
+    def texts(self) -> WorkloadTexts:
         """Returns the source of texts of given lengths. Raises RequestError without a tokenizer."""
         if self._texts is None:
             # Two workloads with the same seed must not warm up a server's cache for each other.
-            self._texts = Texts(self.need_tokenizer(), self._entropy)
+            self._texts = WorkloadTexts(self.need_tokenizer(), self._entropy)
         return self._texts
 
     def rng(self, *key: int) -> np.random.Generator:
@@ -59,7 +59,7 @@ class Context:
     def _entropy(self) -> tuple[int, int]:
         return self.seed, zlib.crc32(self.workload.encode())
 
-    def need_tokenizer(self) -> Tokenizer:
+    def need_tokenizer(self) -> BenchTokenizer:
         """Returns the target's tokenizer. Raises RequestError if there is none."""
         if self.tokenizer is None:
             why = f"; {self.no_tokenizer}" if self.no_tokenizer else ""
@@ -71,15 +71,15 @@ class Context:
         if not self.chat:
             raise RequestError(f"workload {self.workload!r} is a conversation and needs the chat endpoint")
 
-    def ask(self, text: str, max_tokens: int, *, tokens: int | None = None, exact: bool = False) -> Turn:
+    def ask(self, text: str, max_tokens: int, *, tokens: int | None = None, exact: bool = False) -> ConversationTurn:
         """Returns a turn with the user message `text`, which has `tokens` tokens (counted here if None)."""
         if tokens is None:
             tokens = self.tokenizer.count(text) if self.tokenizer else None
         if self.chat:
-            return Turn([user(text)], None, max_tokens, exact, tokens)
+            return ConversationTurn([user(text)], None, max_tokens, exact, tokens)
         if self.ids:
-            return Turn([], self.need_tokenizer().encode(text), max_tokens, exact, tokens)
-        return Turn([], text, max_tokens, exact, tokens)
+            return ConversationTurn([], self.need_tokenizer().encode(text), max_tokens, exact, tokens)
+        return ConversationTurn([], text, max_tokens, exact, tokens)
 
     def cap(self, what: str, n: int, most: int | None) -> int:
         """Returns the smaller of `n` and `most`, and counts reductions as `capped_WHAT`."""
@@ -109,17 +109,17 @@ class Workload(ABC):
 
     name: ClassVar[str]
     help: ClassVar[str]
-    source: ClassVar[Source | None] = None
+    source: ClassVar[WorkloadSource | None] = None
 
     def __post_init__(self) -> None:
         for option in dataclasses.fields(self):
             check_value(f"workload {self.name!r}: {option.name}", getattr(self, option.name), option.metadata)
 
     @abstractmethod
-    def sessions(self, context: Context) -> Iterator[Session]:
+    def sessions(self, context: WorkloadContext) -> Iterator[Session]:
         """Yields the sessions, in order. Raises errors of options or data before the first one."""
 
-    def primers(self, context: Context) -> list[Turn]:
+    def primers(self, context: WorkloadContext) -> list[ConversationTurn]:
         """Returns a request for each prefix that many sessions share: with these in a prefix cache, its state is that
         after any number of sessions. None if prompts share nothing, or too much to be sent beforehand."""
         return []
@@ -132,7 +132,7 @@ class Workload(ABC):
 class Sessions(Iterator[Session]):
     """The sessions of one workload, created as they are taken. They do not depend on when they are taken."""
 
-    def __init__(self, workload: Workload, context: Context) -> None:
+    def __init__(self, workload: Workload, context: WorkloadContext) -> None:
         self._workload = workload
         self._context = context
         self._sessions = workload.sessions(context)
@@ -142,7 +142,7 @@ class Sessions(Iterator[Session]):
         self._context.counts["sessions"] += 1
         return session
 
-    def primers(self) -> list[Turn]:
+    def primers(self) -> list[ConversationTurn]:
         """Returns `Workload.primers`."""
         return self._workload.primers(self._context)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from drut.cache.groups import Group
+from drut.cache.groups import KvGroup
 from drut.cache.kinds.full import FullGroup, FullKind
 from drut.cache.kinds.kind import CacheKind
 from drut.cache.kinds.paged import PagedKind
 from drut.cache.kinds.window import WindowGroup, WindowKind
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 
-# `Layout.kind` -> maker of the group, from layout and maximum of rows of a step
-Kinds = Mapping[str, Callable[[Layout, int], Group]]
+# `CacheLayout.kind` -> maker of the group, from layout and maximum of rows of a step
+Kinds = Mapping[str, Callable[[CacheLayout, int], KvGroup]]
 KINDS: Kinds = {
     "full": lambda layout, step: FullGroup(),
     "window": lambda layout, step: WindowGroup(layout.window, step),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from drut.cache.groups import UNBOUNDED, Group, entries, pages_for
+from drut.cache.groups import UNBOUNDED, KvGroup, entries, pages_for
 from drut.cache.kinds.kind import CacheKind, Holdings
 from drut.cache.kinds.paged import PagedKind
 from drut.cache.pool import PagePool
-from drut.cache.tree import Node, PrefixTree
+from drut.cache.tree import PrefixNode, PrefixTree
 from drut.kernels.descriptor import HOLE
 from drut.kernels.kv import PAGE_TOKENS
 
@@ -45,7 +45,7 @@ class FullKind(PagedKind):
 
     evicts_nodes = True
 
-    def __init__(self, pool: PagePool, index: int, group: Group, tree: PrefixTree) -> None:
+    def __init__(self, pool: PagePool, index: int, group: KvGroup, tree: PrefixTree) -> None:
         super().__init__(pool, index, group)
         self._tree = tree
 
@@ -53,7 +53,7 @@ class FullKind(PagedKind):
     def evictable(self) -> int:
         return self._tree.evictable
 
-    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
+    def attach(self, table: BlockTable, path: Sequence[PrefixNode]) -> None:
         table.maps[self.index] = entries(self.lock(node) for node in path)
 
     def slide(self, table: BlockTable, computed: int) -> None:
@@ -70,7 +70,7 @@ class FullKind(PagedKind):
     def evict(self) -> None:
         raise AssertionError("a page of the full context is evicted with its node")
 
-    def drop(self, node: Node) -> bool:
+    def drop(self, node: PrefixNode) -> bool:
         held = self.held(node)
         page, held.page = held.page, HOLE
         if page == HOLE:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from drut.cache.pool import PagePool
-from drut.cache.tree import Held, Node
+from drut.cache.tree import Held, PrefixNode
 
 if TYPE_CHECKING:
     from drut.cache.cache import BlockTable
@@ -17,7 +17,7 @@ class Holdings(NamedTuple):
     """A table's units of one group: its own ones, and the nodes whose units it mapped, in order."""
 
     own: Sequence[int]
-    nodes: list[Node]
+    nodes: list[PrefixNode]
 
 
 class CacheKind(ABC):
@@ -33,7 +33,7 @@ class CacheKind(ABC):
     def __init__(self, pool: PagePool, index: int) -> None:
         self.pool, self.index = pool, index
 
-    def held(self, node: Node) -> Held:
+    def held(self, node: PrefixNode) -> Held:
         return node.held[self.index]
 
     @property
@@ -51,16 +51,16 @@ class CacheKind(ABC):
         """Returns the number of units that the table lacks for `tokens` positions in total."""
 
     @abstractmethod
-    def resume(self, path: Sequence[Node], count: int) -> int:
+    def resume(self, path: Sequence[PrefixNode], count: int) -> int:
         """Returns the length of the longest prefix of `path`, at most `count` nodes, behind which a sequence can
         resume."""
 
     @abstractmethod
-    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
+    def attach(self, table: BlockTable, path: Sequence[PrefixNode]) -> None:
         """Maps in an empty table what a sequence needs to resume behind `path`, whose nodes are locked."""
 
     @abstractmethod
-    def share(self, table: BlockTable, page: int, node: Node) -> None:
+    def share(self, table: BlockTable, page: int, node: PrefixNode) -> None:
         """Lets the tree keep the unit of the table's page number `page`, which is full and has the tokens of `node`."""
 
     @abstractmethod
@@ -80,9 +80,9 @@ class CacheKind(ABC):
         """Frees the next unit in order of eviction; its node stays. There must be one. Not called if `evicts_nodes`."""
 
     @abstractmethod
-    def drop(self, node: Node) -> bool:
+    def drop(self, node: PrefixNode) -> bool:
         """Frees the unit of a node that leaves the tree; returns False if it has none."""
 
     @abstractmethod
-    def check(self, tables: Sequence[BlockTable], nodes: Sequence[Node]) -> None:
+    def check(self, tables: Sequence[BlockTable], nodes: Sequence[PrefixNode]) -> None:
         """Recounts units, mappings and uses. Raises KvCorruptionError if a count is wrong."""

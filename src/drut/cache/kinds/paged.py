@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from drut.cache.groups import Group, pages_for
+from drut.cache.groups import KvGroup, pages_for
 from drut.cache.kinds.kind import CacheKind
 from drut.cache.pool import KvCorruptionError, PagePool
-from drut.cache.tree import Node
+from drut.cache.tree import PrefixNode
 from drut.kernels.descriptor import HOLE
 
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 class PagedKind(CacheKind):
     """A kind whose tables map a page for each 16 positions; entries before `first` are holes."""
 
-    def __init__(self, pool: PagePool, index: int, group: Group) -> None:
+    def __init__(self, pool: PagePool, index: int, group: KvGroup) -> None:
         super().__init__(pool, index)
         self._group = group
 
     def missing(self, table: BlockTable, tokens: int) -> int:
         return pages_for(tokens) - len(table.maps[self.index])
 
-    def resume(self, path: Sequence[Node], count: int) -> int:
+    def resume(self, path: Sequence[PrefixNode], count: int) -> int:
         return self._group.resume([self.held(node).page != HOLE for node in path[:count]], count)
 
-    def share(self, table: BlockTable, page: int, node: Node) -> None:
+    def share(self, table: BlockTable, page: int, node: PrefixNode) -> None:
         held, own = self.held(node), table.maps[self.index][page]
         if held.page == HOLE:
             held.page = own
@@ -38,7 +38,7 @@ class PagedKind(CacheKind):
             table.maps[self.index][page] = self.lock(node)
             self.pool.free_private([own])
 
-    def lock(self, node: Node, *, wanted: bool = False) -> int:
+    def lock(self, node: PrefixNode, *, wanted: bool = False) -> int:
         """Counts one more table that maps the node's page and returns the page; `wanted`: a prefix cache hit."""
         self.held(node).uses += 1
         return self.held(node).page
@@ -47,12 +47,12 @@ class PagedKind(CacheKind):
         """Returns the table's pages that are not the tree's."""
         return table.maps[self.index][max(table.shared, table.first[self.index]) :]
 
-    def mapped_nodes(self, table: BlockTable) -> list[Node]:
+    def mapped_nodes(self, table: BlockTable) -> list[PrefixNode]:
         """Returns the nodes whose pages the table maps, in order."""
         count = table.shared - table.first[self.index]
         return table.node.last(count)[::-1] if table.node is not None and count > 0 else []
 
-    def check(self, tables: Sequence[BlockTable], nodes: Sequence[Node]) -> None:
+    def check(self, tables: Sequence[BlockTable], nodes: Sequence[PrefixNode]) -> None:
         pool, name = self.pool, f"group {self.index}"
         pool.check()
         for table in tables:

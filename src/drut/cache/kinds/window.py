@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drut.cache.groups import Group, entries, pages_for
+from drut.cache.groups import KvGroup, entries, pages_for
 from drut.cache.kinds.kind import CacheKind, Holdings
 from drut.cache.kinds.paged import PagedKind
 from drut.cache.pool import PagePool
-from drut.cache.tree import Node, PrefixTree
+from drut.cache.tree import PrefixNode, PrefixTree
 from drut.kernels.descriptor import HOLE
 from drut.kernels.kv import PAGE_TOKENS
 
@@ -69,21 +69,21 @@ class WindowGroup:
 class WindowKind(PagedKind):
     """Pages of a group whose rows see `group.window` positions."""
 
-    def __init__(self, pool: PagePool, index: int, group: Group) -> None:
+    def __init__(self, pool: PagePool, index: int, group: KvGroup) -> None:
         super().__init__(pool, index, group)
-        self._passed: OrderedDict[Node, None] = OrderedDict()  # unused, by last use
-        self._wanted: OrderedDict[Node, None] = OrderedDict()
+        self._passed: OrderedDict[PrefixNode, None] = OrderedDict()  # unused, by last use
+        self._wanted: OrderedDict[PrefixNode, None] = OrderedDict()
 
     @property
     def evictable(self) -> int:
         return len(self._passed) + len(self._wanted)
 
-    def attach(self, table: BlockTable, path: Sequence[Node]) -> None:
+    def attach(self, table: BlockTable, path: Sequence[PrefixNode]) -> None:
         first = self._group.first(len(path) * PAGE_TOKENS)
         table.maps[self.index] = entries([HOLE] * first + [self.lock(node, wanted=True) for node in path[first:]])
         table.first[self.index] = first
 
-    def lock(self, node: Node, *, wanted: bool = False) -> int:
+    def lock(self, node: PrefixNode, *, wanted: bool = False) -> int:
         held = self.held(node)
         if held.uses == 0:
             self._passed.pop(node, None)
@@ -91,7 +91,7 @@ class WindowKind(PagedKind):
         held.wanted |= wanted
         return super().lock(node)
 
-    def unlock(self, node: Node, *, wanted: bool = False) -> None:
+    def unlock(self, node: PrefixNode, *, wanted: bool = False) -> None:
         """Counts one table less that maps the node's page; `wanted`: its sequence ended with the page in its window."""
         held = self.held(node)
         held.uses -= 1
@@ -123,12 +123,12 @@ class WindowKind(PagedKind):
         node, _ = (self._passed or self._wanted).popitem(last=False)
         self._free(node)
 
-    def drop(self, node: Node) -> bool:
+    def drop(self, node: PrefixNode) -> bool:
         self._passed.pop(node, None)
         self._wanted.pop(node, None)
         return self._free(node)
 
-    def _free(self, node: Node) -> bool:
+    def _free(self, node: PrefixNode) -> bool:
         held = self.held(node)
         page, held.page, held.wanted = held.page, HOLE, False
         if page == HOLE:

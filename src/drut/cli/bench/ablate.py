@@ -11,8 +11,8 @@ from drut.errors import RequestError
 
 if TYPE_CHECKING:
     from drut.bench.ablate.book import Book
-    from drut.bench.ablate.run import Plan
-    from drut.bench.engines.engine import ModelFiles
+    from drut.bench.ablate.run import AblationPlan
+    from drut.bench.engines.engine import EngineFiles
 
 SUMMARY = "measure the effect of each technique, switched off and on"
 DESCRIPTION = (
@@ -50,14 +50,14 @@ def run(args: argparse.Namespace) -> int:
     """Returns 0, 3 if a server failed, or 130 if it was interrupted; measurements are kept in all cases."""
     from drut.bench.ablate.book import JSON, Book, empty
     from drut.bench.ablate.markdown import document
-    from drut.bench.ablate.run import Plan
+    from drut.bench.ablate.run import AblationPlan
     from drut.bench.ablate.techniques import chosen
     from drut.bench.files import make_folder, write_file
     from drut.machine import usable_cpus
 
     _check(args)
-    plan = Plan(recipes=chosen(args.techniques), rounds=args.rounds, duration_s=args.duration, warmup_s=args.warmup,
-                seed=args.seed, threads=args.threads or len(usable_cpus()))
+    plan = AblationPlan(recipes=chosen(args.techniques), rounds=args.rounds, duration_s=args.duration, warmup_s=args.warmup,
+                        seed=args.seed, threads=args.threads or len(usable_cpus()))
     folder = Path(args.out)
     make_folder(folder)
     kept = args.resume or (args.dry_run and (folder / JSON).exists())
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _foresee(plan: Plan, book: Book) -> int:
+def _foresee(plan: AblationPlan, book: Book) -> int:
     from drut.bench.ablate.run import minutes, seconds
 
     for recipe in plan.recipes:
@@ -79,7 +79,7 @@ def _foresee(plan: Plan, book: Book) -> int:
     return 0
 
 
-def _measure(args: argparse.Namespace, plan: Plan, book: Book) -> int:
+def _measure(args: argparse.Namespace, plan: AblationPlan, book: Book) -> int:
     from drut.bench.ablate.run import ablate, minutes, seconds
     from drut.bench.ablate.weights import model_files
     from drut.bench.engines.registry import find
@@ -89,7 +89,7 @@ def _measure(args: argparse.Namespace, plan: Plan, book: Book) -> int:
         if not args.quiet:
             note(line)
 
-    def files(weights: str) -> ModelFiles:
+    def files(weights: str) -> EngineFiles:
         return model_files(args.model, path, book.folder / "models", weights)
 
     path = resolve(args.model)

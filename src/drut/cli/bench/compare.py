@@ -24,7 +24,7 @@ NOTHING_EXIT, INTERRUPT_EXIT = 3, 130
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds a flag for each of the settings, and the output folder."""
-    from drut.bench.compare.settings import Settings
+    from drut.bench.compare.settings import CompareSettings
 
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", metavar="DIR", help="folder for the files; it must not have a comparison yet")
@@ -34,20 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "and _ for -; flags have precedence")
     parser.add_argument("--dry-run", action="store_true", help="print the turns and their time, start nothing")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_struct_flags(parser, Settings)
+    add_struct_flags(parser, CompareSettings)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the comparison; the files are written even after an error or an interrupt."""
     from drut.bench.compare.comparing import Comparing
     from drut.bench.compare.files import NAME, blocks_csv, load, save, write
-    from drut.bench.compare.settings import Settings, settings
+    from drut.bench.compare.settings import CompareSettings, settings
     from drut.bench.compare.summary import summary
     from drut.bench.files import make_folder
     from drut.bench.report.documents import find
     from drut.bench.report.write import write_report
 
-    values = given(args, Settings)
+    values = given(args, CompareSettings)
     before = None
     if args.resume is not None:
         if args.config is not None or values.keys() - {"rounds"}:

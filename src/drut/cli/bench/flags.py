@@ -107,12 +107,12 @@ def slo_of(args: argparse.Namespace) -> Any:
 def load_plan(args: argparse.Namespace) -> Any:
     """Returns the `LoadPlan` of the flags."""
     from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop
-    from drut.bench.load.wire import Window
+    from drut.bench.load.wire import MeasureWindow
 
     for name, least in (("duration", 1e-3), ("warmup", 0.0), ("grace", 0.0)):
         if not least <= getattr(args, name) < 1e7:
             raise RequestError(f"--{name} must be a number of seconds from {least:g} on, not {getattr(args, name)}")
-    window = Window(args.warmup, args.warmup + args.duration, args.grace)
+    window = MeasureWindow(args.warmup, args.warmup + args.duration, args.grace)
     target = target_of(args)
     if args.concurrency is not None:
         for name in ("arrivals", "cv", "ramp_to"):
@@ -159,7 +159,7 @@ def billing_of(args: argparse.Namespace) -> Any:
 
 
 def _schedule(args: argparse.Namespace) -> Any:
-    from drut.bench.load.schedule import Rate, Schedule
+    from drut.bench.load.schedule import ArrivalRate, Schedule
 
     if args.arrivals == "trace":
         for name in ("rate", "cv", "ramp_to"):
@@ -171,7 +171,7 @@ def _schedule(args: argparse.Namespace) -> Any:
     if args.cv is not None and args.arrivals != "gamma":
         raise RequestError("--cv requires --arrivals gamma")
     end = args.rate if args.ramp_to is None else args.ramp_to
-    rate = Rate(args.rate, end, args.warmup, args.warmup + args.duration)
+    rate = ArrivalRate(args.rate, end, args.warmup, args.warmup + args.duration)
     return Schedule(rate, args.arrivals or "poisson", 1.0 if args.cv is None else args.cv, args.seed)
 
 

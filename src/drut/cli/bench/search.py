@@ -81,23 +81,23 @@ def run(args: argparse.Namespace) -> int:
 def _check_load(args: argparse.Namespace) -> None:
     """Refuses contradictory flags before anything is started or sent."""
     from drut.bench.load.fleet import ClosedLoop
-    from drut.bench.load.schedule import Rate, Schedule
+    from drut.bench.load.schedule import ArrivalRate, Schedule
 
     if args.cv is not None and args.arrivals != "gamma":
         raise RequestError("--cv requires --arrivals gamma")
-    Schedule(Rate.steady(1.0), args.arrivals or "poisson", 1.0 if args.cv is None else args.cv)
+    Schedule(ArrivalRate.steady(1.0), args.arrivals or "poisson", 1.0 if args.cv is None else args.cv)
     workers_of(args, ClosedLoop(1))
 
 
 def _live(args: argparse.Namespace, target: Any) -> Any:
     from drut.bench.load.fleet import ClosedLoop, LoadPlan
-    from drut.bench.load.wire import Window
-    from drut.bench.run import Run
+    from drut.bench.load.wire import MeasureWindow
+    from drut.bench.run import BenchRun
     from drut.bench.search.live import Live
 
-    template = Run(LoadPlan(target, Window(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload, tokenizer=args.tokenizer,
-                   chat=args.api == "chat", ids=args.token_ids, seed=args.seed, slo=slo_of(args),
-                   metrics_url=None if args.no_metrics else args.metrics_url or args.url, server_pid=args.server_pid)
+    template = BenchRun(LoadPlan(target, MeasureWindow(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload, tokenizer=args.tokenizer,
+                        chat=args.api == "chat", ids=args.token_ids, seed=args.seed, slo=slo_of(args),
+                        metrics_url=None if args.no_metrics else args.metrics_url or args.url, server_pid=args.server_pid)
     return Live(template, lambda loop: workers_of(args, loop), args.arrivals or "poisson",
                 1.0 if args.cv is None else args.cv)
 

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from drut.bench.load.progress import ProgressLine
     from drut.bench.report.files import write
     from drut.bench.report.markdown import markdown
-    from drut.bench.run import Run, measure
+    from drut.bench.run import BenchRun, measure
 
     plan = load_plan(args)
     slo = slo_of(args)
@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
     billing = billing_of(args)
     folder = Path(args.out)
     make_folder(folder)
-    asked = Run(plan, args.workload, tokenizer=args.tokenizer, chat=args.api == "chat", ids=args.token_ids,
-                seed=args.seed, slo=slo, most_errors=args.max_error_rate, arrivals=not args.no_arrivals,
-                metrics_url=None if args.no_metrics else args.metrics_url or args.url, server_pid=args.server_pid,
-                billing=billing, settings=settings_of(args, plan.workers))
+    asked = BenchRun(plan, args.workload, tokenizer=args.tokenizer, chat=args.api == "chat", ids=args.token_ids,
+                     seed=args.seed, slo=slo, most_errors=args.max_error_rate, arrivals=not args.no_arrivals,
+                     metrics_url=None if args.no_metrics else args.metrics_url or args.url, server_pid=args.server_pid,
+                     billing=billing, settings=settings_of(args, plan.workers))
     with ProgressLine(plan.window, quiet=args.quiet) as line:
         result, halted = measure(asked, line.show)
     try:

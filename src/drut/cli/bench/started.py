@@ -58,7 +58,7 @@ def target_for(args: argparse.Namespace, folder: Path) -> Iterator[tuple[Any, ar
 
 def _launch(args: argparse.Namespace) -> Any:
     from drut.bench.compare.entries import parse_entries
-    from drut.bench.engines.engine import ModelFiles, Options
+    from drut.bench.engines.engine import EngineFiles, Options
     from drut.bench.engines.files import load_model_files
     from drut.bench.engines.process import free_port
     from drut.bench.engines.registry import find
@@ -68,7 +68,7 @@ def _launch(args: argparse.Namespace) -> Any:
     if len(entries) > 1:
         raise RequestError(f"--engine takes one engine, not {args.engine!r}")
     entry = entries[0]
-    files = load_model_files(Path(args.model_files)) if args.model_files else ModelFiles(args.model or entry.name, "")
+    files = load_model_files(Path(args.model_files)) if args.model_files else EngineFiles(args.model or entry.name, "")
     options = Options(len(usable_cpus()), args.context, args.sequences, entry.flags)
     return entry, find(entry.engine).launch(entry.of(files), options, entry.port or free_port())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from drut.constrain.grammar_matcher import Guide
+from drut.constrain.grammar_matcher import GrammarMatcher
 from drut.errors import DrutError
 
 
@@ -14,7 +14,7 @@ class GrammarWait:
     kind = "grammar"
     reason = "its grammar is being compiled"
 
-    def __init__(self, guide: Guide) -> None:
+    def __init__(self, guide: GrammarMatcher) -> None:
         self._guide = guide
 
     @property

@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 
 from drut.cache.cache import KvCache
-from drut.constrain.grammar_compiler import NO_TEXT, Grammars
-from drut.constrain.grammar_matcher import Guide
-from drut.constrain.reasoning import ThoughtWatch
+from drut.constrain.grammar_compiler import NO_TEXT, GrammarCompiler
+from drut.constrain.grammar_matcher import GrammarMatcher
+from drut.constrain.reasoning import ReasoningTracker
 from drut.engine.request.checks import check_ids, check_prompt
 from drut.engine.request.grammar_wait import GrammarWait
-from drut.engine.request.logits_processors import EditTable
+from drut.engine.request.logits_processors import LogitsProcessors
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.progress import Progress
 from drut.engine.request.request import Request
@@ -25,7 +25,7 @@ MASK64 = 0xFFFFFFFFFFFFFFFF
 class Intake:
     """Makes requests and numbers them in the order of their arrival."""
 
-    def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int], grammars: Grammars | None,
+    def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int], grammars: GrammarCompiler | None,
                  speculates: bool) -> None:
         """`grammars`: None if no constraint can be served; `speculates`: True if there is a drafter."""
         self._cache, self._vocab, self._context = cache, vocab, context
@@ -44,7 +44,7 @@ class Intake:
         return "context" if self.room == self._context else "KV cache"
 
     def requests(self, tokens: Sequence[int], params: SamplingParams, *, name: str, priority: int, salt: str,
-                 reasoning: ThoughtWatch | None) -> list[Request]:
+                 reasoning: ReasoningTracker | None) -> list[Request]:
         """Returns one request per choice; `reasoning` tracks `params.reasoning`, and each choice has a fork of it.
 
         Raises RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
@@ -86,11 +86,11 @@ class Intake:
     def _request(self, tokens: Sequence[int], params: SamplingParams, name: str, limit: int) -> Request:
         self._arrivals += 1
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._eos_ids)
-        edits = EditTable(params, tokens, (*self._eos_ids, *params.stop_token_ids))
+        edits = LogitsProcessors(params, tokens, (*self._eos_ids, *params.stop_token_ids))
         return Request(id=name or f"r{self._arrivals}", progress=Progress(tokens), params=params, limit=limit,
                        arrived=time.monotonic(), order=self._arrivals, edits=edits, ends=ends)
 
-    def _guide(self, params: SamplingParams, reasoning: ThoughtWatch | None) -> Guide | None:
+    def _guide(self, params: SamplingParams, reasoning: ReasoningTracker | None) -> GrammarMatcher | None:
         if params.constraint is None:
             return None
         if self._grammars is None:

@@ -12,7 +12,7 @@ from drut.engine.request.params import SamplingParams
 from drut.kernels.descriptor import Edits
 
 
-class EditTable:
+class LogitsProcessors:
     """The logits processors of one request, as a table of ids. It grows with the output only if there are penalties."""
 
     def __init__(self, params: SamplingParams, prompt: Iterable[int], ends: Iterable[int]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drut.constrain import Constraint
-from drut.constrain.reasoning import Thought
+from drut.constrain.reasoning import ReasoningSpec
 from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
 
@@ -50,7 +50,7 @@ class SamplingParams:
     logprobs: int | None = None  # number of most likely ids reported with each token; None: no logprobs
     prompt_logprobs: int | None = None  # the same for the prompt
     constraint: Constraint | None = None  # what the output must match
-    reasoning: Thought | None = None  # how the model thinks before it answers; stop strings do not count in it
+    reasoning: ReasoningSpec | None = None  # how the model thinks before it answers; stop strings do not count in it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", _strings("stop", self.stop))
@@ -76,8 +76,8 @@ class SamplingParams:
             object.__setattr__(self, "logit_bias", _biases("logit_bias", self.logit_bias))
         if self.constraint is not None and not isinstance(self.constraint, Constraint):
             raise RequestError(f"constraint must be a Constraint, not {_shown(self.constraint)}")
-        if not (self.reasoning is None or isinstance(self.reasoning, Thought)):
-            raise RequestError(f"reasoning must be a {Thought.__name__}, not {_shown(self.reasoning)}")
+        if not (self.reasoning is None or isinstance(self.reasoning, ReasoningSpec)):
+            raise RequestError(f"reasoning must be a {ReasoningSpec.__name__}, not {_shown(self.reasoning)}")
         for name, value in (("logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)):
             if value is not None:
                 _integer(name, value, 0, MAX_TOP_LOGPROBS)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drut.engine.schedule.work import Work
+    from drut.engine.schedule.work import ScheduledRequest
 
 
 class ProgressError(AssertionError):
@@ -88,7 +88,7 @@ class Progress:
         """Undoes `attach`."""
         self._computed = self._done = 0
 
-    def launch(self, work: Work) -> None:
+    def launch(self, work: ScheduledRequest) -> None:
         """Records the launch of a step with `work` and of the steps of its burst."""
         if work.start != self._computed or work.epoch != self._epoch:
             raise ProgressError(f"rows from {work.start} are launched, {self._computed} are computed")
@@ -98,7 +98,7 @@ class Progress:
         self._prompt_scored += work.scores
         self._check()
 
-    def land(self, work: Work, step: int = 0) -> bool:
+    def land(self, work: ScheduledRequest, step: int = 0) -> bool:
         """Records that the step with `work`, or step number `step` of its burst, is over. The caller adds its tokens.
 
         Returns False if the request was preempted or ended since the launch: then only the tokens count, not the rows.
@@ -110,7 +110,7 @@ class Progress:
         self._done = work.start + work.rows + step
         return True
 
-    def accept(self, work: Work, drawn: Sequence[int]) -> int:
+    def accept(self, work: ScheduledRequest, drawn: Sequence[int]) -> int:
         """Returns how many of the ids `drawn` by a verification are accepted: one for each leading draft that equals
         its
         sample, and the sample after those. Takes back the rows of the other drafts."""
@@ -124,14 +124,14 @@ class Progress:
         """Appends an output token that the host has received."""
         self.tokens.append(token)
 
-    def retract(self, work: Work, steps: int) -> None:
+    def retract(self, work: ScheduledRequest, steps: int) -> None:
         """Takes back the last `steps` steps of a burst, which did not run."""
         self._inflight -= steps
         if work.epoch == self._epoch:
             self._computed -= steps
             self._check()
 
-    def roll_back(self, work: Work) -> None:
+    def roll_back(self, work: ScheduledRequest) -> None:
         """Takes back a launched step whose outputs are dropped: its tokens never arrive, its scores are computed again.
 
         The caller invalidates the rows by `preempt`."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drut.cache.cache import BlockTable
-from drut.constrain.grammar_matcher import Guide
-from drut.constrain.reasoning import ThoughtWatch
-from drut.engine.request.logits_processors import EditTable
+from drut.constrain.grammar_matcher import GrammarMatcher
+from drut.constrain.reasoning import ReasoningTracker
+from drut.engine.request.logits_processors import LogitsProcessors
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.progress import Progress
 from drut.errors import DrutError
@@ -45,13 +45,13 @@ class Request:
     limit: int  # maximum of prompt and output tokens, from max_tokens and the context
     arrived: float  # seconds, monotonic
     order: int  # number of the arrival
-    edits: EditTable  # logits processors
+    edits: LogitsProcessors  # logits processors
     ends: frozenset[int] = frozenset()  # ids that end the output: EOS and stop ids
     priority: int = 0  # the smallest is first
     first_choice: Request | None = None  # the choice that computes the prompt which this one shares
     table: BlockTable = field(default_factory=BlockTable)
-    reasoning: ThoughtWatch | None = None  # reasoning state after the tokens that the host has
-    guide: Guide | None = None  # grammar matcher, after the tokens that steps have drawn
+    reasoning: ReasoningTracker | None = None  # reasoning state after the tokens that the host has
+    guide: GrammarMatcher | None = None  # grammar matcher, after the tokens that steps have drawn
     blockers: list[Blocker] = field(default_factory=list)  # must be resolved before it is scheduled
     logits: bool = False  # return the logits of every prompt row
     speculates: bool = False  # a drafter may propose its next tokens

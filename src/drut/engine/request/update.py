@@ -9,7 +9,7 @@ from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 
 
-class Scored(NamedTuple):
+class ScoredTokens(NamedTuple):
     """The logprob and rank of a token, and the most likely ids with their logprobs, most likely first."""
 
     token: int
@@ -25,16 +25,16 @@ class Update(NamedTuple):
 
     request: Request
     token: int | None
-    scored: Scored | None = None
-    prompt_scored: tuple[Scored, ...] = ()
+    scored: ScoredTokens | None = None
+    prompt_scored: tuple[ScoredTokens, ...] = ()
     logits: F32 | None = None  # (rows, vocab)
     reasoning: bool = False  # the token is part of the reasoning
     reasoning_tokens: int = 0  # number so far, marks included
 
 
-def scored(out: StepOutput, sample: int, top: int | None) -> Scored:
+def scored(out: StepOutput, sample: int, top: int | None) -> ScoredTokens:
     """Returns the scores of a sample, with the `top` most likely ids."""
     n = top or 0
     best = zip(out.top_ids[sample, :n].tolist(), out.top_logprobs[sample, :n].tolist(), strict=True)
-    return Scored(int(out.tokens[sample]), float(out.logprobs[sample]), int(out.ranks[sample]),
-                  tuple(b for b in best if b[0] >= 0))
+    return ScoredTokens(int(out.tokens[sample]), float(out.logprobs[sample]), int(out.ranks[sample]),
+                        tuple(b for b in best if b[0] >= 0))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from drut.cache.cache import KvCache, Match
 from drut.engine.request.request import Request
 from drut.engine.schedule.chunked_prefill import rows_of
-from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.prefill_pacer import PrefillPacer
 from drut.engine.schedule.reserve import Reserve
-from drut.engine.schedule.work import Budget, Limits, Refused, Work
+from drut.engine.schedule.work import Refused, ScheduledRequest, StepBudget, StepLimits
 
 
 class SchedulerStallError(RuntimeError):
@@ -43,10 +43,10 @@ def must_wait(request: Request, cache: KvCache) -> Refused | None:
     return None
 
 
-class Admission:
+class EngineAdmission:
     """Tries to admit waiting requests. `running` is the scheduler's list, which is only read here."""
 
-    def __init__(self, cache: KvCache, limits: Limits, pacer: Pacer, reserve: Reserve,
+    def __init__(self, cache: KvCache, limits: StepLimits, pacer: PrefillPacer, reserve: Reserve,
                  running: Sequence[Request]) -> None:
         self.cache, self.limits, self.pacer, self.reserve, self._running = cache, limits, pacer, reserve, running
         self._changes = 0
@@ -56,7 +56,7 @@ class Admission:
         """Invalidates what is remembered of refusals: a request was admitted or stopped running."""
         self._changes += 1
 
-    def attempt(self, request: Request, budget: Budget, now: float) -> Work | Refused:
+    def attempt(self, request: Request, budget: StepBudget, now: float) -> ScheduledRequest | Refused:
         """Tries to admit a waiting request: returns its first work, or the reason for a refusal. `now`: by the policy's
         clock."""
         if refused := must_wait(request, self.cache):

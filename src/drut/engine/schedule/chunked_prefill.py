@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drut.engine.request.request import Request
-from drut.engine.schedule.prefill_pacer import Pacer
-from drut.engine.schedule.work import Budget, Limits, Work
+from drut.engine.schedule.prefill_pacer import PrefillPacer
+from drut.engine.schedule.work import ScheduledRequest, StepBudget, StepLimits
 
 
-def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> Work | None:
+def rows_of(request: Request, budget: StepBudget, limits: StepLimits, pacer: PrefillPacer) -> ScheduledRequest | None:
     """Returns the rows of `request` that fit the budget, or None.
 
     Prompt rows whose logprobs are requested are sampled and so also take from the budget of samples.
@@ -33,11 +33,11 @@ def rows_of(request: Request, budget: Budget, limits: Limits, pacer: Pacer) -> W
     sample = count == pending
     if count <= 0 or sample + scores > budget.samples:
         return None
-    return Work(request=request, start=start, rows=count, draws=int(sample), scores=scores,
-                epoch=request.progress.epoch)
+    return ScheduledRequest(request=request, start=start, rows=count, draws=int(sample), scores=scores,
+                            epoch=request.progress.epoch)
 
 
-def with_drafts(work: Work, drafts: Sequence[int], budget: Budget, others: int) -> Work:
+def with_drafts(work: ScheduledRequest, drafts: Sequence[int], budget: StepBudget, others: int) -> ScheduledRequest:
     """Adds rows that verify `drafts` to the decode `work`: as many as the length limit allows and the budget has left
     after one row for each of `others` requests."""
     request = work.request
@@ -46,7 +46,7 @@ def with_drafts(work: Work, drafts: Sequence[int], budget: Budget, others: int) 
     return work._replace(rows=1 + len(kept), draws=1 + len(kept), drafts=kept)
 
 
-def _chunk(request: Request, pending: int, budget: Budget, limits: Limits, pacer: Pacer) -> int:
+def _chunk(request: Request, pending: int, budget: StepBudget, limits: StepLimits, pacer: PrefillPacer) -> int:
     """Returns the maximum number of rows in this step for a request that has `pending` rows to compute."""
     chunk = request.chunk or limits.chunk
     if chunk == 0:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from drut.cache.cache import KvCache
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 
 
-def steps_ahead(works: Collection[Work], cache: KvCache, max_steps: int) -> int:
+def steps_ahead(works: Collection[ScheduledRequest], cache: KvCache, max_steps: int) -> int:
     """Returns how many steps may follow, at most `max_steps`. All requests must decode, and have pages for the rows.
 
     Reserves pages while there are free ones; it never preempts.
@@ -24,7 +24,7 @@ def steps_ahead(works: Collection[Work], cache: KvCache, max_steps: int) -> int:
     return ahead
 
 
-def unwind(work: Work, steps: int) -> None:
+def unwind(work: ScheduledRequest, steps: int) -> None:
     """Takes back the last `steps` of the steps that should have followed `work`: the burst ended early."""
     work.request.progress.retract(work, steps)
     work.request.why.steps -= steps

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 from drut.kernels.cost import StepShape
 from drut.kernels.predictor import Predictor
 
@@ -18,7 +18,7 @@ LEAST = 4  # minimum prompt rows in a step, whatever the prediction
 PLAIN_EVERY = 16  # maximum number of steps with prompt rows in a row
 
 
-class Pacer:
+class PrefillPacer:
     """Limits the prompt rows of a step."""
 
     def __init__(self, predictor: Predictor) -> None:
@@ -29,7 +29,7 @@ class Pacer:
         """Records whether the scheduled step has both prompt rows and streams (`mixed`)."""
         self._mixed = self._mixed + 1 if mixed else 0
 
-    def tokens(self, work: Collection[Work], start: int, max_rows: int) -> int:
+    def tokens(self, work: Collection[ScheduledRequest], start: int, max_rows: int) -> int:
         """Returns the number of prompt rows from `start` on, at most `max_rows`, that may join a step with this
         work."""
         if self._mixed >= PLAIN_EVERY:

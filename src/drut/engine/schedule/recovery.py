@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drut.engine.schedule.scheduler import Scheduler
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 
 
 def undo_admission(scheduler: Scheduler) -> None:
@@ -13,7 +13,7 @@ def undo_admission(scheduler: Scheduler) -> None:
         request.progress.detach()
 
 
-def roll_back(scheduler: Scheduler, work: Work) -> None:
+def roll_back(scheduler: Scheduler, work: ScheduledRequest) -> None:
     """Rolls back a launched step whose outputs are dropped: its rows are computed again, its tokens drawn again.
 
     The grammar matcher may have seen those tokens, so it is truncated; a running request is preempted.

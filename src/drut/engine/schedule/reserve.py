@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from drut.cache.groups import Group
+from drut.cache.groups import KvGroup
 from drut.cache.kinds import FullGroup
 from drut.engine.request.request import Request
 from drut.engine.schedule.lengths import LengthEstimate
@@ -32,12 +32,12 @@ class Reserve:
         length = self.lengths.length(made, quantile)
         return request.limit if length is None else min(request.prompt_tokens + length, request.limit)
 
-    def pages_to_admit(self, request: Request, group: Group = FULL) -> int:
+    def pages_to_admit(self, request: Request, group: KvGroup = FULL) -> int:
         """Returns the pages of a KV group that must be available to admit a request, shared ones included."""
         known = len(request.tokens)
         return group.max_pages(max(known, self.tokens(request, self.quantile)) if self.quantile else known)
 
-    def pages_to_continue(self, request: Request, group: Group = FULL, index: int = 0) -> int:
+    def pages_to_continue(self, request: Request, group: KvGroup = FULL, index: int = 0) -> int:
         """Returns how many more pages of KV group number `index` are reserved for a running request."""
         held = request.table.held(index)
         wanted = max(1, self.pages_to_admit(request, group) - held) if self.quantile else 1

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 
 from drut.cache.cache import KvCache
 from drut.engine.request.request import Request
-from drut.engine.schedule.admission import Admission, SchedulerStallError
+from drut.engine.schedule.admission import EngineAdmission, SchedulerStallError
 from drut.engine.schedule.chunked_prefill import rows_of, with_drafts
 from drut.engine.schedule.multi_step import steps_ahead
 from drut.engine.schedule.policy import Policy
-from drut.engine.schedule.prefill_pacer import Pacer
+from drut.engine.schedule.prefill_pacer import PrefillPacer
 from drut.engine.schedule.reserve import Reserve
-from drut.engine.schedule.work import PLACES, PREEMPTIONS, WAITS, Budget, Limits, Refused, Work
+from drut.engine.schedule.work import PLACES, PREEMPTIONS, WAITS, Refused, ScheduledRequest, StepBudget, StepLimits
 
 Drafts = Mapping[Request, Sequence[int]]  # proposed next tokens of a request
 NO_DRAFTS: Drafts = {}
@@ -29,14 +29,14 @@ NO_DRAFTS: Drafts = {}
 class Scheduler:
     """Owns the request queue (`waiting`), the running requests and their block tables. For the engine's thread only."""
 
-    def __init__(self, cache: KvCache, limits: Limits, policy: Policy, pacer: Pacer, *,
+    def __init__(self, cache: KvCache, limits: StepLimits, policy: Policy, pacer: PrefillPacer, *,
                  reserve: Reserve | None = None) -> None:
         self.cache, self.limits, self.policy, self.pacer = cache, limits, policy, pacer
         self.reserve = reserve or Reserve()
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.preemptions = dict.fromkeys(PREEMPTIONS, 0)
-        self._admission = Admission(cache, limits, pacer, self.reserve, self.running)
+        self._admission = EngineAdmission(cache, limits, pacer, self.reserve, self.running)
         self._slots = list(range(limits.seqs - 1, -1, -1))  # free relay slots
 
     @property
@@ -48,7 +48,7 @@ class Scheduler:
         """Adds a request to the queue."""
         self.waiting.append(request)
 
-    def schedule(self, drafts: Drafts = NO_DRAFTS) -> list[Work]:
+    def schedule(self, drafts: Drafts = NO_DRAFTS) -> list[ScheduledRequest]:
         """Returns the work of the next step; empty if no request can run now.
 
         In order:
@@ -73,7 +73,7 @@ class Scheduler:
         for request in self.running:
             (streaming if request.streaming else others).append(request)
         paced = self.limits.chunk is None and bool(streaming)
-        budget = Budget(self.limits.tokens, self.limits.samples, paced)
+        budget = StepBudget(self.limits.tokens, self.limits.samples, paced)
         for request in (*streaming, *others):
             preempted |= request.slot >= 0 and self._continue(request, budget, drafts.get(request, ()))
         if not preempted or not budget.work:
@@ -89,14 +89,14 @@ class Scheduler:
             work.request.why.steps += 1 + ahead
         return works
 
-    def _steps_ahead(self, budget: Budget) -> int:
+    def _steps_ahead(self, budget: StepBudget) -> int:
         """Returns how many steps may follow without the host: 0 if a request may join or a running one has no rows."""
         joins = any(self.policy.may_join(r) for r in self.waiting)
         if self.limits.burst == 1 or not self.policy.bursts or joins or len(budget.work) < len(self.running):
             return 0
         return steps_ahead(budget.work.values(), self.cache, self.limits.burst - 1)
 
-    def confirm(self, work: Work, step: int = 0, drawn: Sequence[int] = ()) -> int:
+    def confirm(self, work: ScheduledRequest, step: int = 0, drawn: Sequence[int] = ()) -> int:
         """Records that the step with `work` is over, or step number `step` of its burst. Caches the full pages.
 
         Returns how many of the ids `drawn` are accepted: all, unless they verify drafts. If the request was preempted
@@ -145,7 +145,7 @@ class Scheduler:
         self.cache.release(request.table)
         self._admission.changed()
 
-    def _continue(self, request: Request, budget: Budget, drafts: Sequence[int]) -> bool:
+    def _continue(self, request: Request, budget: StepBudget, drafts: Sequence[int]) -> bool:
         """Schedules a running request and allocates the KV pages of its rows. Returns True if that took a
         preemption."""
         work = rows_of(request, budget, self.limits, self.pacer)
@@ -164,7 +164,7 @@ class Scheduler:
         budget.add(work)
         return preempted
 
-    def _admit(self, budget: Budget) -> None:
+    def _admit(self, budget: StepBudget) -> None:
         """Admits waiting requests in the policy's order, up to the first that lacks pages, a sequence or budget."""
         if not self.waiting:
             return
@@ -173,7 +173,7 @@ class Scheduler:
             attempt = self._admission.attempt(request, budget, now)
             if isinstance(attempt, Refused) and attempt.waits_on in PLACES and self._preempt_for(request, budget):
                 attempt = self._admission.attempt(request, budget, now)
-            if isinstance(attempt, Work):
+            if isinstance(attempt, ScheduledRequest):
                 self._start(request)
                 budget.add(attempt)
                 continue
@@ -181,7 +181,7 @@ class Scheduler:
             if not attempt.passable:
                 return
 
-    def _preempt_for(self, request: Request, budget: Budget) -> bool:
+    def _preempt_for(self, request: Request, budget: StepBudget) -> bool:
         """Preempts as few running requests as are needed to admit `request`. Returns False and preempts none if all are
         not enough, or if the step would still have no rows for it."""
         victims = self._admission.fewest_victims(self.policy.victims_for(request, self.running, self.reserve), request)
@@ -196,7 +196,7 @@ class Scheduler:
             self.preempt(victim, "policy")
         return True
 
-    def _prove_progress(self, budget: Budget) -> None:
+    def _prove_progress(self, budget: StepBudget) -> None:
         """Raises SchedulerStallError if there is no work and nothing that any request waits for."""
         left = (*self.running, *self.waiting)
         if not budget.work and left and not any(r.progress.inflight or r.blockers for r in left):

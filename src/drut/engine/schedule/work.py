@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drut.engine.request.request import Request
 
 
-class Work(NamedTuple):
+class ScheduledRequest(NamedTuple):
     """The scheduled rows of one request in a step: `rows` tokens from position `start` on. The last `draws` rows are
     sampled: 0 in a prefill chunk that is not the last, 1 in a decode, 1 + len(drafts) if drafts are verified.
     """
@@ -52,7 +52,7 @@ class Refused(NamedTuple):
     passable: bool = False
 
 
-class Limits(NamedTuple):
+class StepLimits(NamedTuple):
     """The maximum size of a step: sequences, rows (token budget), samples. `chunk`: maximum prompt tokens of a request,
     0 for whole prompts, None to let the pacer decide. `burst`: maximum decode steps in one launch."""
 
@@ -64,22 +64,22 @@ class Limits(NamedTuple):
 
 
 @dataclass
-class Budget:
+class StepBudget:
     """The rows and samples left in the step that is being scheduled, and its work so far. `paced`: the prefill pacer
     limits prompt rows, because streams decode in this step."""
 
     tokens: int
     samples: int
     paced: bool
-    work: dict[Request, Work] = field(default_factory=dict)
+    work: dict[Request, ScheduledRequest] = field(default_factory=dict)
 
-    def add(self, work: Work) -> None:
+    def add(self, work: ScheduledRequest) -> None:
         """Adds the rows of a request to the batch."""
         self.work[work.request] = work
         self.tokens -= work.rows
         self.samples -= work.samples
 
-    def drop(self, request: Request) -> Work | None:
+    def drop(self, request: Request) -> ScheduledRequest | None:
         """Removes the rows of a request from the batch, if it has some, and returns them."""
         work = self.work.pop(request, None)
         if work is not None:

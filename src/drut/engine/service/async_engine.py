@@ -17,12 +17,12 @@ from drut.engine.service.messages import (
     Abort,
     Compile,
     Compiled,
+    EngineReady,
     Failed,
     FromEngine,
     Inspect,
     Output,
-    Ready,
-    Roof,
+    SetRoof,
     Stats,
     Stop,
     Submit,
@@ -50,7 +50,7 @@ class AsyncEngine:
         self._transport: Transport = kind(str(model), config)
         self._sinks: dict[str, Callable[[Any], None]] = {}  # by handle: of requests, and of compilations
         self._names: set[str] = set()
-        self._ready: asyncio.Future[Ready] | None = None
+        self._ready: asyncio.Future[EngineReady] | None = None
         self._inspections: list[asyncio.Future[Stats]] = []
         self._watchers: list[Callable[[str], None]] = []
         self._dead: str | None = None
@@ -77,11 +77,11 @@ class AsyncEngine:
         await asyncio.to_thread(self._transport.join)
 
     @property
-    def ready(self) -> Ready:
+    def ready(self) -> EngineReady:
         """The Ready message: load times, numerics id and limits of the engine."""
         return self._started().result()
 
-    def _started(self) -> asyncio.Future[Ready]:
+    def _started(self) -> asyncio.Future[EngineReady]:
         """Raises DrutError if the engine was never started: a request would wait for ever."""
         if self._ready is None:
             raise DrutError("the engine is not started: use it inside `async with AsyncEngine(...) as engine:`")
@@ -109,7 +109,7 @@ class AsyncEngine:
         """Makes an engine process write its Python stacks to standard error."""
         self._transport.dump_stacks()
 
-    def compare_with(self, roof: Roof) -> None:
+    def compare_with(self, roof: SetRoof) -> None:
         """Sets the roof of this machine: from now on `stats` have the roofline time of the steps, too."""
         self._started()
         self._transport.send(roof)
@@ -205,7 +205,7 @@ class AsyncEngine:
     def _dispatch(self, messages: list[FromEngine]) -> None:
         self.heard_at = time.monotonic()
         for message in messages:
-            if isinstance(message, Ready):
+            if isinstance(message, EngineReady):
                 if self._ready is not None and not self._ready.done():
                     self._ready.set_result(message)
             elif isinstance(message, Stats):

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from drut.constrain.grammar_compiler import NO_TEXT, Grammars
+from drut.constrain.grammar_compiler import NO_TEXT, GrammarCompiler
 from drut.engine.service.messages import Compile, Compiled, Failed, FromEngine
 from drut.errors import RequestError
 
@@ -17,7 +17,7 @@ STOPPED = "the engine was stopped"
 class GrammarDesk:
     """Answers each Compile message with Compiled or Failed, sent from the compiler's thread. Any thread may call it."""
 
-    def __init__(self, grammars: Grammars | None, send: Callable[[list[FromEngine]], None]) -> None:
+    def __init__(self, grammars: GrammarCompiler | None, send: Callable[[list[FromEngine]], None]) -> None:
         """`grammars`: None if no constraint can be served; `send` is called from several threads."""
         self._grammars, self._send = grammars, send
 

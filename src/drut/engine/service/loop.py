@@ -8,11 +8,11 @@ from functools import partial
 
 from drut.cache.pool import KvCorruptionError
 from drut.engine.llm import LLM
-from drut.engine.output_processor import Answer
+from drut.engine.output_processor import OutputProcessor
 from drut.engine.request.request import Request
 from drut.engine.request.update import Update
 from drut.engine.service import stats
-from drut.engine.service.messages import Abort, Failed, FromEngine, Inspect, Output, Roof, Stop, Submit, ToLoop
+from drut.engine.service.messages import Abort, Failed, FromEngine, Inspect, Output, SetRoof, Stop, Submit, ToLoop
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.observe.ledger import Peaks, interpolated
 
@@ -30,7 +30,7 @@ class EngineLoop:
 
     def __init__(self, llm: LLM, receive: Receive, send: Send) -> None:
         self._llm, self._receive, self._send = llm, receive, send
-        self._answers: dict[Request, Answer] = {}
+        self._answers: dict[Request, OutputProcessor] = {}
         self._open: dict[str, list[Request]] = {}
 
     def run(self) -> None:
@@ -46,10 +46,10 @@ class EngineLoop:
             if out:
                 self._send(out)
 
-    def _take(self, message: Submit | Abort | Inspect | Roof, out: list[FromEngine]) -> None:
+    def _take(self, message: Submit | Abort | Inspect | SetRoof, out: list[FromEngine]) -> None:
         if isinstance(message, Inspect):
             return out.append(stats.stats(self._llm.engine))
-        if isinstance(message, Roof):
+        if isinstance(message, SetRoof):
             bandwidth = partial(interpolated, message.read)
             return self._llm.engine.compare_with(Peaks(bandwidth, message.int8_macs, message.float_macs))
         if isinstance(message, Abort):

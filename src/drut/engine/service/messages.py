@@ -41,7 +41,7 @@ class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
     """Requests Stats."""
 
 
-class Roof(msgspec.Struct, frozen=True, tag="roof"):
+class SetRoof(msgspec.Struct, frozen=True, tag="roof"):
     """Sets the roof of this machine for the engine's threads, per second. From then on Stats have roofline times."""
 
     read: dict[int, float]  # bytes, by the bytes of the working set
@@ -53,7 +53,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Stops the engine. Open requests are aborted."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
+class EngineReady(msgspec.Struct, frozen=True, tag="ready"):
     """Reports that the model is loaded. `parts`: seconds of the load by phase, in order; they add up to `load_s`."""
 
     load_s: float
@@ -88,7 +88,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     invalid: bool
 
 
-class Pages(msgspec.Struct, frozen=True):
+class PageStats(msgspec.Struct, frozen=True):
     """The pages of one KV group. Free, own and cached pages add up to the total."""
 
     total: int
@@ -130,13 +130,13 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     step_counts: list[int]  # steps in each bucket; the last is for steps above all bounds
     step_seconds: float  # of all steps together
     floor_seconds: float | None = None  # roofline time of the steps since the roof is known
-    window_pages: list[Pages] = []  # of the other KV groups
+    window_pages: list[PageStats] = []  # of the other KV groups
     expert_tokens: dict[int, tuple[int, int]] = {}  # by layer: rows of all experts, and of the busiest expert
     row_bounds: list[float] = []  # upper bounds of the buckets by a step's tokens
     row_counts: list[int] = []  # steps in each bucket; the last is for steps above all bounds
     compiled_grammars: int = 0
 
 
-ToLoop = Submit | Abort | Inspect | Roof | Stop
+ToLoop = Submit | Abort | Inspect | SetRoof | Stop
 ToEngine = ToLoop | Compile
-FromEngine = Ready | Output | Compiled | Failed | Stats
+FromEngine = EngineReady | Output | Compiled | Failed | Stats

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 from drut.engine.engine import Engine
-from drut.engine.service.messages import Pages, Stats
+from drut.engine.service.messages import PageStats, Stats
 
 
 def stats(engine: Engine) -> Stats:
@@ -22,7 +22,7 @@ def stats(engine: Engine) -> Stats:
         evicted_pages=found.evictions, steps=meter.steps, rows=meter.rows, failed_steps=meter.failed,
         idle_s=time.monotonic() - meter.last_at, step_bounds=meter.seconds.bounds,
         step_counts=list(meter.seconds.counts), step_seconds=meter.seconds.total, floor_seconds=meter.floor_seconds,
-        window_pages=[Pages(pool.total, pool.free, pool.cached, cache.evictable(i))
+        window_pages=[PageStats(pool.total, pool.free, pool.cached, cache.evictable(i))
                       for i, pool in enumerate(cache.pools) if i],
         expert_tokens={layer: (int(loads.sum()), int(loads.max()))
                        for layer, loads in engine.runner.executable.expert_loads().items()},

@@ -15,7 +15,7 @@ import msgspec
 
 from drut.config import EngineConfig
 from drut.engine.service.inbox import Inbox
-from drut.engine.service.messages import Failed, FromEngine, Ready, Stop, ToEngine
+from drut.engine.service.messages import EngineReady, Failed, FromEngine, Stop, ToEngine
 from drut.errors import DrutError
 from drut.frames import frame, read_frame
 
@@ -47,9 +47,9 @@ def serve(model: str, config: EngineConfig, inbox: Inbox, send: Deliver) -> None
     try:
         with LLM(model, config=config) as llm:
             inbox.compile_with(GrammarDesk(llm.engine.grammars, send))
-            send([Ready(load_s=llm.load_s, numerics_id=llm.numerics_id, description=llm.backend.describe(),
-                        room=llm.room, max_seqs=llm.config.max_seqs, step_tokens=llm.engine.runner.limits.tokens,
-                        parts=llm.load_parts)])
+            send([EngineReady(load_s=llm.load_s, numerics_id=llm.numerics_id, description=llm.backend.describe(),
+                              room=llm.room, max_seqs=llm.config.max_seqs, step_tokens=llm.engine.runner.limits.tokens,
+                              parts=llm.load_parts)])
             EngineLoop(llm, inbox.receive, send).run()
     except DrutError as error:
         send([Failed("", str(error), True)])

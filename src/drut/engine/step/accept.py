@@ -9,7 +9,7 @@ from drut.engine.request.request import Request
 from drut.engine.request.update import Update, scored
 from drut.engine.schedule.forced_tokens import forced_run
 from drut.engine.schedule.scheduler import Scheduler
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 from drut.errors import RequestError
 from drut.kernels.ops import F32
 from drut.kernels.output import Status, StepOutput
@@ -27,7 +27,7 @@ class Acceptor:
     def __init__(self, scheduler: Scheduler, finish: Finish, drafter: Drafter | None = None) -> None:
         self._scheduler, self._finish, self._drafter = scheduler, finish, drafter
 
-    def process(self, works: Sequence[Work], out: StepOutput, step: int, logits: F32 | None,
+    def process(self, works: Sequence[ScheduledRequest], out: StepOutput, step: int, logits: F32 | None,
                 updates: list[Update]) -> None:
         """Processes the output of a step and appends to `updates`; `step`: its number in a burst.
 
@@ -66,7 +66,7 @@ class Acceptor:
             reasoning = self._append(request, token, now)
             updates.append(Update(request, token, reasoning=reasoning, reasoning_tokens=_reasoning_tokens(request)))
 
-    def _read_scores(self, work: Work, out: StepOutput, at: int, logits: F32 | None, updates: list[Update]) -> None:
+    def _read_scores(self, work: ScheduledRequest, out: StepOutput, at: int, logits: F32 | None, updates: list[Update]) -> None:
         request = work.request
         scores = tuple(scored(out, i, request.params.prompt_logprobs) for i in range(at, at + work.scores))
         rows = logits[at : at + work.samples] if logits is not None and request.logits else None

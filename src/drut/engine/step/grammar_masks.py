@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import NamedTuple
 
-from drut.constrain.grammar_matcher import Guide, Mask
+from drut.constrain.grammar_matcher import GrammarMatcher, Mask
 from drut.kernels.backend import Executable
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
@@ -15,16 +15,16 @@ from drut.kernels.output import Status, StepOutput
 from drut.kernels.plan import BEFORE_HEAD
 
 
-class Guided(NamedTuple):
+class ConstrainedRow(NamedTuple):
     """A sample of a constrained request."""
 
-    guide: Guide  # the grammar matcher of the request
+    guide: GrammarMatcher  # the grammar matcher of the request
     output_index: int  # of the token that the sample draws
     mask: int  # offset of its mask in the step descriptor
     optimistic: bool  # drawn from all ids first, and again under its mask only if the grammar rejects the token
 
 
-class MaskMaker:
+class GrammarMasks:
     """Fills grammar masks on a thread of its own while the kernels run. The step waits for it before the head.
 
     A mask tests every id, but only one is drawn. So if only the grammar excludes ids, the sample is first drawn from
@@ -38,7 +38,7 @@ class MaskMaker:
         self._thread = ThreadPoolExecutor(1, "drut-mask")  # starts at the first task
 
     def run_burst(self, executable: Executable, step: StepDescriptor, burst: Burst,
-                  guided: Mapping[int, Guided]) -> None:
+                  guided: Mapping[int, ConstrainedRow]) -> None:
         """Runs a burst like `Executable.run_burst`, until it ends or a grammar matcher needs the host."""
         out = self.run(executable, step, guided)
         while not burst.last(out) and not any(row.guide.needs_host for row in guided.values()):
@@ -46,7 +46,7 @@ class MaskMaker:
             out = self.run(executable, step, guided, partial(burst.put, out, over=False))
         burst.put(out, over=True)
 
-    def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, Guided],
+    def run(self, executable: Executable, step: StepDescriptor, guided: Mapping[int, ConstrainedRow],
             notify: Callable[[], None] | None = None) -> StepOutput:
         """Runs a step in which the samples `guided` are constrained, and advances their grammar matchers.
 
@@ -85,7 +85,7 @@ class MaskMaker:
         return out
 
     def _redraw(self, executable: Executable, step: StepDescriptor, out: StepOutput,
-                guided: Mapping[int, Guided]) -> None:
+                guided: Mapping[int, ConstrainedRow]) -> None:
         """Draws these samples again under their grammar masks."""
         self._fill([(row.guide, step.mask(row.mask, self._vocab)) for row in guided.values()])
         refused, places = list(guided), step["mask"]
@@ -96,7 +96,7 @@ class MaskMaker:
             if out.drawn[i]:
                 row.guide.advance(int(out.tokens[i]))
 
-    def _fill(self, work: list[tuple[Guide, Mask]]) -> None:
+    def _fill(self, work: list[tuple[GrammarMatcher, Mask]]) -> None:
         """Fills half of the masks on each of the two threads, while no kernel runs."""
         others = [self._thread.submit(_fill, work[1::2])] if len(work) > 1 else []
         try:
@@ -110,7 +110,7 @@ class MaskMaker:
         self._thread.shutdown()
 
 
-def _prepare(lagging: Iterable[Guided], masked: list[tuple[Guide, Mask]], notify: Callable[[], None] | None) -> None:
+def _prepare(lagging: Iterable[ConstrainedRow], masked: list[tuple[GrammarMatcher, Mask]], notify: Callable[[], None] | None) -> None:
     if notify is not None:
         notify()
     for row in lagging:
@@ -118,6 +118,6 @@ def _prepare(lagging: Iterable[Guided], masked: list[tuple[Guide, Mask]], notify
     _fill(masked)
 
 
-def _fill(work: list[tuple[Guide, Mask]]) -> None:
+def _fill(work: list[tuple[GrammarMatcher, Mask]]) -> None:
     for guide, mask in work:
         guide.fill(mask)

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import NamedTuple
 
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 from drut.kernels.burst import Burst
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Pending
 
 
-class Ran(NamedTuple):
-    """Holds the results of a finished step. No later step writes the arrays before `Flight.release`."""
+class FinishedStep(NamedTuple):
+    """Holds the results of a finished step. No later step writes the arrays before `InflightStep.release`."""
 
     output: StepOutput | None  # of one step; a burst's outputs are in the burst
     seconds: float  # duration of the step; of a burst, the mean of its steps
@@ -22,10 +22,10 @@ class Ran(NamedTuple):
     pending: Pending | None = None  # owner of the output, if the memory is reused
 
 
-class Flight:
+class InflightStep:
     """An in-flight step, or a burst of steps over the same work. The engine's thread uses it while the step runs."""
 
-    def __init__(self, work: Sequence[Work], ran: Future[Ran] | Ran, burst: Burst | None = None) -> None:
+    def __init__(self, work: Sequence[ScheduledRequest], ran: Future[FinishedStep] | FinishedStep, burst: Burst | None = None) -> None:
         """`ran`: the result itself if the step ran on the caller's thread, else its future."""
         self.work, self._ran, self.burst = work, ran, burst
         self.read = 0  # steps whose outputs were read
@@ -45,9 +45,9 @@ class Flight:
         return self.burst is not None and not self.complete and self.planned - self.read > 1
 
     @property
-    def ran(self) -> Ran:
+    def ran(self) -> FinishedStep:
         """Waits for the end and returns the result. Raises the error of the step."""
-        return self._ran if isinstance(self._ran, Ran) else self._ran.result()
+        return self._ran if isinstance(self._ran, FinishedStep) else self._ran.result()
 
     @property
     def seconds(self) -> float:
@@ -66,7 +66,7 @@ class Flight:
 
     def settle(self) -> None:
         """Waits for the end, and ignores an error."""
-        if not isinstance(self._ran, Ran):
+        if not isinstance(self._ran, FinishedStep):
             wait([self._ran])
 
     def release(self) -> None:

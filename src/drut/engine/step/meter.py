@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from drut.engine.schedule.work import Work
+from drut.engine.schedule.work import ScheduledRequest
 from drut.kernels.cost import StepShape
 from drut.kernels.predictor import Predictor
 from drut.observe.histogram import Histogram, spread
@@ -31,7 +31,7 @@ class StepMeter:
         self._predictor.use(peaks)
         self.floor_seconds = self.floor_seconds or 0.0
 
-    def add(self, work: Sequence[Work], steps: int, seconds: float) -> None:
+    def add(self, work: Sequence[ScheduledRequest], steps: int, seconds: float) -> None:
         """Records a step of `work`, or a burst of `steps` steps that began with it; each took `seconds`."""
         self.steps += steps
         first = sum([w.rows for w in work])

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from drut.cache.groups import pages_for
 from drut.cache.pool import Canary, Changes
 from drut.engine.request.params import SamplingParams
-from drut.engine.schedule.work import Limits, Work
-from drut.engine.step.grammar_masks import Guided, MaskMaker
-from drut.engine.step.inflight import Flight, Ran
+from drut.engine.schedule.work import ScheduledRequest, StepLimits
+from drut.engine.step.grammar_masks import ConstrainedRow, GrammarMasks
+from drut.engine.step.inflight import FinishedStep, InflightStep
 from drut.kernels import backend as kernels
 from drut.kernels.backend import Backend
 from drut.kernels.burst import Burst
@@ -37,7 +37,7 @@ class Runner:
     """Owns an executable over one pool per KV group. With `overlap` steps run on a thread of their own, in the order of
     their launch."""
 
-    def __init__(self, backend: Backend, plan: Plan, pools: Sequence[Pool], limits: Limits, *,
+    def __init__(self, backend: Backend, plan: Plan, pools: Sequence[Pool], limits: StepLimits, *,
                  context: int, vocab: int, overlap: bool = False, canaries: Sequence[Canary] = (),
                  slot_groups: int = 0) -> None:
         """`context`: maximum tokens of a sequence; `vocab`: number of ids with logits; `canaries`: one per pool, or
@@ -45,10 +45,10 @@ class Runner:
         `slot_groups`: number of pools, the last ones, that have one slot per sequence; the others have pages."""
         self.plan, self.limits, self.vocab, self._canaries = plan, limits, vocab, canaries
         self._paged, self._slot_groups = len(pools) - slot_groups, slot_groups
-        self.executable = backend.load(plan, pools, kernels.Limits(limits.tokens, limits.samples, limits.seqs))
+        self.executable = backend.load(plan, pools, kernels.BackendLimits(limits.tokens, limits.samples, limits.seqs))
         # Capacities of descriptors, which grow: sequences that share pages list each of them; most steps have no masks.
         self._blocks, self._edits, self._masks = self._paged * pages_for(context), 1024, 0
-        self._mask_maker = MaskMaker(vocab)
+        self._mask_maker = GrammarMasks(vocab)
         # With overlap a descriptor is filled while the running step reads another; the third one is spare.
         self._steps = [self._descriptor() for _ in range(3 if overlap else 1)]
         self._turn = 0
@@ -65,22 +65,22 @@ class Runner:
         """The shape of the step that ran last. Valid until a later launch fills its descriptor again."""
         return self._last.shape()._replace(used_experts=self.executable.used_experts())
 
-    def launch(self, work: Sequence[Work]) -> Flight:
+    def launch(self, work: Sequence[ScheduledRequest]) -> InflightStep:
         """Launches a step, or a burst if the work has steps `ahead`. Without overlap it is over on return."""
         step, rows, guided = self._fill(work)
         changes = [canary.collect() for canary in self._canaries]
         ahead, logits = work[0].ahead, any(w.request.logits for w in work)
         burst = self._burst(1 + ahead, [sorted(w.request.ends) for w in work], bool(guided)) if ahead else None
         if self._thread is not None:
-            return Flight(work, self._thread.submit(self._run, step, burst, rows, changes, guided, logits), burst)
-        return Flight(work, self._run(step, burst, rows, changes, guided, logits), burst)
+            return InflightStep(work, self._thread.submit(self._run, step, burst, rows, changes, guided, logits), burst)
+        return InflightStep(work, self._run(step, burst, rows, changes, guided, logits), burst)
 
     def _burst(self, steps: int, ends: Sequence[Sequence[int]], guided: bool) -> Burst:
         """Returns a burst. With constrained requests the host acts in every step, so it is not one native call."""
         return Burst(steps, ends) if guided else self.executable.burst(steps, ends)
 
     def _run(self, step: StepDescriptor, burst: Burst | None, rows: Sequence[Rows],
-             changes: Sequence[Changes], guided: Mapping[int, Guided], logits: bool) -> Ran:
+             changes: Sequence[Changes], guided: Mapping[int, ConstrainedRow], logits: bool) -> FinishedStep:
         try:
             for group, canary in enumerate(self._canaries):
                 self._watch(canary, group, rows if group < self._paged else (), changes[group])
@@ -98,7 +98,7 @@ class Runner:
                 steps = burst.progress.done
             seconds = (time.perf_counter() - started) / steps
             self._last, self.last_seconds = step, seconds
-            return Ran(out, seconds, self.executable.logits(step.samples).copy() if logits else None, pending)
+            return FinishedStep(out, seconds, self.executable.logits(step.samples).copy() if logits else None, pending)
         finally:
             if burst is not None:
                 burst.abandon()
@@ -110,7 +110,7 @@ class Runner:
             canary.verify(r.maps[group], r.before)
             canary.write(r.maps[group], r.tokens, len(r.before))
 
-    def _fill(self, work: Sequence[Work]) -> tuple[StepDescriptor, list[Rows], dict[int, Guided]]:
+    def _fill(self, work: Sequence[ScheduledRequest]) -> tuple[StepDescriptor, list[Rows], dict[int, ConstrainedRow]]:
         """Returns a filled step descriptor, the input of the canaries, and the constrained samples by index."""
         edits = [[w.request.edits.edits(w.first_draw + i) for i in range(w.draws)] for w in work]
         masks = sum([w.draws for w in work if w.request.guide is not None])
@@ -118,7 +118,7 @@ class Runner:
                                      sum([len(e.ids) for each in edits for e in each if e is not None]),
                                      masks * mask_words(self.vocab))
         rows: list[Rows] = []
-        guided: dict[int, Guided] = {}
+        guided: dict[int, ConstrainedRow] = {}
         for w, each in zip(work, edits, strict=True):
             request = w.request
             tokens = [*request.next_tokens(w.start, w.rows - len(w.drafts)), *w.drafts]
@@ -134,8 +134,8 @@ class Runner:
                                  tokens + [RELAY] * w.ahead))
         return step, rows, guided
 
-    def _draw(self, step: StepDescriptor, w: Work, first_row: int, i: int, edits: Edits | None,
-              guided: dict[int, Guided]) -> None:
+    def _draw(self, step: StepDescriptor, w: ScheduledRequest, first_row: int, i: int, edits: Edits | None,
+              guided: dict[int, ConstrainedRow]) -> None:
         """Adds sample number `i` of `w`, whose samples begin at `first_row`. The last one writes the relay slot, from
         where
         the next row of the sequence takes its token."""
@@ -148,10 +148,10 @@ class Runner:
                                  mask=-1 if optimistic else mask, target=-1 if forced is None else forced,
                                  relay=i == w.draws - 1)
         if guide is not None:
-            guided[sample] = Guided(guide, output, mask, optimistic)
+            guided[sample] = ConstrainedRow(guide, output, mask, optimistic)
 
     @staticmethod
-    def _score_prompt(step: StepDescriptor, w: Work, row: int) -> None:
+    def _score_prompt(step: StepDescriptor, w: ScheduledRequest, row: int) -> None:
         """Adds samples that compute prompt logprobs: each scores the token after one of the leading rows of `w`."""
         settings = SamplingParams(max_tokens=1, logprobs=w.request.params.prompt_logprobs)
         first = w.request.progress.prompt_scored - w.scores  # `Progress.launch` has counted them already

@@ -7,7 +7,7 @@ from collections import deque
 from types import TracebackType
 
 
-class Turn:
+class CallTurn:
     """A fair lock, used as `with turn:`. Not reentrant; `try_enter` never waits."""
 
     def __init__(self) -> None:

@@ -50,28 +50,28 @@ class Struct(Structure):
         super().__init__(**fields)
 
 
-class Matrix(Struct):
+class MatrixArgs(Struct):
     _fields_ = (*pointers("data", "bias", "order"), *int32s("kind", "n", "k", "group", "scale", "zeros"))
 
 
-class Op(Struct):
+class OpArgs(Struct):
     _fields_ = int32s("code", "layer")
 
 
-class Norm(Struct):
+class NormArgs(Struct):
     _fields_ = (*pointers("weight", "bias"), *floats("eps"), *int32s("subtract_mean"))
 
 
-class Routes(Struct):
+class RoutesArgs(Struct):
     _fields_ = (*pointers("expert", "weight", "shared", "first", "used", "row", "pair_index"),
                 *int32s("used_count", "experts", "top_k", RESERVED))
 
 
-class Pages(Struct):
+class PagesArgs(Struct):
     _fields_ = (*pointers("data"), *int64s("page_bytes"))
 
 
-class Context(Struct):
+class StepContext(Struct):
     _fields_ = (*pointers("step", "pages", "acts"), *int64s("acts_bytes"), *pointers("scratch"),
                 *int64s("scratch_bytes"),
                 *pointers("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs", "relay", "op_ns",
@@ -79,7 +79,7 @@ class Context(Struct):
                 *int32s("chosen_count", "barriers_only"))
 
 
-class Burst(Struct):
+class BurstArgs(Struct):
     _fields_ = (*int32s("steps", "progress", "stop", RESERVED), *pointers("end_first", "end_id"))
 
 
@@ -87,7 +87,7 @@ class StepHeader(Struct):
     _fields_ = int32s(*descriptor.HEADER_FIELDS)
 
 
-SHARED: tuple[type[Struct], ...] = (Matrix, Op, Norm, Routes, Pages, Context, Burst, StepHeader)
+SHARED: tuple[type[Struct], ...] = (MatrixArgs, OpArgs, NormArgs, RoutesArgs, PagesArgs, StepContext, BurstArgs, StepHeader)
 
 
 def declare(library: ctypes.CDLL) -> None:

@@ -15,9 +15,9 @@ from drut.errors import ModelFileError, UnsupportedError
 from drut.formats.decode import split
 from drut.formats.encoding import Encoding, planes
 from drut.formats.planes import joined_int4
-from drut.kernels.backend import Executable, Limits, PackingBackend
+from drut.kernels.backend import BackendLimits, Executable, PackingBackend
 from drut.kernels.fusion.rules import EVERY
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 from drut.kernels.native import abi, library
 from drut.kernels.native.memory import Arena, reserve
 from drut.kernels.ops import F32
@@ -40,7 +40,7 @@ class NativeMatrix:
     data: NDArray[np.uint8]
     bias: F32 | None
     columns: NDArray[np.int32] | None
-    struct: abi.Matrix
+    struct: abi.MatrixArgs
 
     @property
     def nbytes(self) -> int:
@@ -61,7 +61,7 @@ class NativeStack:
     encoding: Encoding
     data: NDArray[np.uint8]
     bias: F32 | None
-    structs: ctypes.Array[abi.Matrix]
+    structs: ctypes.Array[abi.MatrixArgs]
 
     @property
     def nbytes(self) -> int:
@@ -164,7 +164,7 @@ class NativeBackend(PackingBackend):
         if bias is not None:
             kept = reserve(count * wide * 4).view(np.float32)[: count * wide]
             kept.reshape(count, wide)[:, :n] = bias
-        structs = (abi.Matrix * count)()
+        structs = (abi.MatrixArgs * count)()
         for i in range(count):
             at = None if kept is None else kept.ctypes.data + 4 * i * wide
             structs[i] = _struct(enc, n, k)
@@ -193,10 +193,10 @@ class NativeBackend(PackingBackend):
     def vector(self, values: F32) -> NativeVector:
         return NativeVector(values.size, _padded(values, padded(values.size)))
 
-    def pool(self, layout: Layout, pages: int) -> Pool:
+    def pool(self, layout: CacheLayout, pages: int) -> Pool:
         return HostPool(reserve(pages * layout.page_bytes, huge=True).reshape(pages, layout.page_bytes))
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: BackendLimits,
              shared_with: Executable | None = None) -> Executable:
         from drut.kernels.native.executable import NativeExecutable
 
@@ -213,7 +213,7 @@ class NativeBackend(PackingBackend):
             self.close()
 
 
-def _struct(enc: Encoding, n: int, k: int) -> abi.Matrix:
+def _struct(enc: Encoding, n: int, k: int) -> abi.MatrixArgs:
     """Returns a matrix struct without its pointers."""
     enc = TERNARY.get(enc.name, enc)
     format_fields: dict[str, Any]
@@ -222,7 +222,7 @@ def _struct(enc: Encoding, n: int, k: int) -> abi.Matrix:
     else:
         format_fields = {"kind": abi.KINDS["fp8" if enc.is_float else f"int{enc.bits}"], "group": enc.group,
                          "scale": abi.SCALES[enc.scale], "zeros": enc.offset == "zero_points"}
-    return abi.Matrix(data=None, bias=None, order=None, n=n, k=padded(k), **format_fields)
+    return abi.MatrixArgs(data=None, bias=None, order=None, n=n, k=padded(k), **format_fields)
 
 
 def _padded(values: F32, size: int) -> F32:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from drut.kernels.burst import PATIENCE_S, Burst, Progress
+from drut.kernels.burst import PATIENCE_S, Burst, BurstProgress
 from drut.kernels.native import abi
 from drut.kernels.output import StepOutput
 
@@ -19,16 +19,16 @@ class NativeBurst(Burst):
     The struct's words are shared with the running call: `progress` is only read here, `stop` only written.
     """
 
-    def __init__(self, library: ctypes.CDLL, context: abi.Context, steps: int, ends: Sequence[Sequence[int]]) -> None:
+    def __init__(self, library: ctypes.CDLL, context: abi.StepContext, steps: int, ends: Sequence[Sequence[int]]) -> None:
         """Copies the executable's `context` and replaces only its outputs: the executable must outlive the burst."""
         super().__init__(steps, ends)
         self._library = library
         self._first = np.array([0, *accumulate(len(e) for e in ends)], np.int32)
         self._ids = np.array([i for e in ends for i in e], np.int32)
         self._strip = out = StepOutput.zeros(steps, len(ends))
-        self._struct = abi.Burst(steps=steps, progress=0, stop=0, end_first=self._first.ctypes.data,
-                                 end_id=self._ids.ctypes.data)
-        self.context = abi.Context.from_buffer_copy(context)
+        self._struct = abi.BurstArgs(steps=steps, progress=0, stop=0, end_first=self._first.ctypes.data,
+                                     end_id=self._ids.ctypes.data)
+        self.context = abi.StepContext.from_buffer_copy(context)
         for name, array in zip(StepOutput._fields, out, strict=True):
             setattr(self.context, name, array.ctypes.data)
 
@@ -37,9 +37,9 @@ class NativeBurst(Burst):
         return ctypes.addressof(self._struct)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> BurstProgress:
         word = self._struct.progress
-        return Progress(word >> 1, bool(word & 1))
+        return BurstProgress(word >> 1, bool(word & 1))
 
     def stop(self) -> None:
         self._struct.stop = 1

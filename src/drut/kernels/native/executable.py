@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.kernels import ops
-from drut.kernels.backend import Executable, Host, Limits
+from drut.kernels.backend import BackendLimits, Executable, Host
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.native import abi
@@ -41,7 +41,7 @@ Call = tuple[int, int]  # address of the first operation's pointer, number of op
 class NativeExecutable(Executable):
     """Owns activations, compiled operations and the context that the native side reads. Runs one step at a time."""
 
-    def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: Limits,
+    def __init__(self, backend: NativeBackend, plan: Plan, pools: Sequence[NDArray[np.uint8]], limits: BackendLimits,
                  shared_with: NativeExecutable | None = None) -> None:
         self._backend, self._limits, self._pools = backend, limits, tuple(pools)
         self.plan = plan  # the compiled operations point into its weights
@@ -78,7 +78,7 @@ class NativeExecutable(Executable):
         step = 1 if self._backend.execution == "eager" else max(end - begin, 1)
         return [(ctypes.addressof(self._all) + 8 * i, min(step, end - i)) for i in range(begin, end, step)]
 
-    def _make_context(self, widest: int) -> abi.Context:
+    def _make_context(self, widest: int) -> abi.StepContext:
         backend, limits = self._backend, self._limits
         lib = backend.library
         max_rows = max(limits.rows, limits.samples)  # a row may be sampled more than once
@@ -87,13 +87,13 @@ class NativeExecutable(Executable):
         scratch_bytes = lib.drut_scratch_bytes(backend.isa_handle, widest, self._vocab, min(pairs, limits.rows), pairs)
         scratch = self._step_memory.take("scratch", backend.threads * scratch_bytes)
         self._keep += [acts, scratch]
-        pages = (abi.Pages * len(self._pools))(*(abi.Pages(data=p.ctypes.data, page_bytes=p.shape[1])
-                                                 for p in self._pools))
+        pages = (abi.PagesArgs * len(self._pools))(*(abi.PagesArgs(data=p.ctypes.data, page_bytes=p.shape[1])
+                                                     for p in self._pools))
         self._keep.append(pages)
-        return abi.Context(step=None, pages=ctypes.addressof(pages), acts=acts.ctypes.data, acts_bytes=acts.nbytes,
-                           scratch=scratch.ctypes.data, scratch_bytes=scratch_bytes,
-                           **dict.fromkeys(StepOutput._fields),
-                           relay=self._relay.ctypes.data, op_ns=None, chosen=None, chosen_count=0, barriers_only=0)
+        return abi.StepContext(step=None, pages=ctypes.addressof(pages), acts=acts.ctypes.data, acts_bytes=acts.nbytes,
+                               scratch=scratch.ctypes.data, scratch_bytes=scratch_bytes,
+                               **dict.fromkeys(StepOutput._fields),
+                               relay=self._relay.ctypes.data, op_ns=None, chosen=None, chosen_count=0, barriers_only=0)
 
     def time_operations(self, on: bool) -> None:
         """Makes every run write the nanoseconds of each operation to `op_ns`. Replay without a host only."""
@@ -116,7 +116,7 @@ class NativeExecutable(Executable):
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         chosen = np.array(samples, np.int32)
-        context = abi.Context.from_buffer_copy(self._context)  # another thread may copy the original for a burst
+        context = abi.StepContext.from_buffer_copy(self._context)  # another thread may copy the original for a burst
         context.step, context.op_ns = step.address, None
         context.chosen, context.chosen_count = chosen.ctypes.data, len(chosen)
         self._call(self._sampling, context)
@@ -141,7 +141,7 @@ class NativeExecutable(Executable):
         self._call(self._whole)
         self._context.barriers_only = 0
 
-    def _call(self, calls: list[Call], context: abi.Context | None = None) -> None:
+    def _call(self, calls: list[Call], context: abi.StepContext | None = None) -> None:
         reads, backend = ctypes.byref(context or self._context), self._backend
         for address, count in calls:
             backend.library.drut_run(backend.workers, backend.isa_handle, address, count, reads)

@@ -17,7 +17,7 @@ class Field(Structure):
     _fields_ = [("name", c_char_p), ("offset", c_int32), ("size", c_int32)]
 
 
-class Layout(Structure):
+class StructLayout(Structure):
     _fields_ = [("name", c_char_p), ("fields", ctypes.POINTER(Field)), ("count", c_int32), ("size", c_int32)]
 
 
@@ -46,7 +46,7 @@ def exported(library: ctypes.CDLL) -> Described:
     found: Described = {}
     i = 0
     while address := library.drut_layout(i):
-        layout = Layout.from_address(address)
+        layout = StructLayout.from_address(address)
         found[layout.name.decode()] = {f.name.decode(): (f.offset, f.size) for f in layout.fields[: layout.count]}
         i += 1
     return found

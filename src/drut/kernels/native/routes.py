@@ -18,7 +18,7 @@ class NativeRoutes:
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._room: dict[Routes, tuple[abi.Routes, dict[str, NDArray[np.int32]]]] = {}
+        self._room: dict[Routes, tuple[abi.RoutesArgs, dict[str, NDArray[np.int32]]]] = {}
         self._loads: dict[int, NDArray[np.int64]] = {}
         self._used = np.zeros(MAX_LAYERS, np.int32)
 
@@ -29,14 +29,14 @@ class NativeRoutes:
         """Returns the address of the weights of the shared expert, one per row."""
         return self._of(routes)[1]["shared"].ctypes.data
 
-    def _of(self, routes: Routes) -> tuple[abi.Routes, dict[str, NDArray[np.int32]]]:
+    def _of(self, routes: Routes) -> tuple[abi.RoutesArgs, dict[str, NDArray[np.int32]]]:
         if routes not in self._room:
             pairs = self._rows * routes.top_k
             sizes = {"expert": pairs, "weight": pairs, "shared": self._rows, "first": routes.experts + 1,
                      "used": routes.experts, "row": pairs, "pair_index": pairs}
             room = {name: np.zeros(size, np.int32) for name, size in sizes.items()}
-            struct = abi.Routes(**{name: array.ctypes.data for name, array in room.items()}, used_count=0,
-                                experts=routes.experts, top_k=routes.top_k)
+            struct = abi.RoutesArgs(**{name: array.ctypes.data for name, array in room.items()}, used_count=0,
+                                    experts=routes.experts, top_k=routes.top_k)
             self._room[routes] = struct, room
         return self._room[routes]
 

@@ -54,7 +54,7 @@ def address(item: Any) -> int | None:
     return None if item is None else item.address
 
 
-def norm(of: ops.Norm | None) -> abi.Norm:
+def norm(of: ops.Norm | None) -> abi.NormArgs:
     if of is None:
-        return abi.Norm(weight=None, bias=None, eps=0.0, subtract_mean=0)
-    return abi.Norm(weight=address(of.weight), bias=address(of.bias), eps=of.eps, subtract_mean=of.centred)
+        return abi.NormArgs(weight=None, bias=None, eps=0.0, subtract_mean=0)
+    return abi.NormArgs(weight=address(of.weight), bias=address(of.bias), eps=of.eps, subtract_mean=of.centred)

@@ -14,7 +14,7 @@ from drut.kernels.ops import F32, Attention
 WEIGHT_MAX = np.float32(16383)  # 14 bits
 
 
-class Pages:
+class NumpyPages:
     """A view of a pool as (pages, layers, kv_heads, keys|values, 16 tokens, head_dim) in its stored format.
 
     int8 has a scale for the keys and for the values of each token, (pages, layers, kv_heads, keys|values, 16 tokens).
@@ -83,7 +83,7 @@ def _else_zero(stored: NDArray[Any], seen: Seen) -> NDArray[Any]:
     return out
 
 
-def attend(pages: Pages, op: Attention, q: F32, length: int, blocks: NDArray[np.int32]) -> F32:
+def attend(pages: NumpyPages, op: Attention, q: F32, length: int, blocks: NDArray[np.int32]) -> F32:
     """Returns the attention of one row: q (kv_heads, group, head_dim), rounded like the KV format, over the positions
     below `length`, or the last `op.window` of them."""
     chunk_of = _int8_chunk if pages.kv.dtype == "int8" else _float_chunk
@@ -117,7 +117,7 @@ def _share(op: Attention, top: F32, total: F32) -> F32:
 Chunk = tuple[F32, F32, F32]  # maximum, sum and accumulator
 
 
-def _float_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
+def _float_chunk(pages: NumpyPages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
     keys, values = pages.read(op.kv.place(op.layer), blocks, seen)
     scores = np.matmul(q, keys.transpose(0, 2, 1)) * np.float32(op.scale)  # (kv_heads, group, CHUNK_TOKENS)
     scores = seen.hide(capped(scores, op.cap))
@@ -128,7 +128,7 @@ def _float_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32],
     return top, weights.sum(axis=-1, keepdims=True), np.matmul(weights, values)
 
 
-def _int8_chunk(pages: Pages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
+def _int8_chunk(pages: NumpyPages, op: Attention, q: F32, blocks: NDArray[np.int32], seen: Seen) -> Chunk:
     """Computes a chunk with exact integer sums: a dot of 256 codes is below 2^24, a sum of 256 weights is in
     float64."""
     keys, values = pages.read(op.kv.place(op.layer), blocks, seen)

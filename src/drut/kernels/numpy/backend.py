@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.formats.encoding import Encoding
-from drut.kernels.backend import Backend, Executable, Limits
+from drut.kernels.backend import Backend, BackendLimits, Executable
 from drut.kernels.fusion.rules import EVERY
-from drut.kernels.kv import Layout
+from drut.kernels.kv import CacheLayout
 from drut.kernels.numpy.executable import NumpyExecutable
 from drut.kernels.numpy.matmul import NumpyMatrix, NumpyStack, make_matrix
 from drut.kernels.numpy.operations.table import OPERATIONS, Table
@@ -60,10 +60,10 @@ class NumpyBackend(Backend):
     def vector(self, values: F32) -> NumpyVector:
         return NumpyVector(values.copy())
 
-    def pool(self, layout: Layout, pages: int) -> Pool:
+    def pool(self, layout: CacheLayout, pages: int) -> Pool:
         return HostPool(np.zeros((pages, layout.page_bytes), np.uint8))
 
-    def load(self, plan: Plan, pools: Sequence[Pool], limits: Limits,
+    def load(self, plan: Plan, pools: Sequence[Pool], limits: BackendLimits,
              shared_with: Executable | None = None) -> Executable:
         assert shared_with is None or isinstance(shared_with, NumpyExecutable)
         relay = np.zeros(limits.relay_slots, np.int32) if shared_with is None else shared_with.state.relay

@@ -12,7 +12,7 @@ from drut.kernels.backend import Executable, Host
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy.operations.ends import draw
 from drut.kernels.numpy.operations.table import Table
-from drut.kernels.numpy.state import State
+from drut.kernels.numpy.state import NumpyState
 from drut.kernels.ops import F32
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Finished, Pending
@@ -28,7 +28,7 @@ class NumpyExecutable(Executable):
             if type(op) not in table:
                 raise UnsupportedError(f"the NumPy kernels have no operation {type(op).__name__}")
         self._plan, self._table = plan, table
-        self.state = State(pools, relay)
+        self.state = NumpyState(pools, relay)
 
     def launch(self, step: StepDescriptor, host: Host | None = None) -> Pending:
         for segment in self._plan.segments:

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from drut.kernels import ops
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import KvLayout
-from drut.kernels.numpy.attention import Pages
+from drut.kernels.numpy.attention import NumpyPages
 from drut.kernels.numpy.experts import Routed
 from drut.kernels.numpy.numbers import layer_norm, rms_norm
 from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 
 
-class State:
+class NumpyState:
     """Buffers live for one step; pages, relay slots and counts of experts live as long as the executable."""
 
     def __init__(self, pools: Sequence[NDArray[np.uint8]], relay: NDArray[np.int32]) -> None:
         self.pools = pools  # by KV group, (units, bytes)
-        self._pages: dict[KvLayout, Pages] = {}
+        self._pages: dict[KvLayout, NumpyPages] = {}
         self.values: dict[Buffer, F32] = {}
         self.relay = relay
         self.logits: F32 = np.zeros((0, 0), np.float32)
@@ -38,13 +38,13 @@ class State:
     def set(self, buffer: Buffer, value: F32) -> None:
         self.values[buffer] = value
 
-    def pages(self, kv: KvLayout) -> Pages:
+    def pages(self, kv: KvLayout) -> NumpyPages:
         if kv not in self._pages:
-            self._pages[kv] = Pages(self.pools[kv.group], kv)
+            self._pages[kv] = NumpyPages(self.pools[kv.group], kv)
         return self._pages[kv]
 
 
-Run = Callable[[Any, State, StepDescriptor], None]  # of an operation
+Run = Callable[[Any, NumpyState, StepDescriptor], None]  # of an operation
 
 
 def multiply(weight: Any, x: F32) -> F32:

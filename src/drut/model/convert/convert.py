@@ -18,7 +18,7 @@ from drut.formats.encode import encode
 from drut.formats.encoding import ENCODINGS, Encoding, encoding
 from drut.formats.planes import U8
 from drut.model.convert import keys, vocabulary
-from drut.model.convert.write import Pending, write_gguf, write_safetensors
+from drut.model.convert.write import PendingTensor, write_gguf, write_safetensors
 from drut.model.families import family_of_gguf, family_of_hf
 from drut.model.families.table import Stored
 from drut.model.model import ModelFiles
@@ -70,7 +70,7 @@ def _to_gguf(files: ModelFiles, out: Path, wanted: Encoding | None) -> list[str]
         metadata |= vocabulary.gguf_keys(tokenizer, files.spec.vocab, files.path.name)
         if factors is not None:
             f32 = factors.astype(np.float32)
-            tensors.append(Pending("rope_freqs.weight", f32.shape, encoding("F32"), lambda: f32.view(np.uint8)))
+            tensors.append(PendingTensor("rope_freqs.weight", f32.shape, encoding("F32"), lambda: f32.view(np.uint8)))
     write_gguf(out, metadata | {"general.quantization_version": 2}, tensors)
     return notes
 
@@ -101,13 +101,13 @@ def _float_of(files: ModelFiles) -> Encoding:
 
 
 def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | None,
-             notes: list[str]) -> Iterator[Pending]:
+             notes: list[str]) -> Iterator[PendingTensor]:
     """Returns the tensors of every role, with the names and row order of `table`. Vectors are float32."""
     for role, shape in expected_shapes(files.spec).items():
         source, target = files.table[role], table[role]
         stored = encoding(files.source.tensors[source.name].encoding)
         enc = encoding("F32") if len(shape) == 1 else _choose(files, role, stored, wanted, shape[1], notes)
-        yield Pending(target.name, shape, enc, _maker(files, source, target, stored, enc, shape))
+        yield PendingTensor(target.name, shape, enc, _maker(files, source, target, stored, enc, shape))
 
 
 def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | None, k: int,
@@ -152,6 +152,6 @@ def _reordered(rows: U8, source: np.ndarray | None, target: np.ndarray | None) -
     return out
 
 
-def _as_it_is(files: ModelFiles, name: str) -> Pending:
+def _as_it_is(files: ModelFiles, name: str) -> PendingTensor:
     info = files.source.tensors[name]
-    return Pending(name, info.shape, encoding(info.encoding), lambda: files.source.raw(name))
+    return PendingTensor(name, info.shape, encoding(info.encoding), lambda: files.source.raw(name))

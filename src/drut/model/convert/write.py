@@ -22,7 +22,7 @@ _TYPE_NUMBERS = {name: number for number, (name, _, _) in GGML_TYPES.items()}
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingTensor:
     """A tensor to write: `make` returns its bytes. `shape` is outermost first."""
 
     name: str
@@ -36,7 +36,7 @@ class Pending:
         return rows * self.encoding.row_bytes(self.shape[-1])
 
 
-def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[Pending]) -> None:
+def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[PendingTensor]) -> None:
     """Writes a GGUF file, version 3. Integers become uint32 if they fit, integers in lists int32; floats float32."""
     with path.open("wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata)))
@@ -53,7 +53,7 @@ def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[Pen
             file.write(bytes(-t.nbytes % ALIGNMENT))
 
 
-def write_safetensors(path: Path, tensors: Sequence[Pending]) -> None:
+def write_safetensors(path: Path, tensors: Sequence[PendingTensor]) -> None:
     """Writes a safetensors file of float tensors."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -68,7 +68,7 @@ def write_safetensors(path: Path, tensors: Sequence[Pending]) -> None:
             _put(file, t)
 
 
-def _put(file: BinaryIO, t: Pending) -> None:
+def _put(file: BinaryIO, t: PendingTensor) -> None:
     data = np.ascontiguousarray(t.make())
     assert data.nbytes == t.nbytes, t.name
     file.write(data.data)

@@ -45,7 +45,7 @@ def _layer(s: hf.Sizes, rope: Rope | None, window: int, act: str, bias: bool) ->
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME, known=("logit_scale",))
     keys.need("attention.sliding_window", int)  # required, because layers with a window are the layers with rope
     rope, windowed = gguf.rope(keys, s, source), gguf.windowed(keys, s, 4)

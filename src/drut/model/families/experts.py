@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from drut.errors import ModelFileError, UnsupportedError
 from drut.kernels.ops import Routing
-from drut.model.families.gguf import Keys
+from drut.model.families.gguf import GgufKeys
 from drut.model.families.table import Stored, StoredExperts
 from drut.model.ffns.moe import MoeFfn
 from drut.model.spec import ModelSpec, check
@@ -52,7 +52,7 @@ def hf_count(config: Mapping[str, object], path: str, names: Sequence[str] = COU
     return next(iter(found.values())) if found else require(config, names[0], int, path)
 
 
-def gguf_ffn(keys: Keys, source: TensorSource, *, normalize: bool = True, gating: int = SOFTMAX,
+def gguf_ffn(keys: GgufKeys, source: TensorSource, *, normalize: bool = True, gating: int = SOFTMAX,
              shared_gate: bool = False) -> MoeFfn:
     """Returns the experts of a GGUF file; `normalize` and `gating` are its architecture's defaults."""
     gating = keys.get("expert_gating_func", int, gating) or gating

@@ -69,7 +69,7 @@ def _layer(s: hf.Sizes, rope: Rope, scale: float, window: int, softcap: float, i
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     is_3 = keys.architecture == "gemma3"
     s = gguf.sizes(keys, source, NAME, known=(*SOFT_CAPS, "rope.freq_base_swa") if is_3 else SOFT_CAPS)
     width = 0 if is_3 else 4096  # default of the window

@@ -18,7 +18,7 @@ from drut.model.weights.source import TensorSource
 T = TypeVar("T", bound=int | float | str)
 
 
-class Keys:
+class GgufKeys:
     """The keys of a file's architecture, addressed without the architecture's prefix."""
 
     def __init__(self, metadata: Mapping[str, object], path: str) -> None:
@@ -64,7 +64,7 @@ OF_WINDOWS = {"rope.freq_base_swa": "rope.freq_base", "rope.dimension_count_swa"
               "attention.value_length_swa": "attention.value_length"}
 
 
-def refuse_others(keys: Keys, family: str, known: Collection[str]) -> None:
+def refuse_others(keys: GgufKeys, family: str, known: Collection[str]) -> None:
     """Raises UnsupportedError for the first key outside `known` that is not at its neutral value."""
     for key, rest in AT_REST.items():
         value = keys.metadata.get(f"{keys.architecture}.{key}")
@@ -76,7 +76,7 @@ def refuse_others(keys: Keys, family: str, known: Collection[str]) -> None:
             raise keys.fail(key, value, family)
 
 
-def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = False,
+def sizes(keys: GgufKeys, source: TensorSource, family: str, *, experts: bool = False,
           known: Collection[str] = ()) -> Sizes:
     """Returns the sizes of a file whose layers have equal sizes and whose family knows the keys `known` of AT_REST. An
     error names the key or the tensor."""
@@ -109,18 +109,18 @@ def sizes(keys: Keys, source: TensorSource, family: str, *, experts: bool = Fals
                  context=keys.need("context_length", int), tied="output.weight" not in source.tensors)
 
 
-def rms_eps(keys: Keys) -> float:
+def rms_eps(keys: GgufKeys) -> float:
     return keys.need("attention.layer_norm_rms_epsilon", float)
 
 
-def windows(keys: Keys, sizes: Sizes, windowed: Callable[[int], bool], default: int = 0) -> list[int]:
+def windows(keys: GgufKeys, sizes: Sizes, windowed: Callable[[int], bool], default: int = 0) -> list[int]:
     """Returns the window of each layer, 0 for none; `default` positions if the file has no key."""
     window = keys.get("attention.sliding_window", int, default)
     width = window if 0 < window < sizes.context else 0
     return [width * windowed(i) for i in range(sizes.layers)]
 
 
-def windowed(keys: Keys, sizes: Sizes, every: int, default: int = 0) -> list[bool]:
+def windowed(keys: GgufKeys, sizes: Sizes, every: int, default: int = 0) -> list[bool]:
     """Returns for each layer whether it has a window: all but each `every`-th, unless the file has another number or a
     list. No layer has one if the window has 0 positions; `default` is the window if the file has no key."""
     if not keys.get("attention.sliding_window", int, default):
@@ -137,13 +137,13 @@ def windowed(keys: Keys, sizes: Sizes, every: int, default: int = 0) -> list[boo
     return [every == 0 or (i + 1) % every != 0 for i in range(sizes.layers)]
 
 
-def refuse_window(keys: Keys, sizes: Sizes, family: str) -> None:
+def refuse_window(keys: GgufKeys, sizes: Sizes, family: str) -> None:
     window = keys.get("attention.sliding_window", int, 0)
     if 0 < window < sizes.context:
         raise keys.fail("attention.sliding_window", window, family)
 
 
-def rope(keys: Keys, sizes: Sizes, source: TensorSource, *, theta: float = 10000.0,
+def rope(keys: GgufKeys, sizes: Sizes, source: TensorSource, *, theta: float = 10000.0,
          truncate: bool = True) -> Rope:
     """Returns the rope of the keys and of tensors with factors. `theta` is the default base."""
     path = keys.path

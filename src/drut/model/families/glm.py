@@ -36,7 +36,7 @@ def _spec(s: hf.Sizes, rope: Rope, bias: bool, act: str, eps: float, path: str) 
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME)
     gguf.refuse_window(keys, s, NAME)
     if f"{keys.architecture}.rope.dimension_sections" in metadata:

@@ -53,7 +53,7 @@ def _spec(s: hf.Sizes, rope: Rope, bias: bool, normed: bool, eps: float, path: s
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key. Biases and norms are found by their tensors."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME, experts=True)
     drafting = keys.get("nextn_predict_layers", int, 0)
     if not 0 <= drafting < s.layers:

@@ -57,7 +57,7 @@ def _spec(s: hf.Sizes, rope: Rope, windows: Sequence[int], ffn: MoeFfn, eps: flo
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME, experts=True)
     ffn = replace(gguf_ffn(keys, source), bias=True, activation=ACTIVATION)
     rope = gguf.rope(keys, s, source, theta=150000.0, truncate=False)  # as the model was trained

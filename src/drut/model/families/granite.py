@@ -43,7 +43,7 @@ def _spec(s: hf.Sizes, layer: LayerSpec, eps: float, embed: float, logits: float
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME, known=("attention.scale", "residual_scale", "embedding_scale", "logit_scale"))
     if not keys.get("rope.scaling.finetuned", bool, True):
         raise keys.fail("rope.scaling.finetuned", False, NAME)

@@ -29,7 +29,7 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key. Biases are found by their tensors."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME, experts=True)
     windows = gguf.windows(keys, s, lambda layer: True)
     rope, scale = gguf.rope(keys, s, source), hf.inverse_root(s.head_dim)

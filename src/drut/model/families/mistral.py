@@ -60,7 +60,7 @@ def _layers(s: hf.Sizes, rope: Rope, ffn: GatedFfn, windows: Sequence[int],
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME, known=("attention.temperature_scale",))
     beta, query_scaling = keys.get("attention.temperature_scale", float, 0.0), None
     if beta:

@@ -55,7 +55,7 @@ def _layer(s: hf.Sizes, rope: Rope, window: int, ffn: GatedFfn, bias: bool = Fal
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file; a window identifies OLMo 3. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME)
     rope = gguf.rope(keys, s, source)
     local = hf_rope.from_table({"rope_theta": keys.get("rope.freq_base", float, 10000.0)}, s, NAME, path)

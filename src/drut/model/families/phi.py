@@ -32,7 +32,7 @@ def from_hf(config: Metadata, path: str) -> ModelSpec:
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME)
     rope, scale = gguf.rope(keys, s, source), hf.inverse_root(s.head_dim)
     layers = [LayerSpec(AttentionMixer(s.heads, s.kv_heads, s.head_dim, rope, scale, window=window), GatedFfn(s.ffn))

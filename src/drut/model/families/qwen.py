@@ -60,7 +60,7 @@ def _windows(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str, family: str = NAME) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s, is_3 = gguf.sizes(keys, source, family, experts=family != NAME), keys.architecture.startswith("qwen3")
     gguf.refuse_window(keys, s, family)
     mixer = AttentionMixer(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rope=gguf.rope(keys, s, source),

@@ -55,7 +55,7 @@ def _windows_3(config: Metadata, s: hf.Sizes, path: str) -> list[int]:
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     is_3 = keys.architecture == "qwen3moe"
     ffn = gguf_ffn(keys, source, normalize=is_3, shared_gate=not is_3)
     return with_experts(qwen.from_gguf(metadata, source, path, NAME), ffn, gguf_sparse(source), path)

@@ -55,7 +55,7 @@ def _layer(s: hf.Sizes, rope: Rope | None, ffn: GatedFfn, bias: bool, window: in
 
 def from_gguf(metadata: Metadata, source: TensorSource, path: str) -> ModelSpec:
     """Returns the spec of a GGUF file. An error names the key."""
-    keys = gguf.Keys(metadata, path)
+    keys = gguf.GgufKeys(metadata, path)
     s = gguf.sizes(keys, source, NAME)
     gguf.refuse_window(keys, s, NAME)
     rope = gguf.rope(keys, s, source)

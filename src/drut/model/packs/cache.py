@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from drut.model.packs.file import Bytes, Form, PackError, map_pack, pack_bytes, write_pack
+from drut.model.packs.file import Bytes, PackError, PackForm, map_pack, pack_bytes, write_pack
 from drut.model.store.files import publish
 
 SUFFIX, PARTIAL = ".pack", ".partial"
@@ -32,7 +32,7 @@ class PackCache:
             return False
         return True
 
-    def get(self, key: str, forms: Sequence[Form]) -> list[Bytes] | None:
+    def get(self, key: str, forms: Sequence[PackForm]) -> list[Bytes] | None:
         """Returns the bytes of each of `forms` under `key`, read-only; None if there is no pack or it is damaged."""
         path = self._path(key)
         try:
@@ -49,7 +49,7 @@ class PackCache:
             os.utime(path)  # when it was last used
         return found
 
-    def put(self, key: str, model: str, matrices: Sequence[tuple[Form, Bytes]]) -> None:
+    def put(self, key: str, model: str, matrices: Sequence[tuple[PackForm, Bytes]]) -> None:
         """Writes `matrices` under `key`, durably, unless another process is writing here."""
         try:
             with self._locked() as mine:

@@ -42,7 +42,7 @@ class PackError(Exception):
     """The file is not a complete pack of the requested key. The message has the reason, without the file's name."""
 
 
-class Form(NamedTuple):
+class PackForm(NamedTuple):
     """The form of one matrix of `n` outputs by `k` inputs: its role, its encoding, and its packed bytes."""
 
     role: str
@@ -53,7 +53,7 @@ class Form(NamedTuple):
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True):
-    form: Form
+    form: PackForm
     offset: int
     sums: list[int]  # CRC-32 of each block
 
@@ -70,12 +70,12 @@ class _Block(NamedTuple):
     sum: int
 
 
-def pack_bytes(forms: Iterable[Form]) -> int:
+def pack_bytes(forms: Iterable[PackForm]) -> int:
     """Returns the bytes of a file of such matrices, without the table."""
     return DATA_AT + sum(_aligned(form.nbytes) for form in forms)
 
 
-def write_pack(path: Path, key: str, model: str, matrices: Iterable[tuple[Form, Bytes]]) -> None:
+def write_pack(path: Path, key: str, model: str, matrices: Iterable[tuple[PackForm, Bytes]]) -> None:
     """Writes the file at `path` in place. Order: the head is written last, so that a truncated file has none. Raises
     OSError."""
     entries: list[_Entry] = []
@@ -123,7 +123,7 @@ class _Pieces:
             data = data[self._file.write(data) :]
 
 
-def map_pack(path: Path, key: str, forms: Sequence[Form]) -> list[Bytes]:
+def map_pack(path: Path, key: str, forms: Sequence[PackForm]) -> list[Bytes]:
     """Returns the packed bytes of each of `forms` in a read-only mapping of the file, after checking all of them.
 
     Raises PackError if the file is damaged, truncated, or has other weights; OSError if it cannot be read. Lifetime:

@@ -13,7 +13,7 @@ from drut.kernels.backend import PackingBackend
 from drut.kernels.weight import Matrix, Stack
 from drut.model.families.table import Stored
 from drut.model.packs.cache import PackCache
-from drut.model.packs.file import Form
+from drut.model.packs.file import PackForm
 from drut.model.roles import expected_shapes
 from drut.model.spec import ModelSpec
 from drut.model.store import model_digest
@@ -44,7 +44,7 @@ def load_through(cache: PackCache, spec: ModelSpec, source: TensorSource, table:
     return weights
 
 
-def pack_key(forms: Sequence[Form], table: Table, backend: PackingBackend, path: Path) -> str:
+def pack_key(forms: Sequence[PackForm], table: Table, backend: PackingBackend, path: Path) -> str:
     """Returns a hash of everything that fixes the packed bytes: the files, the backend's packing, and the order of rows
     in each role."""
     packing = backend.packing(encoding(form.encoding) for form in forms)
@@ -52,10 +52,10 @@ def pack_key(forms: Sequence[Form], table: Table, backend: PackingBackend, path:
     return hashlib.sha256(json.dumps([model_digest(path), packing, forms, rows]).encode()).hexdigest()
 
 
-def _forms(spec: ModelSpec, outline: Weights) -> list[Form]:
+def _forms(spec: ModelSpec, outline: Weights) -> list[PackForm]:
     """Returns the form of every matrix, in the order of their roles. The matrices of experts are concatenated."""
-    forms = {role: Form(role, m.encoding.name, m.n, m.k, m.nbytes) for role, m in outline.matrices.items()}
-    forms |= {role: Form(role, s.encoding.name, s.count * s.n, s.k, s.nbytes) for role, s in outline.stacks.items()}
+    forms = {role: PackForm(role, m.encoding.name, m.n, m.k, m.nbytes) for role, m in outline.matrices.items()}
+    forms |= {role: PackForm(role, s.encoding.name, s.count * s.n, s.k, s.nbytes) for role, s in outline.stacks.items()}
     return [forms[role] for role in expected_shapes(spec) if role in forms]
 
 

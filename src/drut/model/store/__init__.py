@@ -2,6 +2,6 @@
 
 from drut.model.store.digest import model_digest
 from drut.model.store.locate import find, pull, resolve
-from drut.model.store.progress import Progress, show, silent
+from drut.model.store.progress import DownloadProgress, show, silent
 
-__all__ = ["Progress", "find", "model_digest", "pull", "resolve", "show", "silent"]
+__all__ = ["DownloadProgress", "find", "model_digest", "pull", "resolve", "show", "silent"]

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import IO
 
 from drut.errors import DownloadError
-from drut.model.store.progress import Progress, Report
+from drut.model.store.progress import DownloadProgress, Report
 
 CHUNK = 1 << 20
 
 
 @contextlib.contextmanager
-def locked(folder: Path, progress: Progress) -> Iterator[None]:
+def locked(folder: Path, progress: DownloadProgress) -> Iterator[None]:
     """Creates `folder` and holds its lock; other processes wait. Raises DownloadError if it is not writable."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def scratch_in(folder: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _acquire(lock: int, folder: Path, progress: Progress) -> None:
+def _acquire(lock: int, folder: Path, progress: DownloadProgress) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

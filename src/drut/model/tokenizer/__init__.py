@@ -1,11 +1,11 @@
 """Tokenizers, incremental detokenization and stop strings."""
 
-from drut.model.tokenizer.detokenize import Delta, Detokenizer, TextStream
+from drut.model.tokenizer.detokenize import Detokenizer, TextDelta, TextStream
 from drut.model.tokenizer.gguf import from_gguf
 from drut.model.tokenizer.hf import from_hf
 from drut.model.tokenizer.open import open_tokenizer
 from drut.model.tokenizer.stops import StopChecker, StopStrings
 from drut.model.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["Delta", "Detokenizer", "StopChecker", "StopStrings", "TextStream", "Tokenizer", "from_gguf", "from_hf",
+__all__ = ["TextDelta", "Detokenizer", "StopChecker", "StopStrings", "TextStream", "Tokenizer", "from_gguf", "from_hf",
            "open_tokenizer"]

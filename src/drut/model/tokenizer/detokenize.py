@@ -69,7 +69,7 @@ class Detokenizer:
         return self._decoder.decode(b"", True)
 
 
-class Delta(NamedTuple):
+class TextDelta(NamedTuple):
     """New text, and whether a stop string ended the output."""
 
     text: str
@@ -85,11 +85,11 @@ class TextStream:
         self._detokenizer = Detokenizer(tokenizer, skip_special=skip_special)
         self._stops = StopChecker(stops)
 
-    def push(self, ids: Iterable[int]) -> Delta:
+    def push(self, ids: Iterable[int]) -> TextDelta:
         """Returns the text that may be emitted. Push ids one by one to find out which one completed a stop string."""
-        return Delta(*self._stops.push(self._detokenizer.push(ids)))
+        return TextDelta(*self._stops.push(self._detokenizer.push(ids)))
 
-    def flush(self) -> Delta:
+    def flush(self) -> TextDelta:
         """Returns all text that was held back, unless a stop string ended the output before or ends it now."""
         text, stopped = self._stops.push(self._detokenizer.flush())
-        return Delta(text + self._stops.flush(), stopped)
+        return TextDelta(text + self._stops.flush(), stopped)

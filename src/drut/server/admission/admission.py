@@ -10,22 +10,22 @@ from typing import Protocol
 
 from drut.engine.request.params import SamplingParams
 from drut.engine.service.async_engine import EngineDeadError, Sink
-from drut.engine.service.messages import Ready
+from drut.engine.service.messages import EngineReady
 from drut.errors import DrutError, RequestError
-from drut.server.admission.ask import Ask, DrainingError, QueueFullError
+from drut.server.admission.ask import DrainingError, QueuedRequest, QueueFullError
 from drut.server.admission.drain import DrainMeter
 from drut.server.admission.fair import FairQueue
-from drut.server.admission.record import Nobody, Observer
-from drut.server.admission.ticket import OnChunk, OnEnd, Ticket
+from drut.server.admission.record import NullObserver, Observer
+from drut.server.admission.ticket import OnChunk, OnEnd, RequestHandle
 
 STEPS_AHEAD = 2  # steps of prompt tokens that the engine may hold of requests without output
 
 
-class Engine(Protocol):
+class EngineClient(Protocol):
     """The part of AsyncEngine that admission control uses."""
 
     @property
-    def ready(self) -> Ready: ...
+    def ready(self) -> EngineReady: ...
     @property
     def dead(self) -> str | None: ...
     def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
@@ -48,17 +48,17 @@ class AdmissionLimits:
     look_ahead: int = 4
 
 
-class Admission:
+class AdmissionControl:
     """Queues requests for one engine. Use it in one event loop."""
 
-    def __init__(self, engine: Engine, limits: AdmissionLimits | None = None, *, observer: Observer | None = None,
+    def __init__(self, engine: EngineClient, limits: AdmissionLimits | None = None, *, observer: Observer | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """`observer` observes every request; `clock` returns seconds."""
         self._engine, self.limits, self.clock = engine, limits or AdmissionLimits(), clock
-        self.observer: Observer = observer or Nobody()
-        self._queue: FairQueue[Ticket] = FairQueue()
-        self._running: set[Ticket] = set()
-        self._without_output: set[Ticket] = set()  # running, before their first output
+        self.observer: Observer = observer or NullObserver()
+        self._queue: FairQueue[RequestHandle] = FairQueue()
+        self._running: set[RequestHandle] = set()
+        self._without_output: set[RequestHandle] = set()  # running, before their first output
         self._drain = DrainMeter(clock())
         self._idle = asyncio.Event()
         self._serial = 0
@@ -81,7 +81,7 @@ class Admission:
         """Requests in the engine."""
         return len(self._running)
 
-    def submit(self, ask: Ask, on_chunk: OnChunk, on_end: OnEnd) -> Ticket:
+    def submit(self, ask: QueuedRequest, on_chunk: OnChunk, on_end: OnEnd) -> RequestHandle:
         """Queues a request. Its chunks and its end go to the callbacks, possibly before this returns.
 
         RequestError if it can never fit, QueueFullError if the queue is full, DrainingError at shutdown,
@@ -97,8 +97,8 @@ class Admission:
             raise DrainingError("the server is shutting down")
         self._serial += 1
         now = self.clock()
-        ticket = Ticket(ask, self, arrived=now if ask.arrived is None else ask.arrived, serial=self._serial,
-                        on_chunk=on_chunk, on_end=on_end)
+        ticket = RequestHandle(ask, self, arrived=now if ask.arrived is None else ask.arrived, serial=self._serial,
+                               on_chunk=on_chunk, on_end=on_end)
         if self._queue or not self._fits(ticket):
             self._make_room(ticket, now)
         if ask.deadline_s is not None:
@@ -133,16 +133,16 @@ class Admission:
             count += 1
         return count
 
-    def first_output(self, ticket: Ticket) -> None:
+    def first_output(self, ticket: RequestHandle) -> None:
         """Notes that `ticket` has its first output, which may let the engine take another request."""
         self._without_output.discard(ticket)
         self._dispatch()
 
-    def charge(self, ticket: Ticket, tokens: int) -> None:
+    def charge(self, ticket: RequestHandle, tokens: int) -> None:
         """Charges `tokens` served tokens to the key of `ticket`."""
         self._queue.charge(ticket.key, tokens)
 
-    def finished(self, ticket: Ticket) -> None:
+    def finished(self, ticket: RequestHandle) -> None:
         """Removes `ticket`, which has ended, from the queue or the engine."""
         now = self.clock()
         if ticket in self._running:
@@ -174,7 +174,7 @@ class Admission:
         if not (self._running or self._queue):
             self._idle.set()
 
-    def _start(self, ticket: Ticket) -> None:
+    def _start(self, ticket: RequestHandle) -> None:
         ask = ticket.ask
         self._queue.remove(ticket)
         self._queue.charge(ticket.key, ticket.tokens)
@@ -187,7 +187,7 @@ class Admission:
             return ticket.fail(error)
         ticket.record.admitted = self.clock()
 
-    def _fits(self, ticket: Ticket) -> bool:
+    def _fits(self, ticket: RequestHandle) -> bool:
         """Returns whether the engine should have `ticket` now: a sequence is free or nearly so, and the prompts of
         requests without output are few, so that the request would not wait inside the engine."""
         if not self._running:
@@ -200,7 +200,7 @@ class Admission:
         return (len(self._without_output) < self.limits.look_ahead
                 or waiting + ticket.tokens <= STEPS_AHEAD * ready.step_tokens)
 
-    def _make_room(self, ticket: Ticket, now: float) -> None:
+    def _make_room(self, ticket: RequestHandle, now: float) -> None:
         """Makes room in the queue for `ticket`. A full queue evicts a request of the key with the most waiting, which
         fails with QueueFullError, or rejects `ticket`, which raises it."""
         most_tokens = self.limits.max_queue_tokens
@@ -210,7 +210,7 @@ class Admission:
         while most_tokens is not None and self._queue and self._queue.tokens + ticket.tokens > most_tokens:
             self._evict_one(ticket, now, by_tokens=True)
 
-    def _evict_one(self, ticket: Ticket, now: float, *, by_tokens: bool, excess: int = 0) -> None:
+    def _evict_one(self, ticket: RequestHandle, now: float, *, by_tokens: bool, excess: int = 0) -> None:
         """Ends a waiting request or rejects `ticket`. `excess`: requests in the queue beyond its places."""
         victim = self._queue.victim_for(ticket, by_tokens=by_tokens)
         loser = victim or ticket
@@ -224,7 +224,7 @@ class Admission:
         self.observer.observe(ticket.record)
         raise error
 
-    def _places(self, ticket: Ticket, now: float) -> int:
+    def _places(self, ticket: RequestHandle, now: float) -> int:
         """Returns how many requests may wait, `ticket` included. Requests in the engine without output go first, so
         they reduce the number that can start within `max_wait_s`."""
         limits = self.limits

@@ -29,7 +29,7 @@ class DeadlineError(DrutError):
 
 
 @dataclass(frozen=True)
-class Ask:
+class QueuedRequest:
     """A request for admission.
 
     `key`: the API key whose share of the engine it uses. Of one key's requests the smaller `priority` goes first.

@@ -10,7 +10,7 @@ MAX_EVENTS = 512  # of a rate, the latest: a clock that is seldom on may take ho
 MIN_S, MAX_S = 0.1, 600.0
 
 
-class Rate:
+class DrainRate:
     """Events per second over a sliding window. Its clock runs only while it is switched on."""
 
     def __init__(self, window_s: float) -> None:
@@ -61,7 +61,7 @@ class DrainMeter:
 
     def __init__(self, now: float, window_s: float = WINDOW_S) -> None:
         self._began = now
-        self._full, self._busy = (tuple(Rate(window_s) for _ in range(2)) for _ in range(2))
+        self._full, self._busy = (tuple(DrainRate(window_s) for _ in range(2)) for _ in range(2))
         self._promised: deque[tuple[float, float]] = deque()  # refused requests: when they may come back, their size
         self._promises = 0.0  # sum of these sizes
 

@@ -15,7 +15,7 @@ FAILURES = ("deadline", "error", "invalid", "rejected", "shutdown")
 
 
 @dataclass
-class Record:
+class RequestRecord:
     """Times and counts of one request.
 
     Times are seconds of the monotonic clock, taken when tokens reach the server's event loop; None: not yet.
@@ -98,7 +98,7 @@ class Record:
 class Observer(Protocol):
     """Observes requests while they run. It is called in the event loop, so it must be quick."""
 
-    def first_token(self, record: Record) -> None: ...
+    def first_token(self, record: RequestRecord) -> None: ...
     def generated(self, count: int) -> None:
         """Counts `count` new tokens of one choice."""
         ...
@@ -107,27 +107,27 @@ class Observer(Protocol):
         """Counts `count` gaps of `gap_s` seconds between consecutive tokens of one choice."""
         ...
 
-    def observe(self, record: Record) -> None:
+    def observe(self, record: RequestRecord) -> None:
         """Takes the record of a request that has ended or was rejected."""
         ...
 
 
-class Nobody:
+class NullObserver:
     """An observer that does nothing."""
 
-    def first_token(self, record: Record) -> None: ...
+    def first_token(self, record: RequestRecord) -> None: ...
     def generated(self, count: int) -> None: ...
     def gap(self, gap_s: float, count: int) -> None: ...
-    def observe(self, record: Record) -> None: ...
+    def observe(self, record: RequestRecord) -> None: ...
 
 
-class Several:
+class ObserverGroup:
     """Observers that each get every call."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
-    def first_token(self, record: Record) -> None:
+    def first_token(self, record: RequestRecord) -> None:
         for observer in self._observers:
             observer.first_token(record)
 
@@ -139,6 +139,6 @@ class Several:
         for observer in self._observers:
             observer.gap(gap_s, count)
 
-    def observe(self, record: Record) -> None:
+    def observe(self, record: RequestRecord) -> None:
         for observer in self._observers:
             observer.observe(record)

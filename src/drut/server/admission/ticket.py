@@ -10,11 +10,11 @@ from drut.engine.request.output import Chunk
 from drut.engine.service.async_engine import failure_error
 from drut.engine.service.messages import Failed, Output
 from drut.errors import DrutError, RequestError, UnsupportedError
-from drut.server.admission.ask import Ask, DeadlineError, DrainingError, QueueFullError
-from drut.server.admission.record import Record
+from drut.server.admission.ask import DeadlineError, DrainingError, QueuedRequest, QueueFullError
+from drut.server.admission.record import RequestRecord
 
 if TYPE_CHECKING:
-    from drut.server.admission.admission import Admission
+    from drut.server.admission.admission import AdmissionControl
 
 
 REASONS: dict[type[DrutError], str] = {
@@ -26,7 +26,7 @@ OnChunk = Callable[[Chunk], None]
 OnEnd = Callable[[DrutError | None], None]
 
 
-class Ticket:
+class RequestHandle:
     """A submitted request. It calls `on_chunk` with each chunk from the engine, then `on_end` once, in the event loop.
 
     `on_end` gets the error that ended the request early: RequestError, QueueFullError if it was evicted from the queue
@@ -34,12 +34,12 @@ class Ticket:
     output is complete or was cancelled. Neither callback may raise: messages to other requests are delivered next.
     """
 
-    def __init__(self, ask: Ask, admission: Admission, *, arrived: float, serial: int, on_chunk: OnChunk,
+    def __init__(self, ask: QueuedRequest, admission: AdmissionControl, *, arrived: float, serial: int, on_chunk: OnChunk,
                  on_end: OnEnd) -> None:
         self.ask, self._admission, self._on_chunk, self._on_end = ask, admission, on_chunk, on_end
         self.key, self.rank, self.tokens = ask.key, (ask.priority, serial), ask.prompt_tokens
-        self.record = Record(ask.id, ask.key, ask.priority, ask.params.n, arrived, prompt_tokens=self.tokens,
-                             operation=ask.operation, params=ask.params, trace=ask.trace, ignored=ask.ignored)
+        self.record = RequestRecord(ask.id, ask.key, ask.priority, ask.params.n, arrived, prompt_tokens=self.tokens,
+                                    operation=ask.operation, params=ask.params, trace=ask.trace, ignored=ask.ignored)
         self.handle: str | None = None  # the engine's, while it runs
         self.timer: asyncio.TimerHandle | None = None
         self.ended = False

@@ -10,7 +10,7 @@ from functools import partial
 from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 
-from drut.server.http.exchange import ClientGoneError, Exchange, Receive, Scope, Send
+from drut.server.http.exchange import ClientGoneError, HttpExchange, Receive, Scope, Send
 from drut.server.openai.protocol.errors import ApiError, as_api_error
 from drut.server.openai.render.chat import ChatDialect
 from drut.server.openai.render.completions import CompletionsDialect
@@ -25,7 +25,7 @@ from drut.server.service import Service
 log = logging.getLogger("drut.server")
 
 PREFIXES = ("/v1", "")  # of OpenAI's routes: some clients use a server's root as their base URL
-Handler = Callable[[Exchange, Service, str], Awaitable[None]]  # the last argument is the caller's id
+Handler = Callable[[HttpExchange, Service, str], Awaitable[None]]  # the last argument is the caller's id
 
 
 GENERATIONS = {
@@ -41,7 +41,7 @@ class Endpoint:
         self._service, self._handler, self._public, self._wire = service, handler, public, wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+        exchange = HttpExchange(scope, receive, send)
         try:
             self._service.hosts.check(exchange.header("host"))
             caller = "" if self._public else self._service.keys.caller(exchange.header("authorization"))
@@ -104,4 +104,4 @@ class App:
 
     async def _refuse(self, error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
         self._service.metrics.count_reply(error.status)
-        await Exchange(scope, receive, send).fail(error)
+        await HttpExchange(scope, receive, send).fail(error)

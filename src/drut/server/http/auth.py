@@ -19,7 +19,7 @@ MIN_KEY_CHARS = 8
 KEY_ID_CHARS = 12
 
 
-class Keys:
+class ApiKeys:
     """The SHA-256 digests of the API keys; the keys themselves are not kept. Without any, every client may call."""
 
     def __init__(self, keys: Iterable[str]) -> None:
@@ -30,7 +30,7 @@ class Keys:
         self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
 
     @classmethod
-    def of(cls, config: ServerConfig) -> Keys:
+    def of(cls, config: ServerConfig) -> ApiKeys:
         """Returns the keys of flag, environment and file. RequestError if one is invalid or the file is unreadable."""
         keys = config.api_key.split(",") if config.api_key is not None else []
         if config.api_key_file is not None:
@@ -101,7 +101,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def check_exposure(config: ServerConfig, keys: Keys) -> None:
+def check_exposure(config: ServerConfig, keys: ApiKeys) -> None:
     """Raises RequestError if every machine of the network could use the server without a key, or guess a key. A short
     key is accepted, with a warning, if only this machine can reach the server."""
     if keys and keys.shortest < MIN_KEY_CHARS:

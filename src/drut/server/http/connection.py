@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from drut.server.config import ServerConfig
 from drut.server.http.exchange import CONNECTION
-from drut.server.http.gate import Gate
+from drut.server.http.gate import ConnectionGate
 from drut.server.openai.protocol.errors import ApiError
 
 PER_HEADER = 4  # bytes around a name and a value
@@ -21,14 +21,14 @@ class HeadTooLargeError(ValueError):
     """The head of a request has more bytes or headers than allowed."""
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """One client connection. An invalid head ends it, with an error in the shape of all others.
 
     Every method runs in the event loop. Two timers abort the transport: `_timer`, if a head (or, after a rejection, the
     client's close) does not arrive in time; `_stall`, if the client stops reading.
     """
 
-    def __init__(self, *args: Any, settings: ServerConfig, gate: Gate, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, settings: ServerConfig, gate: ConnectionGate, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._max_bytes, self._max_headers = settings.max_header_kb * 1024, settings.max_headers
         self._head_timeout_s, self._write_timeout_s = settings.head_timeout_s, settings.write_timeout_s

@@ -23,7 +23,7 @@ TRACE_HEADERS = ("traceparent", "tracestate")
 DISCARD_BYTES, DISCARD_S = 64 << 20, 1.0  # of a body that is too large, read and dropped
 
 
-class Exchange:
+class HttpExchange:
     """One HTTP request and its reply. `id` names it in headers and logs: the client's X-Request-Id, or a new id."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:

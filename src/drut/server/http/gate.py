@@ -39,7 +39,7 @@ def with_connections(config: ServerConfig) -> ServerConfig:
     return replace(config, max_connections=config.max_connections or min(MAX_CONNECTIONS, room))
 
 
-class Gate:
+class ConnectionGate:
     """Counts connections, in total and per client. Loopback addresses have no limit per client: a local proxy connects
     for all of its clients."""
 

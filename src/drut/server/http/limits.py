@@ -10,7 +10,7 @@ from drut.server.stream.reply_size import ReplySize
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """Maximum sizes of requests and replies, from `ServerConfig`."""
 
     body_bytes: int
@@ -22,7 +22,7 @@ class Limits:
     stop_chars: int
 
     @classmethod
-    def of(cls, config: ServerConfig) -> Limits:
+    def of(cls, config: ServerConfig) -> RequestLimits:
         return cls(int(config.max_body_mb * 1e6), int(config.max_reply_mb * 1e6), config.max_choices,
                    config.max_messages, config.max_tools, config.max_stop, config.max_stop_chars)
 

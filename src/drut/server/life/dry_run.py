@@ -12,15 +12,15 @@ from drut.model.model import open_model
 from drut.model.store import find
 from drut.parse.narrowing import Bounds
 from drut.server.config import ServerConfig
-from drut.server.http.auth import Keys, check_exposure
+from drut.server.http.auth import ApiKeys, check_exposure
 from drut.server.http.origins import allowed
 from drut.server.life.serve import listen, served_names
-from drut.server.openai.prompts import Texts
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.spans import open_spans
 
 
-def calls_of(texts: Texts) -> str:
+def calls_of(texts: PromptProcessor) -> str:
     """Returns how the model writes tool calls, or why it cannot call tools."""
     try:
         return f"calls as {texts.tool_format().name}"
@@ -30,7 +30,7 @@ def calls_of(texts: Texts) -> str:
 
 def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[str]:
     """Yields lines that describe what a start would use. DrutError for what would fail."""
-    keys = Keys.of(config)
+    keys = ApiKeys.of(config)
     check_exposure(config, keys)
     pages = allowed(config)
     listen(config).close()
@@ -49,10 +49,10 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         files.check()
         yield f"model       {path}, weights complete"
         needs = MemoryPlan.of(files.spec, engine)
-        texts = Texts(files.tokenizer(), files.spec.vocab, needs.room, config.max_text_chars,
-                      tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
-                      plain_messages=config.plain_messages,
-                      tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
+        texts = PromptProcessor(files.tokenizer(), files.spec.vocab, needs.room, config.max_text_chars,
+                                tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
+                                plain_messages=config.plain_messages,
+                                tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
         yield f"template    {'good' if texts.templates is not None else texts.why_no_chat}"
         if texts.templates is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from drut.engine.service.async_engine import AsyncEngine, EngineDeadError
 from drut.engine.service.messages import Stats
-from drut.server.admission.admission import Admission
+from drut.server.admission.admission import AdmissionControl
 from drut.server.admission.ask import DrainingError
 from drut.server.life.health import PING_S, Health
 from drut.server.life.watchdog import Watchdog
@@ -27,7 +27,7 @@ class Lifecycle:
     listener and exits with the code.
     """
 
-    def __init__(self, engine: AsyncEngine, admission: Admission, health: Health, *, drain_s: float, stuck_s: float,
+    def __init__(self, engine: AsyncEngine, admission: AdmissionControl, health: Health, *, drain_s: float, stuck_s: float,
                  on_stats: Callable[[Stats], None] | None = None) -> None:
         """`drain_s`: maximum seconds that accepted requests run after a first signal. `stuck_s`: maximum seconds of a
         step. `on_stats` gets the engine's stats about once a second."""

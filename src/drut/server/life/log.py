@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 import msgspec
 
-from drut.server.admission.record import Nobody, Record
+from drut.server.admission.record import NullObserver, RequestRecord
 
 MAX_QUEUED = 10_000  # lines: a reader that has stopped must not exhaust the server's memory
 
 
-class RequestLog(Nobody):
+class RequestLog(NullObserver):
     """An observer that writes lines in its own thread, so that a full pipe or disk delays no request.
 
     Lines that cannot be written are dropped, and the next line reports their number.
@@ -30,7 +30,7 @@ class RequestLog(Nobody):
         self._thread = threading.Thread(target=self._write, name="drut-log", daemon=True)
         self._thread.start()
 
-    def observe(self, record: Record) -> None:
+    def observe(self, record: RequestRecord) -> None:
         """Writes the line of a request that has ended."""
         try:
             self._lines.put_nowait(msgspec.json.encode(entry(record)) + b"\n")
@@ -58,7 +58,7 @@ class RequestLog(Nobody):
                 self._failed += 1
 
 
-def entry(record: Record) -> dict[str, object]:
+def entry(record: RequestRecord) -> dict[str, object]:
     """Returns a record as plain data: seconds to the microsecond, and the wall time of its end."""
     def seconds(value: float | None) -> float | None:
         return None if value is None else round(value, 6)

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 
 from drut.engine.service.async_engine import AsyncEngine
-from drut.engine.service.messages import Roof
+from drut.engine.service.messages import SetRoof
 from drut.errors import DrutError
 from drut.home import home
 from drut.kernels.native.library import load
@@ -37,7 +37,7 @@ async def compare_with_roof(engine: AsyncEngine, health: Health, threads: int, *
         if roof is None:
             await _quiet(health, quiet_s)
             roof = await measure_apart()
-        engine.compare_with(Roof(*figures(roof, threads)))
+        engine.compare_with(SetRoof(*figures(roof, threads)))
     except (DrutError, OSError) as error:  # OSError: no process or file descriptor is available for the measurement
         log.warning("the share of the roof is not reported: %s", error)
 

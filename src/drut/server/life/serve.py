@@ -18,17 +18,17 @@ from drut.engine.service.async_engine import AsyncEngine
 from drut.errors import RequestError
 from drut.machine import usable_cpus
 from drut.parse.narrowing import Bounds
-from drut.server.admission import Admission, AdmissionLimits, Observer, Several
+from drut.server.admission import AdmissionControl, AdmissionLimits, Observer, ObserverGroup
 from drut.server.config import ServerConfig
 from drut.server.grammars import Compilers
 from drut.server.http.app import App
 from drut.server.http.auth import check_exposure, is_address
-from drut.server.http.connection import Connection
-from drut.server.http.gate import Gate, with_connections
+from drut.server.http.connection import HttpConnection
+from drut.server.http.gate import ConnectionGate, with_connections
 from drut.server.http.origins import shared
 from drut.server.life import Lifecycle, Startup
 from drut.server.life.roof import compare_with_roof
-from drut.server.openai.prompts import Texts
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.service import Loaded, Service
 from drut.server.spans import open_spans
 
@@ -97,15 +97,15 @@ class Server:
         metrics = self.service.metrics
         self._spans = open_spans(config.otlp_endpoint, self.service.name) if config.otlp_endpoint else None
         others = [o for o in (log, self._spans) if o is not None]
-        self._observer: Observer = Several(metrics, *others) if others else metrics
-        self.gate = Gate(config.max_connections or 0, config.max_connections_per_address)
+        self._observer: Observer = ObserverGroup(metrics, *others) if others else metrics
+        self.gate = ConnectionGate(config.max_connections or 0, config.max_connections_per_address)
         metrics.gate = self.gate
         app = shared(App(self.service), config)
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._http = HttpServer(uvicorn.Config(
-            app, http=partial(Connection, settings=config, gate=self.gate),  # type: ignore[arg-type]
+            app, http=partial(HttpConnection, settings=config, gate=self.gate),  # type: ignore[arg-type]
             ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
             timeout_keep_alive=int(config.idle_timeout_s), backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S))
@@ -137,13 +137,13 @@ class Server:
         async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
             ready = engine.ready
             self._startup.engine(ready)
-            texts = await asyncio.to_thread(Texts.open, self._path, ready.room, config.max_text_chars,
+            texts = await asyncio.to_thread(PromptProcessor.open, self._path, ready.room, config.max_text_chars,
                                             tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
                                             plain_messages=config.plain_messages,
                                             tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
                                      max_wait_s=config.max_wait_s)
-            admission = Admission(engine, limits, observer=self._observer)
+            admission = AdmissionControl(engine, limits, observer=self._observer)
             service.metrics.watch(admission, engine, self._engine)
             life = Lifecycle(engine, admission, service.health, drain_s=config.drain_s, stuck_s=config.stuck_s,
                              on_stats=service.metrics.update_stats)

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from drut.engine.service.messages import Ready
+from drut.engine.service.messages import EngineReady
 from drut.observe.laps import Laps
 
 
@@ -27,7 +27,7 @@ class Startup:
         self.laps = Laps(time.monotonic() - process_age_s())
         self.laps.lap("python and imports")
 
-    def engine(self, ready: Ready) -> None:
+    def engine(self, ready: EngineReady) -> None:
         """Adds the parts that the engine has measured of its load; the rest of the lap is "engine start"."""
         self.laps.lap("engine start")
         parts = self.laps.parts

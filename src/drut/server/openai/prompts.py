@@ -19,7 +19,7 @@ from drut.server.openai.special_tokens import SpecialTokenEscaper
 from drut.server.stream.prepared_request import PreparedPrompt
 
 
-class Texts:
+class PromptProcessor:
     """The text processing of a model. Safe to use from several threads.
 
     `room`: the context length, tokens of a prompt and its output together; `max_chars`: characters of a text.
@@ -43,7 +43,7 @@ class Texts:
         self._max_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
     @classmethod
-    def open(cls, path: str | Path, room: int, max_chars: int, **settings: Any) -> Texts:
+    def open(cls, path: str | Path, room: int, max_chars: int, **settings: Any) -> PromptProcessor:
         """Opens the model's files. `settings`: keyword arguments of the constructor."""
         files = open_model(path)
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drut.constrain import Thought
+from drut.constrain import ReasoningSpec
 from drut.parse import choose
 from drut.parse.choose import Marks
-from drut.server.openai.prompts import Texts
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.openai.protocol.chat import ChatRequest
 from drut.server.openai.protocol.errors import ApiError, unsupported
 
@@ -17,7 +17,7 @@ SWITCHES = ("enable_thinking", "thinking")  # template variables that switch rea
 EFFORTS = ("reasoning_effort", "thinking_effort")  # template variables that set the amount of reasoning
 
 
-def effort_variables(effort: str | None, texts: Texts, tools: object) -> dict[str, object] | None:
+def effort_variables(effort: str | None, texts: PromptProcessor, tools: object) -> dict[str, object] | None:
     """Returns `reasoning_effort` as template variables; None if the template uses none of them.
 
     `tools`: those that the request offers. A template may have both a switch and levels.
@@ -39,8 +39,8 @@ def budget_of(request: ChatRequest) -> int | None:
     return next(iter(given.values()), None)
 
 
-def reasoning_of(request: ChatRequest, texts: Texts, prompt: str,
-                 messages: Sequence[Mapping[str, Any]]) -> Thought | None:
+def reasoning_of(request: ChatRequest, texts: PromptProcessor, prompt: str,
+                 messages: Sequence[Mapping[str, Any]]) -> ReasoningSpec | None:
     """Returns the reasoning marks and budget of the response to `prompt`; None if the model has no reasoning.
 
     ApiError for a budget if the model has no reasoning.
@@ -56,7 +56,7 @@ def reasoning_of(request: ChatRequest, texts: Texts, prompt: str,
     else:
         begun = choose.begun(marks, prompt)
     closing = f"\n{marks.closes}\n\n" if budget is not None else ""
-    return Thought(marks.opens, marks.closes, begun, budget, closing)
+    return ReasoningSpec(marks.opens, marks.closes, begun, budget, closing)
 
 
 def _open_ended(marks: Marks, content: str) -> bool:

@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 from drut.engine.request.output import Chunk, Completion
 from drut.model.tokenizer import Detokenizer, Tokenizer
-from drut.server.admission import Record
-from drut.server.stream.logprob_bytes import Row
-from drut.server.stream.prepared_request import Job, PreparedPrompt
+from drut.server.admission import RequestRecord
+from drut.server.stream.logprob_bytes import ScoreRow
+from drut.server.stream.prepared_request import PreparedPrompt, PreparedRequest
 
 CHUNK_BYTES, TOKEN_BYTES, SCORE_BYTES = 64, 8, 64  # estimated sizes of buffered output
 
 
-class Entry(NamedTuple):
+class LogprobEntry(NamedTuple):
     """A token with its logprobs; `offset`: characters of the choice's text before it."""
 
     token: int
     offset: int
-    row: Row
+    row: ScoreRow
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ScoredPrompt:
     """A prompt's tokens and their logprobs, shared by all its choices. Their JSON is made when it is written."""
 
     prompt: PreparedPrompt
-    rows: list[Row | None]
+    rows: list[ScoreRow | None]
     tokenizer: Tokenizer | None
 
     def offsets(self) -> Iterator[int]:
@@ -43,7 +43,7 @@ class ScoredPrompt:
 
 
 @dataclass
-class Piece:
+class TextPiece:
     """New output of one choice. `index` counts the choices of all prompts. `entries` are the output tokens, `echoed`
     the prompt that the reply repeats."""
 
@@ -52,13 +52,13 @@ class Piece:
     first: bool = False
     text: str = ""
     ids: list[int] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LogprobEntry] = field(default_factory=list)
     echoed: ScoredPrompt | None = None
-    prompt_logprobs: list[Row | None] | None = None
+    prompt_logprobs: list[ScoreRow | None] | None = None
     end: Completion | None = None
     tokens_so_far: int = 0
 
-    def scores(self) -> Iterator[tuple[int, Row | None]]:
+    def scores(self) -> Iterator[tuple[int, ScoreRow | None]]:
         """Yields each token with its logprobs, the prompt's first."""
         if self.echoed is not None:
             yield from zip(self.echoed.prompt.ids, self.echoed.rows, strict=True)
@@ -78,21 +78,21 @@ class Piece:
         return len(self.entries) + len(self.echoed.rows if self.echoed else self.prompt_logprobs or ())
 
 
-class Choice:
+class ChoiceAssembler:
     """The output of one choice as it grows. A token's logprobs are sent with its text, so those of a stop string are
     never sent."""
 
-    def __init__(self, index: int, prompt: PreparedPrompt, job: Job, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, index: int, prompt: PreparedPrompt, job: PreparedRequest, tokenizer: Tokenizer | None) -> None:
         self._index, self._prompt, self._job, self._tokenizer = index, prompt, job, tokenizer
-        self._held: deque[Entry] = deque()  # entries whose text is not sent yet
+        self._held: deque[LogprobEntry] = deque()  # entries whose text is not sent yet
         self._decoded = self._out = 0  # characters: of all tokens so far, of the text that was sent
-        self._pending: Piece | None = None
+        self._pending: TextPiece | None = None
         self._begun = False
         self.tokens = 0
         self.end: Completion | None = None
 
-    def push(self, chunk: Chunk, prompt_logprobs: list[Row | None] | None) -> None:
-        piece = self._pending = self._pending or Piece(self._index, self._prompt)
+    def push(self, chunk: Chunk, prompt_logprobs: list[ScoreRow | None] | None) -> None:
+        piece = self._pending = self._pending or TextPiece(self._index, self._prompt)
         if not self._begun:
             self._begin(piece, prompt_logprobs)
         self.end = piece.end = chunk.completion
@@ -106,15 +106,15 @@ class Choice:
             self._out += len(chunk.text)
             for token, scores, length in zip(chunk.token_ids, chunk.logprobs or (), chunk.text_lengths or (),
                                              strict=True):
-                self._held.append(Entry(token, self._decoded, Row.of(scores)))
+                self._held.append(LogprobEntry(token, self._decoded, ScoreRow.of(scores)))
                 self._decoded += length
             piece.entries += self._released()
 
-    def take(self) -> Piece | None:
+    def take(self) -> TextPiece | None:
         piece, self._pending = self._pending, None
         return piece
 
-    def _begin(self, piece: Piece, prompt_logprobs: list[Row | None] | None) -> None:
+    def _begin(self, piece: TextPiece, prompt_logprobs: list[ScoreRow | None] | None) -> None:
         self._begun = piece.first = True
         piece.prompt_logprobs = prompt_logprobs if self._job.prompt_logprobs else None
         if not self._job.echo:
@@ -124,7 +124,7 @@ class Choice:
         if self._job.echo_scores and prompt_logprobs is not None:
             piece.echoed = ScoredPrompt(self._prompt, prompt_logprobs, self._tokenizer)
 
-    def _released(self) -> list[Entry]:
+    def _released(self) -> list[LogprobEntry]:
         """Removes and returns the entries whose text was sent; at the end all, except those of a stop string."""
         entries, stopped = [], self.end is not None and isinstance(self.end.stop_reason, str)
         while self._held:
@@ -141,16 +141,16 @@ class Choice:
 class Assembler:
     """The output of all choices of one request. `backlog`: estimated bytes since the last `take`."""
 
-    def __init__(self, job: Job, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, job: PreparedRequest, tokenizer: Tokenizer | None) -> None:
         self._job, self._n = job, job.params.n
-        self._choices = [Choice(p * self._n + i, prompt, job, tokenizer)
+        self._choices = [ChoiceAssembler(p * self._n + i, prompt, job, tokenizer)
                          for p, prompt in enumerate(job.prompts) for i in range(self._n)]
         self._wants_prompt = job.params.prompt_logprobs is not None
-        self._scored: dict[int, list[Row | None]] = {}  # by prompt
+        self._scored: dict[int, list[ScoreRow | None]] = {}  # by prompt
         self._early: dict[int, list[Chunk]] = {}  # by prompt: output that waits for the prompt's logprobs
-        self._news: dict[Choice, None] = {}  # an ordered set
+        self._news: dict[ChoiceAssembler, None] = {}  # an ordered set
         self.backlog = 0
-        self.records: list[Record] = []  # of the prompts, if the reply has timings
+        self.records: list[RequestRecord] = []  # of the prompts, if the reply has timings
 
     def push(self, prompt: int, chunk: Chunk) -> bool:
         """Adds a chunk; returns whether there is new output.
@@ -162,7 +162,7 @@ class Assembler:
         self.backlog += CHUNK_BYTES + len(chunk.text) + len(chunk.token_ids) * (TOKEN_BYTES + scores * SCORE_BYTES)
         if self._wants_prompt:
             rows = self._scored.setdefault(prompt, [])
-            rows += [None if scores is None else Row.of(scores) for scores in chunk.prompt_logprobs or ()]
+            rows += [None if scores is None else ScoreRow.of(scores) for scores in chunk.prompt_logprobs or ()]
             if len(rows) < len(self._job.prompts[prompt].ids):
                 if chunk.token_ids:
                     self._early.setdefault(prompt, []).append(chunk)
@@ -177,7 +177,7 @@ class Assembler:
         choice.push(chunk, self._scored.get(prompt))
         self._news[choice] = None
 
-    def take(self) -> list[Piece]:
+    def take(self) -> list[TextPiece]:
         """Removes and returns the new output, one piece for each choice, in the order of their first chunks."""
         pieces = [piece for choice in self._news if (piece := choice.take()) is not None]
         self._news.clear()

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from drut.server.http.exchange import Exchange, Headers
+from drut.server.http.exchange import Headers, HttpExchange
 from drut.server.openai.protocol.errors import as_api_error
 from drut.server.openai.render.dialect import Dialect
 from drut.server.openai.render.wire import Wire
 from drut.server.service import SMALL_REPLY, Service
-from drut.server.stream.assembler import SCORE_BYTES, Assembler, Piece
-from drut.server.stream.prepared_request import Job
-from drut.server.stream.run import Run
+from drut.server.stream.assembler import SCORE_BYTES, Assembler, TextPiece
+from drut.server.stream.prepared_request import PreparedRequest
+from drut.server.stream.run import RequestRun
 
 
-async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, dialect: Dialect, wire: Wire,
+async def stream(exchange: HttpExchange, run: RequestRun, job: PreparedRequest, assembler: Assembler, dialect: Dialect, wire: Wire,
                  service: Service, *, headers: Headers) -> None:
     """Writes the reply event by event. An error before the first chunk is raised, so that it gets its own status; a
     later one is an error event that ends the stream."""
@@ -49,14 +49,14 @@ async def stream(exchange: Exchange, run: Run, job: Job, assembler: Assembler, d
             await run.wait()
 
 
-def framed(pieces: Sequence[Piece], dialect: Dialect, wire: Wire) -> Iterator[bytes]:
+def framed(pieces: Sequence[TextPiece], dialect: Dialect, wire: Wire) -> Iterator[bytes]:
     """Yields the events of `pieces`, in parts."""
     for piece in pieces:
         for event in dialect.events(piece):
             yield from wire.frame(event)
 
 
-def weight(piece: Piece, job: Job) -> int:
+def weight(piece: TextPiece, job: PreparedRequest) -> int:
     """Returns the estimated bytes of a piece's events."""
     top = max(job.params.logprobs or 0, job.params.prompt_logprobs or 0)
     return len(piece.text) + piece.scored * (1 + top) * SCORE_BYTES

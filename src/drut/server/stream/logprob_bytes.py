@@ -11,7 +11,7 @@ from drut.engine.request.output import Logprobs
 ITEM = struct.Struct("<iid")
 
 
-class Score(NamedTuple):
+class EncodedScore(NamedTuple):
     """The natural log of a token's probability, and its rank from 1."""
 
     token: int
@@ -19,17 +19,17 @@ class Score(NamedTuple):
     logprob: float
 
 
-class Row(bytes):
+class ScoreRow(bytes):
     """The likeliest tokens, best first, then the token at this position unless it is among them."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, scores: Logprobs) -> Row:
+    def of(cls, scores: Logprobs) -> ScoreRow:
         return cls(b"".join(ITEM.pack(token, p.rank, p.logprob) for token, p in scores.items()))
 
-    def scores(self) -> Iterator[Score]:
-        return map(Score._make, ITEM.iter_unpack(self))
+    def scores(self) -> Iterator[EncodedScore]:
+        return map(EncodedScore._make, ITEM.iter_unpack(self))
 
     def logprob(self, token: int) -> float:
         """Returns the logprob of `token`, which must be among the tokens."""

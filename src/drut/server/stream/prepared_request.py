@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from drut.engine.request.params import SamplingParams
 from drut.parse.reading import PLAIN, Reading
-from drut.server.openai.protocol.structured import Asked
+from drut.server.openai.protocol.structured import RequestedFormat
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class PreparedPrompt:
 
 
 @dataclass(frozen=True)
-class Job:
+class PreparedRequest:
     """A prepared request. `params` go to the engine; the other fields describe the reply."""
 
     id: str
@@ -46,7 +46,7 @@ class Job:
     operation: str = "text_completion"  # or "chat": the name in a span
     reading: Reading = PLAIN  # how the output of a chat is parsed
     include_reasoning: bool = True
-    constraints: tuple[Asked, ...] = ()  # compiled before admission
+    constraints: tuple[RequestedFormat, ...] = ()  # compiled before admission
     timings: bool = False  # in the reply; of a stream in its last events
     ignored: tuple[str, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drut.server.stream.prepared_request import Job
+from drut.server.stream.prepared_request import PreparedRequest
 
 REPLY, CHOICE = 1000, 500  # bytes of the JSON around them
 TEXT = 8  # bytes of a token's text; the mean of most vocabularies is 3 to 5
@@ -26,7 +26,7 @@ class ReplySize:
     field: str  # of the request: the error names it if the size is too large
 
     @classmethod
-    def of(cls, job: Job, room: int) -> ReplySize:
+    def of(cls, job: PreparedRequest, room: int) -> ReplySize:
         """Estimates the reply of `job`. Of a stream only the prompt fields count: its output is sent as it comes."""
         params, form = job.params, job.operation
         top = (params.logprobs or 0) if job.logprobs else -1

@@ -8,12 +8,12 @@ from functools import partial
 from types import TracebackType
 
 from drut.engine.request.output import Chunk
-from drut.server.admission import Admission, Ask, Record, Ticket
-from drut.server.http.exchange import ClientGoneError, Exchange
+from drut.server.admission import AdmissionControl, QueuedRequest, RequestHandle, RequestRecord
+from drut.server.http.exchange import ClientGoneError, HttpExchange
 from drut.server.stream.assembler import Assembler
 
 
-class Run:
+class RequestRun:
     """The prompts of one request under way, one ticket each. Use it in the event loop.
 
     Chunks go to the assembler as they come, and `news` is set when there is something to write. The end of the `with`
@@ -21,15 +21,15 @@ class Run:
     cut off. `error` is the first error of any ticket.
     """
 
-    def __init__(self, assembler: Assembler, exchange: Exchange, *, backlog: int) -> None:
+    def __init__(self, assembler: Assembler, exchange: HttpExchange, *, backlog: int) -> None:
         self._assembler, self._exchange, self._backlog = assembler, exchange, backlog
         self.news, self._over = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
         self.gone = False
-        self._tickets: list[Ticket] = []
+        self._tickets: list[RequestHandle] = []
         self._open = 0
 
-    async def __aenter__(self) -> Run:
+    async def __aenter__(self) -> RequestRun:
         self._watcher = asyncio.create_task(self._watch())
         return self
 
@@ -39,7 +39,7 @@ class Run:
         self._watcher.cancel()
         await asyncio.gather(self._watcher, return_exceptions=True)
 
-    def submit(self, admission: Admission, ask: Ask) -> Record:
+    def submit(self, admission: AdmissionControl, ask: QueuedRequest) -> RequestRecord:
         """Submits the next prompt and returns its record. Raises what `admission.submit` raises."""
         self._open += 1
         ticket = admission.submit(ask, partial(self._push, len(self._tickets)), self._end)

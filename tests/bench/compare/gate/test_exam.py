@@ -11,7 +11,7 @@ from drut.bench.compare.gate import schemas
 from drut.bench.compare.gate.agreement import Reference, agreement, read_reference
 from drut.bench.compare.gate.ask import Asker, EngineAnswer, Question
 from drut.bench.compare.gate.exam import LENGTH_TOKENS, Answers, Paper, examine, judge, worse
-from drut.bench.compare.gate.likelihood import Scored
+from drut.bench.compare.gate.likelihood import ScoredText
 from drut.bench.compare.gate.schemas import questions, schema, valid_share
 from drut.bench.engines.engine import Launch
 from drut.bench.mock import MockServer
@@ -28,20 +28,20 @@ def answer(text: str = "", tokens: int | None = None, status: int = 200, finish:
     return EngineAnswer(status, text, finish, 3, tokens)
 
 
-def scored(likely: float = 0.5, tokens: str = "abcd") -> Scored:
+def scored(likely: float = 0.5, tokens: str = "abcd") -> ScoredText:
     """Each token found so likely, and another one nearly all the rest."""
     value, other = math.log(likely), math.log(1 - likely) - 0.01
-    return Scored(list(tokens), [value] * len(tokens), [{token: value, "z": other} for token in tokens])
+    return ScoredText(list(tokens), [value] * len(tokens), [{token: value, "z": other} for token in tokens])
 
 
-def reference(text: str = "a b c d", scores: list[Scored] | None = None) -> Reference:
+def reference(text: str = "a b c d", scores: list[ScoredText] | None = None) -> Reference:
     scores = [scored()] * 2 if scores is None else scores
     return Reference(source="base", chat=True, max_tokens=8,
                      answers={question.text: text for question in PAPER.greedy()}, scores=scores, scores_of="base")
 
 
 def answers(greedy: str = "a b c d", lengths: int | None = LENGTH_TOKENS, sums: str = "1111",
-            structured: list[str] = VALID, scores: list[Scored] | None = None) -> Answers:
+            structured: list[str] = VALID, scores: list[ScoredText] | None = None) -> Answers:
     return Answers([answer(greedy)] * 2, [answer(tokens=lengths)] * 4, [c == "1" for c in sums],
                    [answer(text) for text in structured], [scored()] * 2 if scores is None else scores)
 

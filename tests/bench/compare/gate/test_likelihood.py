@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drut.bench.compare.gate.ask import Asker
-from drut.bench.compare.gate.likelihood import Scored, likelihood, texts
+from drut.bench.compare.gate.likelihood import ScoredText, likelihood, texts
 from drut.bench.engines.engine import Launch
 from tests.bench.scripted import Request, ScriptedServer
 
@@ -16,8 +16,8 @@ TEXT = " one two three"
 TOKENS = [" one", " two", " three"]
 
 
-def scores(*values: float, tokens: list[str] = TOKENS, top: list[dict[str, float]] | None = None) -> Scored:
-    return Scored(tokens[-len(values):], list(values), top or [{}] * len(values))
+def scores(*values: float, tokens: list[str] = TOKENS, top: list[dict[str, float]] | None = None) -> ScoredText:
+    return ScoredText(tokens[-len(values):], list(values), top or [{}] * len(values))
 
 
 def completion(tokens: list[str], values: list[float | None], drawn: int | None = 1, **more: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def completion(tokens: list[str], values: list[float | None], drawn: int | None 
                          "finish_reason": "length"}], **usage}
 
 
-def asked(answer: Any, status: int = 200, count: int = 1) -> tuple[list[Scored], list[Any]]:
+def asked(answer: Any, status: int = 200, count: int = 1) -> tuple[list[ScoredText], list[Any]]:
     async def answers(request: Request) -> None:
         await request.json(answer, status)
 
@@ -38,7 +38,7 @@ def asked(answer: Any, status: int = 200, count: int = 1) -> tuple[list[Scored],
 def test_a_prompt_is_scored_by_a_completion_that_repeats_it() -> None:
     top = [None, {" two": -1.0, " to": -2.0}, None, {" four": -0.1}]
     found, bodies = asked(completion([*TOKENS, " four"], [None, -1.0, -3.0, -0.1], top_logprobs=top), count=2)
-    assert found == [Scored([" two", " three"], [-1.0, -3.0], [{" two": -1.0, " to": -2.0}, {}])] * 2
+    assert found == [ScoredText([" two", " three"], [-1.0, -3.0], [{" two": -1.0, " to": -2.0}, {}])] * 2
     assert bodies == [{"model": "m", "prompt": TEXT, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 5,
                        "stream": False, "cache_prompt": False}] * 2
 
@@ -78,14 +78,14 @@ def test_a_first_token_of_its_own_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("reference", [[], [scores(-1.0, -2.0, tokens=[" tw", "o three"])]])
-def test_other_tokens_cannot_be_compared(reference: list[Scored]) -> None:
+def test_other_tokens_cannot_be_compared(reference: list[ScoredText]) -> None:
     own = likelihood([scores(-1.0, -2.0)], reference)
     assert own.perplexity == pytest.approx(math.exp(1.5))
     assert (own.increase, own.divergence) == (None, None)
 
 
 def divergence(own: dict[str, float], reference: dict[str, float]) -> float:
-    def of(shares: dict[str, float]) -> list[Scored]:
+    def of(shares: dict[str, float]) -> list[ScoredText]:
         return [scores(-1.0, top=[{token: math.log(share) for token, share in shares.items()}])]
 
     found = likelihood(of(own), of(reference)).divergence

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import msgspec
 
-from drut.bench.compare.gate.likelihood import Scored
+from drut.bench.compare.gate.likelihood import ScoredText
 from drut.errors import RequestError
 
 Encode = Callable[[str], Sequence[object]]
@@ -23,7 +23,7 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chat: bool
     max_tokens: int
     answers: dict[str, str]
-    scores: list[Scored] = []
+    scores: list[ScoredText] = []
     scores_of: str = ""
 
 

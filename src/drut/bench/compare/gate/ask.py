@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from drut.bench.compare.gate.likelihood import TOP, Scored
+from drut.bench.compare.gate.likelihood import TOP, ScoredText
 from drut.bench.engines.engine import Launch
-from drut.bench.exchange import Exchange
-from drut.bench.load.chunk import Usage, broken_finish, decode
+from drut.bench.exchange import ToolExchange
+from drut.bench.load.chunk import UsageFields, broken_finish, decode
 from drut.errors import RequestError
 
 _COMPLETIONS = "/v1/completions"
@@ -36,19 +36,19 @@ class EngineAnswer(msgspec.Struct, frozen=True):
     tokens: int | None = None
 
 
-class _Logprobs(msgspec.Struct):
+class _AskedLogprobs(msgspec.Struct):
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
 
 
 class _ScoredChoice(msgspec.Struct):
-    logprobs: _Logprobs | None = None
+    logprobs: _AskedLogprobs | None = None
 
 
 class _ScoredReply(msgspec.Struct):
     choices: list[_ScoredChoice] = []
-    usage: Usage | None = None
+    usage: UsageFields | None = None
 
 
 class Asker:
@@ -70,11 +70,11 @@ class Asker:
         with ThreadPoolExecutor(together) as pool:
             return list(pool.map(self._alone, questions))
 
-    def score(self, texts: list[str]) -> list[Scored]:
+    def score(self, texts: list[str]) -> list[ScoredText]:
         """Returns the likelihood of the tokens of each text: by a completion that repeats its prompt (`echo`) with
         logprobs. Returns an empty list if the engine does not support that. Raises RequestError if it does not
         answer."""
-        exchange, found = self._exchange(), list[Scored]()
+        exchange, found = self._exchange(), list[ScoredText]()
         try:
             for text in texts:
                 body = {"model": self._launch.model, "prompt": text, "max_tokens": 1, "temperature": 0, "echo": True,
@@ -95,10 +95,10 @@ class Asker:
         finally:
             exchange.close()
 
-    def _exchange(self) -> Exchange:
-        return Exchange(self._launch.url, timeout_s=self._timeout_s)
+    def _exchange(self) -> ToolExchange:
+        return ToolExchange(self._launch.url, timeout_s=self._timeout_s)
 
-    def _one(self, exchange: Exchange, question: Question) -> EngineAnswer:
+    def _one(self, exchange: ToolExchange, question: Question) -> EngineAnswer:
         status, data = exchange.send(self._path, self.body(question))
         if status != 200:
             return EngineAnswer(status, data[:500].decode(errors="replace"))
@@ -111,7 +111,7 @@ class Asker:
             raise RequestError(f"{exchange.name}: {self._path} ended with finish_reason {choice.finish_reason!r}"
                                if not reply.is_error else f"{exchange.name}: {data[:200].decode(errors='replace')}")
         text = choice.message.content if choice.message else choice.text
-        usage = reply.usage or Usage()
+        usage = reply.usage or UsageFields()
         return EngineAnswer(status, text or "", choice.finish_reason, usage.prompt_tokens, usage.completion_tokens)
 
     def body(self, question: Question) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Asker:
         return {**body, "prompt": question.text}
 
 
-def _scored(text: str, data: bytes) -> Scored | None:
+def _scored(text: str, data: bytes) -> ScoredText | None:
     """Parses the scores in a reply; None if it has no scores of the prompt: engines without `echo` ignore the field."""
     try:
         reply = msgspec.json.decode(data, type=_ScoredReply)
@@ -143,4 +143,4 @@ def _scored(text: str, data: bytes) -> Scored | None:
     if len(values) < end or text.strip() not in "".join(tokens):
         return None
     kept = [(t, v, p or {}) for t, v, p in zip(tokens, values, top, strict=True) if v is not None]
-    return Scored([t for t, _, _ in kept], [v for _, v, _ in kept], [p for _, _, p in kept]) if kept else None
+    return ScoredText([t for t, _, _ in kept], [v for _, v, _ in kept], [p for _, _, p in kept]) if kept else None

@@ -10,8 +10,8 @@ from statistics import fmean
 from drut.bench.compare.gate import schemas
 from drut.bench.compare.gate.agreement import Encode, Reference, agreement
 from drut.bench.compare.gate.ask import Asker, EngineAnswer, Question
-from drut.bench.compare.gate.likelihood import Likelihood, Scored, likelihood, texts
-from drut.bench.compare.schema import GSM8K_LEAST, Gate
+from drut.bench.compare.gate.likelihood import ScoredText, ServedLikelihood, likelihood, texts
+from drut.bench.compare.schema import GSM8K_LEAST, GateRecord
 from drut.bench.workloads import gsm8k
 from drut.bench.workloads.packed import read_jsonl
 from drut.errors import RequestError
@@ -60,7 +60,7 @@ class Answers:
     lengths: list[EngineAnswer]
     sums: list[bool]
     schemas: list[EngineAnswer]
-    scores: list[Scored] = field(default_factory=list)
+    scores: list[ScoredText] = field(default_factory=list)
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -84,7 +84,7 @@ def examine(asker: Asker, paper: Paper) -> Answers:
                    asker.ask(schemas.questions()), asker.score(texts(paper.texts)))
 
 
-def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[bool], encode: Encode) -> Gate:
+def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[bool], encode: Encode) -> GateRecord:
     """Judges the answers. `reference`: greedy answers to the same prompts, and scores of the texts. `base_sums`: the
     results that it may not be much worse than, if any."""
     agreed = agreement([answer.text for answer in own.greedy],
@@ -111,12 +111,12 @@ def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[
                "lengths": exact is not None, "GSM8K": telling and bool(own.sums), "schemas": valid is not None}
     asked = {"agreement": len(own.greedy), "lengths_exact": len(counts), "gsm8k": len(own.sums), "schema_valid": judged,
              "scored_tokens": 0 if scored is None else scored.tokens}
-    return Gate(passed=not reasons, reasons=reasons, agreement=agreed.share,
-                gsm8k=fmean(own.sums) if own.sums else None, schema_valid=valid, lengths_exact=exact, asked=asked,
-                differs_at=agreed.differs_at, sums=own.sums, perplexity=None if scored is None else scored.perplexity,
-                perplexity_increase=None if scored is None else scored.increase,
-                divergence=None if scored is None else scored.divergence,
-                judged_on=[name for name, was in figures.items() if was], scores_of=reference.scores_of)
+    return GateRecord(passed=not reasons, reasons=reasons, agreement=agreed.share,
+                      gsm8k=fmean(own.sums) if own.sums else None, schema_valid=valid, lengths_exact=exact, asked=asked,
+                      differs_at=agreed.differs_at, sums=own.sums, perplexity=None if scored is None else scored.perplexity,
+                      perplexity_increase=None if scored is None else scored.increase,
+                      divergence=None if scored is None else scored.divergence,
+                      judged_on=[name for name, was in figures.items() if was], scores_of=reference.scores_of)
 
 
 def meaningful_sums(sums: Sequence[bool]) -> bool:
@@ -124,7 +124,7 @@ def meaningful_sums(sums: Sequence[bool]) -> bool:
     return bool(sums) and fmean(sums) > GSM8K_LEAST
 
 
-def _likelihood_reasons(paper: Paper, scored: Likelihood | None) -> Iterator[str]:
+def _likelihood_reasons(paper: Paper, scored: ServedLikelihood | None) -> Iterator[str]:
     if scored is None:
         return
     if scored.increase is not None and scored.increase > paper.most_increase:

@@ -15,7 +15,7 @@ LEAST_ALIGNED = 0.9  # share of the tokens of two scored texts that must be equa
 _LEAST = 1e-6  # probability of all tokens that are in no list
 
 
-class Scored(msgspec.Struct, frozen=True):
+class ScoredText(msgspec.Struct, frozen=True):
     """The scores of one text: its tokens except the first, the logprob of each, and the likeliest tokens of its
     position with theirs."""
 
@@ -24,7 +24,7 @@ class Scored(msgspec.Struct, frozen=True):
     top: list[dict[str, float]]
 
 
-class Likelihood(msgspec.Struct, frozen=True):
+class ServedLikelihood(msgspec.Struct, frozen=True):
     """The scores of all texts. `increase`: of perplexity over the reference's, as a share. `divergence`: KL(reference
     || own) of the next token, nats per token, over the likeliest tokens and all others as one, so it is a lower bound.
     None: no comparison is possible."""
@@ -41,7 +41,7 @@ def texts(count: int) -> list[str]:
     return [row for row in reversed(rows) if row.isascii()][:count]
 
 
-def likelihood(own: Sequence[Scored], reference: Sequence[Scored]) -> Likelihood | None:
+def likelihood(own: Sequence[ScoredText], reference: Sequence[ScoredText]) -> ServedLikelihood | None:
     """Computes the result; None if `own` is empty. The texts of both are the same, in the same order; the reference may
     have more."""
     logprobs = [value for text in own for value in text.logprobs]
@@ -57,8 +57,8 @@ def likelihood(own: Sequence[Scored], reference: Sequence[Scored]) -> Likelihood
             if mine.top[k] and theirs.top[k]:
                 divergences.append(_divergence(mine.top[k], theirs.top[k]))
     if len(own) > len(reference) or len(losses) < LEAST_ALIGNED * longest or not losses:
-        return Likelihood(perplexity, tokens=len(logprobs))
-    return Likelihood(perplexity, _exp(fmean(losses)) - 1, fmean(divergences) if divergences else None, len(logprobs))
+        return ServedLikelihood(perplexity, tokens=len(logprobs))
+    return ServedLikelihood(perplexity, _exp(fmean(losses)) - 1, fmean(divergences) if divergences else None, len(logprobs))
 
 
 def _aligned(own: Sequence[str], reference: Sequence[str]) -> int:

@@ -38,14 +38,14 @@ class Colours(_Strict):
     colours: Annotated[list[Literal["red", "green", "blue", "white", "black"]], Meta(min_length=2, max_length=4)]
 
 
-class Verdict(_Strict):
+class GateVerdict(_Strict):
     """Tests nullable fields."""
 
     spam: bool
     stars: Annotated[int, Meta(ge=1, le=5)] | None
 
 
-class Price(_Strict):
+class QualityPrice(_Strict):
     """Tests a pattern."""
 
     code: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
@@ -56,8 +56,8 @@ _ASKED: tuple[tuple[type[_Strict], str], ...] = (
     (Weather, "Describe the weather of a winter morning in Oslo as JSON."),
     (Person, "Describe Marie Curie as JSON: her name, the year of her birth, her field."),
     (Colours, "Give the colours of the French flag as JSON."),
-    (Verdict, "Judge this mail as JSON: 'You have won a million, send us your card number.'"),
-    (Price, "Give the price of a loaf of bread as JSON, with a currency's code."),
+    (GateVerdict, "Judge this mail as JSON: 'You have won a million, send us your card number.'"),
+    (QualityPrice, "Give the price of a loaf of bread as JSON, with a currency's code."),
 )
 
 

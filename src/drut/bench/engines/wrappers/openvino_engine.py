@@ -14,7 +14,7 @@ import openvino_genai as genai
 TAIL, KEEP = 24, 6  # token ids decoded together, so that the cost of a piece of text does not grow with the response
 
 
-class Asked:
+class OpenVinoRequest:
     """A request in progress. Iteration yields lists of token ids until the response ends."""
 
     def __init__(self, ids: Sequence[int], config: Any) -> None:
@@ -29,7 +29,7 @@ class Asked:
             yield ids
 
 
-class Engine:
+class OpenVinoEngine:
     """The pipeline on the CPU and the thread that steps it."""
 
     def __init__(self, model: str, threads: int, sequences: int, cache_gb: int, batch_tokens: int) -> None:
@@ -39,13 +39,13 @@ class Engine:
         scheduler.enable_prefix_caching = True
         self._pipeline = genai.ContinuousBatchingPipeline(model, scheduler, "CPU", {"INFERENCE_NUM_THREADS": threads})
         self.tokenizer = self._pipeline.get_tokenizer()
-        self._inbox: queue.Queue[Asked] = queue.Queue()
-        self._active: list[tuple[Asked, Any]] = []
+        self._inbox: queue.Queue[OpenVinoRequest] = queue.Queue()
+        self._active: list[tuple[OpenVinoRequest, Any]] = []
         self._count = 0
         threading.Thread(target=self._run, daemon=True).start()
 
-    def ask(self, ids: Sequence[int], config: Any) -> Asked:
-        asked = Asked(ids, config)
+    def ask(self, ids: Sequence[int], config: Any) -> OpenVinoRequest:
+        asked = OpenVinoRequest(ids, config)
         self._inbox.put(asked)
         return asked
 
@@ -72,7 +72,7 @@ class Engine:
             except RuntimeError as error:
                 asked.arrived.put(error)
 
-    def _give(self, asked: Asked, handle: Any) -> bool:
+    def _give(self, asked: OpenVinoRequest, handle: Any) -> bool:
         """Passes new tokens on. Returns whether there will be more."""
         if asked.cancelled:
             handle.cancel()
@@ -87,7 +87,7 @@ class Engine:
         return True
 
 
-class Text:
+class OpenVinoText:
     """The text of a response, piece by piece; an incomplete character is held back."""
 
     def __init__(self, tokenizer: Any) -> None:

@@ -21,7 +21,7 @@ from openvino_engine import Asked, Engine, Text
 MOST_BODY = 8 << 20
 
 
-class Piece(NamedTuple):
+class OpenVinoPiece(NamedTuple):
     """New text with its token ids, and the finish reason, "" while the response continues."""
 
     text: str
@@ -33,7 +33,7 @@ class BadRequestError(Exception):
     """Raised for an invalid request; holds the reason."""
 
 
-class Handler(BaseHTTPRequestHandler):
+class OpenVinoHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # else a token waits until the client has acknowledged the previous one, up to 40 ms
     engine: Engine
@@ -122,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
             {"message": {"role": "assistant", "content": text}} if chat else {"text": text})
         self._whole(200, {**head, "choices": [choice], "usage": _usage(asked, count)})
 
-    def _stream(self, head: dict[str, Any], chat: bool, asked: Asked, pieces: Iterator[Piece],
+    def _stream(self, head: dict[str, Any], chat: bool, asked: Asked, pieces: Iterator[OpenVinoPiece],
                 usage: bool) -> None:
         if chat:
             head["object"] = "chat.completion.chunk"
@@ -168,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def _pieces(asked: Asked, text: Text, stops: list[str]) -> Iterator[Piece]:
+def _pieces(asked: Asked, text: Text, stops: list[str]) -> Iterator[OpenVinoPiece]:
     """Yields text; holds back text that may be the start of a stop string."""
     count, waiting, most = 0, "", max(map(len, stops), default=1) - 1
     for ids in asked:
@@ -177,14 +177,14 @@ def _pieces(asked: Asked, text: Text, stops: list[str]) -> Iterator[Piece]:
         found = [at for stop in stops if (at := waiting.find(stop)) >= 0]
         if found:
             asked.cancelled = True
-            yield Piece(waiting[: min(found)], count, "stop")
+            yield OpenVinoPiece(waiting[: min(found)], count, "stop")
             return
         ready = len(waiting) - most
         if ready > 0:
-            yield Piece(waiting[:ready], count, "")
+            yield OpenVinoPiece(waiting[:ready], count, "")
             waiting = waiting[ready:]
     reason = "length" if count >= asked.config.max_new_tokens else "stop"
-    yield Piece(waiting + text.add([], last=True), count, reason)
+    yield OpenVinoPiece(waiting + text.add([], last=True), count, reason)
 
 
 def _schema(given: Any) -> Any:
@@ -202,7 +202,7 @@ def _usage(asked: Asked, count: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
 
 
-class Server(ThreadingHTTPServer):
+class OpenVinoServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
@@ -215,10 +215,10 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--batch-tokens", type=int, default=256)
     given = parser.parse_args()
-    Handler.engine = Engine(given.model, given.threads, given.sequences, given.cache_gb, given.batch_tokens)
-    Handler.name, Handler.context = given.name, given.context
+    OpenVinoHandler.engine = Engine(given.model, given.threads, given.sequences, given.cache_gb, given.batch_tokens)
+    OpenVinoHandler.name, OpenVinoHandler.context = given.name, given.context
     print(f"openvino_genai {genai.__version__}, serving {given.name}", file=sys.stderr, flush=True)
-    Server(("127.0.0.1", given.port), Handler).serve_forever()
+    OpenVinoServer(("127.0.0.1", given.port), OpenVinoHandler).serve_forever()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drut.bench.render.page.html import Html, el, shorten
 from drut.bench.render.page.marks import Palette, mark
 from drut.bench.render.page.scale import LOG, Scale, label, linear, logarithmic
-from drut.bench.render.section import Forest, Row
+from drut.bench.render.section import Forest, ReportRow
 
 WIDTH = 400
 _SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 38
@@ -61,7 +61,7 @@ def _anchor(at: float) -> str:
     return "start" if at < _SIDE + 12 else "end" if at > WIDTH - _SIDE - 12 else "middle"
 
 
-def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
+def _row(row: ReportRow, top: float, x: Scale, palette: Palette) -> Html:
     y = top + 29
     text = row.text + (f", {row.verdict}" if row.verdict else "")
     return el("g", el("title", f"{row.name}: {text}"),
@@ -72,11 +72,11 @@ def _row(row: Row, top: float, x: Scale, palette: Palette) -> Html:
               class_=palette.css_class(row.who))
 
 
-def _interval(row: Row, y: float, x: Scale, shape: int) -> list[Html]:
+def _interval(row: ReportRow, y: float, x: Scale, shape: int) -> list[Html]:
     return [el("line", class_="bar", x1=x(row.low), x2=x(row.high), y1=y, y2=y), mark(shape, x(row.value), y)]
 
 
-def _dots(row: Row, y: float, x: Scale, shape: int) -> list[Html]:
+def _dots(row: ReportRow, y: float, x: Scale, shape: int) -> list[Html]:
     """Draws a dot for each value, and a vertical line at their summary."""
     at = x(row.value)
     return [el("line", class_="line", x1=x(row.low), x2=x(row.high), y1=y, y2=y),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from drut.bench.render.page.html import Html, el
-from drut.bench.render.section import Forest, Group, Section
+from drut.bench.render.section import Forest, ReportGroup, Section
 
 # (light, dark) pairs, distinguishable with red-green blindness, each with a contrast of 3 to 1 on its background.
 COLOURS = (("#2c93ff", "#4f74d4"), ("#ea6119", "#f8c6a3"), ("#46a28f", "#259249"), ("#9c37a7", "#e194f8"),
@@ -22,7 +22,7 @@ class Palette:
             for who in section.engines:
                 self.number(who)
             for part in section.parts:
-                if isinstance(part, Group):
+                if isinstance(part, ReportGroup):
                     for plot in part.plots:
                         items = plot.rows if isinstance(plot, Forest) else plot.lines
                         for item in items:

@@ -8,7 +8,7 @@ from drut.bench.render.page.html import Html, el, shorten
 from drut.bench.render.page.marks import Palette, mark
 from drut.bench.render.page.pointers import Frame, pointers
 from drut.bench.render.page.scale import LOG, MOST, Scale, label, linear, logarithmic
-from drut.bench.render.section import Axis, Line, Plot
+from drut.bench.render.section import ChartAxis, Plot, ReportLine
 
 WIDTH, HEIGHT = 400, 264
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 32, 42
@@ -30,7 +30,7 @@ def plot(p: Plot, palette: Palette, numbers: Mapping[str, int]) -> Html:
     return el("svg", *parts, class_="plot", viewbox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=_alt(p))
 
 
-def _scale(axis: Axis, values: Sequence[float], begin: float, end: float) -> Scale:
+def _scale(axis: ChartAxis, values: Sequence[float], begin: float, end: float) -> Scale:
     if axis.log and any(v > 0 for v in values):
         return logarithmic(values, begin, end)
     return linear(values, begin, end, at_most=axis.at_most)
@@ -57,7 +57,7 @@ def _grid(p: Plot, x: Scale, y: Scale) -> list[Html]:
     return parts
 
 
-def _line(line: Line, x: Scale, y: Scale, palette: Palette, taken: list[tuple[float, float]]) -> Html:
+def _line(line: ReportLine, x: Scale, y: Scale, palette: Palette, taken: list[tuple[float, float]]) -> Html:
     """Draws a line. `taken`: the places of names already drawn; a name is not drawn over another."""
     at = [(x(px), y(py)) for px, py in line.points]
     d = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in at)

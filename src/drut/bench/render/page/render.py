@@ -13,7 +13,7 @@ from drut.bench.render.page.forest import forest
 from drut.bench.render.page.html import Html, el, shorten
 from drut.bench.render.page.marks import COLOURS, Palette, key
 from drut.bench.render.page.plot import plot
-from drut.bench.render.section import Forest, Group, Note, Part, Plot, Section, Table
+from drut.bench.render.section import Forest, Note, Part, Plot, ReportGroup, Section, Table
 
 _NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|MB|GB))?( \[.*\]| \(.*%\)| \.\. .*)?|[\d., ]+|n/a|failed|")
 
@@ -69,10 +69,10 @@ def _part(part: Part, palette: Palette) -> Html:
     if isinstance(part, Note):
         listed = el("ul", *(el("li", point) for point in part.points)) if part.points else None
         return el("div", el("p", part.text), listed, class_="note warning" if part.warning else "note")
-    return _group(part, palette) if isinstance(part, Group) else _table(part)
+    return _group(part, palette) if isinstance(part, ReportGroup) else _table(part)
 
 
-def _group(group: Group, palette: Palette) -> Html:
+def _group(group: ReportGroup, palette: Palette) -> Html:
     figures, numbers = [], _numbers(group)
     for p in group.plots:
         drawn = forest(p, palette) if isinstance(p, Forest) else plot(p, palette, numbers)
@@ -82,13 +82,13 @@ def _group(group: Group, palette: Palette) -> Html:
               _legend(group, palette, numbers), el("div", *figures, class_="panels"), class_="group")
 
 
-def _numbers(group: Group) -> dict[str, int]:
+def _numbers(group: ReportGroup) -> dict[str, int]:
     """Numbers the marks of a group's plots, the same in all of them."""
     names = dict.fromkeys(m.name for p in group.plots if isinstance(p, Plot) for m in p.marks)
     return {name: i for i, name in enumerate(names, 1)}
 
 
-def _legend(group: Group, palette: Palette, numbers: Mapping[str, int]) -> Html | None:
+def _legend(group: ReportGroup, palette: Palette, numbers: Mapping[str, int]) -> Html | None:
     """Returns the legend of the lines of plots that have several, and of the marks. Rows have their names in the
     plot."""
     entries: dict[object, Html] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from drut.bench.ablate.schema import Ablation, Effect, Technique
 from drut.bench.ablate.words import SHORT, as_expected, found
-from drut.bench.render.section import Forest, Group, Note, Part, Plot, Row, Section, Table
+from drut.bench.render.section import Forest, Note, Part, Plot, ReportGroup, ReportRow, Section, Table
 from drut.bench.report.estimates import of_blocks
 from drut.bench.report.sections.common import (
     OUTCOMES,
@@ -63,7 +63,7 @@ def _effects(a: Ablation, effects: Sequence[Effect]) -> Table | None:
                  "rounds' ratios.") if rows else None
 
 
-def _technique(a: Ablation, t: Technique) -> Group | None:
+def _technique(a: Ablation, t: Technique) -> ReportGroup | None:
     """Returns each judged figure as ratios and as rounds, then the requests of each kind of work."""
     mine = [e for e in a.effects if e.technique == t.name]
     plots: list[Plot | Forest | None] = []
@@ -72,12 +72,12 @@ def _technique(a: Ablation, t: Technique) -> Group | None:
             plots += [_ratios(t, figure, of), rounds_forest(a, t, figure, of)]
     text = " ".join(part for part in (t.about, t.shows) if part)
     there = [plot for plot in [*plots, *distributions(a, t, mine)] if plot is not None]
-    return Group(t.title, there, text) if there or text else None
+    return ReportGroup(t.title, there, text) if there or text else None
 
 
 def _ratios(t: Technique, figure: str, effects: Sequence[Effect]) -> Forest:
-    rows = [Row(name="on / off", who="on / off", value=e.ratio, low=e.low, high=e.high,
-                text=f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", verdict=_found(e), heading=e.cell) for e in effects]
+    rows = [ReportRow(name="on / off", who="on / off", value=e.ratio, low=e.low, high=e.high,
+                      text=f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", verdict=_found(e), heading=e.cell) for e in effects]
     twin = Table(f"{t.title}: {title_of(figure)}", ["work", "off", "on", "on / off", "found"],
                  [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", SHORT[found(e)]] for e in effects])
     return ratio_forest(figure, "on / off", rows, twin)

@@ -13,9 +13,9 @@ import numpy as np
 from drut.bench.compare.enough import supported
 from drut.bench.compare.gates import gsm8k_meaningful, perplexity
 from drut.bench.compare.schema import Block, Contestant
-from drut.bench.render.section import Axis, Forest, Group, Line, Plot, Table
+from drut.bench.render.section import ChartAxis, Forest, Plot, ReportGroup, ReportLine, Table
 from drut.bench.render.tables import cell, share
-from drut.bench.report.estimates import Estimate
+from drut.bench.report.estimates import MetricEstimate
 from drut.bench.result.figures import FIGURES
 from drut.bench.stats.distribution import Figure
 
@@ -40,7 +40,7 @@ def figure_text(figure: str, value: Figure) -> str:
     return cell(value)
 
 
-def with_interval(e: Estimate | None) -> str:
+def with_interval(e: MetricEstimate | None) -> str:
     """Formats `value [low, high]`, or the value alone."""
     if e is None:
         return "n/a"
@@ -60,13 +60,13 @@ def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
         lost = (failed or {}).get(who, 0)
         n = len(ascending) + lost
         at = np.unique(np.linspace(0, len(ascending) - 1, min(len(ascending), _MOST_POINTS)).astype(int))
-        lines.append(Line(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at], marks="middle"))
+        lines.append(ReportLine(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at], marks="middle"))
         ranks = [max(-(-p * n // 100), 1) - 1 for p in _TWIN_PERCENTS]
         rows.append([who, str(n), *(cell(float(ascending[r])) if r < len(ascending) else "failed" for r in ranks)])
     if not lines:
         return None
     head = ["", "n", *(f"p{p}" if p < 100 else "most" for p in _TWIN_PERCENTS)]
-    return Plot(caption, Axis(title, log=True), Axis("share of requests", at_most=1.0), lines,
+    return Plot(caption, ChartAxis(title, log=True), ChartAxis("share of requests", at_most=1.0), lines,
                 Table(f"{caption}: percentiles, ms", head, rows))
 
 
@@ -80,14 +80,14 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
         length = min(map(len, bounded))
         mean = np.mean([s[:length] for s in bounded], axis=0)
         if len(bounded) > 1:
-            lines += [Line(who, who, _thin(s), faint=True) for s in bounded]
-        lines.append(Line(who, who, _thin(mean), marks="middle"))
+            lines += [ReportLine(who, who, _thin(s), faint=True) for s in bounded]
+        lines.append(ReportLine(who, who, _thin(mean), marks="middle"))
         columns.append((who, dict(_thin(mean, 60))))
     if not lines:
         return None
     seconds = sorted({s for _, column in columns for s in column})
     rows = [[f"{s:g}", *(cell(column.get(s)) for _, column in columns)] for s in seconds]
-    return Plot(caption, Axis("s"), Axis(unit), lines, Table(f"{caption}, {unit}", ["s", *(w for w, _ in columns)],
+    return Plot(caption, ChartAxis("s"), ChartAxis(unit), lines, Table(f"{caption}, {unit}", ["s", *(w for w, _ in columns)],
                                                             rows))
 
 
@@ -106,19 +106,19 @@ def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Fig
         known = [(name, 1e3 / tpot, float(rate)) for name, tpot, rate in points
                  if isinstance(tpot, (int, float)) and isinstance(rate, (int, float)) and tpot > LEAST_MS]
         if known:
-            lines.append(Line(who, who, [(x, y) for _, x, y in known], marks="all", names=[n for n, _, _ in known]))
+            lines.append(ReportLine(who, who, [(x, y) for _, x, y in known], marks="all", names=[n for n, _, _ in known]))
             rows += [[who, name, cell(x), cell(y)] for name, x, y in known]
     if not lines:
         return None
     head = ["", "load", "tokens/s per user", "tokens/s of the machine"]
-    return Plot(caption, Axis("tokens/s per user"), Axis("output tokens/s of the machine"), lines,
+    return Plot(caption, ChartAxis("tokens/s per user"), ChartAxis("output tokens/s of the machine"), lines,
                 Table(caption, head, rows))
 
 
-def group(title: str, plots: Iterable[Plot | Forest | None], text: str = "") -> Group | None:
+def group(title: str, plots: Iterable[Plot | Forest | None], text: str = "") -> ReportGroup | None:
     """Returns a group, None if there is no plot."""
     there = [plot for plot in plots if plot is not None]
-    return Group(title, there, text) if there else None
+    return ReportGroup(title, there, text) if there else None
 
 
 def load_text(concurrency: int | None, rate: float | None) -> str:
@@ -171,7 +171,7 @@ def gate_table(contestants: Sequence[Contestant]) -> Table | None:
     return Table("Quality gate", head, rows) if rows else None
 
 
-def figures_tables(found: Sequence[Estimate], cells: Sequence[str], *, folded: bool = False) -> list[Table]:
+def figures_tables(found: Sequence[MetricEstimate], cells: Sequence[str], *, folded: bool = False) -> list[Table]:
     """Returns one table for each cell: contestants by figures, mean over rounds with interval."""
     tables = []
     for name in cells:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Ratio
 from drut.bench.cost import amount
-from drut.bench.render.section import Forest, Group, Note, Part, Plot, Row, Section, Table
+from drut.bench.render.section import Forest, Note, Part, Plot, ReportGroup, ReportRow, Section, Table
 from drut.bench.render.tables import cell
-from drut.bench.report.estimates import Estimate, of_blocks
+from drut.bench.report.estimates import MetricEstimate, of_blocks
 from drut.bench.report.sections.common import (
     BY_LOAD,
     LATENCIES,
@@ -67,7 +67,7 @@ def _notes(c: Comparison) -> list[Note]:
     return notes
 
 
-def _ratios(c: Comparison) -> Group | None:
+def _ratios(c: Comparison) -> ReportGroup | None:
     plots = []
     for figure in FIGURES:
         mine = [r for r in c.ratios if r.figure == figure]
@@ -90,12 +90,12 @@ def _rankings(c: Comparison) -> Table | None:
         if rows else None
 
 
-def _row(r: Ratio) -> Row:
-    return Row(name=r.contestant, who=r.contestant, value=r.value, low=r.low, high=r.high,
-               text=f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", verdict=r.verdict, heading=r.cell)
+def _row(r: Ratio) -> ReportRow:
+    return ReportRow(name=r.contestant, who=r.contestant, value=r.value, low=r.low, high=r.high,
+                     text=f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]", verdict=r.verdict, heading=r.cell)
 
 
-def ratio_forest(figure: str, x: str, rows: Sequence[Row], twin: Table) -> Forest:
+def ratio_forest(figure: str, x: str, rows: Sequence[ReportRow], twin: Table) -> Forest:
     """Returns the ratios of one figure, with a label for the better side."""
     more = FIGURES[figure].better == "more"
     return Forest(FIGURES[figure].title, x, rows, twin, reference=1.0, left="" if more else "better",
@@ -112,7 +112,7 @@ def _load(x: Cell) -> str:
     return load_text(x.concurrency, x.rate) or "as traced"
 
 
-def _interactivity(c: Comparison, found: Sequence[Estimate]) -> Group | None:
+def _interactivity(c: Comparison, found: Sequence[MetricEstimate]) -> ReportGroup | None:
     value = {(e.cell, e.who, e.figure): e.value for e in found}
     plots = []
     for work in dict.fromkeys(x.workload for x in c.cells):
@@ -123,7 +123,7 @@ def _interactivity(c: Comparison, found: Sequence[Estimate]) -> Group | None:
     return group("Throughput against interactivity", plots, BY_LOAD)
 
 
-def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:
+def _distributions(c: Comparison, names: Sequence[str]) -> ReportGroup | None:
     plots = []
     for x in c.cells:
         blocks = [b for b in c.blocks if b.cell == x.name and b.valid]
@@ -136,7 +136,7 @@ def _distributions(c: Comparison, names: Sequence[str]) -> Group | None:
                  "never end.")
 
 
-def _timelines(c: Comparison, names: Sequence[str]) -> Group | None:
+def _timelines(c: Comparison, names: Sequence[str]) -> ReportGroup | None:
     plots = []
     for x in c.cells:
         runs = {who: [b.timeline for b in c.blocks if b.cell == x.name and b.contestant == who and b.valid]
@@ -145,7 +145,7 @@ def _timelines(c: Comparison, names: Sequence[str]) -> Group | None:
     return group("Timeline of a block", plots, "Output tokens in each second: blocks faint, their mean above them.")
 
 
-def _cost(c: Comparison, found: Sequence[Estimate]) -> Group | None:
+def _cost(c: Comparison, found: Sequence[MetricEstimate]) -> ReportGroup | None:
     if c.cost_per_hour is None:
         return None
     plots: list[Plot | Forest | None] = []
@@ -157,7 +157,7 @@ def _cost(c: Comparison, found: Sequence[Estimate]) -> Group | None:
                 low, high = (per / float(v) if isinstance(v, float) and v > 0 else per / e.value
                              for v in (e.high, e.low))
                 text = f"{amount(per / e.value)} {c.currency}"
-                rows.append(Row(name=e.who, who=e.who, value=per / e.value, low=low, high=high, text=text))
+                rows.append(ReportRow(name=e.who, who=e.who, value=per / e.value, low=low, high=high, text=text))
                 lines.append([e.who, amount(per / e.value), amount(low), amount(high)])
         if rows:
             twin = Table(f"Cost, {x.name}: {c.currency} per million output tokens", ["", "", "low", "high"], lines)

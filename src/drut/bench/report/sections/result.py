@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.bench.cost import Cost, amount
-from drut.bench.render.section import Group, Note, Part, Section, Table
+from drut.bench.cost import ServingCost, amount
+from drut.bench.render.section import Note, Part, ReportGroup, Section, Table
 from drut.bench.render.tables import cell, share
 from drut.bench.report.estimates import estimates
 from drut.bench.report.sections.common import (
@@ -128,7 +128,7 @@ def _short(name: str) -> str:
     return f"{LATENCIES.get(latency, latency)} p{percent}, ms" if percent else title_of(name)
 
 
-def costs(c: Cost | None) -> Table | None:
+def costs(c: ServingCost | None) -> Table | None:
     """Returns the costs, with the price, its date and source."""
     if c is None:
         return None
@@ -150,7 +150,7 @@ def client(r: Result) -> Note:
                 f"scheduled {cell(r.summary.lag_ms.p99)} ms.")
 
 
-def _interactivity(results: Sequence[tuple[str, Result]]) -> Group | None:
+def _interactivity(results: Sequence[tuple[str, Result]]) -> ReportGroup | None:
     plot = interactivity("All runs", {
         label: [(_load(r), r.summary.tpot_ms.p50, r.summary.output_tokens_per_s)] for label, r in results})
     return group("Throughput against interactivity", [plot], BY_LOAD)
@@ -161,7 +161,7 @@ def _load(r: Result) -> str:
     return load_text(users, rate if isinstance(rate, (int, float)) else None)
 
 
-def _distributions(results: dict[str, Result]) -> Group | None:
+def _distributions(results: dict[str, Result]) -> ReportGroup | None:
     plots = []
     for key in _PLOTTED:
         by = {label: [v for q in r.requests if q.measured and (v := getattr(q, f"{key}_ms")) is not None]
@@ -171,7 +171,7 @@ def _distributions(results: dict[str, Result]) -> Group | None:
     return group("Distributions", plots, "Share of measured requests by maximum latency; failed ones never end.")
 
 
-def _timelines(r: Result, who: str) -> Group | None:
+def _timelines(r: Result, who: str) -> ReportGroup | None:
     plots = [timeline("Output tokens", "tokens/s", {who: [r.series.output_tokens]}),
              timeline("Requests in flight", "requests", {who: [r.series.in_flight]})]
     return group("Timeline", plots, "By second of the measured window.")

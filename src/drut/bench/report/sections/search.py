@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from drut.bench.render.section import Axis, Group, Line, Mark, Note, Part, Plot, Section, Table
+from drut.bench.render.section import ChartAxis, Mark, Note, Part, Plot, ReportGroup, ReportLine, Section, Table
 from drut.bench.render.tables import cell, share
 from drut.bench.report.estimates import ANSWERS, answer_of, wilson_95
 from drut.bench.report.sections.common import (
@@ -32,7 +32,7 @@ class _Loads(NamedTuple):
 
     title: str
     against: str
-    axis: Axis
+    axis: ChartAxis
     x: Callable[[Point], float]
     points: Sequence[Point]
     marks: Sequence[Mark]
@@ -48,10 +48,10 @@ class _Loads(NamedTuple):
 def section(s: Search, label: str = "") -> Section:
     """Returns the whole section. `label` distinguishes several."""
     valid = [p for p in s.points if p.valid]
-    by_rate = _Loads(title="Open loop", against="against rate", axis=Axis("sessions/s offered"),
+    by_rate = _Loads(title="Open loop", against="against rate", axis=ChartAxis("sessions/s offered"),
                      x=lambda p: p.rate or 0.0, points=[p for p in valid if p.rate is not None], marks=_rates(s))
     by_users = _Loads(title="Closed loop", against="against users",
-                      axis=Axis("users, each with one request at a time", log=True), x=lambda p: p.concurrency or 1,
+                      axis=ChartAxis("users, each with one request at a time", log=True), x=lambda p: p.concurrency or 1,
                       points=[p for p in valid if p.rate is None], marks=())
     parts: list[Part | None] = [
         _answers(s), *_notes(s), _curves(s, by_rate), _curves(s, by_users), _interactivity(s, (by_rate, by_users)),
@@ -102,12 +102,12 @@ def _mark(s: Search, name: str) -> Mark | None:
     return None if a.value is None else Mark(a.value, ANSWERS[name], a.low, a.high)
 
 
-def _curves(s: Search, loads: _Loads) -> Group | None:
+def _curves(s: Search, loads: _Loads) -> ReportGroup | None:
     plots = []
     for name, stem in _PANELS:
         lines = [line for dash, (title, percent) in enumerate((("median", "p50"), ("p99", "p99")))
                  if (line := _line(title, s.target, loads, f"{stem}_{percent}", dash)) is not None]
-        plots.append(_plot(f"{name} {loads.against}", loads, Axis(f"{name}, ms", log=True), lines))
+        plots.append(_plot(f"{name} {loads.against}", loads, ChartAxis(f"{name}, ms", log=True), lines))
     plots += [_tokens(s, loads), _served(s, loads), _good(s, loads)]
     return group(f"Load curves, {loads.title.lower()}", plots,
                  "Runs of the search, void ones left out; several at one load are shown as their mean, minimum and "
@@ -119,7 +119,7 @@ def _tokens(s: Search, loads: _Loads) -> Plot | None:
     most = [] if s.saturation_tokens_per_s is None else [Mark(s.saturation_tokens_per_s, ANSWERS["saturation"],
                                                               axis="y")]
     line = _line("output", s.target, loads, "output_tokens_per_s")
-    return _plot(f"Output {loads.against}", loads, Axis(title_of("output_tokens_per_s")), [line], most)
+    return _plot(f"Output {loads.against}", loads, ChartAxis(title_of("output_tokens_per_s")), [line], most)
 
 
 def _served(s: Search, loads: _Loads) -> Plot | None:
@@ -128,7 +128,7 @@ def _served(s: Search, loads: _Loads) -> Plot | None:
     most = _mark(s, "saturation")
     figure = "served_per_s" if any(p.served_per_s is not None for p in loads.points) else "requests_per_s"
     line = _line("requests", s.target, loads, figure)
-    return _plot(f"Requests {loads.against}", loads, Axis(_SERVED), [line],
+    return _plot(f"Requests {loads.against}", loads, ChartAxis(_SERVED), [line],
                  [] if most is None else [most._replace(axis="y")])
 
 
@@ -138,8 +138,8 @@ def _good(s: Search, loads: _Loads) -> Plot | None:
         if asked := [p for p in runs if p.good_share is not None]:
             points.append((x, _share(asked)[0]))
             bars.append(_share(asked)[1:])
-    line = Line("within the limits", s.target, points, marks="all", bars=bars) if points else None
-    return _plot(f"Share within the limits {loads.against}", loads, Axis("share of requests offered", at_most=1.0),
+    line = ReportLine("within the limits", s.target, points, marks="all", bars=bars) if points else None
+    return _plot(f"Share within the limits {loads.against}", loads, ChartAxis("share of requests offered", at_most=1.0),
                  [line])
 
 
@@ -154,14 +154,14 @@ def _share(runs: Sequence[Point]) -> tuple[float, float, float]:
     return good, *wilson_95(good, max(worth, 1.0))
 
 
-def _line(name: str, who: str, loads: _Loads, figure: str, dash: int = 0) -> Line | None:
+def _line(name: str, who: str, loads: _Loads, figure: str, dash: int = 0) -> ReportLine | None:
     points, bars = [], []
     for x, runs in loads.levels():
         if known := _known(runs, figure):
             points.append((x, fmean(known)))
             bars.append((min(known), max(known)))
     repeated = any(low < high for low, high in bars)
-    return Line(name, who, points, dash, marks="all", bars=bars if repeated else ()) if points else None
+    return ReportLine(name, who, points, dash, marks="all", bars=bars if repeated else ()) if points else None
 
 
 def _known(runs: Sequence[Point], figure: str) -> list[float]:
@@ -174,7 +174,7 @@ def _mean(runs: Sequence[Point], figure: str) -> float | None:
     return fmean(known) if known else None
 
 
-def _plot(caption: str, loads: _Loads, y: Axis, lines: Iterable[Line | None],
+def _plot(caption: str, loads: _Loads, y: ChartAxis, lines: Iterable[ReportLine | None],
           marks: Sequence[Mark] = ()) -> Plot | None:
     there = [line for line in lines if line is not None]
     rows = [[cell(px), line.name, cell(py), *(map(cell, line.bars[i]) if line.bars else ("", ""))]
@@ -184,7 +184,7 @@ def _plot(caption: str, loads: _Loads, y: Axis, lines: Iterable[Line | None],
                 marks=[*loads.marks, *marks]) if there else None
 
 
-def _interactivity(s: Search, kinds: Iterable[_Loads]) -> Group | None:
+def _interactivity(s: Search, kinds: Iterable[_Loads]) -> ReportGroup | None:
     plots = []
     for loads in kinds:
         points = [(_load(runs[0]), _mean(runs, "tpot_ms_p50"), _mean(runs, "output_tokens_per_s"))

@@ -7,7 +7,7 @@ from statistics import median
 
 from drut.bench.ablate.schema import Ablation, Effect, Technique
 from drut.bench.compare.verdicts import figures_of
-from drut.bench.render.section import Forest, Plot, Row, Table
+from drut.bench.render.section import Forest, Plot, ReportRow, Table
 from drut.bench.report.sections.common import LATENCIES, cumulative, failed_of, figure_text, title_of
 from drut.bench.result.figures import FIGURES
 
@@ -26,8 +26,8 @@ def rounds_forest(a: Ablation, t: Technique, figure: str, effects: Sequence[Effe
             if dots := [values[r] for r in both]:
                 ends = median(dots), min(dots), max(dots)
                 shown = [figure_text(figure, v) for v in ends]
-                rows.append(Row(side, side, *ends, f"{shown[0]} ({shown[1]} .. {shown[2]})", heading=e.cell,
-                                dots=dots))
+                rows.append(ReportRow(side, side, *ends, f"{shown[0]} ({shown[1]} .. {shown[2]})", heading=e.cell,
+                                      dots=dots))
                 lines.append([e.cell, side, *shown, ", ".join(figure_text(figure, v) for v in dots)])
     if not rows:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drut.bench.render.section import Note, Table
 from drut.bench.render.tables import cell
 from drut.bench.resources import Resources
-from drut.bench.server_side import Distribution
+from drut.bench.server_side import ScrapedDistribution
 from drut.bench.watch import Watched
 
 
@@ -25,7 +25,7 @@ def server_side(watched: Watched | None) -> Table | Note | None:
                  rows, notes)
 
 
-def _bounds(d: Distribution) -> str:
+def _bounds(d: ScrapedDistribution) -> str:
     low, high = d.percentiles_ms.get("p50", (0.0, None))
     return f"p50 in {cell(low)} .. {'more' if high is None else cell(high)} ms"
 

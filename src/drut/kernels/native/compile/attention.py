@@ -6,21 +6,21 @@ from typing import Any
 
 from drut.kernels import ops
 from drut.kernels.native import abi
-from drut.kernels.native.compile.row import Row
+from drut.kernels.native.compile.row import OpCompiler
 from drut.kernels.native.workspace import Workspace, address, norm
 
 
-class Qkv(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("x"),
-                *[(name, abi.Norm) for name in ("norm", "q_norm", "k_norm")],
+class QkvArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"),
+                *[(name, abi.NormArgs) for name in ("norm", "q_norm", "k_norm")],
                 *abi.pointers("q_proj", "k_proj", "v_proj", "rope", "q", "k", "v"),
                 *abi.int32s("width", "stride", "q_stride", "kv_stride", "heads", "kv_heads", "head_dim", "rope_half",
                             "kv_dtype", "wide_norm", "position_span"),
                 *abi.floats("position_scale"), *abi.int32s("group", abi.RESERVED), *abi.int64s("layer_offset"))
 
 
-class Attention(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("q", "out", "sinks"),
+class AttentionArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("q", "out", "sinks"),
                 *abi.int32s("q_stride", "out_stride", "heads", "kv_heads", "head_dim", "kv_dtype"),
                 *abi.floats("scale"), *abi.int32s("out_format", "window"), *abi.floats("softcap"),
                 *abi.int32s("group", abi.RESERVED), *abi.int64s("layer_offset"))
@@ -67,8 +67,8 @@ def attention(op: ops.Attention, workspace: Workspace) -> dict[str, Any]:
             "window": op.window, "softcap": op.cap, **_pages(op, op.heads)}
 
 
-ROWS: dict[type[ops.Op], Row] = {
-    ops.Qkv: Row("qkv", Qkv, qkv),
-    ops.StoreQkv: Row("store_qkv", Qkv, store_qkv),
-    ops.Attention: Row("attention", Attention, attention),
+ROWS: dict[type[ops.Op], OpCompiler] = {
+    ops.Qkv: OpCompiler("qkv", QkvArgs, qkv),
+    ops.StoreQkv: OpCompiler("store_qkv", QkvArgs, store_qkv),
+    ops.Attention: OpCompiler("attention", AttentionArgs, attention),
 }

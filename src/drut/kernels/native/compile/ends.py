@@ -8,26 +8,26 @@ import numpy as np
 
 from drut.kernels import ops
 from drut.kernels.native import abi
-from drut.kernels.native.compile.row import Row
+from drut.kernels.native.compile.row import OpCompiler
 from drut.kernels.native.workspace import Workspace, address, norm
 
 
-class Embed(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("table", "x"), *abi.int32s("stride"), *abi.floats("scale"))
+class EmbedArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("table", "x"), *abi.int32s("stride"), *abi.floats("scale"))
 
 
-class RopeTable(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("inv_freq", "table"), *abi.int32s("half"), *abi.floats("scale"))
+class RopeTableArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("inv_freq", "table"), *abi.int32s("half"), *abi.floats("scale"))
 
 
-class Head(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("weight", "logits"),
+class HeadArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"), ("norm", abi.NormArgs), *abi.pointers("weight", "logits"),
                 *abi.int32s("width", "stride", "logits_stride"), *abi.floats("scale", "softcap"),
                 *abi.int32s(abi.RESERVED))
 
 
-class Sample(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("logits"), *abi.int32s("logits_stride", "vocab"))
+class SampleArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("logits"), *abi.int32s("logits_stride", "vocab"))
 
 
 def embed(op: ops.Embed, workspace: Workspace) -> dict[str, Any]:
@@ -52,9 +52,9 @@ def sample(op: ops.Sample, workspace: Workspace) -> dict[str, Any]:
     return {"logits": workspace.logits.ctypes.data, "logits_stride": workspace.logits.shape[1], "vocab": op.vocab}
 
 
-ROWS: dict[type[ops.Op], Row] = {
-    ops.Embed: Row("embed", Embed, embed),
-    ops.RopeTable: Row("rope_table", RopeTable, rope_table),
-    ops.Head: Row("head", Head, head),
-    ops.Sample: Row("sample", Sample, sample),
+ROWS: dict[type[ops.Op], OpCompiler] = {
+    ops.Embed: OpCompiler("embed", EmbedArgs, embed),
+    ops.RopeTable: OpCompiler("rope_table", RopeTableArgs, rope_table),
+    ops.Head: OpCompiler("head", HeadArgs, head),
+    ops.Sample: OpCompiler("sample", SampleArgs, sample),
 }

@@ -6,24 +6,24 @@ from typing import Any
 
 from drut.kernels import ops
 from drut.kernels.native import abi
-from drut.kernels.native.compile.row import Row
+from drut.kernels.native.compile.row import OpCompiler
 from drut.kernels.native.workspace import Workspace, address, norm
 
 
-class Route(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm),
+class RouteArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"), ("norm", abi.NormArgs),
                 *abi.pointers("weight", "score_bias", "shared_gate", "logits", "routes", "loads", "used_count"),
                 *abi.int32s("width", "stride", "logits_stride", "sigmoid", "normalize", "groups", "kept_groups"),
                 *abi.floats("scale"))
 
 
-class ExpertsGateUp(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("gate", "up", "routes", "out"),
+class ExpertsGateUpArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"), ("norm", abi.NormArgs), *abi.pointers("gate", "up", "routes", "out"),
                 *abi.int32s("width", "stride", "out_stride", "out_format", "activation", abi.RESERVED))
 
 
-class ExpertsDown(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("source", "down", "routes", "x"),
+class ExpertsDownArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("source", "down", "routes", "x"),
                 *abi.int32s("in_stride", "stride", "in_format", abi.RESERVED))
 
 
@@ -54,8 +54,8 @@ def down(op: ops.ExpertsDown, workspace: Workspace) -> dict[str, Any]:
             "down": address(op.down), "routes": workspace.routes.address(op.routes), "x": x, "stride": stride}
 
 
-ROWS: dict[type[ops.Op], Row] = {
-    ops.Route: Row("route", Route, route),
-    ops.ExpertsGateUp: Row("experts_gate_up", ExpertsGateUp, gate_up),
-    ops.ExpertsDown: Row("experts_down", ExpertsDown, down),
+ROWS: dict[type[ops.Op], OpCompiler] = {
+    ops.Route: OpCompiler("route", RouteArgs, route),
+    ops.ExpertsGateUp: OpCompiler("experts_gate_up", ExpertsGateUpArgs, gate_up),
+    ops.ExpertsDown: OpCompiler("experts_down", ExpertsDownArgs, down),
 }

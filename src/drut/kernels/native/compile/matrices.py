@@ -6,31 +6,31 @@ from typing import Any
 
 from drut.kernels import ops
 from drut.kernels.native import abi
-from drut.kernels.native.compile.row import Row
+from drut.kernels.native.compile.row import OpCompiler
 from drut.kernels.native.workspace import Workspace, address, norm
 
 
-class Project(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("source", "weight", "x", "row_scale"),
+class ProjectArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("source", "weight", "x", "row_scale"),
                 *abi.int32s("in_stride", "stride", "in_format", "add"), *abi.floats("scale"), *abi.int32s(abi.RESERVED))
 
 
-class Normalize(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("out"),
+class NormalizeArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"), ("norm", abi.NormArgs), *abi.pointers("out"),
                 *abi.int32s("width", "stride", "out_stride", abi.RESERVED))
 
 
-class Activate(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("gate", "up", "out"), *abi.int32s("stride", "activation"))
+class ActivateArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("gate", "up", "out"), *abi.int32s("stride", "activation"))
 
 
-class Add(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("source"), ("norm", abi.Norm), *abi.pointers("x"),
+class AddArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("source"), ("norm", abi.NormArgs), *abi.pointers("x"),
                 *abi.int32s("width", "in_stride", "stride"), *abi.floats("scale"))
 
 
-class GateUp(abi.Struct):
-    _fields_ = (("op", abi.Op), *abi.pointers("x"), ("norm", abi.Norm), *abi.pointers("gate", "up", "out"),
+class GateUpArgs(abi.Struct):
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"), ("norm", abi.NormArgs), *abi.pointers("gate", "up", "out"),
                 *abi.int32s("width", "stride", "out_stride", "out_format", "activation", abi.RESERVED))
 
 
@@ -71,10 +71,10 @@ def gate_up(op: ops.GateUp, workspace: Workspace) -> dict[str, Any]:
             "activation": abi.ACTIVATIONS[op.activation]}
 
 
-ROWS: dict[type[ops.Op], Row] = {
-    ops.Project: Row("project", Project, project),
-    ops.Normalize: Row("normalize", Normalize, normalize),
-    ops.Activate: Row("activate", Activate, activate),
-    ops.Add: Row("add", Add, add),
-    ops.GateUp: Row("gate_up", GateUp, gate_up),
+ROWS: dict[type[ops.Op], OpCompiler] = {
+    ops.Project: OpCompiler("project", ProjectArgs, project),
+    ops.Normalize: OpCompiler("normalize", NormalizeArgs, normalize),
+    ops.Activate: OpCompiler("activate", ActivateArgs, activate),
+    ops.Add: OpCompiler("add", AddArgs, add),
+    ops.GateUp: OpCompiler("gate_up", GateUpArgs, gate_up),
 }

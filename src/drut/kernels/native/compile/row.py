@@ -11,7 +11,7 @@ from drut.kernels.native.workspace import Workspace
 Fill = Callable[[Any, Workspace], dict[str, Any]]
 
 
-class Row(NamedTuple):
+class OpCompiler(NamedTuple):
     name: str  # in csrc/run/ops.h
     struct: type[abi.Struct]
     fill: Fill  # returns all fields but `op`

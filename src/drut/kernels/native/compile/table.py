@@ -9,10 +9,10 @@ from drut.errors import UnsupportedError
 from drut.kernels import ops
 from drut.kernels.native import abi
 from drut.kernels.native.compile import attention, ends, experts, matrices
-from drut.kernels.native.compile.row import Row
+from drut.kernels.native.compile.row import OpCompiler
 from drut.kernels.native.workspace import Workspace
 
-ROWS: Mapping[type[ops.Op], Row] = {**ends.ROWS, **attention.ROWS, **matrices.ROWS, **experts.ROWS}
+ROWS: Mapping[type[ops.Op], OpCompiler] = {**ends.ROWS, **attention.ROWS, **matrices.ROWS, **experts.ROWS}
 STRUCTS = (*abi.SHARED, *dict.fromkeys(row.struct for row in ROWS.values()))
 
 
@@ -30,5 +30,5 @@ def compiled(op: ops.Op, workspace: Workspace, codes: Mapping[str, int]) -> abi.
     row = ROWS.get(type(op))
     if row is None or row.name not in codes:
         raise UnsupportedError(f"the native kernels have no operation {type(op).__name__}")
-    head = abi.Op(code=codes[row.name], layer=getattr(op, "layer", 0))
+    head = abi.OpArgs(code=codes[row.name], layer=getattr(op, "layer", 0))
     return row.struct(op=head, **row.fill(op, workspace))

@@ -8,17 +8,17 @@ from drut.kernels import ops
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy.attention import attend
 from drut.kernels.numpy.numbers import rotate, round_bf16
-from drut.kernels.numpy.state import Run, State, multiply, normalized
+from drut.kernels.numpy.state import NumpyState, Run, multiply, normalized
 
 
-def qkv(op: ops.Qkv, state: State, step: StepDescriptor) -> None:
+def qkv(op: ops.Qkv, state: NumpyState, step: StepDescriptor) -> None:
     y = normalized(op.norm, state.get(op.x))
     for buffer, weight in ((op.q, op.q_proj), (op.k, op.k_proj), (op.v, op.v_proj)):
         state.set(buffer, multiply(weight, y))
     store_qkv(op, state, step)
 
 
-def store_qkv(op: ops.Qkv | ops.StoreQkv, state: State, step: StepDescriptor) -> None:
+def store_qkv(op: ops.Qkv | ops.StoreQkv, state: NumpyState, step: StepDescriptor) -> None:
     kv, rows = op.kv, step.rows
     q, k, v = (state.get(buffer) for buffer in (op.q, op.k, op.v))
     if op.wide_norm:
@@ -37,7 +37,7 @@ def store_qkv(op: ops.Qkv | ops.StoreQkv, state: State, step: StepDescriptor) ->
     state.pages(kv).write(kv.place(op.layer), step.slots(kv.group), k, v)
 
 
-def attention(op: ops.Attention, state: State, step: StepDescriptor) -> None:
+def attention(op: ops.Attention, state: NumpyState, step: StepDescriptor) -> None:
     kv, pages = op.kv, state.pages(op.kv)
     q = state.get(op.q).reshape(step.rows, kv.kv_heads, op.heads // kv.kv_heads, kv.head_dim)
     blocks, table = step["blocks"], step.tables(kv.group)[step["seq"][: step.rows]]

@@ -10,37 +10,37 @@ from drut.kernels import ops
 from drut.kernels.descriptor import RELAY, Edits, StepDescriptor
 from drut.kernels.numpy import sampling
 from drut.kernels.numpy.numbers import capped
-from drut.kernels.numpy.state import Run, State, multiply, normalized
+from drut.kernels.numpy.state import NumpyState, Run, multiply, normalized
 from drut.kernels.ops import F32
 from drut.kernels.output import Status, StepOutput
 
 
-def embed(op: ops.Embed, state: State, step: StepDescriptor) -> None:
+def embed(op: ops.Embed, state: NumpyState, step: StepDescriptor) -> None:
     token, seq = step["token"][: step.rows], step["seq"][: step.rows]
     ids = np.where(token == RELAY, state.relay[step["relay_slot"][seq]], token).astype(np.int32)
     rows: F32 = op.table.rows(ids)  # type: ignore[attr-defined]
     state.set(op.x, rows * np.float32(op.scale))
 
 
-def rope_table(op: ops.RopeTable, state: State, step: StepDescriptor) -> None:
+def rope_table(op: ops.RopeTable, state: NumpyState, step: StepDescriptor) -> None:
     angle = step["position"][: step.rows, None] * np.array(op.inv_freq)
     table = np.concatenate([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
     state.set(op.rope, table * np.float32(op.scale))
 
 
-def head(op: ops.Head, state: State, step: StepDescriptor) -> None:
+def head(op: ops.Head, state: NumpyState, step: StepDescriptor) -> None:
     x = state.get(op.x)[step["sample_row"][: step.samples]]
     if len(x):
         x = capped(multiply(op.weight, normalized(op.norm, x)) * np.float32(op.scale), op.cap)
     state.logits = x
 
 
-def sample(op: ops.Sample, state: State, step: StepDescriptor) -> None:
+def sample(op: ops.Sample, state: NumpyState, step: StepDescriptor) -> None:
     state.out = StepOutput.zeros(step.samples)
     draw(state, step, range(step.samples))
 
 
-def draw(state: State, step: StepDescriptor, samples: Sequence[int]) -> None:
+def draw(state: NumpyState, step: StepDescriptor, samples: Sequence[int]) -> None:
     """Writes the outputs of `samples`, which must be empty, and their relay slots."""
     for i in samples:
         logits, target = state.logits[i], int(step["target"][i])

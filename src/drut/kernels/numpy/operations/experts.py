@@ -7,10 +7,10 @@ import numpy as np
 from drut.kernels import ops
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy import experts
-from drut.kernels.numpy.state import Run, State, data, multiply, normalized
+from drut.kernels.numpy.state import NumpyState, Run, data, multiply, normalized
 
 
-def route(op: ops.Route, state: State, step: StepDescriptor) -> None:
+def route(op: ops.Route, state: NumpyState, step: StepDescriptor) -> None:
     y = normalized(op.norm, state.get(op.x))
     correction = None if op.correction is None else data(op.correction)
     gate = None if op.shared_gate is None else data(op.shared_gate)
@@ -21,12 +21,12 @@ def route(op: ops.Route, state: State, step: StepDescriptor) -> None:
     state.used[op.layer] = int(np.count_nonzero(counts))
 
 
-def gate_up(op: ops.ExpertsGateUp, state: State, step: StepDescriptor) -> None:
+def gate_up(op: ops.ExpertsGateUp, state: NumpyState, step: StepDescriptor) -> None:
     y = normalized(op.norm, state.get(op.x))
     state.set(op.out, experts.gate_up(op, y, state.routes[op.routes]))
 
 
-def down(op: ops.ExpertsDown, state: State, step: StepDescriptor) -> None:
+def down(op: ops.ExpertsDown, state: NumpyState, step: StepDescriptor) -> None:
     y = experts.down(op, state.get(op.source), state.routes[op.routes])
     state.set(op.x, state.get(op.x) + y)
 

@@ -15,12 +15,12 @@ from drut.formats.planes import U8, join
 from drut.model.weights.mapping import quote
 from drut.model.weights.metadata import optional, require
 from drut.model.weights.quantized.groups import group_count
-from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, Recipe
+from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, QuantizationRecipe
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # the column, of eight, of the i-th lowest four bits of a word
 
 
-def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
+def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[QuantizationRecipe]:
     """Yields a recipe for each `X.qweight`. An error names the key or the tensor."""
     where = f"{parts.where}: quantization_config"
     bits = require(config, "w_bit" if config.get("bits") is None else "bits", int, where)
@@ -36,7 +36,7 @@ def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
         yield _recipe(parts, name, group)
 
 
-def _recipe(parts: Parts, name: str, group: int) -> Recipe:
+def _recipe(parts: Parts, name: str, group: int) -> QuantizationRecipe:
     k, words = parts.matrix(f"{name}.qweight", "I32").shape
     groups, n = group_count(parts, f"{name}.qweight", k, group), 8 * words
     why = f" (group_size {group} in quantization_config)"
@@ -44,7 +44,7 @@ def _recipe(parts: Parts, name: str, group: int) -> Recipe:
     parts.expect(f"{name}.qzeros", (groups, words), "I32", why=why)
     enc = planes("int4", 0 if groups == 1 else k // groups, SCALE_TYPES[scales.encoding], zeros=True)
     stored = tuple(f"{name}.{part}" for part in ("qweight", "scales", "qzeros"))
-    return Recipe(f"{name}.weight", (n, k), enc, stored, _rows(parts, *stored))
+    return QuantizationRecipe(f"{name}.weight", (n, k), enc, stored, _rows(parts, *stored))
 
 
 def _rows(parts: Parts, qweight: str, scales: str, qzeros: str) -> Callable[[], U8]:

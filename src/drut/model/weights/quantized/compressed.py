@@ -21,7 +21,7 @@ from drut.model.weights.metadata import optional, require
 from drut.model.weights.quantized.fp4 import mxfp4, nvfp4
 from drut.model.weights.quantized.fp8 import fp8_recipes
 from drut.model.weights.quantized.groups import column_order, group_count, packed, unpacked
-from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, Recipe
+from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, QuantizationRecipe
 
 FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
            "mxfp4-pack-quantized", "mixed-precision")
@@ -39,7 +39,7 @@ class Scheme:
     block: tuple[int, ...] | None
 
 
-def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
+def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[QuantizationRecipe]:
     """Yields a recipe for each quantized layer. An error names the key or the tensor."""
     where = f"{parts.where}: quantization_config"
     _refuse(config, where)
@@ -113,13 +113,13 @@ class _Integers:
     def part(self, suffix: str) -> str:
         return f"{self.name}.{suffix}"
 
-    def recipe(self, rows: Callable[[], U8], columns: Callable[[], NDArray[np.int32] | None]) -> Recipe:
+    def recipe(self, rows: Callable[[], U8], columns: Callable[[], NDArray[np.int32] | None]) -> QuantizationRecipe:
         scale = self.parts.source.tensors[self.part("weight_scale")].encoding
         enc = planes("int4" if self.bits == 4 else "int8", 0 if self.groups == 1 else self.k // self.groups,
                      SCALE_TYPES[scale], zeros=self.parts.has(self.part("weight_zero_point")))
         names = [self.codes, *map(self.part, ("weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape"))]
-        return Recipe(name=self.part("weight"), shape=(self.n, self.k), encoding=enc,
-                      parts=tuple(filter(self.parts.has, names)), rows=rows, columns=columns)
+        return QuantizationRecipe(name=self.part("weight"), shape=(self.n, self.k), encoding=enc,
+                                  parts=tuple(filter(self.parts.has, names)), rows=rows, columns=columns)
 
     def by_row(self, array: Array) -> Array:
         """Returns (n, groups) from one number for all, one for each row, or all of them."""
@@ -145,7 +145,7 @@ def _layer(parts: Parts, name: str, codes: str, bits: int, n: int, k: int, schem
     return _Integers(parts=parts, name=name, codes=codes, bits=bits, n=n, k=k, groups=groups)
 
 
-def _packed_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:
+def _packed_integers(parts: Parts, name: str, schemes: list[Scheme]) -> QuantizationRecipe:
     """Returns the recipe of `weight_packed` int32 (n, k * bits / 32), the low bits first; zero points are packed along
     n."""
     codes = f"{name}.weight_packed"
@@ -174,7 +174,7 @@ def _packed_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:
     return layer.recipe(whole, layer.columns)
 
 
-def _plain_integers(parts: Parts, name: str, schemes: list[Scheme]) -> Recipe:
+def _plain_integers(parts: Parts, name: str, schemes: list[Scheme]) -> QuantizationRecipe:
     """Returns the recipe of `weight` int8 (n, k); codes and zero points are signed."""
     codes = f"{name}.weight"
     n, k = parts.matrix(codes, "I8").shape

@@ -10,11 +10,11 @@ from drut.model.weights.json_file import read_json
 from drut.model.weights.mapping import quote
 from drut.model.weights.metadata import require
 from drut.model.weights.quantized import awq, compressed, fp8, gptq, modelopt, mxfp4
-from drut.model.weights.quantized.recipe import Parts, QuantizedSource, Recipe
+from drut.model.weights.quantized.recipe import Parts, QuantizationRecipe, QuantizedSource
 from drut.model.weights.source import TensorSource
 
 Config = Mapping[str, object]
-Format = Callable[[Parts, Config], Iterator[Recipe]]
+Format = Callable[[Parts, Config], Iterator[QuantizationRecipe]]
 
 FORMATS: dict[str, Format] = {
     "awq": awq.recipes, "gptq": gptq.recipes, "compressed-tensors": compressed.recipes, "fp8": fp8.recipes,

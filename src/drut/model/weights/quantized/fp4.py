@@ -8,10 +8,10 @@ import numpy as np
 
 from drut.formats.encoding import NVFP4, encoding
 from drut.formats.planes import U8, join, pairs
-from drut.model.weights.quantized.recipe import Parts, Recipe
+from drut.model.weights.quantized.recipe import Parts, QuantizationRecipe
 
 
-def nvfp4(parts: Parts, name: str, codes: str, whole: str, *, divides: bool) -> Recipe:
+def nvfp4(parts: Parts, name: str, codes: str, whole: str, *, divides: bool) -> QuantizationRecipe:
     """Returns the recipe of layer `name`: `codes` U8 (n, k/2), its `weight_scale` (n, k/16) and `whole`, the tensor's
     divisor or factor."""
     n, half = parts.matrix(codes, "U8").shape
@@ -26,17 +26,17 @@ def nvfp4(parts: Parts, name: str, codes: str, whole: str, *, divides: bool) -> 
             scale = np.float32(1) / scale if divides else scale
         return join(np.repeat(scale, n, axis=0), parts.read(fine), parts.read(codes))
 
-    return Recipe(f"{name}.weight", (n, 2 * half), NVFP4, (codes, fine, whole), rows)
+    return QuantizationRecipe(f"{name}.weight", (n, 2 * half), NVFP4, (codes, fine, whole), rows)
 
 
-def mxfp4(parts: Parts, weight: str, codes: str, scales: str) -> Recipe:
+def mxfp4(parts: Parts, weight: str, codes: str, scales: str) -> QuantizationRecipe:
     """Returns the recipe of `weight`: `codes` U8 (.., n, k/2) or (.., n, k/32, 16) and `scales` U8 (.., n, k/32),
     E8M0."""
     shape = parts.info(scales, "U8", "F8_E8M0").shape
     k = 32 * shape[-1] if shape else 0
     stored = parts.info(codes, "U8")
     parts.expect(codes, (*shape, 16) if len(stored.shape) > len(shape) else (*shape[:-1], k // 2), "U8")
-    return Recipe(weight, (*shape[:-1], k), encoding("MXFP4"), (codes, scales), _blocks(parts, codes, scales))
+    return QuantizationRecipe(weight, (*shape[:-1], k), encoding("MXFP4"), (codes, scales), _blocks(parts, codes, scales))
 
 
 def _blocks(parts: Parts, codes: str, scales: str) -> Callable[[], U8]:

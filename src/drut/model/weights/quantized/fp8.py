@@ -15,12 +15,12 @@ from drut.formats.encoding import planes
 from drut.formats.planes import U8, join
 from drut.model.weights.mapping import quote
 from drut.model.weights.metadata import require_list
-from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, Recipe
+from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, QuantizationRecipe
 
 SCALES = ("weight_scale_inv", "weight_scale")
 
 
-def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
+def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[QuantizationRecipe]:
     """Yields a recipe for each FP8 matrix `X.weight` with its scale."""
     block = None
     if config.get("weight_block_size") is not None:
@@ -28,7 +28,7 @@ def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
     yield from fp8_recipes(parts, block)
 
 
-def fp8_recipes(parts: Parts, block: tuple[int, ...] | None) -> Iterator[Recipe]:
+def fp8_recipes(parts: Parts, block: tuple[int, ...] | None) -> Iterator[QuantizationRecipe]:
     """Does what `recipes` does; `block`: the (rows, columns) of one scale."""
     for name in parts.names(".weight"):
         dtype = parts.source.tensors[f"{name}.weight"].encoding
@@ -39,14 +39,14 @@ def fp8_recipes(parts: Parts, block: tuple[int, ...] | None) -> Iterator[Recipe]
                                    "(supported: F8_E4M3)")
 
 
-def _recipe(parts: Parts, name: str, block: tuple[int, ...] | None) -> Recipe:
+def _recipe(parts: Parts, name: str, block: tuple[int, ...] | None) -> QuantizationRecipe:
     n, k = parts.matrix(f"{name}.weight", "F8_E4M3").shape
     scale_name = next((f"{name}.{s}" for s in SCALES if parts.has(f"{name}.{s}")), f"{name}.weight_scale")
     scale = parts.info(scale_name, *SCALE_TYPES)
     rows_each, group = _spread(parts, scale_name, scale.shape, n, k, block)
     enc = planes("fp8", group, SCALE_TYPES[scale.encoding])
     stored = (f"{name}.weight", scale_name)
-    return Recipe(stored[0], (n, k), enc, stored, _rows(parts, *stored, n, rows_each))
+    return QuantizationRecipe(stored[0], (n, k), enc, stored, _rows(parts, *stored, n, rows_each))
 
 
 def _spread(parts: Parts, name: str, shape: tuple[int, ...], n: int, k: int,

@@ -17,12 +17,12 @@ from drut.formats.planes import U8, join
 from drut.model.weights.mapping import quote
 from drut.model.weights.metadata import optional, require
 from drut.model.weights.quantized.groups import column_order, group_count, packed, unpacked
-from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, Recipe
+from drut.model.weights.quantized.recipe import SCALE_TYPES, Array, Parts, QuantizationRecipe
 
 VERSIONS = {"gptq": 1, "gptq_v2": 0}  # the number added to a stored zero point
 
 
-def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
+def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[QuantizationRecipe]:
     """Yields a recipe for each `X.qweight`. An error names the key or the tensor."""
     where = f"{parts.where}: quantization_config"
     bits, group = require(config, "bits", int, where), require(config, "group_size", int, where)
@@ -57,10 +57,10 @@ class _Linear:
         self.encoding: Encoding = planes("int4" if bits == 4 else "int8", size, SCALE_TYPES[scales.encoding],
                                          zeros=not symmetric)
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> QuantizationRecipe:
         names = (f"{self.name}.{part}" for part in ("qweight", "scales", "qzeros", "g_idx"))
-        return Recipe(name=f"{self.name}.weight", shape=(self.n, self.k), encoding=self.encoding,
-                      parts=tuple(filter(self.parts.has, names)), rows=self.rows, columns=self.columns)
+        return QuantizationRecipe(name=f"{self.name}.weight", shape=(self.n, self.k), encoding=self.encoding,
+                                  parts=tuple(filter(self.parts.has, names)), rows=self.rows, columns=self.columns)
 
     def columns(self) -> NDArray[np.int32] | None:
         name = f"{self.name}.g_idx"

@@ -9,10 +9,10 @@ from drut.model.weights.mapping import quote
 from drut.model.weights.metadata import require
 from drut.model.weights.quantized.fp4 import nvfp4
 from drut.model.weights.quantized.fp8 import fp8_recipes
-from drut.model.weights.quantized.recipe import Parts, Recipe
+from drut.model.weights.quantized.recipe import Parts, QuantizationRecipe
 
 
-def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
+def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[QuantizationRecipe]:
     """Yields a recipe for each quantized layer."""
     algorithm = require(config, "quant_algo", str, parts.where)
     if algorithm == "FP8":

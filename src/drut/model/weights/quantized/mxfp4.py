@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from drut.model.weights.quantized.fp4 import mxfp4
-from drut.model.weights.quantized.recipe import Parts, Recipe
+from drut.model.weights.quantized.recipe import Parts, QuantizationRecipe
 
 
-def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[Recipe]:
+def recipes(parts: Parts, config: Mapping[str, object]) -> Iterator[QuantizationRecipe]:
     """Yields a recipe for each `X_blocks`."""
     for name in dict.fromkeys(parts.names("_blocks") + parts.names("_scales")):
         yield mxfp4(parts, f"{name}.weight", f"{name}_blocks", f"{name}_scales")

@@ -68,7 +68,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class QuantizationRecipe:
     """Assembles one weight: `rows` returns its bytes, (n, row bytes), and `columns` the order of its columns."""
 
     name: str
@@ -89,7 +89,7 @@ class Recipe:
 class QuantizedSource:
     """The source `base` with the parts of each recipe replaced by the assembled weight."""
 
-    def __init__(self, base: TensorSource, recipes: Iterable[Recipe], where: str) -> None:
+    def __init__(self, base: TensorSource, recipes: Iterable[QuantizationRecipe], where: str) -> None:
         self._base, self._recipes = base, {recipe.name: recipe for recipe in recipes}
         used = {part for recipe in self._recipes.values() for part in recipe.parts}
         tensors = {name: info for name, info in base.tensors.items() if name not in used}

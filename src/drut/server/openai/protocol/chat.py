@@ -30,7 +30,7 @@ class ContentPart(msgspec.Struct, kw_only=True):
     refusal: str | None = None
 
 
-class Message(msgspec.Struct, kw_only=True):
+class ChatMessage(msgspec.Struct, kw_only=True):
     role: str
     content: str | list[str | ContentPart] | None = None
     refusal: str | None = None
@@ -46,7 +46,7 @@ Kwargs = Annotated[dict[str, bool | Int64 | float | str | None], Meta(
 
 
 class ChatRequest(SamplingFields, kw_only=True):
-    messages: Annotated[list[Message], Meta(min_length=1)]
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     max_tokens: MaxTokens | None = None
     max_completion_tokens: MaxTokens | None = None
     logprobs: bool | None = None
@@ -136,7 +136,7 @@ class CallDelta(msgspec.Struct, kw_only=True):
     function: FunctionDelta
 
 
-class Delta(msgspec.Struct, kw_only=True):
+class ChatDelta(msgspec.Struct, kw_only=True):
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
@@ -146,7 +146,7 @@ class Delta(msgspec.Struct, kw_only=True):
 
 class ChunkChoice(msgspec.Struct, kw_only=True):
     index: int
-    delta: Delta
+    delta: ChatDelta
     logprobs: ChatLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | UnsetType | None = UNSET

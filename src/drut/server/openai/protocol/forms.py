@@ -15,11 +15,11 @@ MAX_NAME = 64  # characters of a field name from a client
 
 
 @dataclass(frozen=True)
-class Form:
+class FormFields:
     """Describes a type: the fields of its structs and the values of its enums, at every depth."""
 
-    fields: Mapping[str, Form] = field(default_factory=dict)  # of an object; empty if it may have any field
-    items: Form | None = None  # of an array
+    fields: Mapping[str, FormFields] = field(default_factory=dict)  # of an object; empty if it may have any field
+    items: FormFields | None = None  # of an array
     allowed: tuple[object, ...] = ()  # values of an enum
 
 
@@ -32,12 +32,12 @@ class Unknown(NamedTuple):
 
 
 @cache
-def form_of(type_: type) -> Form:
+def form_of(type_: type) -> FormFields:
     """Returns the form of a struct type."""
     return _form(inspect.type_info(type_))
 
 
-def unknown_fields(value: object, form: Form, path: str = "", kind: str = "") -> Iterator[Unknown]:
+def unknown_fields(value: object, form: FormFields, path: str = "", kind: str = "") -> Iterator[Unknown]:
     """Yields the fields of decoded JSON that `form` does not have, at every depth. Null counts as absent."""
     if isinstance(value, dict) and form.fields:
         for name, inner in value.items():
@@ -51,31 +51,31 @@ def unknown_fields(value: object, form: Form, path: str = "", kind: str = "") ->
             yield from unknown_fields(inner, form.items, f"{path}[{i}]", f"{kind}[]")
 
 
-def allowed_at(form: Form, path: str) -> tuple[object, ...]:
+def allowed_at(form: FormFields, path: str) -> tuple[object, ...]:
     """Returns the values of the enum at `path`, or none if it is no enum."""
-    at: Form | None = form
+    at: FormFields | None = form
     for step in STEP.finditer(path):
         at = None if at is None else at.fields.get(step[1]) if step[1] else at.items
     return at.allowed if at is not None else ()
 
 
-def _form(kind: Any) -> Form:
+def _form(kind: Any) -> FormFields:
     match kind:
         case inspect.Metadata(type=inner):
             return _form(inner)
         case inspect.StructType(fields=fields):
-            return Form({f.encode_name: _form(f.type) for f in fields})
+            return FormFields({f.encode_name: _form(f.type) for f in fields})
         case inspect.ListType(item_type=item):
             items = _form(item)
-            return Form(items=items if items != Form() else None)
+            return FormFields(items=items if items != FormFields() else None)
         case inspect.LiteralType(values=values):
-            return Form(allowed=tuple(values))
+            return FormFields(allowed=tuple(values))
         case inspect.UnionType(types=types):
             parts = [_form(t) for t in types]
-            return Form({name: inner for part in parts for name, inner in part.fields.items()},
-                        next((part.items for part in parts if part.items is not None), None),
-                        tuple(value for part in parts for value in part.allowed))
-    return Form()
+            return FormFields({name: inner for part in parts for name, inner in part.fields.items()},
+                              next((part.items for part in parts if part.items is not None), None),
+                              tuple(value for part in parts for value in part.allowed))
+    return FormFields()
 
 
 def shown_name(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from drut.server.openai.protocol.chat import Kwargs, Message
+from drut.server.openai.protocol.chat import ChatMessage, Kwargs
 from drut.server.openai.protocol.sampling import Name
 from drut.server.openai.protocol.tools import OfferedTool
 
@@ -32,7 +32,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
 
     model: Name | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message], Meta(min_length=1)] | None = None
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
     add_generation_prompt: bool | None = None
@@ -63,7 +63,7 @@ class Version(msgspec.Struct):
     model: str
 
 
-class State(msgspec.Struct):
+class ServerState(msgspec.Struct):
     """The state of the server. `reason`: why it is not alive or not ready."""
 
     status: str

@@ -17,7 +17,7 @@ from drut.server.openai.protocol.models import (
     DetokenizeRequest,
     ModelCard,
     ModelList,
-    State,
+    ServerState,
     TokenizeReply,
     TokenizeRequest,
     Version,
@@ -51,9 +51,9 @@ OPERATIONS = (
               request=TokenizeRequest, statuses=ASKED),
     Operation(method="post", path="/detokenize", summary="the text of token ids", reply=DetokenizeReply,
               request=DetokenizeRequest, statuses=ASKED),
-    Operation(method="get", path="/health", summary="200 while the engine is alive; needs no key", reply=State,
+    Operation(method="get", path="/health", summary="200 while the engine is alive; needs no key", reply=ServerState,
               request=None, statuses=(503,)),
-    Operation(method="get", path="/ready", summary="200 while requests are accepted; needs no key", reply=State,
+    Operation(method="get", path="/ready", summary="200 while requests are accepted; needs no key", reply=ServerState,
               request=None, statuses=(503,)),
     Operation("get", "/version", "version, numerics id and model", Version),
     Operation("get", "/metrics", "metrics in Prometheus format", "text/plain"),
@@ -89,7 +89,7 @@ def _operation(op: Operation, schemas: Mapping[type, Any], keyless: bool) -> dic
             content["text/event-stream"] = {"schema": {"type": "string"}}
     public = op.path in ("/health", "/ready")
     statuses = (*op.statuses, 403) if keyless else op.statuses if public else (*op.statuses, 401)
-    error = State if public else ErrorReply
+    error = ServerState if public else ErrorReply
     made: dict[str, Any] = {
         "summary": op.summary,
         "responses": {"200": {"description": "success", "content": content}} | {

@@ -17,10 +17,10 @@ from drut.engine.request.params import (
 )
 from drut.errors import RequestError
 from drut.kernels.descriptor import MAX_TOP_LOGPROBS
-from drut.server.http.limits import Limits
-from drut.server.openai.prompts import Texts
+from drut.server.http.limits import RequestLimits
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.openai.protocol.errors import ApiError
-from drut.server.openai.protocol.structured import Asked, ResponseFormat, StructuredOutputs
+from drut.server.openai.protocol.structured import RequestedFormat, ResponseFormat, StructuredOutputs
 
 T = TypeVar("T")
 MOST_TOKENS = 1 << 30  # maximum of the engine; it stands for "to the end of the context"
@@ -80,8 +80,8 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     timings_per_token: bool | None = None
 
 
-def engine_params(request: SamplingFields, asked: Asked | None, *, max_tokens: int, logprobs: int | None,
-                  prompt_logprobs: int | None, limits: Limits, texts: Texts) -> SamplingParams:
+def engine_params(request: SamplingFields, asked: RequestedFormat | None, *, max_tokens: int, logprobs: int | None,
+                  prompt_logprobs: int | None, limits: RequestLimits, texts: PromptProcessor) -> SamplingParams:
     """Returns the sampling parameters of a request; `asked`: the constraint of its output. ApiError 400 names the
     invalid field."""
     bias = _biases(request.logit_bias)

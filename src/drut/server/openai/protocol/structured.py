@@ -62,7 +62,7 @@ class StructuredOutputs(msgspec.Struct, kw_only=True):
     structural_tag: StructuralTag | str | None = None
 
 
-class Asked(NamedTuple):
+class RequestedFormat(NamedTuple):
     """A constraint and the path of its field. `schemas`: paths and schemas that the constraint was made from."""
 
     constraint: Constraint
@@ -70,7 +70,7 @@ class Asked(NamedTuple):
     schemas: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
-def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> Asked | None:
+def constraint_of(response_format: ResponseFormat | None, outputs: StructuredOutputs | None) -> RequestedFormat | None:
     """Returns the constraint of a request, or None. ApiError 400 names the path and the keyword."""
     asked = _of_format(response_format) if response_format is not None else None
     if outputs is None:
@@ -88,7 +88,7 @@ def may_contain_calls(response_format: ResponseFormat | None, outputs: Structure
     return outputs is not None and any(x is not None for x in (outputs.structural_tag, outputs.choice, outputs.grammar))
 
 
-def _of_format(given: ResponseFormat) -> Asked | None:
+def _of_format(given: ResponseFormat) -> RequestedFormat | None:
     """Returns the constraint of a `response_format`. ApiError for a field that its type does not use."""
     path, schema = _schema_of(given)
     for name in ("structures", "triggers"):
@@ -104,7 +104,7 @@ def _of_format(given: ResponseFormat) -> Asked | None:
         case "json_schema":
             raise _missing(path)
         case "json_object":
-            return Asked(Constraint.json_object(), "response_format")
+            return RequestedFormat(Constraint.json_object(), "response_format")
     if not given.structures or not given.triggers:
         raise _missing("response_format." + ("triggers" if given.structures else "structures"))
     tags = StructuralTag(structures=given.structures, triggers=given.triggers)
@@ -122,7 +122,7 @@ def _schema_of(given: ResponseFormat) -> tuple[str, Schema | None]:
     return "response_format.json_schema.schema", inner
 
 
-def _of_outputs(given: StructuredOutputs) -> Asked | None:
+def _of_outputs(given: StructuredOutputs) -> RequestedFormat | None:
     asked = [name for name in given.__struct_fields__ if getattr(given, name) is not None]
     if len(asked) > 1:
         raise ApiError(400, f"structured_outputs: {asked[0]} and {asked[1]} cannot be combined",
@@ -138,10 +138,10 @@ def _of_outputs(given: StructuredOutputs) -> Asked | None:
     return _asked(f"structured_outputs.{name}", makers[name])
 
 
-def _asked(path: str, make: Callable[[], Constraint]) -> Asked:
+def _asked(path: str, make: Callable[[], Constraint]) -> RequestedFormat:
     """Runs `make`. ApiError names the path."""
     try:
-        return Asked(make(), path)
+        return RequestedFormat(make(), path)
     except RequestError as error:
         raise ApiError(400, f"{path}: {error}", param=path) from None
 

@@ -13,16 +13,16 @@ from drut.server.openai.render.dialect import usage, usage_so_far
 from drut.server.openai.render.parts import lazily
 from drut.server.openai.render.scores import Speller, completion_logprobs, prompt_logprobs
 from drut.server.openai.render.timings import timings
-from drut.server.stream.assembler import Assembler, Piece
-from drut.server.stream.prepared_request import Job
+from drut.server.stream.assembler import Assembler, TextPiece
+from drut.server.stream.prepared_request import PreparedRequest
 
 
 class CompletionsDialect:
-    def __init__(self, job: Job, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, job: PreparedRequest, assembler: Assembler, tokenizer: Tokenizer | None) -> None:
         self._job, self._assembler, self._written = job, assembler, 0  # tokens
         self._speller = Speller(tokenizer, skip_special=job.params.skip_special_tokens)
 
-    def events(self, piece: Piece) -> Iterator[CompletionReply]:
+    def events(self, piece: TextPiece) -> Iterator[CompletionReply]:
         shown: Usage | UnsetType | None = None if self._job.include_usage else UNSET
         self._written += len(piece.ids)
         if self._job.continuous_usage:
@@ -32,7 +32,7 @@ class CompletionsDialect:
     def usage_event(self) -> CompletionReply:
         return self._envelope([], usage(self._job, self._assembler), ended=True)
 
-    def reply(self, pieces: Sequence[Piece]) -> CompletionReply:
+    def reply(self, pieces: Sequence[TextPiece]) -> CompletionReply:
         choices = lazily((self._whole(p) for p in pieces), whole=False)
         reply = self._envelope(choices, usage(self._job, self._assembler), ended=True)
         reply.service_tier = reply.kv_transfer_params = None
@@ -45,7 +45,7 @@ class CompletionsDialect:
                                system_fingerprint=job.fingerprint,
                                timings=timings(self._assembler.records) if job.timings and ended else UNSET)
 
-    def _whole(self, piece: Piece) -> CompletionChoice:
+    def _whole(self, piece: TextPiece) -> CompletionChoice:
         """Returns a choice of a whole reply, in which fields without a value are null."""
         choice = self._choice(piece)
         for name in ("token_ids", "prompt_token_ids", "prompt_logprobs"):
@@ -53,7 +53,7 @@ class CompletionsDialect:
                 setattr(choice, name, None)
         return choice
 
-    def _choice(self, piece: Piece) -> CompletionChoice:
+    def _choice(self, piece: TextPiece) -> CompletionChoice:
         job, end = self._job, piece.end
         choice = CompletionChoice(
             index=piece.index, text=piece.text,

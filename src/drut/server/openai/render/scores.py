@@ -10,8 +10,8 @@ from drut.server.openai.protocol.chat import ChatLogprobs, TokenLogprob, TopLogp
 from drut.server.openai.protocol.completions import CompletionLogprobs
 from drut.server.openai.protocol.replies import PromptLogprob, PromptLogprobs
 from drut.server.openai.render.parts import lazily
-from drut.server.stream.assembler import Piece
-from drut.server.stream.logprob_bytes import Row
+from drut.server.stream.assembler import TextPiece
+from drut.server.stream.logprob_bytes import ScoreRow
 
 
 class Speller:
@@ -48,17 +48,17 @@ class Speller:
         return list(self._tokenizer.token_bytes(token))
 
 
-def chat_logprobs(piece: Piece, top: int, speller: Speller) -> ChatLogprobs:
+def chat_logprobs(piece: TextPiece, top: int, speller: Speller) -> ChatLogprobs:
     """Returns the logprobs of the output tokens, with a lazy list for `render.parts`."""
     return ChatLogprobs(lazily(_scored(token, row, top, speller) for token, _, row in piece.entries))
 
 
-def _scored(token: int, row: Row, top: int, speller: Speller) -> TokenLogprob:
+def _scored(token: int, row: ScoreRow, top: int, speller: Speller) -> TokenLogprob:
     best = [TopLogprob(speller.text(i), logprob, speller.bytes(i)) for i, _, logprob in islice(row.scores(), top)]
     return TokenLogprob(speller.text(token), row.logprob(token), speller.bytes(token), best)
 
 
-def completion_logprobs(piece: Piece, speller: Speller) -> CompletionLogprobs:
+def completion_logprobs(piece: TextPiece, speller: Speller) -> CompletionLogprobs:
     """Returns the logprobs of a piece, with lazy lists for `render.parts`.
 
     `top_logprobs` has the likeliest tokens and the drawn one; of two tokens with the same text the likelier one.
@@ -70,16 +70,16 @@ def completion_logprobs(piece: Piece, speller: Speller) -> CompletionLogprobs:
         lazily(piece.offsets()))
 
 
-def prompt_logprobs(rows: list[Row | None] | None, speller: Speller) -> PromptLogprobs | None:
+def prompt_logprobs(rows: list[ScoreRow | None] | None, speller: Speller) -> PromptLogprobs | None:
     """Returns the logprobs of the prompt as a lazy list for `render.parts`."""
     return None if rows is None else lazily(None if row is None else _by_id(row, speller) for row in rows)
 
 
-def _by_id(row: Row, speller: Speller) -> dict[str, PromptLogprob]:
+def _by_id(row: ScoreRow, speller: Speller) -> dict[str, PromptLogprob]:
     return {str(i): PromptLogprob(logprob, rank, speller.decoded(i)) for i, rank, logprob in row.scores()}
 
 
-def _by_text(row: Row, speller: Speller) -> dict[str, float]:
+def _by_text(row: ScoreRow, speller: Speller) -> dict[str, float]:
     named: dict[str, float] = {}
     for token, _, logprob in row.scores():
         named.setdefault(speller.text(token), logprob)

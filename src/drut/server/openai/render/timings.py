@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drut.server.admission import Record
+from drut.server.admission import RequestRecord
 from drut.server.openai.protocol.replies import Timings
 
 
-def timings(records: Sequence[Record]) -> Timings:
+def timings(records: Sequence[RequestRecord]) -> Timings:
     """Returns the times of one reply, from one record per prompt. A choice's first token is computed with its prompt,
     so the decode time is divided by the tokens after it."""
     cached = sum(record.cached_tokens for record in records)

@@ -7,28 +7,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drut.constrain import Thought
+from drut.constrain import ReasoningSpec
 from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError
 from drut.parse.calling import constraint
-from drut.parse.offer import Offer
+from drut.parse.offer import OfferedTools
 from drut.parse.reading import Reading
 from drut.server.http.auth import salt_of
-from drut.server.openai.prompts import Texts
+from drut.server.openai.prompts import PromptProcessor
 from drut.server.openai.protocol.chat import ChatRequest
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.fields import check_unused, decode
 from drut.server.openai.protocol.forms import shown_name
 from drut.server.openai.protocol.sampling import check_stream, engine_params, first_max_tokens
-from drut.server.openai.protocol.structured import Asked, constraint_of, may_contain_calls
+from drut.server.openai.protocol.structured import RequestedFormat, constraint_of, may_contain_calls
 from drut.server.openai.protocol.tools import Function, as_tools, check_tools, chosen, for_template
 from drut.server.openai.reasoning import effort_variables, reasoning_of
 from drut.server.openai.routes.chat_messages import plain_messages
 from drut.server.service import Loaded, Service
-from drut.server.stream.prepared_request import Job, PreparedPrompt
+from drut.server.stream.prepared_request import PreparedPrompt, PreparedRequest
 
 
-def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
+def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> PreparedRequest:
     """Parses, checks and tokenizes a request. ApiError for every invalid field."""
     request, ignored = decode(body, ChatRequest, strict=service.config.strict_fields)
     service.check_model(request.model)
@@ -60,7 +60,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     params = replace(params, reasoning=reading.watched)
     ids = texts.chat_ids(text)
     echo = bool(request.echo) and messages[-1]["role"] == "assistant"
-    return Job(
+    return PreparedRequest(
         id=f"chatcmpl-{secrets.token_hex(12)}", model=service.name, fingerprint=loaded.fingerprint,
         prompts=[PreparedPrompt(ids, messages[-1]["content"] if echo else "", len(ids))], params=params,
         priority=request.priority or 0, salt=salt_of(caller, request.cache_salt),
@@ -88,8 +88,8 @@ def _logprobs(request: ChatRequest) -> int | None:
     return None
 
 
-def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice: str | Function,
-             reasoning: Thought | None, *, formatted: bool) -> Reading:
+def _reading(request: ChatRequest, texts: PromptProcessor, offered: list[Function], choice: str | Function,
+             reasoning: ReasoningSpec | None, *, formatted: bool) -> Reading:
     """Returns how the output is parsed. `formatted`: its text must match a format."""
     if not offered:
         return Reading(reasoning)
@@ -99,12 +99,12 @@ def _reading(request: ChatRequest, texts: Texts, offered: list[Function], choice
     guarded = choice != "auto" or (any(function.strict for function in offered) and not either)
     names = [choice.name] if isinstance(choice, Function) else [function.name for function in offered]
     reasoning = reasoning and replace(reasoning, calls=form.around)
-    offer = Offer(frozenset(names), whole=not guarded, most=most, new_id=form.new_id)
+    offer = OfferedTools(frozenset(names), whole=not guarded, most=most, new_id=form.new_id)
     return Reading(reasoning, form, offer, only_calls=choice != "auto", named=named, either=either)
 
 
-def _calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list[Function],
-           choice: str | Function, *, own_text: bool) -> Asked | None:
+def _calls(params: SamplingParams, texts: PromptProcessor, reading: Reading, offered: list[Function],
+           choice: str | Function, *, own_text: bool) -> RequestedFormat | None:
     """Returns the constraint for the tool calls, or None. ApiError 400 names the tool whose schema is invalid.
 
     Required calls exclude a format. If the model chooses, its output is either calls or text in the format.
@@ -127,10 +127,10 @@ def _calls(params: SamplingParams, texts: Texts, reading: Reading, offered: list
     if made is None:
         return None
     bound = [tool for tool in tools if tool.strict or choice != "auto"]
-    return Asked(made, "tools", tuple((f"tools[{tool.place}].function.parameters", tool.parameters) for tool in bound))
+    return RequestedFormat(made, "tools", tuple((f"tools[{tool.place}].function.parameters", tool.parameters) for tool in bound))
 
 
-def chat_text(texts: Texts, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,
+def chat_text(texts: PromptProcessor, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,
               add_generation_prompt: bool | None, continue_final: bool | None) -> tuple[str, tuple[str, ...]]:
     """Returns the prompt of a conversation, and the paths of the variables that the model's template does not use."""
     if continue_final and add_generation_prompt:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drut.parse.offer import SHORT_ID
-from drut.server.openai.protocol.chat import PARTS, ROLES, ContentPart, Message
+from drut.server.openai.protocol.chat import PARTS, ROLES, ChatMessage, ContentPart
 from drut.server.openai.protocol.errors import ApiError, not_among
 from drut.server.openai.protocol.tools import FUNCTION, ToolCall
 from drut.server.service import Service
@@ -15,7 +15,7 @@ from drut.server.service import Service
 SHORT = 9  # characters of the ids that some templates require
 
 
-def plain_messages(messages: Sequence[Message], service: Service, *, short_ids: bool = False) -> list[dict[str, Any]]:
+def plain_messages(messages: Sequence[ChatMessage], service: Service, *, short_ids: bool = False) -> list[dict[str, Any]]:
     """Returns messages with their text as one string. ApiError names the path of an unsupported part or role.
 
     A tool result gets the name of its function. With `short_ids`, ids of another shape are replaced.
@@ -34,7 +34,7 @@ def plain_messages(messages: Sequence[Message], service: Service, *, short_ids: 
     return plain
 
 
-def _add_calls(index: int, message: Message, made: dict[str, Any], names: dict[str, str], short_ids: bool) -> None:
+def _add_calls(index: int, message: ChatMessage, made: dict[str, Any], names: dict[str, str], short_ids: bool) -> None:
     """Adds an assistant's reasoning and tool calls, or the call that a tool result belongs to, to `made`."""
     if message.role == "assistant":
         reasoning = message.reasoning_content or message.reasoning
@@ -71,7 +71,7 @@ def _id(given: str, short: bool) -> str:
     return hashlib.sha256(given.encode(errors="replace")).hexdigest()[:SHORT]
 
 
-def _text(index: int, message: Message) -> str:
+def _text(index: int, message: ChatMessage) -> str:
     path = f"messages[{index}].content"
     if message.refusal is not None:
         return _refusal(index, message)
@@ -84,7 +84,7 @@ def _text(index: int, message: Message) -> str:
     return "".join(_of_part(f"{path}[{j}]", part) for j, part in enumerate(message.content))
 
 
-def _refusal(index: int, message: Message) -> str:
+def _refusal(index: int, message: ChatMessage) -> str:
     """Returns an assistant's refusal, which replaces content."""
     path = f"messages[{index}].refusal"
     if message.role != "assistant" or message.content:

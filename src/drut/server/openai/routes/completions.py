@@ -12,12 +12,12 @@ from drut.server.openai.protocol.fields import decode
 from drut.server.openai.protocol.sampling import check_stream, engine_params, first_max_tokens
 from drut.server.openai.protocol.structured import constraint_of
 from drut.server.service import Loaded, Service
-from drut.server.stream.prepared_request import Job
+from drut.server.stream.prepared_request import PreparedRequest
 
 DEFAULT_TOKENS = 16  # OpenAI's default
 
 
-def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
+def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> PreparedRequest:
     """Parses, checks and tokenizes a request. ApiError for every invalid field."""
     request, ignored = decode(body, CompletionRequest, strict=service.config.strict_fields)
     service.check_model(request.model)
@@ -37,7 +37,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Job:
     params = engine_params(request, asked, max_tokens=max(1, max_tokens), logprobs=request.logprobs,
                            prompt_logprobs=scored, limits=service.limits, texts=texts)
     add_special = request.add_special_tokens is not False
-    return Job(
+    return PreparedRequest(
         id=f"cmpl-{secrets.token_hex(12)}", model=service.name, fingerprint=loaded.fingerprint,
         prompts=[texts.prompt(p, add_special=add_special, echo=echo) for p in prompts], params=params,
         priority=request.priority or 0, salt=salt_of(caller, request.cache_salt),

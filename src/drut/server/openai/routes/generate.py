@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from drut.model.tokenizer import Tokenizer
-from drut.server.admission import Ask, DeadlineError, QueueFullError
-from drut.server.http.exchange import Exchange
+from drut.server.admission import DeadlineError, QueuedRequest, QueueFullError
+from drut.server.http.exchange import HttpExchange
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.render.dialect import Dialect
 from drut.server.openai.render.parts import parts
@@ -19,12 +19,12 @@ from drut.server.openai.render.wire import OPENAI, Wire
 from drut.server.service import SMALL_REPLY, Loaded, Service
 from drut.server.stream.assembler import Assembler
 from drut.server.stream.events import stream
-from drut.server.stream.prepared_request import Job
+from drut.server.stream.prepared_request import PreparedRequest
 from drut.server.stream.reply_size import ReplySize
-from drut.server.stream.run import Run
+from drut.server.stream.run import RequestRun
 
-MakeDialect = Callable[[Job, Assembler, Tokenizer | None], Dialect]
-Prepare = Callable[[bytes, Service, Loaded, str], Job]  # the first argument is the body, the last the caller's id
+MakeDialect = Callable[[PreparedRequest, Assembler, Tokenizer | None], Dialect]
+Prepare = Callable[[bytes, Service, Loaded, str], PreparedRequest]  # the first argument is the body, the last the caller's id
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Generation:
     wire: Wire = OPENAI
 
 
-async def generate(exchange: Exchange, service: Service, caller: str, how: Generation) -> None:
+async def generate(exchange: HttpExchange, service: Service, caller: str, how: Generation) -> None:
     """Reads, prepares and submits a request, and sends its reply. Errors before the first chunk are raised."""
     arrived, loaded = time.monotonic(), service.model()
     body = await read_json(exchange, service)
@@ -51,7 +51,7 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
     async with AsyncExitStack() as held:
         await held.enter_async_context(_room(service, job, size, arrived))
         backlog = service.config.max_backlog_kb * 1000
-        run = await held.enter_async_context(Run(assembler, exchange, backlog=backlog))
+        run = await held.enter_async_context(RequestRun(assembler, exchange, backlog=backlog))
         records = [run.submit(loaded.admission, ask) for ask in asks(job, caller, arrived, exchange.trace)]
         if job.timings:
             assembler.records = records
@@ -64,7 +64,7 @@ async def generate(exchange: Exchange, service: Service, caller: str, how: Gener
         await exchange.reply_in_parts(200, run.while_connected(service.in_parts(made)), headers=headers)
 
 
-async def _compile(service: Service, loaded: Loaded, job: Job, arrived: float) -> None:
+async def _compile(service: Service, loaded: Loaded, job: PreparedRequest, arrived: float) -> None:
     """Compiles the constraint of `job`. DeadlineError if its deadline passes before that is done."""
     if not job.constraints:
         return
@@ -77,7 +77,7 @@ async def _compile(service: Service, loaded: Loaded, job: Job, arrived: float) -
 
 
 @asynccontextmanager
-async def _room(service: Service, job: Job, size: ReplySize, arrived: float) -> AsyncIterator[None]:
+async def _room(service: Service, job: PreparedRequest, size: ReplySize, arrived: float) -> AsyncIterator[None]:
     """Holds memory for the reply while the block runs. DeadlineError or QueueFullError if it is not free in time."""
     left = math.inf if job.deadline_s is None else arrived + job.deadline_s - time.monotonic()
     patience_s, begun = min(left, service.config.max_wait_s), False
@@ -94,15 +94,15 @@ async def _room(service: Service, job: Job, size: ReplySize, arrived: float) -> 
                              "take at a time", service.config.max_wait_s) from None
 
 
-def asks(job: Job, caller: str, arrived: float, trace: Mapping[str, str]) -> Iterator[Ask]:
+def asks(job: PreparedRequest, caller: str, arrived: float, trace: Mapping[str, str]) -> Iterator[QueuedRequest]:
     """Yields one request for admission per prompt."""
     for i, prompt in enumerate(job.prompts):
-        yield Ask(prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
-                  deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
-                  follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace, ignored=job.ignored)
+        yield QueuedRequest(prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
+                            deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
+                            follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace, ignored=job.ignored)
 
 
-async def read_json(exchange: Exchange, service: Service) -> bytes:
+async def read_json(exchange: HttpExchange, service: Service) -> bytes:
     """Reads a body whose Content-Type is JSON: an HTML form of another site's page cannot send one."""
     kind = exchange.header("content-type").partition(";")[0].strip().lower()
     if kind != "application/json":

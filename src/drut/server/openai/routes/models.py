@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from drut.server.http.exchange import Exchange
+from drut.server.http.exchange import HttpExchange
 from drut.server.openai.protocol.models import ModelCard, ModelList
 from drut.server.service import Service
 
 
-async def list_models(exchange: Exchange, service: Service, caller: str) -> None:
+async def list_models(exchange: HttpExchange, service: Service, caller: str) -> None:
     await exchange.reply(200, msgspec.json.encode(ModelList(data=_cards(service))))
 
 
-async def show_model(exchange: Exchange, service: Service, caller: str) -> None:
+async def show_model(exchange: HttpExchange, service: Service, caller: str) -> None:
     name = exchange.scope["path_params"]["name"]
     service.check_model(name)
     cards = {card.id: card for card in _cards(service)}

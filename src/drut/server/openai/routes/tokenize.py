@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from drut.server.http.exchange import Exchange
+from drut.server.http.exchange import HttpExchange
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.fields import check_unused, decode
 from drut.server.openai.protocol.models import DetokenizeReply, DetokenizeRequest, TokenizeReply, TokenizeRequest
@@ -17,13 +17,13 @@ from drut.server.openai.routes.generate import read_json
 from drut.server.service import Loaded, Service
 
 
-async def tokenize(exchange: Exchange, service: Service, caller: str) -> None:
+async def tokenize(exchange: HttpExchange, service: Service, caller: str) -> None:
     loaded, body = service.model(), await read_json(exchange, service)
     reply, ignored = await service.off_loop(lambda: _tokenize(body, service, loaded))
     await exchange.reply(200, reply, headers=ignored)
 
 
-async def detokenize(exchange: Exchange, service: Service, caller: str) -> None:
+async def detokenize(exchange: HttpExchange, service: Service, caller: str) -> None:
     loaded, body = service.model(), await read_json(exchange, service)
     reply, ignored = await service.off_loop(lambda: _detokenize(body, service, loaded))
     await exchange.reply(200, reply, headers=ignored)
