@@ -6,7 +6,7 @@ The shape is that of Llama 3.2 1B with random weights; files missing in FOLDER a
 in each round each takes a turn of TOKENS steps, in reverse order every second round. Before and after each turn all
 threads read as many bytes as a step needs and do nothing else: the faster of the two is that turn's roof. The share is
 the ledger's bytes of the steps over their time, over the roof. AWQ has its head, a third of all its bytes, in fp16.
-Exit code 1 if a median share is below LEAST.
+Exit code 1 if a median share is below MIN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from drut.plan.probe import NativeProbe
 
 FORMATS = ("Q4_K", "Q6_K", "Q8_0", "MXFP4", "BF16", "awq")
 TOKENS, SETTLED, PROMPT, READ_S = 64, 4, 16, 0.15  # tokens, tokens, tokens, seconds
-LEAST = 0.70
+MIN = 0.70
 Record = dict[str, Any]
 
 
@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(table(["format", "GB per step", "ms", "GB/s reading", "share, %"],
                     [[form, f"{of['gb'].median:.2f}", of["ms"].text(1), of["roof"].text(1), of["share"].text(0, 100)]
                      for form, of in spreads.items()]))
-    return int(any(of["share"].median < LEAST for of in spreads.values()))
+    return int(any(of["share"].median < MIN for of in spreads.values()))
 
 
 if __name__ == "__main__":

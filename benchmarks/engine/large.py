@@ -26,7 +26,7 @@ from benchmarks.report import Spread, arguments, conclude, table
 
 from drut import LLM
 
-MOST_S, MOST_SHARE, MOST_BESIDE = 5.0, 1.15, 150e6
+MAX_S, MAX_SHARE, MAX_BESIDE = 5.0, 1.15, 150e6
 PAUSE_S = 5.0
 CHILD = """
 import json, resource, sys, time
@@ -78,7 +78,7 @@ def main() -> int:
     model, size = Path(args.model), os.path.getsize(args.model)
     records = [measure(model, args.threads, not args.no_pack_cache) for _ in range(args.rounds + 1)][1:]
     figures = {key: Spread.of([record[key] for record in records]) for key in records[0]}
-    allowed = MOST_SHARE * size + MOST_BESIDE + figures["kv"].median
+    allowed = MAX_SHARE * size + MAX_BESIDE + figures["kv"].median
 
     def show(engine: str, records: list[Record], figures: dict[str, Spread]) -> None:
         print(engine)
@@ -87,7 +87,7 @@ def main() -> int:
 
     with LLM(model, threads=args.threads, kv_cache_gb=0.5, pack_cache=not args.no_pack_cache) as llm:
         conclude(args, [llm], records, figures, show)
-    return int(figures["answer_s"].median >= MOST_S or figures["peak"].median > allowed)
+    return int(figures["answer_s"].median >= MAX_S or figures["peak"].median > allowed)
 
 
 if __name__ == "__main__":

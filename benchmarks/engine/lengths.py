@@ -48,7 +48,7 @@ from drut.plan.peaks import peaks
 from drut.plan.probe import machine_key
 from drut.plan.simulate import Arrival, Setup, SimulatedOutcome, Simulation
 
-SCALE, MOST_PROMPT = 16, 512
+SCALE, MAX_PROMPT = 16, 512
 MAX_TOKENS = 1024  # of every request; above the length of any answer
 PAGES, SEQS, STEP_TOKENS = 64, 128, 512
 TTFT_S, TPOT_S = 3.0, 0.05  # the SLO
@@ -64,7 +64,7 @@ def reasoning(rng: np.random.Generator) -> tuple[int, int]:
     inputs, outputs = TABLES
     hour = int(rng.integers(inputs.count))
     prompt, answer = inputs.draw(rng, hour) // SCALE, outputs.draw(rng, hour) // SCALE
-    return min(max(1, prompt), MOST_PROMPT), min(max(1, answer), MAX_TOKENS - 1)
+    return min(max(1, prompt), MAX_PROMPT), min(max(1, answer), MAX_TOKENS - 1)
 
 
 def mixed(rng: np.random.Generator) -> tuple[int, int]:

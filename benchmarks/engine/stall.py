@@ -26,7 +26,7 @@ from drut import LLM
 
 STREAMS, PROMPT, LONG_PROMPT = 8, 256, 4000
 SETTLE = 48  # tokens of each stream before the long prompt arrives
-MOST_STALL = 3.0
+MAX_STALL = 3.0
 CHUNKING: dict[str, int | None] = {"auto": None, "whole": 0}
 
 CONTROL = "no prompt"
@@ -100,7 +100,7 @@ def main() -> int:
     records = measure(engines, args.rounds)
     rows = [summary(records, name) for name in (*engines, CONTROL)]
     conclude(args, engines.values(), records, rows, print_report)
-    return int(rows[0]["stall"].median > MOST_STALL)
+    return int(rows[0]["stall"].median > MAX_STALL)
 
 
 if __name__ == "__main__":

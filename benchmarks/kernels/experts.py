@@ -48,7 +48,7 @@ from drut.kernels.ops import (
 from drut.kernels.plan import Recorder
 
 ROWS, TABLE = (1, 8, 64, 256), 256
-LEAST = 0.8
+MIN = 0.8
 Q4 = encoding("Q4_0")
 
 
@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     [[str(rows), *(f"{value:.{digits}f}" for of in best.values() for value, digits in zip(
                         (of[rows][0] * 1e3, of[rows][1] / 1e9, of[rows][2] / 1e9), (2, 1, 0), strict=True))]
                      for rows in ROWS]))
-    return int(ratio < LEAST)
+    return int(ratio < MIN)
 
 
 if __name__ == "__main__":

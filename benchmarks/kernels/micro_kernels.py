@@ -32,8 +32,8 @@ from drut.kernels.plan import Recorder
 
 WORKING_SET = 256 << 20  # bytes of weights, or of keys and values: the roof is measured beyond all caches
 LAYERS = 16  # maximum for attention
-MOST_MACS = 6 * 10**9  # maximum of one run; large operations are repeated less often
-MOST_COPIES = 64
+MAX_MACS = 6 * 10**9  # maximum of one run; large operations are repeated less often
+MAX_COPIES = 64
 SCALES = {"Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
           "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "TQ1_0": (52,),
           "TQ2_0": (64,)}
@@ -59,7 +59,7 @@ class Kernels:
     def gemm(self, kind: str, n: int, k: int, rows: int, seconds: float) -> Answer:
         """Times x += source . weight with `rows` rows."""
         macs = rows * n * k
-        weights = self._weights(kind, n, k)[: max(1, MOST_MACS // macs)]
+        weights = self._weights(kind, n, k)[: max(1, MAX_MACS // macs)]
         source, x = Buffer("source", k), Buffer("x", n)
         ops: list[Op] = [Embed(self._floats(rows, k), source),
                          *(Project(layer, source, weight, x) for layer, weight in enumerate(weights))]
@@ -111,7 +111,7 @@ class Kernels:
         if self._matrices is None or self._matrices[0] != (kind, n, k):
             self._matrices = None
             enc = encoding(kind)
-            copies = max(1, min(MOST_COPIES, WORKING_SET // (n * enc.row_bytes(k))))
+            copies = max(1, min(MAX_COPIES, WORKING_SET // (n * enc.row_bytes(k))))
             raw = random_blocks(enc, n, k)
             self._matrices = (kind, n, k), [self._backend.matrix(enc, raw, n, k) for _ in range(copies)]
         return self._matrices[1]

@@ -35,7 +35,7 @@ from drut.bench.search.files import read
 from drut.bench.search.schema import Search, SearchAnswer
 from drut.machine import cpu_model, usable_cpus
 
-MOST_ERROR = 0.05
+MAX_ERROR = 0.05
 ATTAIN = 0.95
 STALL_MS = 5.0
 SIMULATED = 1_500_000  # requests of a simulation of the truth
@@ -98,7 +98,7 @@ class Record(msgspec.Struct, frozen=True):
     def passes(self, truth: dict[str, float]) -> bool:
         """Returns whether every figure was found with a small enough error."""
         errors = [self.error(name, truth) for name in WHAT]
-        return all(error is not None and abs(error) <= MOST_ERROR for error in errors)
+        return all(error is not None and abs(error) <= MAX_ERROR for error in errors)
 
 
 def search(name: str, seed: int, budget: str, folder: Path) -> Record:
@@ -185,8 +185,8 @@ def print_report(records: Sequence[Record], truths: dict[str, dict[str, float]])
         for what in WHAT:
             errors = [abs(error) for one in mine if (error := one.error(what, truth)) is not None]
             middle = f"median error {Spread.of(errors).text(2, 100)} %" if errors else "none found"
-            near = sum(error <= MOST_ERROR for error in errors)
-            print(f"{name}, {what.replace('_', ' ')}: {middle}; {near} of {len(mine)} within {MOST_ERROR:.0%}")
+            near = sum(error <= MAX_ERROR for error in errors)
+            print(f"{name}, {what.replace('_', ' ')}: {middle}; {near} of {len(mine)} within {MAX_ERROR:.0%}")
     for one in records:
         if one.ended:
             print(f"{one.server} {one.seed} ended early: {one.ended}")

@@ -13,7 +13,7 @@ import time
 from benchmarks.report import Spread, arguments, to_json
 from benchmarks.serving.server import Server, cpu_s, served
 
-MOST = 0.1  # maximum share of the engine's CPU time
+MAX = 0.1  # maximum share of the engine's CPU time
 
 
 async def read_stream(host: str, port: int, body: bytes) -> tuple[int, int]:
@@ -61,7 +61,7 @@ def main() -> int:
         print(to_json(rounds=rounds, share=share))
     else:
         print(f"HTTP side over engine: {share.text(1, 100)} %")
-    return int(share.median > MOST)
+    return int(share.median > MAX)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drut.bench.sse import MOST_BYTES, Event, SseSplitter, TooLongError
+from drut.bench.sse import MAX_BYTES, Event, SseSplitter, TooLongError
 
 
 def naive(stream: bytes) -> list[Event]:
@@ -29,7 +29,7 @@ def naive(stream: bytes) -> list[Event]:
     return events
 
 
-def fed(*parts: bytes, most_bytes: int = MOST_BYTES) -> list[Event]:
+def fed(*parts: bytes, most_bytes: int = MAX_BYTES) -> list[Event]:
     splitter = SseSplitter(most_bytes)
     return [event for part in parts for event in splitter.feed(part)]
 

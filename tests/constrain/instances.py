@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.constrain.schema_maker import CONSTANTS, NAMES, NUMBERS, PATTERNS, STRINGS
 
-MOST_ORDERS = 120
+MAX_ORDERS = 120
 FITTING = {"date": "2024-02-29", "ipv4": "127.0.0.1", "uuid": "00000000-0000-4000-8000-000000000000"}
 
 
@@ -103,8 +103,8 @@ class Guesser:
 
 
 def spellings(value: Any) -> Iterator[str]:
-    """The value as JSON, its objects in all orders, up to MOST_ORDERS."""
-    for ordered in itertools.islice(_orders(value), MOST_ORDERS):
+    """The value as JSON, its objects in all orders, up to MAX_ORDERS."""
+    for ordered in itertools.islice(_orders(value), MAX_ORDERS):
         yield json.dumps(ordered, ensure_ascii=False)
 
 

@@ -35,7 +35,7 @@ VALIDATORS = {4: jsonschema.Draft4Validator, 6: jsonschema.Draft6Validator, 7: j
 OTHERS = {URIS[4]: jsonschema_rs.Draft4Validator, URIS[6]: jsonschema_rs.Draft6Validator,
           URIS[7]: jsonschema_rs.Draft7Validator, URIS[2019]: jsonschema_rs.Draft201909Validator,
           URIS[2020]: jsonschema_rs.Draft202012Validator}
-WALKS, MOST_TOKENS, GUESSES, INSTANCES = 3, 80, 40, 3
+WALKS, MAX_TOKENS, GUESSES, INSTANCES = 3, 80, 40, 3
 FORMATS = jsonschema.Draft202012Validator.FORMAT_CHECKER
 EMPTY = re.compile("no value")
 WHERE = re.compile(r"at #(/|$)")
@@ -77,7 +77,7 @@ def _refused(message: str, validator: Any, seed: int, tally: Tally) -> None:
 def _walk(walker: Walker, constraint: Constraint, validator: Any, seed: int, tally: Tally) -> None:
     choose = at_random(seed, walker.eos)
     try:
-        walk = walker.walk(constraint, short(walker, choose, seed), most=MOST_TOKENS)
+        walk = walker.walk(constraint, short(walker, choose, seed), most=MAX_TOKENS)
     except (RequestError, AssertionError) as error:
         tally.wrong.append(f"a walk broke off: {error}: {json.dumps(validator.schema)}")
         return

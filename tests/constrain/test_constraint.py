@@ -12,14 +12,14 @@ import pytest
 
 from drut.constrain import Constraint, ReasoningSpec
 from drut.constrain.limits import (
-    MOST_BYTES,
-    MOST_CHAIN,
-    MOST_DEPTH,
-    MOST_ENUM,
-    MOST_NODES,
-    MOST_PROPERTIES,
-    MOST_REGEX_BYTES,
-    MOST_RULES,
+    MAX_BYTES,
+    MAX_CHAIN,
+    MAX_DEPTH,
+    MAX_ENUM,
+    MAX_NODES,
+    MAX_PROPERTIES,
+    MAX_REGEX_BYTES,
+    MAX_RULES,
 )
 from drut.errors import RequestError
 
@@ -36,18 +36,18 @@ def chain(links: int) -> dict[str, Any]:
     return {"$defs": defs | {str(links): {"type": "integer"}}, "$ref": "#/$defs/0"}
 
 
-WIDE = {f"p{i}": {} for i in range(MOST_PROPERTIES + 1)}
+WIDE = {f"p{i}": {} for i in range(MAX_PROPERTIES + 1)}
 SCHEMAS: list[tuple[Any, str]] = [
     ({"not": {"minLength": 1}}, "'not'"), ({"properties": {"a": {"uniqueItems": True}}}, "'uniqueItems'"),
     ({"maxlength": 3}, "'maxlength'"), ({"anyOf": [{"if": {"minimum": 1}, "then": {"maximum": 5}}]}, "'if'"),
     (False, "false allows no value"),
     ([], "must be an object, not list"), ("{", "is not valid JSON"), ("[1", "is not valid JSON"),
     ({"const": float("nan")}, "cannot be written as JSON"), ('{"const": NaN}', "NaN is not JSON"),
-    ({"enum": list(range(MOST_ENUM + 1))}, f"an enum of {MOST_ENUM + 1} values"),
-    ({"properties": WIDE}, f"properties of {MOST_PROPERTIES + 1} names"),
-    ({"description": "x" * MOST_BYTES}, f"at most {MOST_BYTES} are allowed"),
-    (nested(MOST_DEPTH + 1), f"nested more than {MOST_DEPTH} deep"), ("[" * 100_000, "nested more than"),
-    ({"examples": [[0] * MOST_NODES]}, f"more than {MOST_NODES} values"),
+    ({"enum": list(range(MAX_ENUM + 1))}, f"an enum of {MAX_ENUM + 1} values"),
+    ({"properties": WIDE}, f"properties of {MAX_PROPERTIES + 1} names"),
+    ({"description": "x" * MAX_BYTES}, f"at most {MAX_BYTES} are allowed"),
+    (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} deep"), ("[" * 100_000, "nested more than"),
+    ({"examples": [[0] * MAX_NODES]}, f"more than {MAX_NODES} values"),
     ({"pattern": "a\0b"}, "NUL"), ({"patternProperties": {"\0": {}}}, "pattern has a NUL"),
     ({"const": "\ud800"}, "lone surrogate"),
     ({"$ref": "#"}, "leads back to itself"), ({"$ref": "http://x/y"}, "leads out of the schema"),
@@ -63,8 +63,8 @@ SCHEMAS: list[tuple[Any, str]] = [
     ({"maximum": -(2**63)}, "maximum: beyond 64 bits"),
     ({"exclusiveMinimum": 1e19}, "exclusiveMinimum: beyond 64 bits"),
     ({"default": {"const": -(2**63)}, "$ref": "#/default"}, "does not lead to a schema"),
-    ({"required": list(WIDE)}, f"required of {MOST_PROPERTIES + 1} names"),
-    (chain(MOST_CHAIN), f"nested more than {MOST_CHAIN} deep in total"),
+    ({"required": list(WIDE)}, f"required of {MAX_PROPERTIES + 1} names"),
+    (chain(MAX_CHAIN), f"nested more than {MAX_CHAIN} deep in total"),
 ]
 
 
@@ -100,16 +100,16 @@ def test_nobody_else_sets_the_librarys_options() -> None:
 
 OTHERS: list[tuple[Callable[[], object], str]] = [
     (lambda: Constraint.regex("a\0"), "regex has a NUL"), (lambda: Constraint.regex(3), "regex must be a string"),  # type: ignore[arg-type]
-    (lambda: Constraint.regex("a" * (MOST_REGEX_BYTES + 1)), f"at most {MOST_REGEX_BYTES}"),
+    (lambda: Constraint.regex("a" * (MAX_REGEX_BYTES + 1)), f"at most {MAX_REGEX_BYTES}"),
     (lambda: Constraint.regex("(" * 1000 + ")" * 1000), "nested more than"),
     (lambda: Constraint.choice([]), "choice"), (lambda: Constraint.choice("ab"), "choice"),
     (lambda: Constraint.choice(["a", ""]), r"choice\[1\] is empty"),
-    (lambda: Constraint.choice([str(i) for i in range(MOST_ENUM + 1)]), "choice"),
+    (lambda: Constraint.choice([str(i) for i in range(MAX_ENUM + 1)]), "choice"),
     (lambda: Constraint.choice([1]), r"choice\[0\]"),  # type: ignore[list-item]
     (lambda: Constraint.lark("start: " + "(" * 60_000 + '"a"' + ")" * 60_000), "nested more than"),
     (lambda: Constraint.lark("root ::= " + "(" * 60_000 + '"a"' + ")" * 60_000), "nested more than"),
-    (lambda: Constraint.lark("\n".join(f"a{i}: a{i + 1}" for i in range(MOST_RULES + 1))),
-     f"more than {MOST_RULES} rules"),
+    (lambda: Constraint.lark("\n".join(f"a{i}: a{i + 1}" for i in range(MAX_RULES + 1))),
+     f"more than {MAX_RULES} rules"),
     (lambda: Constraint.lark('start: "c" A\nA: /a/ & /b/\n%ignore /x+/'), "%ignore is not supported"),
     (lambda: Constraint.lark('start: a\na[lazy, temperature=0.5]: /b+/'), "temperature is not supported"),
     (lambda: Constraint.lark('%llguidance {"allow_invalid_utf8": true}\nstart: "a"'), "%llguidance is not supported"),
@@ -125,7 +125,7 @@ OTHERS: list[tuple[Callable[[], object], str]] = [
      "patternProperties: 129 patterns in all"),
     (lambda: Constraint.lark('start: %json {"not": {"minLength": 1}}'), "'not'"),
     (lambda: Constraint.lark('start: %json {"a": '), "%json"),
-    (lambda: Constraint.lark("x" * (MOST_BYTES + 1)), f"at most {MOST_BYTES}"),
+    (lambda: Constraint.lark("x" * (MAX_BYTES + 1)), f"at most {MAX_BYTES}"),
     (lambda: Constraint.structural_tags([], ["<"]), "no tags"),
     (lambda: Constraint.structural_tags([("<a>", {}, "</a>")], ["<b"]), "no trigger is a beginning of '<a>'"),
     (lambda: Constraint.structural_tags([("<a>", {"not": {"minLength": 1}}, "")], ["<"]), "'not'"),

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.constrain import Constraint, ReasoningSpec
-from drut.constrain.grammar_matcher import MOST_AHEAD
-from drut.constrain.limits import MOST_ENUM
+from drut.constrain.grammar_matcher import MAX_AHEAD
+from drut.constrain.limits import MAX_ENUM
 from drut.constrain.reasoning import ReasoningState
 from drut.kernels.descriptor import mask_words
 from tests.constrain.walking import Walker, at_random
@@ -197,7 +197,7 @@ class TestForced:
 
     def test_no_run_is_longer_than_others_can_wait_for(self, walker: Walker) -> None:
         guide = walker.guide(Constraint.choice(["x" * 1000]))
-        assert len(guide.forced(0)) == MOST_AHEAD
+        assert len(guide.forced(0)) == MAX_AHEAD
         guide.catch_up(2000)
         assert (guide.taken, guide.over) == (1000, True)
 
@@ -210,7 +210,7 @@ def test_one_of_the_choices(walker: Walker) -> None:
 
 
 def test_as_many_choices_as_there_may_be(walker: Walker) -> None:
-    constraint = Constraint.choice([f"{i} of them" for i in range(MOST_ENUM)])
+    constraint = Constraint.choice([f"{i} of them" for i in range(MAX_ENUM)])
     assert walker.accepts(constraint, "4999 of them")
     assert not walker.accepts(constraint, "5000 of them")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drut.engine.schedule.lengths import BOUNDS, FRESH, KEPT_ENDS, LEAST_ENDS, LengthEstimate
+from drut.engine.schedule.lengths import BOUNDS, FRESH, KEPT_ENDS, MIN_ENDS, LengthEstimate
 
-LENGTHS = st.lists(st.integers(1, 5000), min_size=LEAST_ENDS, max_size=80)
+LENGTHS = st.lists(st.integers(1, 5000), min_size=MIN_ENDS, max_size=80)
 
 
 def told(ended: list[int], cut: list[int] = (), running: list[int] = ()) -> LengthEstimate:  # type: ignore[assignment]
@@ -60,7 +60,7 @@ def test_it_grows_with_the_quantile_and_lies_beyond_what_is_made(ended: list[int
 
 def test_before_some_have_ended_nothing_is_known() -> None:
     estimate = LengthEstimate()
-    for _ in range(LEAST_ENDS - 1):
+    for _ in range(MIN_ENDS - 1):
         estimate.add(10, ended=True)
         assert estimate.length(0, 0.5) is None
     for _ in range(1000):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drut.engine.schedule.prefill_pacer import LEAST, PLAIN_EVERY, STALL, PrefillPacer
+from drut.engine.schedule.prefill_pacer import MIN, PLAIN_EVERY, STALL, PrefillPacer
 from drut.kernels.cost import StepShape
 from tests.engine.testbed import predicting
 
@@ -36,11 +36,11 @@ def test_chunks_shrink_along_a_prompt() -> None:
     assert chunks[0] > 4 * chunks[-1]
 
 
-@pytest.mark.parametrize("beside", [0, 1, LEAST, 40])
+@pytest.mark.parametrize("beside", [0, 1, MIN, 40])
 def test_a_few_tokens_always_may_however_long_they_take(beside: int) -> None:
     pacer = PrefillPacer(predicting(once=1.0, row=10.0))
     found = pacer.tokens([*STREAMS, *([work(0, beside)] if beside else [])], 100, 512)
-    assert found == max(0, LEAST - beside)
+    assert found == max(0, MIN - beside)
     assert pacer.tokens(STREAMS, 100, 2) == 2
 
 

@@ -29,7 +29,7 @@ IDS = list(range(3, 40))
 @pytest.fixture
 def packs(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("DRUT_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(load, "LEAST_BYTES", 0)
+    monkeypatch.setattr(load, "MIN_BYTES", 0)
     return tmp_path / "home" / "packs"
 
 
@@ -143,7 +143,7 @@ def memory(key):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
-load.LEAST_BYTES = 0
+load.MIN_BYTES = 0
 packs = PackCache(Path(sys.argv[2]), 1 << 30) if len(sys.argv) > 2 else None
 files, backend, before = open_model(sys.argv[1]), NativeBackend(2), memory("VmRSS")
 weights = files.load(backend, packs=packs)

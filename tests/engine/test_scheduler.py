@@ -7,7 +7,7 @@ import pytest
 from drut.engine.engine import Engine
 from drut.engine.request.params import SamplingParams
 from drut.engine.request.request import Request
-from drut.engine.schedule.prefill_pacer import LEAST, PLAIN_EVERY
+from drut.engine.schedule.prefill_pacer import MIN, PLAIN_EVERY
 from drut.engine.schedule.work import ScheduledRequest
 from drut.errors import RequestError
 from drut.kernels.cost import StepShape
@@ -239,7 +239,7 @@ def test_a_long_prompt_rides_along_in_pieces() -> None:
         engine.step()
         assert len(stream.output_ids) == said + 1
         steps += 1
-    assert steps == 300 // LEAST + 300 // LEAST // PLAIN_EVERY
+    assert steps == 300 // MIN + 300 // MIN // PLAIN_EVERY
 
 
 def test_prompts_that_come_together_share_what_may_ride_along() -> None:
@@ -258,7 +258,7 @@ def test_prompts_that_come_together_share_what_may_ride_along() -> None:
     engine.scheduler.schedule = spied  # type: ignore[method-assign]
     while any(p.finish_reason is None for p in prompts):
         engine.step()
-    assert all(sum(rows) <= LEAST for rows in beside)
+    assert all(sum(rows) <= MIN for rows in beside)
     assert any(len(rows) > 1 for rows in beside)
 
 
@@ -288,7 +288,7 @@ def test_a_stream_that_waits_for_its_own_token_paces_nobody() -> None:
     while long.finish_reason is None:
         engine.step()
         steps += 1
-    assert steps < 300 / LEAST / 2
+    assert steps < 300 / MIN / 2
 
 
 def test_whole_prompts_wait_for_a_step_with_room() -> None:

@@ -25,8 +25,8 @@ from tests.fuzz.mutate import mutant
 from tests.fuzz.seeds import seeds
 
 Read = Callable[[Path], None]
-MOST_BYTES = 200 << 20  # beyond what the process has before the first mutant
-MOST_S = 1.0  # of CPU time, for one mutant
+MAX_BYTES = 200 << 20  # beyond what the process has before the first mutant
+MAX_S = 1.0  # of CPU time, for one mutant
 HANG_S = 10.0  # of CPU time, after which the kernel ends the process
 
 
@@ -54,7 +54,7 @@ def memory_kb(field: str) -> int:
 
 
 def limit() -> None:
-    most = memory_kb("VmSize") * 1024 + MOST_BYTES
+    most = memory_kb("VmSize") * 1024 + MAX_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -77,7 +77,7 @@ def main(run: int, first: int, last: int, directory: Path, read: Read) -> None:
         seconds = time.process_time() - begun
         signal.setitimer(signal.ITIMER_PROF, 0)
         slowest, opened = max(slowest, seconds), opened + (why == "opened")
-        if seconds > MOST_S:
+        if seconds > MAX_S:
             why = f"took {seconds:.2f} s of CPU time"
         if why not in ("opened", "refused"):
             print(json.dumps({"mutant": number, "why": why}), flush=True)

@@ -11,7 +11,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from drut.constrain import Constraint
 from drut.errors import RequestError
 from drut.parse import MessageParser, ParsedMessage
-from drut.parse.calling import MOST_CALLS, Tool, constraint
+from drut.parse.calling import MAX_CALLS, Tool, constraint
 from drut.parse.formats import FORMATS, Format
 from drut.parse.offer import OfferedTools
 from drut.parse.tools import CallParser
@@ -79,7 +79,7 @@ def test_what_it_lets_through_is_read(form: Format, spelled: Spelled) -> None:
     assert accepts(form, spelled, one)
     assert accepts(form, spelled, two)
     assert not accepts(form, spelled, two, parallel=False)
-    assert not accepts(form, spelled, written(form, *['{"city":"Oslo"}'] * (MOST_CALLS + 1)))
+    assert not accepts(form, spelled, written(form, *['{"city":"Oslo"}'] * (MAX_CALLS + 1)))
     assert read(form, one) == [{"city": "Oslo"}]
     assert read(form, two) == [{"city": "Oslo"}, {"city": "Rome"}]
     for bad in ("", "Hello", "x" + one, one + "x", written(form, '{"city":"Bonn"}'), one.replace("look", "rm")):

@@ -13,7 +13,7 @@ import msgspec
 from drut.errors import DrutError, RequestError
 
 Document = TypeVar("Document")
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 
 def read_file(path: Path, kind: type[Document], schema: str, what: str) -> Document:
@@ -25,8 +25,8 @@ def read_any(path: Path, kinds: Mapping[str, type[Document]], damaged: str) -> D
     """Reads a file of one of several kinds, by the schema that it states. Raises DrutError if it is missing, too large,
     of another schema, or invalid (`damaged` is the text for that)."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DrutError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
+        if path.stat().st_size > MAX_BYTES:
+            raise DrutError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
         data = path.read_bytes()
     except OSError as error:
         raise DrutError(f"cannot read {path}: {error.strerror}") from error

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from drut.errors import DrutError
 
-MOST_BYTES = 1 << 20  # maximum of one event
+MAX_BYTES = 1 << 20  # maximum of one event
 
 
 class TooLongError(DrutError):
@@ -29,7 +29,7 @@ class SseSplitter:
 
     __slots__ = ("_data", "_held", "_held_size", "_most", "_name", "_size", "_started")
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most = most_bytes
         self._held: list[bytes] = []  # of a line whose end has not arrived
         self._held_size = 0

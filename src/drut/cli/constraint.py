@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from drut.constrain import Constraint
-from drut.constrain.limits import MOST_BYTES
+from drut.constrain.limits import MAX_BYTES
 from drut.errors import RequestError
 
 
@@ -27,7 +27,7 @@ def from_flags(args: argparse.Namespace) -> Constraint | None:
 def _read(name: str) -> str:
     try:
         with Path(name).open("rb") as file:
-            return file.read(MOST_BYTES + 1).decode()
+            return file.read(MAX_BYTES + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise RequestError(f"--json-schema {name}: {reason}") from None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from drut.constrain import lark, schema
 from drut.constrain.lark import Tag
-from drut.constrain.limits import MOST_BYTES, MOST_COMPOSED, check_text
+from drut.constrain.limits import MAX_BYTES, MAX_COMPOSED, check_text
 from drut.errors import RequestError
 
 Schema = Mapping[str, Any] | bool | str  # a mapping, or JSON text
@@ -45,7 +45,7 @@ class Constraint:
     def choice(cls, choices: Sequence[str]) -> Constraint:
         """Constrains to one of these texts."""
         source = lark.of_choices(choices)
-        check_text("choice", source, MOST_BYTES)
+        check_text("choice", source, MAX_BYTES)
         return cls("lark", source)
 
     @classmethod
@@ -57,7 +57,7 @@ class Constraint:
     @classmethod
     def composed(cls, grammar: str) -> Constraint:
         """Constrains to a Lark grammar made by Drut, in which each schema is the source of a constraint."""
-        check_text("grammar", grammar, MOST_COMPOSED)
+        check_text("grammar", grammar, MAX_COMPOSED)
         return cls("lark", grammar)
 
     def as_rule(self, name: str) -> str:
@@ -79,5 +79,5 @@ class Constraint:
         """
         made = [Tag(begin, schema.prepared(inside, f"tag {begin[:40]!r}"), end) for begin, inside, end in tags]
         source = lark.of_tags(made, triggers, required=required, most=most)
-        check_text("structural_tag", source, MOST_COMPOSED)
+        check_text("structural_tag", source, MAX_COMPOSED)
         return cls("lark", source)

@@ -11,7 +11,7 @@ from typing import Any
 from drut.constrain.lark import JSON_BLOCK
 from drut.constrain.schema.keywords import inside
 
-MOST_PARTS, MOST_SECONDS = 300, 1.0
+MAX_PARTS, MAX_SECONDS = 300, 1.0
 
 
 def place(source: str, refusal: str, refused: Callable[[str], str]) -> str:
@@ -19,9 +19,9 @@ def place(source: str, refusal: str, refused: Callable[[str], str]) -> str:
 
     `source`: a prepared schema, or a grammar that contains some; `refused` returns the reason of a refusal, or "".
     """
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     for root in _schemas(source):
-        parts = sorted(_parts(root), key=lambda part: -len(part[1]))[:MOST_PARTS]
+        parts = sorted(_parts(root), key=lambda part: -len(part[1]))[:MAX_PARTS]
         rest = {key: root[key] for key in ("$defs", "x-guidance") if key in root}
         for path, _, part in parts:
             if time.monotonic() > deadline:

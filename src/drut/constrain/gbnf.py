@@ -12,13 +12,13 @@ from itertools import groupby
 from typing import Literal
 
 from drut.constrain.endless import check_ends
-from drut.constrain.limits import MOST_DEPTH, MOST_RULES
+from drut.constrain.limits import MAX_DEPTH, MAX_RULES
 from drut.constrain.patterns import ANY, Ranges, class_of, complement
 from drut.errors import RequestError
 
 ESCAPES = {"n": 0x0A, "r": 0x0D, "t": 0x09}
 CODES = {"x": 2, "u": 4, "U": 8}  # escape -> number of its hexadecimal digits
-MOST_TIMES = 1_000_000
+MAX_TIMES = 1_000_000
 
 
 @dataclass
@@ -77,8 +77,8 @@ class _GbnfReader:
                 raise self._error("'::=' must follow the name of a rule")
             self._space(lines=True)
             found[name] = at, self._choice(nested=False)
-            if len(found) > MOST_RULES:
-                raise RequestError(f"{self._field}: more than {MOST_RULES} rules")
+            if len(found) > MAX_RULES:
+                raise RequestError(f"{self._field}: more than {MAX_RULES} rules")
             if not self._line_end():
                 raise self._error(f"{self._peek()!r} is not expected")
             self._space(lines=True)
@@ -155,8 +155,8 @@ class _GbnfReader:
                 raise self._error("tokens in a grammar are not supported")
             return GbnfNode("name", at, name=self._name())
         self._depth += 1
-        if self._depth > MOST_DEPTH:
-            raise self._error(f"brackets nested more than {MOST_DEPTH} deep")
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"brackets nested more than {MAX_DEPTH} deep")
         self._space(lines=True)
         inside = self._choice(nested=True)
         self._space(lines=True)
@@ -238,8 +238,8 @@ class _GbnfReader:
         self._at += len(inside) + 1
         least = int(low or 0)
         most = int(high) if high else None if comma else least
-        if max(least, most or 0) > MOST_TIMES or (most is not None and most < least):
-            raise self._error(f"numbers of repetitions must be in order, and at most {MOST_TIMES}", at)
+        if max(least, most or 0) > MAX_TIMES or (most is not None and most < least):
+            raise self._error(f"numbers of repetitions must be in order, and at most {MAX_TIMES}", at)
         return least, most
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ALL = np.int32(-1)
 Mask = NDArray[np.int32]
-MOST_AHEAD = 256  # maximum of forced tokens found at a time. It runs between two steps, so all streams wait for it
+MAX_AHEAD = 256  # maximum of forced tokens found at a time. It runs between two steps, so all streams wait for it
 
 
 class ForcedRun(NamedTuple):
@@ -231,7 +231,7 @@ class GrammarMatcher:
             return
         if watch is not None and watch.thinks(start):
             return
-        ids = tuple(takewhile(self._is_text, matcher.compute_ff_tokens()[:MOST_AHEAD]))
+        ids = tuple(takewhile(self._is_text, matcher.compute_ff_tokens()[:MAX_AHEAD]))
         if not ids and not matcher.is_error():
             return
         if matcher.try_consume_tokens(list(ids)) < len(ids) or matcher.is_error():

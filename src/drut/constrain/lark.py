@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drut.constrain import gbnf, rules, schema, terminals
-from drut.constrain.limits import MOST_BYTES, MOST_ENUM, MOST_REGEX_BYTES, MOST_RULES, check_nesting, check_text
+from drut.constrain.limits import MAX_BYTES, MAX_ENUM, MAX_REGEX_BYTES, MAX_RULES, check_nesting, check_text
 from drut.errors import RequestError
 
 JSON_BLOCK = re.compile(r"%json\s*(?=[{\[])")
@@ -31,7 +31,7 @@ class Tag:
 
 def check_regex(pattern: str, name: str = "regex") -> None:
     """Raises RequestError if the expression is too long or nested too deeply."""
-    check_text(name, pattern, MOST_REGEX_BYTES)
+    check_text(name, pattern, MAX_REGEX_BYTES)
     check_nesting(name, pattern, quotes="")
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         raise RequestError(f"{name}: a backslash at the end escapes nothing")
@@ -47,10 +47,10 @@ def of_choices(choices: Sequence[str]) -> str:
     """Returns the grammar of exactly one of these strings."""
     if isinstance(choices, str) or not isinstance(choices, Sequence) or not choices:
         raise RequestError("choice must be a list of strings")
-    if len(choices) > MOST_ENUM:
-        raise RequestError(f"choice: {len(choices)} strings; at most {MOST_ENUM} are allowed")
+    if len(choices) > MAX_ENUM:
+        raise RequestError(f"choice: {len(choices)} strings; at most {MAX_ENUM} are allowed")
     for i, choice in enumerate(choices):
-        check_text(f"choice[{i}]", choice, MOST_BYTES)
+        check_text(f"choice[{i}]", choice, MAX_BYTES)
         if not choice:
             raise RequestError(f"choice[{i}] is empty")
     return "start: CHOICE\nCHOICE: " + " | ".join(map(quoted, dict.fromkeys(choices))) + "\n"
@@ -86,7 +86,7 @@ def of_tags(tags: Sequence[Tag], triggers: Sequence[str], *, required: bool = Fa
 
 def of_grammar(text: str, name: str = "grammar") -> str:
     """Returns a client's grammar, Lark or EBNF (`root ::= ...`), after checking it and preparing the schemas in it."""
-    check_text(name, text, MOST_BYTES)
+    check_text(name, text, MAX_BYTES)
     if EBNF.search(text):
         return gbnf.to_lark(text, name)
     outside, at, made = [], 0, []
@@ -105,8 +105,8 @@ def of_grammar(text: str, name: str = "grammar") -> str:
         raise RequestError(f"{name}: %{refused[1]} is not supported")
     if HEATED.search(plain):
         raise RequestError(f"{name}: a rule's temperature is not supported; set the request's temperature")
-    if plain.count(":") > MOST_RULES:
-        raise RequestError(f"{name}: more than {MOST_RULES} rules")
+    if plain.count(":") > MAX_RULES:
+        raise RequestError(f"{name}: more than {MAX_RULES} rules")
     check_nesting(name, plain, quotes="\"/")
     rules.check(plain, name)
     terminals.check(plain, name)

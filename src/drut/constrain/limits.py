@@ -8,18 +8,18 @@ from typing import Any
 
 from drut.errors import RequestError
 
-MOST_BYTES = 256 * 1024  # maximum of a grammar's source
-MOST_COMPOSED = 4 * MOST_BYTES  # maximum of a grammar that is composed of checked parts, which may have grown
-MOST_REGEX_BYTES = 32 * 1024
-MOST_DEPTH = 64  # maximum nesting, in JSON and in brackets
-MOST_ENUM = 5000  # maximum of values of an enum, and of a choice
-MOST_PROPERTIES = 512  # maximum of properties of an object, and of required names
-MOST_PATTERNS = 128  # maximum in all patternProperties of a schema: the library compares every pair
-MOST_CHAIN = 4000  # maximum of nested schemas, references included: the depth of the library's recursion
-MOST_RULES = 4000  # maximum of rules of a grammar, which may be a chain, too
-MOST_NODES = 20_000  # maximum of values in a schema
-MOST_DIGITS = 300  # maximum of an integer's digits: the range of a float
-MOST_MULTIPLE = 1000  # maximum of multipleOf as an integer without its decimal point: its automaton has so many states
+MAX_BYTES = 256 * 1024  # maximum of a grammar's source
+MAX_COMPOSED = 4 * MAX_BYTES  # maximum of a grammar that is composed of checked parts, which may have grown
+MAX_REGEX_BYTES = 32 * 1024
+MAX_DEPTH = 64  # maximum nesting, in JSON and in brackets
+MAX_ENUM = 5000  # maximum of values of an enum, and of a choice
+MAX_PROPERTIES = 512  # maximum of properties of an object, and of required names
+MAX_PATTERNS = 128  # maximum in all patternProperties of a schema: the library compares every pair
+MAX_CHAIN = 4000  # maximum of nested schemas, references included: the depth of the library's recursion
+MAX_RULES = 4000  # maximum of rules of a grammar, which may be a chain, too
+MAX_NODES = 20_000  # maximum of values in a schema
+MAX_DIGITS = 300  # maximum of an integer's digits: the range of a float
+MAX_MULTIPLE = 1000  # maximum of multipleOf as an integer without its decimal point: its automaton has so many states
 
 
 def check_text(name: str, text: str, max_bytes: int) -> None:
@@ -37,7 +37,7 @@ def check_text(name: str, text: str, max_bytes: int) -> None:
 
 
 def check_nesting(name: str, text: str, *, quotes: str) -> None:
-    """Raises RequestError for brackets deeper than MOST_DEPTH. Characters inside one of `quotes` and after a backslash
+    """Raises RequestError for brackets deeper than MAX_DEPTH. Characters inside one of `quotes` and after a backslash
     are skipped."""
     depth, inside, escaped = 0, "", False
     for char in text:
@@ -51,8 +51,8 @@ def check_nesting(name: str, text: str, *, quotes: str) -> None:
             inside = char
         elif char in "([{":
             depth += 1
-            if depth > MOST_DEPTH:
-                raise RequestError(f"{name}: brackets nested more than {MOST_DEPTH} deep")
+            if depth > MAX_DEPTH:
+                raise RequestError(f"{name}: brackets nested more than {MAX_DEPTH} deep")
         elif char in ")]}":
             depth = max(0, depth - 1)
 
@@ -62,7 +62,7 @@ def read_json(name: str, text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_int=_bounded_int)
     except RecursionError:
-        raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep") from None
+        raise RequestError(f"{name}: nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
         raise RequestError(f"{name} is not valid JSON: {error}") from None
 
@@ -73,22 +73,22 @@ def write_json(name: str, value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except RecursionError:
-        raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep") from None
+        raise RequestError(f"{name}: nested more than {MAX_DEPTH} deep") from None
     except (TypeError, ValueError) as error:
         raise RequestError(f"{name} cannot be written as JSON: {error}") from None
 
 
 def check_size(name: str, root: object) -> None:
-    """Raises RequestError for a JSON value beyond MOST_DEPTH or MOST_NODES."""
+    """Raises RequestError for a JSON value beyond MAX_DEPTH or MAX_NODES."""
     stack: list[tuple[object, int]] = [(root, 0)]
     count = 0
     while stack:
         value, depth = stack.pop()
         count += 1
-        if depth > MOST_DEPTH:
-            raise RequestError(f"{name}: nested more than {MOST_DEPTH} deep")
-        if count > MOST_NODES:
-            raise RequestError(f"{name}: more than {MOST_NODES} values")
+        if depth > MAX_DEPTH:
+            raise RequestError(f"{name}: nested more than {MAX_DEPTH} deep")
+        if count > MAX_NODES:
+            raise RequestError(f"{name}: more than {MAX_NODES} values")
         children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         stack.extend((child, depth + 1) for child in children)
 
@@ -98,14 +98,14 @@ def check_multiple(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
         raise RequestError("multipleOf must be a number above 0")
     digits = repr(value)
-    large = value > MOST_MULTIPLE or "e" in digits
-    if large or int(digits.replace(".", "").rstrip("0") or "0") > MOST_MULTIPLE:
-        raise RequestError(f"multipleOf {digits[:40]}: at most {MOST_MULTIPLE}, and as many steps, are supported")
+    large = value > MAX_MULTIPLE or "e" in digits
+    if large or int(digits.replace(".", "").rstrip("0") or "0") > MAX_MULTIPLE:
+        raise RequestError(f"multipleOf {digits[:40]}: at most {MAX_MULTIPLE}, and as many steps, are supported")
 
 
 def _bounded_int(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"an integer of {len(digits)} digits; at most {MOST_DIGITS} are allowed")
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(digits)} digits; at most {MAX_DIGITS} are allowed")
     return int(digits)
 
 

@@ -11,9 +11,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from drut.errors import RequestError
 
 EXACT = 1 << 53  # up to here each integer is a different float
-MOST_BOUND = (1 << 63) - (1 << 13)  # hazard: closer to the end of 64 bits the library overflows and ends the process
+MAX_BOUND = (1 << 63) - (1 << 13)  # hazard: closer to the end of 64 bits the library overflows and ends the process
 DIGITS, DECIMALS = 15, 22
-LEAST = Decimal(1).scaleb(-DECIMALS)
+MIN = Decimal(1).scaleb(-DECIMALS)
 UPPER = ("maximum", "exclusiveMaximum")
 BOUNDS = ("minimum", "exclusiveMinimum", *UPPER)
 
@@ -36,11 +36,11 @@ def check_exact(key: str, root: object) -> None:
 def bound(key: str, value: float) -> float:
     """Returns a bound of `key` as a float that allows no more than the bound. Raises RequestError if none remains."""
     upper = key in UPPER
-    if value < -MOST_BOUND if upper else value > MOST_BOUND:
+    if value < -MAX_BOUND if upper else value > MAX_BOUND:
         raise RequestError(f"{key}: beyond 64 bits: {value!r:.40}")
     if isinstance(value, float) and not value.is_integer():
         return _within(value, upper=upper)
-    near = float(min(value, MOST_BOUND) if upper else max(value, -MOST_BOUND))
+    near = float(min(value, MAX_BOUND) if upper else max(value, -MAX_BOUND))
     if near > value if upper else near < value:
         near = math.nextafter(near, -math.inf if upper else math.inf)
     return value if near == value else near
@@ -50,7 +50,7 @@ def beyond(key: str, value: float) -> float:
     """Returns the next number inside an exclusive bound of `key`, with the library's number of digits."""
     upper = key in UPPER
     if not value:
-        return float(-LEAST if upper else LEAST)
+        return float(-MIN if upper else MIN)
     if abs(value) > 10 ** (DIGITS - 1):  # numbers of this size have no fraction
         return math.nextafter(float(value), -math.inf if upper else math.inf)
     context = Context(prec=DIGITS)
@@ -63,5 +63,5 @@ def _within(value: float, *, upper: bool) -> float:
     rounding = ROUND_FLOOR if upper else ROUND_CEILING
     near = Context(prec=DIGITS, rounding=rounding).plus(Decimal(repr(value)))
     if -int(near.as_tuple().exponent) > DECIMALS:
-        near = near.quantize(LEAST, rounding=rounding, context=Context(prec=60))
+        near = near.quantize(MIN, rounding=rounding, context=Context(prec=60))
     return float(near)

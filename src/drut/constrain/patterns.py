@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from drut.constrain.limits import MOST_DEPTH, MOST_REGEX_BYTES, check_text
+from drut.constrain.limits import MAX_DEPTH, MAX_REGEX_BYTES, check_text
 from drut.errors import RequestError
 
 Ranges = tuple[tuple[int, int], ...]
@@ -23,7 +23,7 @@ SPACE: Ranges = ((0x09, 0x0D), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x
 LINES: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 CLASSES = {"d": DIGITS, "w": WORD, "s": SPACE}
 CONTROLS = {"t": 0x09, "n": 0x0A, "v": 0x0B, "f": 0x0C, "r": 0x0D, "0": 0x00}
-MOST_REPEATS = 100_000
+MAX_REPEATS = 100_000
 SEARCH = r"[\x{0}-\x{10ffff}]*"  # any text before and after a match
 
 
@@ -42,7 +42,7 @@ def translated(pattern: str) -> str:
 
     Raises RequestError, with the position, for unsupported syntax.
     """
-    check_text("pattern", pattern, MOST_REGEX_BYTES)
+    check_text("pattern", pattern, MAX_REGEX_BYTES)
     return f"^(?:{'|'.join(map(_whole, _PatternReader(pattern).read()))})$"
 
 
@@ -170,8 +170,8 @@ class _PatternReader:
             elif not self._take(":"):
                 raise self._error(f"the group (?{self._peek()} is not supported,")
         self._depth += 1
-        if self._depth > MOST_DEPTH:
-            raise self._error(f"groups nested more than {MOST_DEPTH} deep")
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"groups nested more than {MAX_DEPTH} deep")
         found = self._alternatives()
         if not self._take(")"):
             raise self._error("a group that is not closed")
@@ -199,8 +199,8 @@ class _PatternReader:
         low, comma, high = self._text[self._at + 1 : end].partition(",")
         if not low.isdecimal() or not low.isascii() or (high and not (high.isdecimal() and high.isascii())):
             return None  # other braces are literal characters
-        if max(len(low), len(high)) > 6 or int(low) > MOST_REPEATS or int(high or 0) > MOST_REPEATS:
-            raise self._error(f"more than {MOST_REPEATS} repetitions")
+        if max(len(low), len(high)) > 6 or int(low) > MAX_REPEATS or int(high or 0) > MAX_REPEATS:
+            raise self._error(f"more than {MAX_REPEATS} repetitions")
         if high and int(high) < int(low):
             raise self._error("numbers of repetitions out of order")
         self._at = end + 1

@@ -13,8 +13,8 @@ from enum import Enum, auto
 from drut.errors import RequestError
 from drut.model.tokenizer import Tokenizer
 
-MOST_MARK_CHARS = 256
-MOST_BUDGET = 1 << 30
+MAX_MARK_CHARS = 256
+MAX_BUDGET = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class ReasoningSpec:
                  **{f"calls[{i}]": mark for i, mark in enumerate(self.calls)}}
         for name, text in texts.items():
             empty = not text and name in ("opens", "closes")
-            if not isinstance(text, str) or len(text) > MOST_MARK_CHARS or empty:
-                raise RequestError(f"reasoning.{name} must be a string of 1 to {MOST_MARK_CHARS} characters")
+            if not isinstance(text, str) or len(text) > MAX_MARK_CHARS or empty:
+                raise RequestError(f"reasoning.{name} must be a string of 1 to {MAX_MARK_CHARS} characters")
         if self.budget is None:
             return
-        if isinstance(self.budget, bool) or not isinstance(self.budget, int) or not 0 <= self.budget <= MOST_BUDGET:
-            raise RequestError(f"reasoning.budget must be an integer from 0 to {MOST_BUDGET}")
+        if isinstance(self.budget, bool) or not isinstance(self.budget, int) or not 0 <= self.budget <= MAX_BUDGET:
+            raise RequestError(f"reasoning.budget must be an integer from 0 to {MAX_BUDGET}")
         if self.closes not in self.closing:
             raise RequestError(f"reasoning.closing must contain {self.closes!r}, the mark that ends the reasoning")
 

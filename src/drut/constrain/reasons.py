@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MOST_CHARS = 300
+MAX_CHARS = 300
 ITS_OWN = " <non-verbose/>"
 PLACE = re.compile(r"(?:at )?(\d+)\(\d+\): ")
 SNIPPET = re.compile(r"^ *\d+ \| .*(?:\n *\^+ *$)?", re.MULTILINE)  # lines of the generated grammar
@@ -30,5 +30,5 @@ def reason(message: str, *, placed: bool = True) -> str:
     line = f" (line {place[1]})" if place and placed and INSIDE not in message else ""
     message = message[place.end() if place else 0 :].removeprefix(INSIDE).partition("while processing json-schema:")[0]
     message = " ".join(message.replace("Unsatisfiable schema: ", "no value fits: ").split()).removesuffix(ITS_OWN)
-    room = MOST_CHARS - len(line)
+    room = MAX_CHARS - len(line)
     return (message if len(message) <= room else message[: room - 3] + "...") + line

@@ -24,7 +24,7 @@ NESTED = re.compile(r"%lark\s*\{")
 QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"?|/(?:\\.|[^/\\\n])+/?|//[^\n]*')  # an unclosed one ends with its line
 BLANK = re.compile(r"[^\n]")
 Needs = list[set[str]]  # the needed rules, by alternative
-MOST_NEEDS, MOST_BLOCKS = 64, 16
+MAX_NEEDS, MAX_BLOCKS = 64, 16
 
 
 class _NotUnderstoodError(Exception):
@@ -34,8 +34,8 @@ class _NotUnderstoodError(Exception):
 def check(text: str, field: str) -> None:
     """Raises RequestError for a duplicate rule and for a rule that never ends. `text`: the grammar without the schemas
     behind %json."""
-    if len(NESTED.findall(text)) > MOST_BLOCKS:  # each block is read together with its surroundings
-        raise RequestError(f"{field}: more than {MOST_BLOCKS} grammars within it, as %lark {{...}}")
+    if len(NESTED.findall(text)) > MAX_BLOCKS:  # each block is read together with its surroundings
+        raise RequestError(f"{field}: more than {MAX_BLOCKS} grammars within it, as %lark {{...}}")
     for start, end in reversed(list(_blocks(text))):
         inside = BLANK.sub(" ", text[:start]) + text[start:end]
         check(inside, field)
@@ -105,7 +105,7 @@ class _Body:
         found = self._sequence()
         while self._take("|"):
             found += self._sequence()
-        return found[:MOST_NEEDS] if len(found) <= MOST_NEEDS else [set()]
+        return found[:MAX_NEEDS] if len(found) <= MAX_NEEDS else [set()]
 
     def _take(self, mark: str) -> bool:
         found = self._at < len(self._tokens) and self._tokens[self._at][0] == mark
@@ -119,7 +119,7 @@ class _Body:
                 continue
             part = self._repeated(self._part())
             found = found if set() in part else [one | other for one in found for other in part]
-            if len(found) > MOST_NEEDS:  # assumed to be finite
+            if len(found) > MAX_NEEDS:  # assumed to be finite
                 return self._skipped()
         return found
 

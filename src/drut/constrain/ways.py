@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
 
-MOST_WAYS = 1 << 13  # of one intersection
-LEAST = 3  # assumed for a pattern, so that 8 are the maximum
+MAX_WAYS = 1 << 13  # of one intersection
+MIN = 3  # assumed for a pattern, so that 8 are the maximum
 BOUND = "at most 8 short ones are allowed"
-MOST_IN_ALL = 1 << 17  # of all intersections of one schema or grammar
-MOST_OF_NAMES = 1 << 10  # the sum over all patternProperties, since the library intersects each pair
+MAX_IN_ALL = 1 << 17  # of all intersections of one schema or grammar
+MAX_OF_NAMES = 1 << 10  # the sum over all patternProperties, since the library intersects each pair
 GROUPS = r"(?P<open>\((?:\?[a-z-]{0,9}:|\?P?<\w{1,60}>)?)|(?P<close>\))|\{(?P<times>\d*,?\d*)\}"
 ATOM = re.compile(rf"\[(?P<ranges>[^\]]*)\]|\\(?P<property>[pP])\{{[^}}]*\}}|\\x\{{(?P<hex>[0-9a-f]+)\}}|{GROUPS}"
                   r"|(?P<char>[A-Za-z0-9])")
@@ -42,7 +42,7 @@ def of_pattern(pattern: str) -> int:
         return known[atom[0]]
 
     counts = _counts(ATOM.finditer(pattern), keys)
-    return max((LEAST, *(count for key, count in counts.items() if key != ALL)))
+    return max((MIN, *(count for key, count in counts.items() if key != ALL)))
 
 
 def of_literal(regex: str) -> int:

@@ -2,4 +2,4 @@
 
 from drut.parse.message import MessageParser, ParsedMessage
 
-__all__ = ["ParsedMessage", "MessageParser"]
+__all__ = ["MessageParser", "ParsedMessage"]

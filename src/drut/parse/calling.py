@@ -14,7 +14,7 @@ from drut.model.tokenizer import Tokenizer
 from drut.parse.formats import Format
 from drut.parse.narrowing import FREE, Bounds, bounded, closed
 
-MOST_CALLS = 16  # maximum of calls in a constrained output
+MAX_CALLS = 16  # maximum of calls in a constrained output
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
@@ -44,7 +44,7 @@ def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "req
     between = quoted(form.between or "\n")
     mark = _literal(form.opens, form, tokenizer) if _marked(form) else ""
     rules.append(f"more: {between}? {mark} inside")
-    more = f"more{{0,{MOST_CALLS - 1}}}" if parallel else ""
+    more = f"more{{0,{MAX_CALLS - 1}}}" if parallel else ""
     free = choice == "auto"
     if answer is not None:
         either = [f"start: {mark} inside {more} | answer", *rules, answer.as_rule("answer")]

@@ -82,7 +82,7 @@ class NamedCall:
     """A call as a name and an object: `name{...}`, `name[ARGS]{...}` or `name[CALL_ID]id[ARGS]{...}`."""
 
     HEAD = re.compile(r"\s*([A-Za-z0-9_.-]+)(?:\[CALL_ID\][A-Za-z0-9_-]*)?(?:\[ARGS\])?\s*")
-    MOST_HEAD = 256
+    MAX_HEAD = 256
 
     def __init__(self, offer: OfferedTools, index: int) -> None:
         self._emitter, self._index = CallEmitter(offer, index), index
@@ -129,7 +129,7 @@ class NamedCall:
         end = len(text) if brace < 0 else brace
         self.pending += text[:end]
         if brace < 0:
-            self.outcome = CallOutcome.BROKEN if len(self.pending) > self.MOST_HEAD else CallOutcome.GOES_ON
+            self.outcome = CallOutcome.BROKEN if len(self.pending) > self.MAX_HEAD else CallOutcome.GOES_ON
         elif (found := self.HEAD.fullmatch(self.pending)) and self._emitter.begin(found[1]):
             self._scan = JsonScan()
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-MOST_DEPTH = 64  # maximum of nested arrays and objects
+MAX_DEPTH = 64  # maximum of nested arrays and objects
 _SPACE = " \t\n\r"
 _PLAIN = re.compile(r'[^"\\]+')
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -69,7 +69,7 @@ class JsonScan:
         elif self._open and char == self._open[-1] and self._want in ("next", "first", "firstkey"):
             self._open.pop()
             self._end_value()
-        elif char in "{[" and self._want in ("value", "first") and len(self._open) < MOST_DEPTH:
+        elif char in "{[" and self._want in ("value", "first") and len(self._open) < MAX_DEPTH:
             self._open.append("}" if char == "{" else "]")
             self._want = "firstkey" if char == "{" else "first"
         elif self._want in ("value", "first") and _ATOM.match(char):

@@ -31,7 +31,7 @@ RATE = "output_tokens_per_s"
 @pytest.fixture(autouse=True)
 def _any_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validity, "LAG_MS", 1e9)
-    monkeypatch.setattr(validity, "MOST_CPU", 10.0)
+    monkeypatch.setattr(validity, "MAX_CPU", 10.0)
 
 
 @pytest.fixture(autouse=True)

@@ -18,5 +18,5 @@ def test_what_an_engine_is_started_on_is_read_and_nothing_else(tmp_path: Path, m
     assert read_ahead(Launch("", "m", ("serve", str(gguf), "--threads", "2")), files) == 3000
     assert read_ahead(Launch("", "m", ("serve", str(hf))), files) == 520
     assert read_ahead(Launch("", "m"), files) == read_ahead(Launch("", "m", ("serve",)), EngineFiles("m", "")) == 0
-    monkeypatch.setattr(cached, "MOST_SHARE", 0.0)
+    monkeypatch.setattr(cached, "MAX_SHARE", 0.0)
     assert read_ahead(Launch("", "m", (str(gguf),)), files) == 0

@@ -52,9 +52,9 @@ def test_files_that_are_none_of_them(tmp_path: Path, text: str | None, words: st
 
 def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path, "search.json", samples.a_search())
-    monkeypatch.setattr("drut.bench.files.MOST_BYTES", path.stat().st_size)
+    monkeypatch.setattr("drut.bench.files.MAX_BYTES", path.stat().st_size)
     read_document(path)
-    monkeypatch.setattr("drut.bench.files.MOST_BYTES", path.stat().st_size - 1)
+    monkeypatch.setattr("drut.bench.files.MAX_BYTES", path.stat().st_size - 1)
     with pytest.raises(DrutError, match="is larger than"):
         read_document(path)
 

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from drut.bench.render.page.html import MOST_CHARS, el, text
+from drut.bench.render.page.html import MAX_CHARS, el, text
 from drut.bench.render.page.marks import COLOURS, Palette
 from drut.bench.render.page.render import page
 from drut.bench.render.section import ChartAxis, Forest, Mark, Plot, ReportGroup, ReportLine, ReportRow, Section, Table
@@ -99,7 +99,7 @@ def test_hostile_words_stay_words(made: str) -> None:
 
 def test_text_is_escaped_and_has_an_end() -> None:
     assert el("p", "<b>&\"'", title='"><i>') == '<p title="&quot;&gt;&lt;i&gt;">&lt;b&gt;&amp;&quot;&#x27;</p>'
-    assert len(text("x" * 10**6)) == MOST_CHARS + 2
+    assert len(text("x" * 10**6)) == MAX_CHARS + 2
 
 
 def test_an_engine_has_one_colour_throughout(made: str) -> None:

@@ -32,8 +32,8 @@ ABORTS, AGAIN = 0.2, 0.2  # share of requests
 MARKER = re.compile(r"<M\d{8}>")
 KNOWN = 256  # answers that may be asked for again
 WARM_UP = 6000  # requests, or as long again as the run: caches and pools fill (by 2,000 two thirds of them)
-LEAST_S = 100.0  # a shorter run says nothing of growth, nor does one whose warm-up had fewer requests
-MOST_MB_PER_MIN = 1.0
+MIN_S = 100.0  # a shorter run says nothing of growth, nor does one whose warm-up had fewer requests
+MAX_MB_PER_MIN = 1.0
 FLAGS = ("--kv-cache-gb", "0.001", "--max-queue", "64")  # 7,800 tokens, so that prefixes are evicted
 
 
@@ -66,12 +66,12 @@ class Soak:
         held = {state: self.server.metric("drut_kv_pages", state=state) for state in ("free", "cached", "own")}
         if held["own"] or held["free"] + held["cached"] != pages:
             self.findings.append(f"of {pages:.0f} pages {held} are left")
-        if self.judges_growth(seconds) and not self.slope < MOST_MB_PER_MIN:
+        if self.judges_growth(seconds) and not self.slope < MAX_MB_PER_MIN:
             self.findings.append(f"memory grows by {self.slope:.2f} MB a minute")
 
     def judges_growth(self, seconds: float) -> bool:
         """Whether a run of so many seconds tells what the server keeps from what it fills once."""
-        return seconds >= LEAST_S and self._warm
+        return seconds >= MIN_S and self._warm
 
     @property
     def slope(self) -> float:

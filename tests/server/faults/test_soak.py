@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.server.faults.soak import LEAST_S, Soak, soak
+from tests.server.faults.soak import MIN_S, Soak, soak
 from tests.server.rig import Reply
 
 SECONDS = float(os.environ.get("DRUT_SOAK_SECONDS", "8"))
@@ -42,8 +42,8 @@ def test_growth_is_judged_where_it_can_be() -> None:
     assert not mix.judges_growth(1800)
     mix._warm = True
     assert mix.judges_growth(1800)
-    assert mix.judges_growth(LEAST_S)
-    assert not mix.judges_growth(LEAST_S - 1)
+    assert mix.judges_growth(MIN_S)
+    assert not mix.judges_growth(MIN_S - 1)
 
 
 @pytest.mark.parametrize(("marker", "prompt_tokens", "finding"), [

@@ -9,7 +9,7 @@ from drut.bench.ablate.schema import Effect
 from drut.bench.compare.schema import Block
 from drut.bench.render.tables import cell
 from drut.bench.result.figures import FIGURES
-from drut.bench.stats.paired import LEAST_ROUNDS
+from drut.bench.stats.paired import MIN_ROUNDS
 
 LITTLE = 1.1
 """A factor in both directions: a ratio whose whole interval lies within is no relevant effect. A wider interval that
@@ -38,7 +38,7 @@ def found(effect: Effect) -> Found:
     if effect.verdict != "none":
         return effect.verdict
     narrow = 1 / LITTLE <= effect.low <= effect.high <= LITTLE
-    return "little" if narrow and effect.rounds >= LEAST_ROUNDS else "uncertain"
+    return "little" if narrow and effect.rounds >= MIN_ROUNDS else "uncertain"
 
 
 def as_expected(effect: Effect) -> str:

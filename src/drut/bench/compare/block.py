@@ -31,7 +31,7 @@ from drut.bench.tokens import BenchTokenizer
 
 SAMPLES = ("ttft_ms", "tpot_ms", "e2e_ms")
 # share of a prompt's tokens by the model's tokenizer, and tokens that may be added to twice as many
-LEAST_READ, MOST_ADDED = 0.9, 256
+MIN_READ, MAX_ADDED = 0.9, 256
 FEW = 4  # tokens that may be added to a short prompt
 
 
@@ -120,7 +120,7 @@ def _prompts(result: Result) -> list[str]:
     counts = [(request.input_tokens, request.expected_input_tokens) for request in result.requests
             if request.measured and request.failure is None]
     both = [(own, sent) for own, sent in counts if own is not None and sent is not None]
-    wrong = [(own, sent) for own, sent in both if not LEAST_READ * sent - FEW <= own <= 2 * sent + MOST_ADDED]
+    wrong = [(own, sent) for own, sent in both if not MIN_READ * sent - FEW <= own <= 2 * sent + MAX_ADDED]
     if not wrong:
         return []
     return [f"{len(wrong)} of {len(both)} prompts differ from those sent, by the engine's count, such as "

@@ -12,7 +12,7 @@ from drut.bench.compare.enough import answers, least_answers
 from drut.bench.compare.gates import gsm8k_meaningful
 from drut.bench.compare.schema import GSM8K_LEAST, Block, Contestant
 from drut.bench.compare.settings import CompareSettings
-from drut.bench.stats.paired import LEAST_ROUNDS
+from drut.bench.stats.paired import MIN_ROUNDS
 
 BUSY_CLIENT = 0.4
 
@@ -29,8 +29,8 @@ def _notes(settings: CompareSettings, contestants: Sequence[Contestant], blocks:
         yield f"Ratios are against {against}: the base, {base}, was not measured or did not pass the gate."
     if settings.gate != "full":
         yield "The gate judged the lengths of answers alone; agreement is reported, not judged."
-    if settings.rounds < LEAST_ROUNDS:
-        yield f"{settings.rounds} rounds: too few for a ranking, which needs {LEAST_ROUNDS}."
+    if settings.rounds < MIN_ROUNDS:
+        yield f"{settings.rounds} rounds: too few for a ranking, which needs {MIN_ROUNDS}."
     yield from _void(blocks)
     yield from _few(blocks)
     yield from _cold(settings, blocks)

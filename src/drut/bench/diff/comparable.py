@@ -15,7 +15,7 @@ _MACHINE = ("cpu", "cpus")
 _WORK = ("model", "workload", "api", "token_ids", "rate", "concurrency", "arrivals", "cv", "ramp_to", "body",
          "no_stream", "slo")
 _TOLD = ("duration", "warmup", "seed", "timeout")
-_MOST_CHARS = 200
+_MAX_CHARS = 200
 
 
 class Differences(NamedTuple):
@@ -78,4 +78,4 @@ def _sides(a: Comparison | Ablation, b: Comparison | Ablation, found: Difference
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _MOST_CHARS else text[:_MOST_CHARS] + " …"
+    return text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + " …"

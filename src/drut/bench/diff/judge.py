@@ -17,7 +17,7 @@ from drut.bench.stats.quantiles import CONFIDENCE, t_quantile
 USUAL = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p50",
          "error_rate", *ANSWERS)
 JUDGED = (*(name for name in FIGURES if name not in ("gpu_share", "client_cpu")), *ANSWERS)
-LEAST, LEAST_SHARE = 0.05, 0.01
+MIN, MIN_SHARE = 0.05, 0.01
 
 Verdict = Literal["better", "worse", "level", "unknown"]
 
@@ -47,7 +47,7 @@ class _Moved(NamedTuple):
     noise: float | None
 
 
-def changes(a: Document, b: Document, figures: Collection[str] = USUAL, least: float = LEAST) -> list[Change]:
+def changes(a: Document, b: Document, figures: Collection[str] = USUAL, least: float = MIN) -> list[Change]:
     """Returns the changes of all `figures` that both files have. Figures without an interval are omitted unless
     requested by name.
 
@@ -74,7 +74,7 @@ def _change(a: MetricEstimate, b: MetricEstimate, tested: int, least: float) -> 
         change = back(moved.by)
         if moved.noise is not None:
             low, high = back(moved.by - moved.noise), back(moved.by + moved.noise)
-            beyond = abs(moved.by) > moved.noise and abs(change) > (min(least, LEAST_SHARE) if share else least)
+            beyond = abs(moved.by) > moved.noise and abs(change) > (min(least, MIN_SHARE) if share else least)
             verdict = "level" if not beyond else "better" if (change > 0) == (b.better == "more") else "worse"
     return Change(of=b.of, cell=b.cell, who=b.who, figure=b.figure, unit=b.unit, better=b.better, a=a.value, b=b.value,
                   change=change, low=low, high=high, verdict=verdict)

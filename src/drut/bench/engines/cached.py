@@ -12,7 +12,7 @@ from drut.bench.engines.engine import EngineFiles, Launch
 from drut.bench.engines.files import LAYOUTS
 
 _AT_ONCE = 1 << 22
-MOST_SHARE = 0.5  # share of the available memory
+MAX_SHARE = 0.5  # share of the available memory
 
 
 def read_ahead(launch: Launch, files: EngineFiles) -> int:
@@ -20,7 +20,7 @@ def read_ahead(launch: Launch, files: EngineFiles) -> int:
     layouts = [path for name in LAYOUTS if (path := getattr(files, name)) is not None]
     paths = list(_files(path for path in layouts if str(path) in launch.argv))
     size = sum(path.stat().st_size for path in paths)
-    if size > MOST_SHARE * psutil.virtual_memory().available:
+    if size > MAX_SHARE * psutil.virtual_memory().available:
         return 0
     for path in paths:
         with path.open("rb", buffering=0) as file:

@@ -10,7 +10,7 @@ import msgspec
 from drut.bench.engines.engine import EngineFiles
 from drut.errors import RequestError
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 LAYOUTS = ("gguf", "hf", "openvino", "mlx")
 
 
@@ -18,9 +18,9 @@ def load_model_files(path: Path) -> EngineFiles:
     """Reads a file. Raises RequestError if it cannot be read, is invalid, or names a path that does not exist."""
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise RequestError(f"{path} has more than {MOST_BYTES} bytes")
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise RequestError(f"{path} has more than {MAX_BYTES} bytes")
         given = msgspec.json.decode(data, type=dict[str, str | None])
         known = msgspec.structs.fields(EngineFiles)
         if unknown := sorted(given.keys() - {field.name for field in known}):

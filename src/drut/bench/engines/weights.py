@@ -11,7 +11,7 @@ import msgspec
 
 _GGUF_TYPE = re.compile(r"(?<![A-Za-z0-9])([IT]?Q\d\w*|MXFP4\w*|BF16|F16|F32)(?![A-Za-z0-9])", re.IGNORECASE)
 _NAMES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "F8_E4M3": "fp8"}
-_MOST_HEADER = 64 << 20
+_MAX_HEADER = 64 << 20
 
 
 def of_gguf(path: Path) -> str:
@@ -58,7 +58,7 @@ def _most(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = msgspec.json.decode(file.read(length)) if length <= _MOST_HEADER else {}
+            header = msgspec.json.decode(file.read(length)) if length <= _MAX_HEADER else {}
         sizes: Counter[str] = Counter()
         for name, tensor in header.items():
             if name != "__metadata__":

@@ -18,8 +18,8 @@ from drut.bench.load.chunk import (
 from drut.bench.load.record import Failure, LoadRecord
 from drut.bench.sse import Event, SseSplitter, TooLongError
 
-MOST_BODY = 64 << 20  # bytes of a response, streamed or not
-MOST_DETAIL = 200  # characters of a server's error text that are kept
+MAX_BODY = 64 << 20  # bytes of a response, streamed or not
+MAX_DETAIL = 200  # characters of a server's error text that are kept
 
 class StreamedAnswer:
     """Fills a Record from a response, and holds the response's text. `stream`: the request asked for a stream."""
@@ -58,15 +58,15 @@ class StreamedAnswer:
         if status == 200 and content_type.lower().startswith(b"text/event-stream"):
             self.splitter = SseSplitter()
             self.record.streamed = True
-        if queue_ms is not None and queue_ms.isdigit() and len(queue_ms) <= 9:  # more digits exceed MOST_QUEUE_S
+        if queue_ms is not None and queue_ms.isdigit() and len(queue_ms) <= 9:  # more digits exceed MAX_QUEUE_S
             self.record.queue_s = int(queue_ms) / 1000
 
     def body(self, data: bytes, now: float) -> bool:
         """Processes bytes of the body that arrived at `now`. Returns False if the response cannot be read further;
         `record` has the reason."""
         self._read += len(data)
-        if self._read > MOST_BODY:
-            return self.fail("malformed", f"the response is longer than {MOST_BODY} bytes")
+        if self._read > MAX_BODY:
+            return self.fail("malformed", f"the response is longer than {MAX_BODY} bytes")
         if self.splitter is None:
             self._body.append(data)
             return True
@@ -102,7 +102,7 @@ class StreamedAnswer:
         """Records the failure if it is the first one. Always returns False."""
         if self.record.failure is None:
             self.record.failure = kind
-            self.record.detail = "".join(c if c.isprintable() else " " for c in detail[:MOST_DETAIL])
+            self.record.detail = "".join(c if c.isprintable() else " " for c in detail[:MAX_DETAIL])
         return False
 
     def text(self) -> str:
@@ -280,5 +280,5 @@ class StreamedAnswer:
 
 def _words(data: bytes) -> str:
     """Returns the text of a body on one line, shortened, for an error text."""
-    text = data[: 4 * MOST_DETAIL].decode(errors="replace")
-    return " ".join(text.split())[:MOST_DETAIL]
+    text = data[: 4 * MAX_DETAIL].decode(errors="replace")
+    return " ".join(text.split())[:MAX_DETAIL]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-MOST_QUEUE_S = 1e6
+MAX_QUEUE_S = 1e6
 WHOLE = frozenset({"stop", "length", "tool_calls", "function_call", "eos_token", "stop_sequence"})
 """The finish reasons of a complete response: those of OpenAI except `content_filter`, and two of TGI that mean `stop`.
 Every other value, known (`abort`, `error`) or not, is a failure."""
@@ -61,11 +61,11 @@ class UsageFields(msgspec.Struct, gc=False):
 
 
 class _Metrics(msgspec.Struct, gc=False):  # vLLM, --enable-per-request-metrics
-    queue_time_ms: Annotated[float, Meta(ge=0, le=MOST_QUEUE_S * 1000)] | None = None
+    queue_time_ms: Annotated[float, Meta(ge=0, le=MAX_QUEUE_S * 1000)] | None = None
 
 
 class _Why(msgspec.Struct, gc=False):
-    queued_s: Annotated[float, Meta(ge=0, le=MOST_QUEUE_S)] | None = None  # Drut
+    queued_s: Annotated[float, Meta(ge=0, le=MAX_QUEUE_S)] | None = None  # Drut
 
 
 class ChunkFields(msgspec.Struct, gc=False):

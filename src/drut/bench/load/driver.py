@@ -24,7 +24,7 @@ from drut.bench.work import Message
 Next = Callable[[], Awaitable[ArrivalOffer | None]]
 """Returns the next session, or None if there are no more."""
 
-PAUSE_S, MOST_PAUSE_S = 0.1, 5.0  # of a slot after a failure; doubled by each further failure
+PAUSE_S, MAX_PAUSE_S = 0.1, 5.0  # of a slot after a failure; doubled by each further failure
 AHEAD = 2048  # maximum of sessions of an open loop that wait for their time in the driver
 
 
@@ -109,7 +109,7 @@ class Driver:
             if well:
                 pause = PAUSE_S
             else:  # do not flood a server that refuses requests at once
-                due, pause = due + pause, min(2 * pause, MOST_PAUSE_S)
+                due, pause = due + pause, min(2 * pause, MAX_PAUSE_S)
             self._owe(due)
             if self._complete():
                 return

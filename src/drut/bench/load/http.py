@@ -18,7 +18,7 @@ import httptools
 from drut.bench.load.answer import StreamedAnswer
 from drut.errors import DrutError
 
-MOST_HEAD = 64 << 10  # bytes of a response's head, and of trailers
+MAX_HEAD = 64 << 10  # bytes of a response's head, and of trailers
 CONNECT_S = 10.0
 
 _now = time.monotonic
@@ -78,9 +78,9 @@ class ClientConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"not HTTP/1.1: {error}")
             return
-        if self._head > MOST_HEAD:
+        if self._head > MAX_HEAD:
             part = "end" if self._in_body else "head"
-            self._fail(f"the {part} of the response is longer than {MOST_HEAD} bytes")
+            self._fail(f"the {part} of the response is longer than {MAX_HEAD} bytes")
 
     def eof_received(self) -> None:
         return None  # the transport closes and calls `connection_lost`

@@ -10,7 +10,7 @@ from drut.bench.load.record import LoadRecord
 from drut.bench.load.wire import ArrivalOffer, Beat, Broken, Done, Took, WorkerJob, WorkerReady, from_worker, put
 from drut.errors import DrutError
 
-LEAST_AHEAD = 8  # maximum of waiting sessions in a process of a closed loop with few slots
+MIN_AHEAD = 8  # maximum of waiting sessions in a process of a closed loop with few slots
 
 
 class Process:
@@ -24,7 +24,7 @@ class Process:
         self.records: list[LoadRecord] = []
         self.done: Done | None = None
         self._closed = job.stagger is not None
-        self._room = asyncio.Semaphore(max(len(job.stagger or ()), LEAST_AHEAD))
+        self._room = asyncio.Semaphore(max(len(job.stagger or ()), MIN_AHEAD))
         put(self.stdin, job)
 
     @classmethod

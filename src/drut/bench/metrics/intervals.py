@@ -16,8 +16,8 @@ from drut.bench.stats.bootstrap import Interval, Resampling
 from drut.bench.stats.distribution import Floats
 from drut.bench.stats.samples import least_samples
 
-LEAST_BLOCKS, MOST_BLOCKS = 10, 40
-LEAST_BLOCK_S = 1.0
+MIN_BLOCKS, MAX_BLOCKS = 10, 40
+MIN_BLOCK_S = 1.0
 
 
 class Intervals(msgspec.Struct, frozen=True):
@@ -32,8 +32,8 @@ class Intervals(msgspec.Struct, frozen=True):
 def intervals(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow, slo: Slo | None) -> Intervals:
     """Computes the intervals. A request belongs to the block in which it was scheduled, a token to the block in which
     it arrived."""
-    blocks = min(MOST_BLOCKS, int(window.length / LEAST_BLOCK_S + 1e-9))
-    if blocks < LEAST_BLOCKS:
+    blocks = min(MAX_BLOCKS, int(window.length / MIN_BLOCK_S + 1e-9))
+    if blocks < MIN_BLOCKS:
         return Intervals(blocks, window.length / max(blocks, 1), {})
     edges = np.linspace(window.begin, window.end, blocks + 1)
     pairs: list[list[tuple[LoadRecord, Timing]]] = [[] for _ in range(blocks)]

@@ -10,7 +10,7 @@ import msgspec
 from drut.errors import RequestError
 
 DEFAULT_MAX_TOKENS = 16
-MOST_TOKENS = 1_000_000
+MAX_TOKENS = 1_000_000
 
 
 class MockStreamOptions(msgspec.Struct, frozen=True):
@@ -61,8 +61,8 @@ def parse_ask(chat: bool, body: bytes) -> MockAsk:
     if not chat and fields.prompt is None:
         raise RequestError("prompt is missing")
     wanted = fields.max_completion_tokens or fields.max_tokens or DEFAULT_MAX_TOKENS
-    if not 1 <= wanted <= MOST_TOKENS:
-        raise RequestError(f"max_tokens must be from 1 to {MOST_TOKENS}, not {wanted}")
+    if not 1 <= wanted <= MAX_TOKENS:
+        raise RequestError(f"max_tokens must be from 1 to {MAX_TOKENS}, not {wanted}")
     options = fields.stream_options or MockStreamOptions()
     return MockAsk(chat=chat, stream=bool(fields.stream), prompt_tokens=prompt_tokens(fields), max_tokens=wanted,
                    ignore_eos=fields.ignore_eos, include_usage=options.include_usage,

@@ -13,8 +13,8 @@ import httptools
 
 from drut.bench.mock.service import MockService, error_body
 
-MOST_HEADER_BYTES = 1 << 16
-MOST_BODY_BYTES = 1 << 26
+MAX_HEADER_BYTES = 1 << 16
+MAX_BODY_BYTES = 1 << 26
 
 
 class MockRequest(NamedTuple):
@@ -74,7 +74,7 @@ class MockConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             return self._refuse(400, f"not a request of HTTP/1.1: {error}")
-        if not self._in_body and self._received > MOST_HEADER_BYTES:  # the parser itself would buffer any amount
+        if not self._in_body and self._received > MAX_HEADER_BYTES:  # the parser itself would buffer any amount
             self._refuse(431, "headers are too large")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,8 +103,8 @@ class MockConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
-        if self._body_bytes > MOST_BODY_BYTES:
-            return self._refuse(413, f"the body is longer than {MOST_BODY_BYTES} bytes")
+        if self._body_bytes > MAX_BODY_BYTES:
+            return self._refuse(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
         self._body.append(body)
 
     def on_message_complete(self) -> None:

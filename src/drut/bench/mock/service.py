@@ -19,8 +19,8 @@ from drut.bench.mock.reply import Reply, plan_reply
 from drut.bench.mock.script import Script
 from drut.bench.mock.writes import writes
 
-MOST_RECORDS = 1_000_000
-MOST_AT_ONCE = 1 << 16  # maximum of bytes that one stream writes before other streams are served
+MAX_RECORDS = 1_000_000
+MAX_AT_ONCE = 1 << 16  # maximum of bytes that one stream writes before other streams are served
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
@@ -85,7 +85,7 @@ class MockService:
             return None
         item, tokens, parts, size = self._next, self.tokens, [], 0
         elapsed = time.monotonic() - self.start
-        while item is not None and item.due_s <= elapsed and item.data is not None and size < MOST_AT_ONCE:
+        while item is not None and item.due_s <= elapsed and item.data is not None and size < MAX_AT_ONCE:
             parts.append(item.data)
             size += len(item.data)
             tokens = item.tokens
@@ -149,7 +149,7 @@ class Desk:
     def reset(self) -> None:
         """Resets counters and request numbers."""
         self._count = 0
-        self.records: deque[Served] = deque(maxlen=MOST_RECORDS)
+        self.records: deque[Served] = deque(maxlen=MAX_RECORDS)
         self.measures = Measures(self.script.model, self)
 
     @property

@@ -14,7 +14,7 @@ from drut.bench.stats.distribution import percentile
 
 NONE_FINISHED = "no request finished"
 LAG_MS, LAG_SHARE = 5.0, 0.02
-MOST_CPU, BUSY_CPU = 0.8, 0.4
+MAX_CPU, BUSY_CPU = 0.8, 0.4
 _P99_NEEDS, _ONE_MAY = 100, 20  # requests
 
 
@@ -31,8 +31,8 @@ def validity(summary: Summary, load: LoadResult, wanted_s: float, most_errors: f
     if late > limit:
         reasons.append(f"the client sent late: {name} of sent - scheduled is {late:.1f} ms, the maximum is "
                        f"{limit:.1f} ms ({advice})")
-    if max(load.cpu, default=0.0) > MOST_CPU:
-        reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the maximum is {MOST_CPU:.0%} "
+    if max(load.cpu, default=0.0) > MAX_CPU:
+        reasons.append(f"a client process used {max(load.cpu):.0%} of a CPU, the maximum is {MAX_CPU:.0%} "
                        "(more --workers, or less load)")
     of_client = len(reasons)
     if load.halted is not None:

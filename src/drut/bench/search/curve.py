@@ -14,7 +14,7 @@ from drut.bench.stats.distribution import Floats
 SHARES = ((0.3, 1.0), (0.5, 1.0), (0.7, 1.5), (0.85, 2.5), (0.93, 4.0))
 """The rates as shares of the maximum, with relative run times: waits vary more near saturation."""
 NEAR = 0.97  # share of saturation: beyond it a run of some minutes shows no steady state
-LEAST_ERROR = 0.01  # share of a mean latency that the client's own variation may change
+MIN_ERROR = 0.01  # share of a mean latency that the client's own variation may change
 SHAPES = np.geomspace(0.25, 40.0, 80)
 DRAWS = 200
 GREW = 1.1  # factor on the latency without load: a smaller value at the top of the curve is not growth
@@ -45,7 +45,7 @@ def knee(trials: Sequence[SearchTrial], most: float | None, seed: int = 0) -> Se
     if len({x for x, _, _ in points}) < 3:
         return SearchAnswer(None, why="fewer than 3 rates below saturation have a latency")
     x, mean, error = (np.array(column) for column in zip(*points, *alone, strict=True))
-    error = np.hypot(np.where(np.isfinite(error), error, mean), LEAST_ERROR * mean)
+    error = np.hypot(np.where(np.isfinite(error), error, mean), MIN_ERROR * mean)
     drawn = mean + error * np.random.default_rng(seed).standard_normal((DRAWS, len(mean)))
     found, *others = _knees(_fits(x, np.vstack((mean, drawn)), error)).tolist()
     if found >= 1 or mean[x > 0.8 * x.max()].max() < GREW * mean[x.argmin()]:

@@ -24,7 +24,7 @@ from drut.bench.stats.samples import least_samples
 LOOKS = 3
 LENGTHS = (1.0, 2.0, 6.0)  # relative lengths of the evaluations
 Z = normal(1 - 0.05 / 2 / LOOKS)
-STEP, MOST_STEPS = 2.0, 8
+STEP, MAX_STEPS = 2.0, 8
 QUICK_SHARE = 1 / 20  # share of the total time: the length of a bracketing run
 RECENTRES = 4
 FURTHEST = 0.5
@@ -87,7 +87,7 @@ def hunt(trials: Sequence[SearchTrial], pace: Pace, attain: float, tolerance: fl
     quick, least = QUICK_SHARE * pace.left(), least_requests(attain)
     if not levels(trials):
         yield pace.open("bracket", begin, quick, least)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         below, above = _bracket(trials, attain)
         if below is None and above is not None:
             yield pace.open("bracket", above / STEP, quick, least)
@@ -96,7 +96,7 @@ def hunt(trials: Sequence[SearchTrial], pace: Pace, attain: float, tolerance: fl
             yield pace.open("bracket", rate, quick, least)
         else:
             break
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         below, above = _bracket(trials, attain)
         if below is None or above is None or above / below <= (1 + tolerance) ** 2:
             break

@@ -11,9 +11,9 @@ from drut.bench.stats.quantiles import t_half
 
 GROWS = 1.05  # factor on the previous maximum: less is not growth
 FLAT = 2  # points without growth that end the climb
-MOST_USERS = 512
+MAX_USERS = 512
 CONFIRMS = 2
-MOST_SHARES = 2.0  # factor on its share of the budget that a climb may take while throughput still grows
+MAX_SHARES = 2.0  # factor on its share of the budget that a climb may take while throughput still grows
 
 
 def climb(trials: Sequence[SearchTrial], pace: Pace, curve: Sequence[int], share_s: float) -> Generator[TrialAsk, SearchTrial, None]:
@@ -22,8 +22,8 @@ def climb(trials: Sequence[SearchTrial], pace: Pace, curve: Sequence[int], share
     each = share_s / (8 + 2 * CONFIRMS)
     most, flat, users = 0.0, 0, 0
     steps = [*curve]
-    spent_by = pace.left() - MOST_SHARES * share_s
-    while steps or (flat < FLAT and 2 * users <= MOST_USERS and pace.left() > spent_by):
+    spent_by = pace.left() - MAX_SHARES * share_s
+    while steps or (flat < FLAT and 2 * users <= MAX_USERS and pace.left() > spent_by):
         users = steps.pop(0) if steps else max(2 * users, 1)
         trial = yield pace.closed("curve", users, each, _scale(trials))
         if not trial.valid:

@@ -17,7 +17,7 @@ from drut.bench.stats.proportion import wilson
 from drut.bench.stats.quantiles import normal
 from drut.errors import DrutError, RequestError
 
-LEAST_BUDGET_S = 20.0
+MIN_BUDGET_S = 20.0
 CLIMB_SHARE, CURVE_SHARE = 0.25, 0.2  # shares of the budget; the rest is for the limits
 CURVE_ALONE_SHARE = 0.65  # if there are no limits
 SUSPECT = 0.02  # share of failures after which the search checks whether the server still answers
@@ -37,8 +37,8 @@ class Wanted:
     users: tuple[int, ...] = (1, 2, 4, 8)
 
     def __post_init__(self) -> None:
-        if not LEAST_BUDGET_S <= self.budget_s <= 1e6:
-            raise RequestError(f"--budget must be at least {LEAST_BUDGET_S:g} s, not {self.budget_s:g} s")
+        if not MIN_BUDGET_S <= self.budget_s <= 1e6:
+            raise RequestError(f"--budget must be at least {MIN_BUDGET_S:g} s, not {self.budget_s:g} s")
         if not 0.5 <= self.attain <= 0.999:
             raise RequestError(f"--attain must be from 0.5 to 0.999, not {self.attain}")
         if not 0.01 <= self.tolerance <= 0.5:

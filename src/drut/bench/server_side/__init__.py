@@ -3,4 +3,4 @@
 from drut.bench.server_side.summary import GaugeLevel, ScrapedDistribution, ServerSide, Total
 from drut.bench.server_side.watch import ServerWatch
 
-__all__ = ["ScrapedDistribution", "GaugeLevel", "ServerSide", "ServerWatch", "Total"]
+__all__ = ["GaugeLevel", "ScrapedDistribution", "ServerSide", "ServerWatch", "Total"]

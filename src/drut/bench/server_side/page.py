@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from drut.bench.exchange import ToolExchange
 from drut.errors import RequestError
 
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 TIMEOUT_S = 5.0
-MOST_VALUE = 1e18  # of a sample; a larger value or an invalid number is ignored
+MAX_VALUE = 1e18  # of a sample; a larger value or an invalid number is ignored
 _NAME = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)", re.M)
 _PARTS = re.compile(r"_(?:bucket|sum|count)$")
 
@@ -67,12 +67,12 @@ def parse(text: str, wanted: Container[str]) -> Page:
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
-                if not abs(sample.value) < MOST_VALUE:
+                if not abs(sample.value) < MAX_VALUE:
                     continue
                 if sample.name.endswith("_bucket"):
                     bucket = buckets.setdefault(sample.name.removesuffix("_bucket"), {})
                     bound = float(sample.labels["le"])
-                    if not (abs(bound) < MOST_VALUE or bound == math.inf):
+                    if not (abs(bound) < MAX_VALUE or bound == math.inf):
                         continue
                     bucket[bound] = bucket.get(bound, 0.0) + sample.value
                 else:
@@ -82,7 +82,7 @@ def parse(text: str, wanted: Container[str]) -> Page:
     return Page(values, buckets)
 
 
-def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
+def fetch(url: str, timeout_s: float = TIMEOUT_S, most_bytes: int = MAX_BYTES,
           headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> str:
     """Returns the text at a URL of http or https. Raises RequestError with the URL, at the latest after `timeout_s`."""
     accept = {"Accept": "text/plain", **(headers or {})}

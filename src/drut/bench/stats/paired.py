@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from drut.bench.stats.quantiles import t_half
 
-LEAST_ROUNDS = 3  # for a verdict: two rounds that agree by chance look certain
+MIN_ROUNDS = 3  # for a verdict: two rounds that agree by chance look certain
 
 
 class Paired(NamedTuple):
@@ -23,7 +23,7 @@ class Paired(NamedTuple):
     @property
     def apart(self) -> bool:
         """Returns whether the interval excludes 1."""
-        return self.rounds >= LEAST_ROUNDS and not self.low <= 1 <= self.high
+        return self.rounds >= MIN_ROUNDS and not self.low <= 1 <= self.high
 
 
 def paired(over: Mapping[int, float], under: Mapping[int, float]) -> Paired | None:

@@ -8,7 +8,7 @@ from drut.bench.stats.distribution import Floats
 from drut.bench.stats.slope import autocorrelation
 
 BATCHES = 10
-LEAST_MISSES = 10  # least number of misses in a series for an estimate of its own correlation
+MIN_MISSES = 10  # least number of misses in a series for an estimate of its own correlation
 
 
 def wilson(share: float, n: float, z: float) -> tuple[float, float]:
@@ -45,7 +45,7 @@ def mean_error(values: Floats) -> tuple[float, float]:
 def hits_effect(hits: Floats, waits: Floats) -> float:
     """Returns the design effect of hits (1) and misses (0). Misses come in clusters, and a run without misses may just
     not have met one; if there are few, the latencies that cause them show how long such clusters are."""
-    if min(hits.sum(), len(hits) - hits.sum()) >= LEAST_MISSES:
+    if min(hits.sum(), len(hits) - hits.sum()) >= MIN_MISSES:
         return design_effect(hits)
     finite = waits[np.isfinite(waits)]
     return max(design_effect(hits), design_effect(finite))

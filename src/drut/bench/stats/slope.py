@@ -8,7 +8,7 @@ import numpy as np
 from drut.bench.stats.distribution import Floats
 from drut.bench.stats.quantiles import t_half
 
-_MOST_RHO = 0.98
+_MAX_RHO = 0.98
 
 
 def autocorrelation(residuals: Floats, fitted: int) -> float:
@@ -22,7 +22,7 @@ def autocorrelation(residuals: Floats, fitted: int) -> float:
         return 0.0
     rho = float(residuals[1:] @ residuals[:-1]) / power
     rho += (fitted + (fitted + 2) * max(rho, 0.0)) / n
-    return min(max(rho, 0.0), _MOST_RHO)
+    return min(max(rho, 0.0), _MAX_RHO)
 
 
 class Slope(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ import numpy as np
 from drut.bench.stats.distribution import Floats
 from drut.bench.stats.slope import Slope, autocorrelation, slope
 
-LEAST_SECONDS = 20
-LEAST_INDEPENDENT = 6.0  # values of the in-flight series
+MIN_SECONDS = 20
+MIN_INDEPENDENT = 6.0  # values of the in-flight series
 BATCH = 5
 SURE = 3.3  # standard errors: the maximum over all cuts exceeds it by chance in at most 5 % of runs
 MATTERS = 0.05  # share of the level: a smaller change does not matter, however certain it is
@@ -30,9 +30,9 @@ class Steady(msgspec.Struct, frozen=True):
 def steady(tokens: Floats, in_flight: Floats) -> Steady:
     """Tests a window. `tokens`: output tokens of each second; `in_flight`: mean requests in flight of each second."""
     n = len(tokens)
-    if n < LEAST_SECONDS:
+    if n < MIN_SECONDS:
         seconds = "second" if n == 1 else "seconds"
-        return Steady("too short", [f"the window has {n} whole {seconds}, and {LEAST_SECONDS} are the least"])
+        return Steady("too short", [f"the window has {n} whole {seconds}, and {MIN_SECONDS} are the least"])
     cut, change, errors = level_change(tokens)
     trend = slope(in_flight, 1.0)
     reasons = []
@@ -46,9 +46,9 @@ def steady(tokens: Floats, in_flight: Floats) -> Steady:
     transient = float(cut) if reasons else 0.0
     if reasons:
         return Steady("not steady", reasons, transient, trend)
-    if trend.independent < LEAST_INDEPENDENT:
+    if trend.independent < MIN_INDEPENDENT:
         return Steady("too short", [f"requests in flight change so slowly that the window shows them "
-                                    f"{trend.independent:.1f} times independently, and {LEAST_INDEPENDENT:.0f} are "
+                                    f"{trend.independent:.1f} times independently, and {MIN_INDEPENDENT:.0f} are "
                                     f"the least"], None, trend)
     return Steady("steady", [], transient, trend)
 
@@ -85,7 +85,7 @@ def level_change(values: Floats) -> tuple[int, float, float]:
             continue
         residuals = np.concatenate((before - before.mean(), after - after.mean()))
         rho = autocorrelation(residuals, 2)
-        if n * (1 - rho) / (1 + rho) < LEAST_INDEPENDENT:
+        if n * (1 - rho) / (1 + rho) < MIN_INDEPENDENT:
             continue
         variance = float(residuals @ residuals) / (n - 2) * (1 + rho) / (1 - rho)
         step = float(after.mean() - before.mean())

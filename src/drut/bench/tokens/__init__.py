@@ -5,4 +5,4 @@ from drut.bench.tokens.open import open_tokenizer
 from drut.bench.tokens.protocol import BenchTokenizer, counting
 from drut.bench.tokens.remote import ServerTokenizer
 
-__all__ = ["LocalTokenizer", "ServerTokenizer", "BenchTokenizer", "counting", "open_tokenizer"]
+__all__ = ["BenchTokenizer", "LocalTokenizer", "ServerTokenizer", "counting", "open_tokenizer"]

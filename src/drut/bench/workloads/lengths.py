@@ -9,7 +9,7 @@ import numpy as np
 
 from drut.errors import RequestError
 
-MOST = 1 << 20
+MAX = 1 << 20
 FORMS = "N, uniform:LOW:HIGH, or normal, lognormal or gamma:MEAN:SD[:LOW:HIGH]"
 _SHAPED = ("normal", "lognormal", "gamma")
 _TRIES = 10_000
@@ -46,7 +46,7 @@ class Lengths:
         if kind == "uniform" and len(parts) == 2:
             return cls(kind, 0, 0, int(parts[0]), int(parts[1]))
         if kind in _SHAPED and len(parts) in (2, 4):
-            low, high = (int(p) for p in parts[2:]) if parts[2:] else (1, MOST)
+            low, high = (int(p) for p in parts[2:]) if parts[2:] else (1, MAX)
             return cls(kind, float(parts[0]), float(parts[1]), low, high)
         raise ValueError(kind)
 
@@ -72,11 +72,11 @@ class Lengths:
         return rng.gamma(1 / square, self.mean * square, n)
 
     def _check(self, text: str, name: str) -> None:
-        if not 1 <= self.low <= self.high <= MOST:
-            raise RequestError(f"{name} {text!r}: lengths must be from 1 to {MOST}, the lower first")
+        if not 1 <= self.low <= self.high <= MAX:
+            raise RequestError(f"{name} {text!r}: lengths must be from 1 to {MAX}, the lower first")
         if self.kind in _SHAPED:
-            if not (0 < self.mean <= MOST and 0 < self.sd <= MOST):
-                raise RequestError(f"{name} {text!r}: mean and SD must be above 0 and at most {MOST}")
+            if not (0 < self.mean <= MAX and 0 < self.sd <= MAX):
+                raise RequestError(f"{name} {text!r}: mean and SD must be above 0 and at most {MAX}")
             sample = self._shaped(np.random.default_rng(0), 1000).round()
             if np.mean((self.low <= sample) & (sample <= self.high)) < 0.01:
                 raise RequestError(f"{name} {text!r}: almost nothing of it lies from {self.low} to {self.high}")

@@ -27,7 +27,7 @@ UNWRITTEN = re.compile(r"(?<!\\)(\\\\)*\\u00|\x7f")  # characters that are not g
 def prepared(schema: Mapping[str, Any] | bool | str, name: str = "schema") -> str:
     """Returns the schema for the library, a JSON text. Raises RequestError with the keyword at fault and its path."""
     text = schema if isinstance(schema, str) else limits.write_json(name, schema)
-    limits.check_text(name, text, limits.MOST_BYTES)
+    limits.check_text(name, text, limits.MAX_BYTES)
     root = limits.read_json(name, text)
     if not isinstance(root, dict | bool):
         raise RequestError(f"{name} must be an object, not {type(root).__name__}")

@@ -15,9 +15,9 @@ from drut.errors import RequestError
 
 Schema = dict[str, Any]
 ALL = frozenset(kind for kind in TYPES if kind != "number") | {"fraction"}  # integers, and numbers with a fraction
-MOST_MEMBERS = 256
+MAX_MEMBERS = 256
 DEEPEST = 4  # maximum nesting of properties that distinguish two members
-MOST_WORK = 400_000
+MAX_WORK = 400_000
 
 
 @dataclass
@@ -51,8 +51,8 @@ class Alternatives:
         """Replaces the schema's oneOf by anyOf. Raises RequestError if two of its members may fit the same value."""
         self._known = {}
         members = schema["oneOf"]
-        if len(members) > MOST_MEMBERS:
-            raise RequestError(f"oneOf of {len(members)} members; at most {MOST_MEMBERS} are supported")
+        if len(members) > MAX_MEMBERS:
+            raise RequestError(f"oneOf of {len(members)} members; at most {MAX_MEMBERS} are supported")
         siblings = {key: value for key, value in schema.items() if key != "oneOf"}
         facts = [self._facts([siblings, member]) for member in members]
         for i, one in enumerate(facts):
@@ -90,7 +90,7 @@ class Alternatives:
             if "enum" in schema or "const" in schema:
                 self._of_values(facts, schema["enum"] if "enum" in schema else [schema["const"]])
             for key in ("anyOf", "oneOf"):
-                if key in schema and depth < DEEPEST and self._work < MOST_WORK:
+                if key in schema and depth < DEEPEST and self._work < MAX_WORK:
                     self._of_members(facts, schema[key], depth)
             _of_numbers(facts, schema)
             for kind, least, most in (("string", "minLength", "maxLength"), ("array", "minItems", "maxItems")):
@@ -121,7 +121,7 @@ class Alternatives:
         types = one.types & other.types
         if one.values is not None and other.values is not None:
             return one.keys.isdisjoint(other.keys)
-        return all(self._apart_in(kind, one, other, depth) for kind in types) and self._work < MOST_WORK
+        return all(self._apart_in(kind, one, other, depth) for kind in types) and self._work < MAX_WORK
 
     def _apart_in(self, kind: str, one: _Facts, other: _Facts, depth: int) -> bool:
         if kind in ("integer", "fraction"):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from drut.constrain.schema.keywords import MOST_COUNT, TYPES, Made, count
+from drut.constrain.schema.keywords import MAX_COUNT, TYPES, Made, count
 from drut.constrain.schema.references import Path
 from drut.errors import RequestError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from drut.constrain.schema.canonical import Canonical
 
 Schema = dict[str, Any]
-MOST_ARRANGEMENTS = 400  # maximum of arrays of different items that are enumerated
+MAX_ARRANGEMENTS = 400  # maximum of arrays of different items that are enumerated
 APPLICATORS = frozenset(("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "not",
                          "dependentSchemas", "dependencies", "contains"))  # these may evaluate siblings' items
 
@@ -45,7 +45,7 @@ def made(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Made | N
         return _unique(prefix, canonical.plain(rest) if isinstance(rest, dict) else rest, low, high)
     if low:
         simple["minItems"] = low
-    if high <= MOST_COUNT:
+    if high <= MAX_COUNT:
         simple["maxItems"] = int(high)
     return simple, []
 
@@ -94,7 +94,7 @@ def _contained(canonical: Canonical, given: Mapping[str, Any], path: Path) -> tu
 def _unique(prefix: list[Any], rest: Any, low: int, high: float) -> Made | None:
     """Returns all arrays of different items, if items have few values. Raises RequestError if they have many."""
     values = few(rest) if not prefix else None
-    if values is None or sum(math.perm(len(values), n) for n in range(len(values) + 1)) > MOST_ARRANGEMENTS:
+    if values is None or sum(math.perm(len(values), n) for n in range(len(values) + 1)) > MAX_ARRANGEMENTS:
         raise RequestError("the keyword 'uniqueItems' is supported where items are an enum of at most 5 values")
     sizes = range(low, int(min(high, len(values))) + 1)
     arrays = [list(chosen) for size in sizes for chosen in itertools.permutations(values, size)]

@@ -13,7 +13,7 @@ from drut.errors import RequestError
 
 Schema = dict[str, Any]
 SAME_INSTANCE = ("allOf", "anyOf", "oneOf")  # their members apply to the same value as the schema itself
-MOST_STEPS = 1 << 32  # the library can compute a common multiple with so many steps
+MAX_STEPS = 1 << 32  # the library can compute a common multiple with so many steps
 
 
 def target(root: Schema, ref: str) -> Any:
@@ -34,8 +34,8 @@ def check_chains(root: Schema) -> None:
         return known
 
     targets = [*root.get("$defs", {}).values(), root]
-    if sum(map(depth, targets)) > limits.MOST_CHAIN:
-        raise RequestError(f"schemas behind $ref are nested more than {limits.MOST_CHAIN} deep in total")
+    if sum(map(depth, targets)) > limits.MAX_CHAIN:
+        raise RequestError(f"schemas behind $ref are nested more than {limits.MAX_CHAIN} deep in total")
 
 
 def check_cycles(root: Schema, where: Callable[[Schema], str]) -> None:
@@ -65,10 +65,10 @@ def check_cycles(root: Schema, where: Callable[[Schema], str]) -> None:
 def check_patterns(schemas: Iterable[Schema]) -> None:
     """Raises RequestError for more patterns of names than the library can compare in a short time."""
     patterns = [pattern for schema in schemas for pattern in schema.get("patternProperties", ())]
-    if len(patterns) > limits.MOST_PATTERNS:
-        raise RequestError(f"patternProperties: {len(patterns)} patterns in all; at most {limits.MOST_PATTERNS} are "
+    if len(patterns) > limits.MAX_PATTERNS:
+        raise RequestError(f"patternProperties: {len(patterns)} patterns in all; at most {limits.MAX_PATTERNS} are "
                            "allowed")
-    if sum(map(ways.of_pattern, set(patterns))) > ways.MOST_OF_NAMES:
+    if sum(map(ways.of_pattern, set(patterns))) > ways.MAX_OF_NAMES:
         raise RequestError("patternProperties: the patterns are too long to be compared with each other, at #")
 
 
@@ -80,6 +80,6 @@ def check_multiples(schemas: Iterable[Schema]) -> None:
     whole = sorted(int(value.scaleb(max(0, scale))) for value in values)
     common = 1
     for value in whole:
-        if common * value >= MOST_STEPS:
+        if common * value >= MAX_STEPS:
             raise RequestError("values of multipleOf whose common multiple is too large are not supported, at #")
         common = math.lcm(common, value)

@@ -42,8 +42,8 @@ class Canonical:
     def schema(self, given: Mapping[str, Any] | bool, path: Path) -> Schema | bool:
         """Returns the canonical form of the schema at `path`."""
         self._made += 1
-        if self._made > limits.MOST_NODES:
-            raise RequestError(f"schemas behind $ref amount to more than {limits.MOST_NODES} schemas")
+        if self._made > limits.MAX_NODES:
+            raise RequestError(f"schemas behind $ref amount to more than {limits.MAX_NODES} schemas")
         if isinstance(given, bool):
             return given
         try:
@@ -61,7 +61,7 @@ class Canonical:
 
     def plain(self, schema: Schema | bool) -> Schema:
         """Returns the schema itself, behind a $ref or an allOf with one member."""
-        for _ in range(limits.MOST_DEPTH):
+        for _ in range(limits.MAX_DEPTH):
             if isinstance(schema, dict) and schema.keys() == {"allOf"} and len(schema["allOf"]) == 1:
                 schema = schema["allOf"][0]
             elif isinstance(schema, dict) and schema.keys() == {"$ref"} and schema["$ref"] != "#":

@@ -16,7 +16,7 @@ from drut.constrain.schema.canonical import type_of
 from drut.constrain.schema.keywords import TYPES
 from drut.constrain.schema.sets import Key, Schema, Set, Sets, TooManyError, item
 
-MOST_SETS, MOST_WORK = 4000, 200_000  # beyond these limits a schema is assumed to be finite
+MAX_SETS, MAX_WORK = 4000, 200_000  # beyond these limits a schema is assumed to be finite
 SCALARS = frozenset(("null", "boolean", "integer", "number", "string"))
 
 
@@ -44,7 +44,7 @@ class Finite:
             if key in self._needs:
                 continue
             needed: list[set[Key]] = []
-            if len(self._needs) > MOST_SETS or self._sets.work > MOST_WORK:
+            if len(self._needs) > MAX_SETS or self._sets.work > MAX_WORK:
                 self._needs[key] = [set()]
                 continue
             try:

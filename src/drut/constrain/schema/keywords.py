@@ -12,7 +12,7 @@ from drut.errors import RequestError
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 FIRST, LAST = 4, 2020  # drafts, by number or year: 4, 6, 7, 2019, 2020
 EXTENSION = "x-"  # prefix of annotations that others define
-MOST_COUNT = (1 << 31) - 1  # maximum of characters, items and properties: longer than any output
+MAX_COUNT = (1 << 31) - 1  # maximum of characters, items and properties: longer than any output
 
 
 Made = tuple[dict[str, Any], list[dict[str, Any]]]  # a schema's keywords of one type, and further schemas
@@ -159,7 +159,7 @@ def count(given: Mapping[str, Any], key: str, default: float = 0) -> Any:
     value = given.get(key)
     if value is None:
         return default
-    if value > MOST_COUNT:
+    if value > MAX_COUNT:
         if key.startswith("min"):
             raise RequestError(f"{key} {value:g}: no output is so long")
         return math.inf
@@ -167,10 +167,10 @@ def count(given: Mapping[str, Any], key: str, default: float = 0) -> Any:
 
 
 def _check_size(key: str, value: Any) -> None:
-    if key == "enum" and len(value) > limits.MOST_ENUM:
-        raise RequestError(f"an enum of {len(value)} values; at most {limits.MOST_ENUM} are allowed")
-    if key in ("properties", "patternProperties", "required") and len(value) > limits.MOST_PROPERTIES:
-        raise RequestError(f"{key} of {len(value)} names; at most {limits.MOST_PROPERTIES} are allowed")
+    if key == "enum" and len(value) > limits.MAX_ENUM:
+        raise RequestError(f"an enum of {len(value)} values; at most {limits.MAX_ENUM} are allowed")
+    if key in ("properties", "patternProperties", "required") and len(value) > limits.MAX_PROPERTIES:
+        raise RequestError(f"{key} of {len(value)} names; at most {limits.MAX_PROPERTIES} are allowed")
     if key in ("const", "enum"):
         numbers.check_exact(key, value)
     if key == "multipleOf":

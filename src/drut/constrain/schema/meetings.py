@@ -15,7 +15,7 @@ from drut.constrain import ways
 from drut.constrain.schema.sets import Key, Schema, Set, Sets, TooManyError, item
 from drut.errors import RequestError
 
-MOST_SETS, MOST_WORK = 4000, 400_000
+MAX_SETS, MAX_WORK = 4000, 400_000
 FORMAT_WAYS = 8  # assumed for a format that the library implements
 
 
@@ -32,7 +32,7 @@ class Meetings:
 
         `schemas`: all schemas, in any order; `where` gives the path of one.
         """
-        if self._together(schemas) <= ways.MOST_WAYS:  # even if all applied to one string
+        if self._together(schemas) <= ways.MAX_WAYS:  # even if all applied to one string
             return
         found, uses, several = dict[Key, int](), Counter[Key](), 0
         waiting = deque([self._sets.known((self._root,))])
@@ -46,12 +46,12 @@ class Meetings:
             for atoms in self._alternatives(key):
                 found[key] += self._checked(atoms, where)
                 for child in _children(atoms, self._further):
-                    if several > MOST_SETS or self._sets.work > MOST_WORK:
+                    if several > MAX_SETS or self._sets.work > MAX_WORK:
                         raise RequestError("pattern: too many combinations of schemas to determine which patterns "
                                            "apply to one string, at #")
                     waiting.append(self._sets.known(child))
                     self._sets.work += len(atoms)
-        if sum(uses[key] * count for key, count in found.items()) > ways.MOST_IN_ALL:
+        if sum(uses[key] * count for key, count in found.items()) > ways.MAX_IN_ALL:
             raise RequestError("pattern: the intersections of patterns are too costly in all, at #")
 
     def _alternatives(self, key: Key) -> Iterator[list[Schema]]:
@@ -62,7 +62,7 @@ class Meetings:
 
     def _checked(self, atoms: list[Schema], where: Callable[[Schema], str]) -> int:
         """Returns the ways of the patterns that one string must match. RequestError if they are too many."""
-        if (found := self._together(atoms)) > ways.MOST_WAYS:
+        if (found := self._together(atoms)) > ways.MAX_WAYS:
             held = [schema for schema in atoms if "pattern" in schema or "format" in schema]
             raise RequestError(f"pattern: {len(held)} patterns and formats apply to one string, and their intersection "
                                f"is too costly; {ways.BOUND}, at {where(held[0])}")

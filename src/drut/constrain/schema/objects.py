@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drut.constrain.schema.canonical import Canonical
 
 Schema = dict[str, Any]
-MOST_DEPENDENT = 4  # maximum of names on which others depend: each doubles the grammar
+MAX_DEPENDENT = 4  # maximum of names on which others depend: each doubles the grammar
 
 
 def made(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Made | None:
@@ -45,7 +45,7 @@ def made(canonical: Canonical, given: Mapping[str, Any], path: Path) -> Made | N
         simple["required"] = required
     if low > len(required):
         simple["minProperties"] = low
-    if high < allowed and high <= limits.MOST_NODES:
+    if high < allowed and high <= limits.MAX_NODES:
         simple["maxProperties"] = int(high)
     return simple, more
 
@@ -101,8 +101,8 @@ def _names(canonical: Canonical, given: Mapping[str, Any], path: Path) -> list[S
         if facets.keys() - {"const"}:
             raise RequestError("propertyNames: pattern or format together with enum is not supported")
         names = [v for v in values if isinstance(v, str) and low <= len(v) <= high]
-        if len(names) > limits.MOST_PROPERTIES:
-            raise RequestError(f"propertyNames of {len(names)} names; at most {limits.MOST_PROPERTIES} are allowed")
+        if len(names) > limits.MAX_PROPERTIES:
+            raise RequestError(f"propertyNames of {len(names)} names; at most {limits.MAX_PROPERTIES} are allowed")
         return [{"properties": dict.fromkeys(names, True), "additionalProperties": False}]
     if not facets:
         return []
@@ -133,6 +133,6 @@ def _dependent(canonical: Canonical, given: Mapping[str, Any], path: Path) -> li
             if with_it is not True:
                 without: Schema = {"properties": {name: False}}
                 found.append({"anyOf": [without, with_it]} if with_it else without)
-    if len(found) > MOST_DEPENDENT:
-        raise RequestError(f"dependencies on more than {MOST_DEPENDENT} names are not supported")
+    if len(found) > MAX_DEPENDENT:
+        raise RequestError(f"dependencies on more than {MAX_DEPENDENT} names are not supported")
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 Schema = dict[str, Any]
-MOST_ALTERNATIVES = 256
+MAX_ALTERNATIVES = 256
 Set = tuple[Any, ...]  # a set of schemas
 Key = frozenset[int]
 
@@ -37,14 +37,14 @@ class Sets:
     def alternatives(self, schemas: Set) -> Iterator[list[Schema]]:
         """Yields sets of schemas without $ref, allOf, anyOf and oneOf; together they are equivalent to `schemas`.
 
-        TooManyError if there are more than MOST_ALTERNATIVES.
+        TooManyError if there are more than MAX_ALTERNATIVES.
         """
         stack: list[tuple[list[Any], list[Schema], frozenset[str]]] = [(list(schemas), [], frozenset())]
         count = 0
         while stack:
             pending, atoms, seen = stack.pop()
             count += 1
-            if count > MOST_ALTERNATIVES * 8 or len(stack) > MOST_ALTERNATIVES:
+            if count > MAX_ALTERNATIVES * 8 or len(stack) > MAX_ALTERNATIVES:
                 raise TooManyError
             if not pending:
                 yield atoms
@@ -64,7 +64,7 @@ class Sets:
             for key in ("anyOf", "oneOf"):
                 if key in schema:
                     options = [[*option, member] for option in options for member in schema[key]]
-            if len(options) > MOST_ALTERNATIVES:
+            if len(options) > MAX_ALTERNATIVES:
                 raise TooManyError
             stack += [(option, [*atoms, schema], seen) for option in reversed(options)]
 

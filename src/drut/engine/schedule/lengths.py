@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 OCTAVE = 8  # number of buckets per doubling of the length: a quantile is at most 9 % too long
 MAX_LENGTH = 1 << 21
-LEAST_ENDS = 16  # with fewer ends there is no estimate
+MIN_ENDS = 16  # with fewer ends there is no estimate
 KEPT_ENDS = 1024  # at this number all counts are halved, so that old traffic is forgotten
 ROUNDING = 1e-9  # tolerance for products of shares, so that a quantile that is just reached is found
 FRESH = 8  # the lengths of running requests are read again after this number of ends
@@ -52,14 +52,14 @@ class LengthEstimate:
         self._new += 1
         if self.ends >= KEPT_ENDS:
             self._halve()
-        if self._new >= FRESH or self.ends == LEAST_ENDS:
+        if self._new >= FRESH or self.ends == MIN_ENDS:
             self._running, self._survival, self._new = list(running), None, 0
 
     def length(self, made: int, quantile: float) -> int | None:
         """Returns the final length that the share `quantile` of outputs with `made` tokens so far does not exceed. None
         if
         there is no estimate: too few outputs have ended, or too few of that length."""
-        if self.ends < LEAST_ENDS or quantile >= 1:
+        if self.ends < MIN_ENDS or quantile >= 1:
             return None
         first = bisect_left(BOUNDS, made + 1)
         key = first, quantile

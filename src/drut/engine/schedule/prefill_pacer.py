@@ -14,7 +14,7 @@ from drut.kernels.cost import StepShape
 from drut.kernels.predictor import Predictor
 
 STALL = 1.7  # maximum time of a step with prompt rows, in times of the step without
-LEAST = 4  # minimum prompt rows in a step, whatever the prediction
+MIN = 4  # minimum prompt rows in a step, whatever the prediction
 PLAIN_EVERY = 16  # maximum number of steps with prompt rows in a row
 
 
@@ -37,5 +37,5 @@ class PrefillPacer:
         streams = [w for w in work if w.decodes]
         usual_s = self.predictor.seconds(StepShape.of(streams))
         fit = self.predictor.rows_within(StepShape.of(work), start, STALL * usual_s, max_rows)
-        least = LEAST - sum(w.rows for w in work if not w.decodes)
+        least = MIN - sum(w.rows for w in work if not w.decodes)
         return max(fit, min(least, max_rows), 0)

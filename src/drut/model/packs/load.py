@@ -21,7 +21,7 @@ from drut.model.weights.loader import Weights, check_tensors, load_weights
 from drut.model.weights.outline import outline_weights
 from drut.model.weights.source import TensorSource
 
-LEAST_BYTES = 256_000_000  # minimum of matrix bytes; packing less is fast enough without a copy on disk
+MIN_BYTES = 256_000_000  # minimum of matrix bytes; packing less is fast enough without a copy on disk
 
 Table = Mapping[str, Stored]
 
@@ -31,7 +31,7 @@ def load_through(cache: PackCache, spec: ModelSpec, source: TensorSource, table:
     """Returns the weights of the model at `path`; they have the same bytes with and without a pack."""
     check_tensors(spec, source, table, path.name)
     forms = _forms(spec, outline_weights(spec, source, table, backend))
-    if sum(form.nbytes for form in forms) < LEAST_BYTES or not cache.ready():
+    if sum(form.nbytes for form in forms) < MIN_BYTES or not cache.ready():
         return load_weights(spec, source, table, backend, path.name)
     key = pack_key(forms, table, backend, path)
     found = cache.get(key, forms)

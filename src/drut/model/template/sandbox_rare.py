@@ -14,8 +14,8 @@ from jinja2.nodes import EvalContext
 from drut.model.template.sandbox_filters import LimitError, check_chars, check_items, listed
 
 MAX_SLOW_CHARS = 64 << 10  # maximum of a value that a filter processes in Python, character by character
-_MOST_URL_CHARS = 12  # maximum of one character: four bytes, each written as %XX
-_MOST_ESCAPED_CHARS = 5
+_MAX_URL_CHARS = 12  # maximum of one character: four bytes, each written as %XX
+_MAX_ESCAPED_CHARS = 5
 _WORD = re.compile(r"\w+")
 
 
@@ -70,7 +70,7 @@ def _sum(environment: Any, iterable: Iterable[Any], attribute: str | int | None 
 
 def _urlencode(value: Any) -> str:
     value = listed(value) if isinstance(value, Iterator) else value
-    check_chars(_MOST_URL_CHARS * len(str(value)))
+    check_chars(_MAX_URL_CHARS * len(str(value)))
     return jinja.do_urlencode(value)
 
 
@@ -103,7 +103,7 @@ def _wordwrap(environment: Any, s: str, width: int = 79, break_long_words: bool 
 
 @pass_eval_context
 def _xmlattr(eval_ctx: EvalContext, d: Mapping[str, Any], autospace: bool = True) -> str:
-    check_chars(_MOST_ESCAPED_CHARS * len(str(d)))
+    check_chars(_MAX_ESCAPED_CHARS * len(str(d)))
     return jinja.do_xmlattr(eval_ctx, d, autospace)
 
 

@@ -7,5 +7,14 @@ from drut.model.tokenizer.open import open_tokenizer
 from drut.model.tokenizer.stops import StopChecker, StopStrings
 from drut.model.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["TextDelta", "Detokenizer", "StopChecker", "StopStrings", "TextStream", "Tokenizer", "from_gguf", "from_hf",
-           "open_tokenizer"]
+__all__ = [
+           "Detokenizer",
+           "StopChecker",
+           "StopStrings",
+           "TextDelta",
+           "TextStream",
+           "Tokenizer",
+           "from_gguf",
+           "from_hf",
+           "open_tokenizer",
+]

@@ -12,7 +12,7 @@ from drut.model.tokenizer.small_files import read_object, read_text
 from drut.model.weights.metadata import optional
 
 DEFAULT = "default"
-MOST_TEMPLATES = 64
+MAX_TEMPLATES = 64
 _PREFIX = "tokenizer.chat_template."
 
 
@@ -91,5 +91,5 @@ def _configured(value: object, where: str) -> dict[str, str]:
 
 
 def _check_count(count: int, where: object) -> None:
-    if count > MOST_TEMPLATES:
-        raise ModelFileError(f"{where}: {count} chat templates are more than the {MOST_TEMPLATES} that are read")
+    if count > MAX_TEMPLATES:
+        raise ModelFileError(f"{where}: {count} chat templates are more than the {MAX_TEMPLATES} that are read")

@@ -19,7 +19,7 @@ from drut.model.weights.metadata import optional, require_list
 
 log = logging.getLogger(__name__)
 
-_MOST_SPLITS = 50_000_000  # maximum of characters read while finding merges; Gemma's 256,000 pieces need 14 million
+_MAX_SPLITS = 50_000_000  # maximum of characters read while finding merges; Gemma's 256,000 pieces need 14 million
 # Bytes in the UTF-8 of line ends, tabs and assigned characters of planes 0 to 3.
 _ORDINARY = {*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1)} - {0xEE}
 Merges = list[tuple[str, str]]
@@ -88,7 +88,7 @@ def merges_of(vocabulary: GGUFVocabulary) -> Merges:
     """
     kinds, scores = (NORMAL, USER_DEFINED, UNUSED), vocabulary.scores()
     pieces = {text: i for i, text in enumerate(vocabulary.tokens) if vocabulary.types[i] in kinds}
-    if sum(len(text) ** 2 for text in pieces) > _MOST_SPLITS:
+    if sum(len(text) ** 2 for text in pieces) > _MAX_SPLITS:
         raise ModelFileError(f"{vocabulary.name}: tokenizer.ggml.tokens: the pieces are too long")
     order = sorted(pieces, key=lambda text: (-scores[pieces[text]], pieces[text]))
     merges = [(text[:k], text[k:]) for text in order for k in range(1, len(text))

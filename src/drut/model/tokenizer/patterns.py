@@ -16,7 +16,7 @@ from typing import Any
 from drut.errors import UnsupportedError
 from drut.model.tokenizer.splitting import PATTERNS
 
-MOST_TRIES = 1000  # maximum at one position of the text, over all patterns
+MAX_TRIES = 1000  # maximum at one position of the text, over all patterns
 
 _UPPER, _LOWER, _MARK = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[^\r\n\p{L}\p{N}]?"
 _SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -41,7 +41,7 @@ def check_patterns(parts: list[Any], name: str) -> None:
         if pattern in PATTERNS:
             continue
         of_this = _tries(pattern) if kind == "Regex" else len(pattern)
-        if of_this is None or (tries := tries + of_this) > MOST_TRIES:
+        if of_this is None or (tries := tries + of_this) > MAX_TRIES:
             shown = repr(pattern if len(pattern) <= 60 else pattern[:57] + "...")
             raise UnsupportedError(f"{name}: the pattern {shown} is not supported: it may take unbounded time")
 
@@ -88,7 +88,7 @@ def _alternative(pattern: str, at: int) -> tuple[int | None, int]:
         endless |= high is None
         ways *= (low if high is None else high) - low + 1 + (words.count("|") if words else 0)
         length += (low if high is None else high) * len(words or "1")
-        if ways * length > MOST_TRIES:
+        if ways * length > MAX_TRIES:
             return None, at
     return ways * length, at + 1
 

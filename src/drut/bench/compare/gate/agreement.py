@@ -12,7 +12,7 @@ from drut.bench.compare.gate.likelihood import ScoredText
 from drut.errors import RequestError
 
 Encode = Callable[[str], Sequence[object]]
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 
 class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,8 +51,8 @@ def agreement(own: Sequence[str], reference: Sequence[str], encode: Encode) -> A
 def read_reference(path: Path) -> Reference:
     """Reads a reference.json. Raises RequestError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise RequestError(f"--reference: {path} is larger than {MOST_BYTES >> 20} MiB")
+        if path.stat().st_size > MAX_BYTES:
+            raise RequestError(f"--reference: {path} is larger than {MAX_BYTES >> 20} MiB")
         return msgspec.json.decode(path.read_bytes(), type=Reference)
     except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise RequestError(f"--reference: {path}: {error}") from None

@@ -11,8 +11,8 @@ import msgspec
 from drut.bench.workloads.packed import read_jsonl
 
 TOP = 5  # likeliest tokens of a position: the maximum of OpenAI's completions
-LEAST_ALIGNED = 0.9  # share of the tokens of two scored texts that must be equal for a comparison
-_LEAST = 1e-6  # probability of all tokens that are in no list
+MIN_ALIGNED = 0.9  # share of the tokens of two scored texts that must be equal for a comparison
+_MIN = 1e-6  # probability of all tokens that are in no list
 
 
 class ScoredText(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def likelihood(own: Sequence[ScoredText], reference: Sequence[ScoredText]) -> Se
             losses.append(theirs.logprobs[k] - mine.logprobs[k])
             if mine.top[k] and theirs.top[k]:
                 divergences.append(_divergence(mine.top[k], theirs.top[k]))
-    if len(own) > len(reference) or len(losses) < LEAST_ALIGNED * longest or not losses:
+    if len(own) > len(reference) or len(losses) < MIN_ALIGNED * longest or not losses:
         return ServedLikelihood(perplexity, tokens=len(logprobs))
     return ServedLikelihood(perplexity, _exp(fmean(losses)) - 1, fmean(divergences) if divergences else None, len(logprobs))
 
@@ -73,8 +73,8 @@ def _divergence(own: dict[str, float], reference: dict[str, float]) -> float:
     floor = min(own.values())
     p = {token: math.exp(min(value, 0.0)) for token, value in reference.items()}
     q = {token: math.exp(min(own.get(token, floor), 0.0)) for token in p}
-    rest_p, rest_q = max(1 - sum(p.values()), _LEAST), max(1 - sum(q.values()), _LEAST)
-    parts = (share * math.log(share / max(q[token], _LEAST)) for token, share in p.items() if share > 0)
+    rest_p, rest_q = max(1 - sum(p.values()), _MIN), max(1 - sum(q.values()), _MIN)
+    parts = (share * math.log(share / max(q[token], _MIN)) for token, share in p.items() if share > 0)
     return max(sum(parts) + rest_p * math.log(rest_p / rest_q), 0.0)
 
 

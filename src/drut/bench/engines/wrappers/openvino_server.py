@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import openvino_genai as genai
 from openvino_engine import Asked, Engine, Text
 
-MOST_BODY = 8 << 20
+MAX_BODY = 8 << 20
 
 
 class OpenVinoPiece(NamedTuple):
@@ -56,9 +56,9 @@ class OpenVinoHandler(BaseHTTPRequestHandler):
             return
         try:
             length = int(self.headers.get("Content-Length", 0))
-            if not 0 < length <= MOST_BODY:
+            if not 0 < length <= MAX_BODY:
                 self.close_connection = True
-                raise BadRequestError(f"the body must have from 1 to {MOST_BODY} bytes")
+                raise BadRequestError(f"the body must have from 1 to {MAX_BODY} bytes")
             body = json.loads(self.rfile.read(length))
             ids = self._prompt(body, chat)
             asked = self.engine.ask(ids, self._config(body, len(ids)))

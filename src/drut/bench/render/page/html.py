@@ -9,7 +9,7 @@ from drut.bench.render.tables import printable
 
 _EMPTY = frozenset({"meta", "link", "input", "line", "path", "rect", "circle"})
 _CASED = {"viewbox": "viewBox"}
-MOST_CHARS = 2000  # maximum of one text; a server's error can be a whole page
+MAX_CHARS = 2000  # maximum of one text; a server's error can be a whole page
 
 
 class Html(str):
@@ -21,8 +21,8 @@ class Html(str):
 def text(value: str) -> Html:
     """Escapes a text, without characters that control a terminal or the text direction, and shortened to a limit."""
     value = printable(value)
-    if len(value) > MOST_CHARS:
-        value = value[:MOST_CHARS] + " …"
+    if len(value) > MAX_CHARS:
+        value = value[:MAX_CHARS] + " …"
     return Html(html.escape(value))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from drut.bench.render.page.html import Html, el, shorten
 from drut.bench.render.page.marks import Palette, mark
 from drut.bench.render.page.pointers import Frame, pointers
-from drut.bench.render.page.scale import LOG, MOST, Scale, label, linear, logarithmic
+from drut.bench.render.page.scale import LOG, MAX, Scale, label, linear, logarithmic
 from drut.bench.render.section import ChartAxis, Plot, ReportLine
 
 WIDTH, HEIGHT = 400, 264
@@ -17,7 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 32, 42
 def plot(p: Plot, palette: Palette, numbers: Mapping[str, int]) -> Html:
     """Draws lines over a grid; the titles of the axes are horizontal, at the top and at the bottom. `numbers`: the
     numbers of its marks, by name."""
-    points = [point for line in p.lines for point in line.points if max(point) <= MOST]
+    points = [point for line in p.lines for point in line.points if max(point) <= MAX]
     bars = [end for line in p.lines for bar in line.bars for end in bar]
     ends = {axis: [end for m in p.marks if m.axis == axis for end in (m.at, *m.ends)] for axis in ("x", "y")}
     x = _scale(p.x, [*(px for px, _ in points), *ends["x"]], _LEFT, WIDTH - _RIGHT)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-MOST = 1e15  # larger values are cut, so that no arithmetic here overflows
+MAX = 1e15  # larger values are cut, so that no arithmetic here overflows
 LOG = ", log scale"  # suffix of an axis title
 _DECADE = (1, 2, 5)
 
@@ -49,13 +49,13 @@ class Scale(NamedTuple):
 
 def linear(values: Iterable[float], begin: float, end: float, *, at_most: float | None = None) -> Scale:
     """Returns a linear scale from 0 to a little above the largest value."""
-    high = at_most if at_most is not None else max((min(v, MOST) for v in values), default=0.0) * 1.06
-    return Scale(0.0, high if high > 1 / MOST else 1.0, begin, end, False)
+    high = at_most if at_most is not None else max((min(v, MAX) for v in values), default=0.0) * 1.06
+    return Scale(0.0, high if high > 1 / MAX else 1.0, begin, end, False)
 
 
 def logarithmic(values: Iterable[float], begin: float, end: float, *, room: float = 0.04) -> Scale:
     """Returns a logarithmic scale around positive values, with a margin at both ends."""
-    known = [min(max(v, 1 / MOST), MOST) for v in values if v > 0] or [1.0]
+    known = [min(max(v, 1 / MAX), MAX) for v in values if v > 0] or [1.0]
     low, high = min(known), max(known)
     spread = max((high / low) ** room, 1.02)
     return Scale(low / spread, high * spread, begin, end, True)

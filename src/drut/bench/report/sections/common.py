@@ -21,8 +21,8 @@ from drut.bench.stats.distribution import Figure
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _TWIN_PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
-_MOST_POINTS, _MOST_SECONDS, _MOST = 120, 240, 1e15
-LEAST_MS = 1e-3
+_MAX_POINTS, _MAX_SECONDS, _MAX = 120, 240, 1e15
+MIN_MS = 1e-3
 BY_LOAD = "Up and to the right is better. The label of a point is its load: users, or sessions a second (/s)."
 OUTCOMES = {"measured": "measured", "failed": "failed", "cannot run": "cannot run", "gate": "failed the gate"}
 
@@ -56,10 +56,10 @@ def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
     for who, values in samples.items():
         if not len(values):
             continue
-        ascending = np.maximum(np.sort(np.asarray(values, np.float64)), LEAST_MS)
+        ascending = np.maximum(np.sort(np.asarray(values, np.float64)), MIN_MS)
         lost = (failed or {}).get(who, 0)
         n = len(ascending) + lost
-        at = np.unique(np.linspace(0, len(ascending) - 1, min(len(ascending), _MOST_POINTS)).astype(int))
+        at = np.unique(np.linspace(0, len(ascending) - 1, min(len(ascending), _MAX_POINTS)).astype(int))
         lines.append(ReportLine(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at], marks="middle"))
         ranks = [max(-(-p * n // 100), 1) - 1 for p in _TWIN_PERCENTS]
         rows.append([who, str(n), *(cell(float(ascending[r])) if r < len(ascending) else "failed" for r in ranks)])
@@ -74,7 +74,7 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
     """Plots a value by second: each run faint if there are several, and their mean."""
     lines, columns = [], []
     for who, series in runs.items():
-        bounded = [np.clip(s, 0, _MOST) for s in series if s]
+        bounded = [np.clip(s, 0, _MAX) for s in series if s]
         if not bounded:
             continue
         length = min(map(len, bounded))
@@ -91,7 +91,7 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
                                                             rows))
 
 
-def _thin(values: np.ndarray, most: int = _MOST_SECONDS) -> list[tuple[float, float]]:
+def _thin(values: np.ndarray, most: int = _MAX_SECONDS) -> list[tuple[float, float]]:
     """Returns points in the middle of their seconds; neighbours are averaged if there are more than `most`."""
     step = max(math.ceil(len(values) / most), 1)
     return [(i + min(step, len(values) - i) / 2, float(np.mean(values[i:i + step])))
@@ -104,7 +104,7 @@ def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Fig
     lines, rows = [], []
     for who, points in by.items():
         known = [(name, 1e3 / tpot, float(rate)) for name, tpot, rate in points
-                 if isinstance(tpot, (int, float)) and isinstance(rate, (int, float)) and tpot > LEAST_MS]
+                 if isinstance(tpot, (int, float)) and isinstance(rate, (int, float)) and tpot > MIN_MS]
         if known:
             lines.append(ReportLine(who, who, [(x, y) for _, x, y in known], marks="all", names=[n for n, _, _ in known]))
             rows += [[who, name, cell(x), cell(y)] for name, x, y in known]

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from drut.constrain.reasoning import MOST_BUDGET
+from drut.constrain.reasoning import MAX_BUDGET
 from drut.server.openai.protocol.replies import PromptLogprobs, Timings, Usage
 from drut.server.openai.protocol.sampling import Int64, MaxTokens, SamplingFields, TopLogprobs
 from drut.server.openai.protocol.tools import OfferedTool, ToolCall, ToolChoice
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-Budget = Annotated[int, Meta(ge=-1, le=MOST_BUDGET,
+Budget = Annotated[int, Meta(ge=-1, le=MAX_BUDGET,
                              description="maximum reasoning tokens; then the end mark is forced; -1: no budget")]
 
 

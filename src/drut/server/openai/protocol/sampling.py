@@ -23,7 +23,7 @@ from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.structured import RequestedFormat, ResponseFormat, StructuredOutputs
 
 T = TypeVar("T")
-MOST_TOKENS = 1 << 30  # maximum of the engine; it stands for "to the end of the context"
+MAX_TOKENS = 1 << 30  # maximum of the engine; it stands for "to the end of the context"
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Priority = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1, description="smaller goes first")]
@@ -64,7 +64,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     top_k: Annotated[int, Meta(ge=-1, le=1 << 30, description="0 and -1: all")] | None = None
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Meta(ge=PENALTY_RANGE[0], le=PENALTY_RANGE[1])] | None = None
-    min_tokens: Annotated[int, Meta(ge=0, le=MOST_TOKENS)] | None = None
+    min_tokens: Annotated[int, Meta(ge=0, le=MAX_TOKENS)] | None = None
     ignore_eos: bool | None = None
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=MAX_IDS)] | None = None
     skip_special_tokens: bool | None = None
@@ -124,7 +124,7 @@ def check_stream(request: SamplingFields) -> None:
 def first_max_tokens(*given: int | None) -> int:
     """Returns the first that is not None; -1 means no limit but the context length."""
     value = next(tokens for tokens in given if tokens is not None)
-    return MOST_TOKENS if value == -1 else value
+    return MAX_TOKENS if value == -1 else value
 
 
 def _or(value: T | None, default: T) -> T:
