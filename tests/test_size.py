@@ -14,7 +14,8 @@ CLASS_LINES = 200
 POSITIONAL = 5  # arguments of a constructor call
 
 
-@pytest.mark.parametrize(("file", "name"), [("engine/engine.py", "Engine"), ("engine/schedule/scheduler.py", "Scheduler")])
+@pytest.mark.parametrize(("file", "name"), [("engine/engine.py", "Engine"),
+                                            ("engine/schedule/scheduler.py", "Scheduler")])
 def test_a_class_stays_within_a_few_screens(file: str, name: str) -> None:
     (found,) = (node for node in ast.parse((SOURCE / file).read_text()).body
                 if isinstance(node, ast.ClassDef) and node.name == name)

@@ -31,7 +31,8 @@ REQUESTS, TOKENS = 16, 1000
 class Handed:
     """An engine whose messages come from this script."""
 
-    ready, dead = EngineReady(load_s=0.0, numerics_id="", description="", room=1 << 20, max_seqs=REQUESTS, step_tokens=512,
+    ready, dead = EngineReady(load_s=0.0, numerics_id="", description="", room=1 << 20, max_seqs=REQUESTS,
+                              step_tokens=512,
                               parts={}), None
 
     def __init__(self) -> None:

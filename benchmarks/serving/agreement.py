@@ -77,7 +77,7 @@ def of_request(request: ReportRequest) -> dict[str, Floats]:
     if request.sent_ms is None or not request.arrivals_ms:
         return {}
     timed = timing(LoadRecord(request.session, request.turn, 0.0, sent=request.sent_ms, arrivals=request.arrivals_ms,
-                              chars=request.arrival_chars or [], reported=request.arrival_told or [], streamed=True,
+                              chars=request.arrival_chars or [], reported=request.arrival_reported or [], streamed=True,
                               output_tokens=request.output_tokens))
     assert timed.ttft_sent is not None
     return {"ttft": np.array([timed.ttft_sent]), "itl": timed.itl}

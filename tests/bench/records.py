@@ -8,7 +8,8 @@ from typing import Any
 from drut.bench.load.record import LoadRecord
 
 
-def record(scheduled: float = 0.0, arrivals: Sequence[float] = (), tokens: int | None = None, **more: Any) -> LoadRecord:
+def record(scheduled: float = 0.0, arrivals: Sequence[float] = (), tokens: int | None = None,
+           **more: Any) -> LoadRecord:
     """A streamed answer that is well: arrivals are seconds after `scheduled`, as is `sent`; each has 4 characters."""
     times = [float(scheduled + t) for t in arrivals]
     fields: dict[str, Any] = {

@@ -94,7 +94,8 @@ def test_the_query_goes_with_every_request_and_its_values_into_no_file() -> None
         url = f"{server.url}/v1?key=sesame"
         tokenizer = ServerTokenizer(url, "m")
         fetch(f"{server.url}/metrics?key=sesame")
-        prime(Target(url, "m", endpoint="/chat"), [ConversationTurn(messages=[{"role": "user", "content": "a"}], max_tokens=1)])
+        prime(Target(url, "m", endpoint="/chat"), [ConversationTurn(messages=[{"role": "user", "content": "a"}],
+                                                                    max_tokens=1)])
         assert [request.path for request in server.requests] == [
             "/tokenize?key=sesame", "/metrics?key=sesame", "/v1/chat?key=sesame"]
     assert "sesame" not in tokenizer.name

@@ -16,7 +16,7 @@ def test_what_agrees(mean: float, p50: float, means: bool, medians: bool) -> Non
 
 def test_all_that_came_of_a_request_counts_even_where_it_was_cut_off() -> None:
     cut = ReportRequest("s", 0, 0.0, False, sent_ms=2.0, arrivals_ms=[12.0, 20.0, 50.0], arrival_chars=[1, 1, 3],
-                        arrival_told=[1, 1, 3], failure="unfinished")
+                        arrival_reported=[1, 1, 3], failure="unfinished")
     values = of_request(cut)
     assert values["ttft"].tolist() == [10.0]
     assert values["itl"].tolist() == [8.0, 10.0, 10.0, 10.0]

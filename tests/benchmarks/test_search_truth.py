@@ -13,7 +13,8 @@ from drut.bench.mock import Served, parse_script
 from drut.bench.search.schema import SCHEMA, Point, Search, SearchAnswer
 
 TRUTH = {"saturation": 100.0, "knee": 60.0, "slo_rate": 75.0}
-GOOD = Record(server="one", seed=0, saturation=SearchAnswer(100.0), knee=SearchAnswer(62.9), slo_rate=SearchAnswer(71.3, 70.0, 76.0),
+GOOD = Record(server="one", seed=0, saturation=SearchAnswer(100.0), knee=SearchAnswer(62.9),
+              slo_rate=SearchAnswer(71.3, 70.0, 76.0),
               runs=9, void=1, ended="", over_ms=0.5, late_p50_ms=0.1, late_p99_ms=2.0, stalled=0.0, others_cpus=0.2,
               search_cpus=0.3, mock_cpus=0.1)
 
@@ -46,7 +47,8 @@ def test_a_record_has_the_delays_of_what_was_answered() -> None:
     points = [Point(phase="curve", rate=None, concurrency=users, offered=10, good=10, good_share=1.0, good_low=0.9,
                     good_high=1.0, holds=None, valid=valid, reasons=[], figures={}, e2e_ms_mean=e2e)
               for users, valid, e2e in ((1, False, 90.0), (1, True, 10.75), (2, True, 20.0))]
-    found = Search(schema=SCHEMA, settings={}, environment={}, target="mock", points=points, saturation=SearchAnswer(100.0),
+    found = Search(schema=SCHEMA, settings={}, environment={}, target="mock", points=points,
+                   saturation=SearchAnswer(100.0),
                    knee=SearchAnswer(None), slo_rate=SearchAnswer(None))
     served = [Served(request=i, arrived_s=1.0, started_s=1.0, due_first_s=2.0, first_s=2.001 + 0.006 * (i == 3),
                      last_s=2.0, ended_s=3.0, prompt_tokens=1, tokens=2, outcome="ok") for i in range(4)]

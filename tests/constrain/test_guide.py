@@ -144,7 +144,8 @@ class TestForced:
     @given(st.integers(0, 1 << 30), st.booleans())
     def test_what_is_forced_is_all_that_is_allowed(self, walker: Walker, seed: int, thinks: bool) -> None:
         """Each of its ids in its turn; and where nothing is, there is a choice, or it may be over."""
-        guide = walker.guide(self.KEYS, ReasoningSpec("<t>", "/>", begun=True, budget=4, closing="/>") if thinks else None)
+        guide = walker.guide(self.KEYS, ReasoningSpec("<t>", "/>", begun=True, budget=4,
+                                                      closing="/>") if thinks else None)
         choose, runs = at_random(seed, walker.eos), 0
         while not guide.over:
             run, forced = guide.forced(guide.taken), walker.allowed(guide)

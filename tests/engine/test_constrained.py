@@ -68,8 +68,10 @@ def sixteen() -> list[tuple[str, SamplingParams]]:
     return asks
 
 
-@pytest.mark.parametrize("numbers", [(JSON, None), (DATE, REASONING), (WORDS, None), (JSON, ReasoningSpec("<t>", "/>"))])
-def test_asked_afterwards_is_as_masked_before(path: Path, llm: LLM, numbers: tuple[Constraint, ReasoningSpec | None]) -> None:
+@pytest.mark.parametrize("numbers", [(JSON, None), (DATE, REASONING), (WORDS, None),
+                                     (JSON, ReasoningSpec("<t>", "/>"))])
+def test_asked_afterwards_is_as_masked_before(path: Path, llm: LLM,
+                                              numbers: tuple[Constraint, ReasoningSpec | None]) -> None:
     """A top-k of the whole vocabulary leaves nothing out, but has each sample wait for its mask."""
     constraint, reasoning = numbers
     kinds = [{"temperature": t, "seed": seed, "n": n, "ignore_eos": seed % 2 == 0, "min_tokens": 4 * (seed % 3 == 0),

@@ -197,7 +197,8 @@ def test_drawn_first_is_as_masked_first(given: Given, maker: GrammarMasks, walke
     assert seen == set(Status)
 
 
-def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, maker: GrammarMasks, walker: Walker) -> None:
+def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, maker: GrammarMasks,
+                                                              walker: Walker) -> None:
     """A penalty raises a logit beyond the largest float: with that id there is nothing to draw, without it there is."""
     logits = np.zeros(walker.vocab, np.float32)
     logits[ord("z")] = 1e38

@@ -18,7 +18,8 @@ REQUEST: Any = SimpleNamespace(prompt_tokens=3)
 
 def work(progress: Progress, rows: int, draws: int, *, drafts: tuple[int, ...] = (), ahead: int = 0,
          scores: int = 0) -> ScheduledRequest:
-    return ScheduledRequest(request=REQUEST, start=progress.computed, rows=rows, draws=draws, scores=scores, epoch=progress.epoch,
+    return ScheduledRequest(request=REQUEST, start=progress.computed, rows=rows, draws=draws, scores=scores,
+                            epoch=progress.epoch,
                             ahead=ahead, drafts=drafts)
 
 

@@ -64,7 +64,8 @@ def test_an_answer_may_begin_without_a_thought(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(("settings", "state"), [
-    ({}, ReasoningState.OPEN), ({"shown_special_ids": (257,)}, ReasoningState.OPEN), ({"shown_special_ids": (256,)}, ReasoningState.OVER),
+    ({}, ReasoningState.OPEN), ({"shown_special_ids": (257,)}, ReasoningState.OPEN),
+    ({"shown_special_ids": (256,)}, ReasoningState.OVER),
     ({"skip_special_tokens": False}, ReasoningState.OVER)])
 def test_tokens_that_the_text_leaves_out_do_not_begin_the_answer(alone: LLM, settings: dict[str, Any],
                                                                  state: ReasoningState) -> None:

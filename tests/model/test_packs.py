@@ -18,7 +18,8 @@ from drut.model.packs import file as pack_file
 from drut.model.packs.file import DATA_AT, PackError, PackForm, map_pack, write_pack
 
 KEY = "k" * 64
-FORMS = [PackForm("embed", "Q8_0", 33, 64, 1000), PackForm("layers.0.q", "F32", 2, 32, 64), PackForm("head", "Q4_0", 1, 32, 4096)]
+FORMS = [PackForm("embed", "Q8_0", 33, 64, 1000), PackForm("layers.0.q", "F32", 2, 32, 64),
+         PackForm("head", "Q4_0", 1, 32, 4096)]
 WHOLE = DATA_AT + 1024 + 64 + 4096
 
 

@@ -62,7 +62,7 @@ def test_patterns_in_use_are_read_and_are_linear(name: str) -> None:
             text = unit * 3000 + end
             started = time.process_time()
             splitter.pre_tokenize_str(text)
-            assert time.process_time() - started < 0.5
+            assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("pattern", ENDLESS)

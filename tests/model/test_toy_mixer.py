@@ -59,7 +59,7 @@ def test_a_layer_without_attention_serves_requests(backend: str, tmp_path: Path)
         while engine.busy:
             engine.step()
         assert request.finish_reason == "length"
-        tokens.append(request.output)
+        tokens.append(request.output_ids)
         engine.check_idle()
         engine.close()
     assert tokens[0] != tokens[1]

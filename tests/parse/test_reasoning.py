@@ -15,7 +15,8 @@ from drut.parse.offer import OfferedTools
 from drut.parse.reading import Reading
 
 
-def message(pieces: list[str], *, begun: bool | None = False, tools: bool = False, bound: bool = False) -> ParsedMessage:
+def message(pieces: list[str], *, begun: bool | None = False, tools: bool = False,
+            bound: bool = False) -> ParsedMessage:
     form, offer = (HERMES, OfferedTools(("look",), new_id=lambda: "id")) if tools else (None, None)
     parser = Reading(ReasoningSpec("<think>", "</think>", begun), form, offer, bound=bound).parser()
     return ParsedMessage([delta for piece in pieces for delta in parser.push(piece)] + parser.finish())

@@ -44,7 +44,8 @@ def test_it_takes_the_steps_of_the_engine(pages: int, policy: str, quantile: flo
                 engine.finish(update.request, "stop")
                 ends.append(requests[update.request])
     sizes = (pages, 12)[: len(windows)]
-    setup = Setup(sizes, StepLimits(6, 40, 6, 7, 1), 400, policy, aging_s=1e6, reserve_quantile=quantile, windows=windows)
+    setup = Setup(sizes, StepLimits(6, 40, 6, 7, 1), 400, policy, aging_s=1e6, reserve_quantile=quantile,
+                  windows=windows)
     simulation = Simulation(setup, SECOND, 90)
     done = simulation.run(work)
     executable = engine.runner.executable
@@ -71,7 +72,8 @@ def test_a_burst_ends_where_a_request_arrives_or_ends() -> None:
     rng = random.Random(3)
     work = [Arrival(rng.uniform(0, 300), rng.randrange(1, 40), rng.randrange(1, 60)) for _ in range(30)]
     cost = predicting(once=1.0, row=0.02, sample=0.01, row_token=1e-3)
-    plain, bursts = (Simulation(Setup((200,), StepLimits(8, 64, 8, 16, burst), 512), cost).run(work) for burst in (1, 16))
+    plain, bursts = (Simulation(Setup((200,), StepLimits(8, 64, 8, 16, burst), 512), cost).run(work) for burst in (1,
+                                                                                                                   16))
     assert bursts.rows == plain.rows
     for one, other in zip(plain.outcomes, bursts.outcomes, strict=True):
         assert other.first_token_at == pytest.approx(one.first_token_at)

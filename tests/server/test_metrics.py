@@ -72,7 +72,8 @@ def test_histograms_are_the_readers_own_times() -> None:
     async def main() -> None:
         loop, dice, metrics = asyncio.get_running_loop(), random.Random(3), Metrics("tiny")
         engine = FakeEngine(max_seqs=3, step_s=0.013)
-        admission = AdmissionControl(engine, AdmissionLimits(max_queue=6), observer=ObserverGroup(metrics), clock=loop.time)
+        admission = AdmissionControl(engine, AdmissionLimits(max_queue=6), observer=ObserverGroup(metrics),
+                                     clock=loop.time)
         metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         moments: dict[Reading, list[float]] = {}
         readers, rejected = [], 0

@@ -58,7 +58,8 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Prepa
     if not ask.say:
         raise ApiError(400, "say is empty")
     return PreparedRequest(id="toy", model=service.name, fingerprint=loaded.fingerprint, stream=ask.live,
-                           prompts=[loaded.texts.prompt(ask.say)], params=SamplingParams(max_tokens=ask.many, ignore_eos=True))
+                           prompts=[loaded.texts.prompt(ask.say)],
+                           params=SamplingParams(max_tokens=ask.many, ignore_eos=True))
 
 
 class ToyDialect:

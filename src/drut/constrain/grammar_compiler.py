@@ -38,7 +38,8 @@ class GrammarCompiler:
         self._tokenizer: LLTokenizer | None = None
         self._thread = _roomy_thread("drut-grammar")
         self._lock = threading.Lock()
-        self._kept: ConstraintCache[Future[LLMatcher]] = ConstraintCache(cache_bytes)  # matchers that use a removed grammar stay valid
+        # Matchers that use a removed grammar stay valid.
+        self._kept: ConstraintCache[Future[LLMatcher]] = ConstraintCache(cache_bytes)
         self.compiled = 0
 
     @property

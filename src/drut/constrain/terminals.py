@@ -46,7 +46,7 @@ def check(text: str, name: str) -> None:
                         sums[-1] += 1
                     case "times":
                         sums[-1] *= ways.max_times(token[0])
-            known[rule] = min(ways.MOST_IN_ALL + 1, prod(max(1, count) for count in sums))
+            known[rule] = min(ways.MAX_IN_ALL + 1, prod(max(1, count) for count in sums))
         return known[rule]
 
     try:
@@ -54,9 +54,9 @@ def check(text: str, name: str) -> None:
     except RecursionError:
         raise RequestError(f"{name}: terminals are nested too deeply for a grammar with &") from None
     for rule, count in found.items():
-        if count > ways.MOST_WAYS:
+        if count > ways.MAX_WAYS:
             raise RequestError(f"{name}: the intersection in {rule!r} is too costly; {ways.BOUND} to be joined by &")
-    if sum(found.values()) > ways.MOST_IN_ALL:
+    if sum(found.values()) > ways.MAX_IN_ALL:
         raise RequestError(f"{name}: the intersections of terminals are too costly in all")
 
 

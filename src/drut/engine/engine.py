@@ -67,7 +67,7 @@ class Engine:
         self.meter = StepMeter(scheduler.pacer.predictor)
         self.drafter = drafter
         self._acceptor = Acceptor(scheduler, self.finish, drafter)
-        self._inflight: InflightStep | None = None  # the in-flight step: launched, and its outputs are not all processed
+        self._inflight: InflightStep | None = None  # launched, outputs not all processed
         self._journal = StepJournal()
 
     @property

@@ -65,7 +65,7 @@ class LLM:
             raise DrutError(f"{error}: set kv_cache_gb, max_batch_tokens or max_seqs lower") from None
         self._turn = CallTurn()  # a thread holds it while it uses the engine
         self._open: dict[Request, OutputProcessor | LogitsReader] = {}  # requests of all open calls
-        self._abandoned: deque[Sequence[OutputProcessor | LogitsReader]] = deque()  # their readers are gone; to be aborted
+        self._abandoned: deque[Sequence[OutputProcessor | LogitsReader]] = deque()  # to be aborted
         self._end_reason = ""  # why the engine can no longer be used
         self._closed = False
         self.load_s, self.load_parts = laps.total_s, laps.parts

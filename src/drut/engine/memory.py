@@ -25,7 +25,8 @@ def make_groups(layouts: Sequence[CacheLayout], step: int, kinds: Kinds = KINDS)
     return [kinds[kv.kind](kv, step) for kv in layouts]
 
 
-def pool_pages(layouts: Sequence[CacheLayout], groups: Sequence[KvGroup], context: int, config: EngineConfig) -> list[int]:
+def pool_pages(layouts: Sequence[CacheLayout], groups: Sequence[KvGroup], context: int,
+               config: EngineConfig) -> list[int]:
     """Returns the number of pages of each group, the widest window first: as the settings bound the memory, else for
     DEFAULT_SEQUENCES full sequences if free memory allows. Raises RequestError if not one page fits."""
     enough = [group.enough(config.max_seqs) for group in groups]

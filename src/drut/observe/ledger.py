@@ -111,6 +111,7 @@ def account(rows: int, entries: Iterable[LedgerEntry], wall_s: float, peaks: Pea
     for e in entries:
         floor = peaks.floor_s(e.nbytes, e.macs, e.float_macs, working_set)
         old = lines.get(e.name, LedgerLine(name=e.name, calls=0, nbytes=0, macs=0, floor_s=0.0, actual_s=0.0))
-        lines[e.name] = LedgerLine(name=e.name, calls=old.calls + 1, nbytes=old.nbytes + e.nbytes, macs=old.macs + e.macs,
+        lines[e.name] = LedgerLine(name=e.name, calls=old.calls + 1, nbytes=old.nbytes + e.nbytes,
+                                   macs=old.macs + e.macs,
                                    floor_s=old.floor_s + floor, actual_s=old.actual_s + e.actual_s)
     return StepLedger(rows, tuple(lines.values()), wall_s)

@@ -38,7 +38,7 @@ def constraint(form: Format, tools: Sequence[Tool], choice: Literal["auto", "req
     if choice == "auto" and answer is None and not any(tool.strict for tool in tools):
         return None
     if answer is not None and not _marked(form):
-        _check_told_apart(tools)
+        _check_distinct(tools)
     rules = [_rule(i, tool, form, choice, tokenizer, bounds, alone=answer is None) for i, tool in enumerate(tools)]
     rules.append(f"inside: {' | '.join(f'call_{i}' for i in range(len(tools)))}")
     between = quoted(form.between or "\n")
@@ -83,7 +83,7 @@ def _rule(index: int, tool: Tool, form: Format, choice: str, tokenizer: Tokenize
     return f"call_{index}: {' '.join(filter(None, parts))}"
 
 
-def _check_told_apart(tools: Sequence[Tool]) -> None:
+def _check_distinct(tools: Sequence[Tool]) -> None:
     """Refuses strict tools if calls have no mark, because a text in the format may look like a call."""
     for i, tool in enumerate(tools):
         if tool.strict:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 OPEN = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
                   "$ref"))
-SAID = frozenset(("enum", "const", "pattern", "format"))  # keywords that bound the length of a string
+LENGTH_KEYWORDS = frozenset(("enum", "const", "pattern", "format"))  # keywords that bound the length of a string
 MINIMA = ("minLength",), ("minItems", "prefixItems", "items")
 ONE, MANY = ("additionalProperties", "items"), ("prefixItems", "items", "anyOf", "allOf")
 NAMED = ("properties", "patternProperties", "$defs", "definitions")  # keywords with schemas by name
@@ -56,7 +56,7 @@ def _bounded(schema: object, bounds: Bounds) -> object:
     made = _inside(dict(schema), bounds)
     kinds = made.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else kinds
-    if not made.keys() & SAID and bounds.chars and "string" in kinds:
+    if not made.keys() & LENGTH_KEYWORDS and bounds.chars and "string" in kinds:
         made.setdefault("maxLength", bounds.chars)
     if bounds.items and "array" in kinds:
         made.setdefault("maxItems", bounds.items)

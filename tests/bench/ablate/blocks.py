@@ -10,10 +10,13 @@ from drut.bench.compare.schema import Block, Cell
 FAST, SLOW = Cell("fast", "gsm8k", concurrency=1), Cell("slow", "gsm8k", concurrency=2)
 
 
-def recipe(name: str = "cache", on: tuple[str, ...] = ("--cache",), off: tuple[str, ...] = ("--no-cache",)) -> AblationRecipe:
+def recipe(name: str = "cache", on: tuple[str, ...] = ("--cache",),
+           off: tuple[str, ...] = ("--no-cache",)) -> AblationRecipe:
     """Judged by output on `fast`, where it should help, and by TPOT on `slow`, where it should not."""
-    return AblationRecipe(name=name, title="A cache", about="It keeps.", theory="It should help.", on=Side(on), off=Side(off),
-                          trials=(AblationTrial(FAST, {"output_tokens_per_s": "helps"}), AblationTrial(SLOW, {"tpot_ms_p50": "no effect"})))
+    return AblationRecipe(name=name, title="A cache", about="It keeps.", theory="It should help.", on=Side(on),
+                          off=Side(off),
+                          trials=(AblationTrial(FAST, {"output_tokens_per_s": "helps"}),
+                                  AblationTrial(SLOW, {"tpot_ms_p50": "no effect"})))
 
 
 def block(number: int, side: str, cell: str = "fast", *, valid: bool = True, name: str = "cache",

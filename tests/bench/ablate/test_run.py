@@ -44,8 +44,10 @@ def technique(folder: Path, name: str = "batching", **off: Any) -> AblationRecip
     """On, tokens come 20 ms apart and the first after 100; off is the same but for `off`."""
     on = {"ttft": constant(100), "itl": constant(20)}
     return AblationRecipe(name, "Batching", "It joins.", "It should help.",
-                          Side(script(folder, f"{name}-on", **on)), Side(script(folder, f"{name}-off", **{**on, **off})),
-                          (AblationTrial(DECODING, {"tpot_ms_p50": "helps"}, chat=True), AblationTrial(WAITING, {"ttft_ms_p50": "no effect"},
+                          Side(script(folder, f"{name}-on", **on)),
+                          Side(script(folder, f"{name}-off", **{**on, **off})),
+                          (AblationTrial(DECODING, {"tpot_ms_p50": "helps"}, chat=True),
+                           AblationTrial(WAITING, {"ttft_ms_p50": "no effect"},
                                                                                                        chat=True)))
 
 
@@ -83,7 +85,8 @@ class Stage:
         monkeypatch.setattr(candidate, "start", lambda launch, log: Held(self, launch))
         monkeypatch.setattr(run, "take", self.take)
 
-    def take(self, turn: OrderTurn, who: candidate.Candidate, work: BlockWork, settings: CompareSettings, tokenizer: object) -> Block:
+    def take(self, turn: OrderTurn, who: candidate.Candidate, work: BlockWork, settings: CompareSettings,
+             tokenizer: object) -> Block:
         assert self.running == {turn.contestant}, "the others are held"
         self.turns.append((turn.round, turn.cell, turn.contestant))
         self.again.append(turn.again)
@@ -133,7 +136,8 @@ class Engine:
 
 def staged(name: str) -> AblationRecipe:
     return AblationRecipe(name, name, "It is.", "It should.", Side((f"{name}/on",)), Side((f"{name}/off",)),
-                          (AblationTrial(DECODING, {"tpot_ms_p50": "helps"}), AblationTrial(WAITING, {"tpot_ms_p50": "no effect"})))
+                          (AblationTrial(DECODING, {"tpot_ms_p50": "helps"}),
+                           AblationTrial(WAITING, {"tpot_ms_p50": "no effect"})))
 
 
 def play(folder: Path, *names: str) -> Book:

@@ -66,7 +66,8 @@ def test_only_what_is_asked_for_is_compared_and_least_counts() -> None:
 
 
 def estimate(value: Any, low: Any = None, high: Any = None, draws: int = 0, **more: Any) -> MetricEstimate:
-    return MetricEstimate(cell="", who="", figure=more.pop("figure", "ttft_ms_p50"), of="value", unit=more.pop("unit", "ms"),
+    return MetricEstimate(cell="", who="", figure=more.pop("figure", "ttft_ms_p50"), of="value",
+                          unit=more.pop("unit", "ms"),
                           better="less", value=value, low=low, high=high, draws=draws)
 
 

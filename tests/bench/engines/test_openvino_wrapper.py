@@ -66,11 +66,12 @@ def test_no_token_waits_for_the_client_to_acknowledge_the_one_before(monkeypatch
     wrapper = importlib.import_module("openvino_server")
     seen = queue.SimpleQueue[int]()
 
-    class Looks(wrapper.Handler):  # type: ignore[name-defined, misc]
+    class Looks(wrapper.OpenVinoHandler):  # type: ignore[name-defined, misc]
         def handle(self) -> None:
             seen.put(self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-    with wrapper.Server(("127.0.0.1", 0), Looks) as listening, socket.create_connection(listening.server_address):
+    with (wrapper.OpenVinoServer(("127.0.0.1", 0), Looks) as listening,
+          socket.create_connection(listening.server_address)):
         listening.handle_request()
         assert seen.get(timeout=60)
 

@@ -62,7 +62,8 @@ def test_a_stream_of_tokens_is_recorded() -> None:
 
 
 def test_what_is_asked() -> None:
-    turn = ConversationTurn(messages=[{"role": "user", "content": "more"}], max_tokens=9, exact=True, body={"temperature": 1})
+    turn = ConversationTurn(messages=[{"role": "user", "content": "more"}], max_tokens=9, exact=True,
+                            body={"temperature": 1})
     with ScriptedServer(tokens(1)) as server:
         asked(server, turn, history=[{"role": "system", "content": "be brief"}], headers={"Authorization": "Bearer k"},
               body={"temperature": 0, "top_p": 1}, continuous_usage=True)

@@ -96,7 +96,8 @@ def test_what_is_not_over_when_the_grace_has_passed_has_failed() -> None:
 def test_the_last_moment_of_the_window_is_measured_too(end: float) -> None:
     """A request that is due just before the end has hardly begun when the end comes."""
     dues = [0.1, 0.2, 0.3, 0.4, 0.5]
-    records, _ = driven(tokens(2, 0.05), MeasureWindow(0.0, end, 30.0), (ArrivalOffer(hello(i), t) for i, t in enumerate(dues)))
+    records, _ = driven(tokens(2, 0.05), MeasureWindow(0.0, end, 30.0),
+                        (ArrivalOffer(hello(i), t) for i, t in enumerate(dues)))
     assert [r.failure for r in records if r.counted] == [None] * sum(t < end for t in dues)
 
 
@@ -162,7 +163,8 @@ def test_turns_come_in_order_with_a_growing_prefix() -> None:
         await tokens(2, 0.02)(request)
 
     def session(name: str, given: list[Any] | None) -> Session:
-        return Session(name, [ConversationTurn(t.messages, max_tokens=2, think_s=t.think_s, body={"user": name}) for t in turns],
+        return Session(name, [ConversationTurn(t.messages, max_tokens=2, think_s=t.think_s,
+                                               body={"user": name}) for t in turns],
                        given)
 
     offers = iter([ArrivalOffer(session("own", None), 0.0), ArrivalOffer(session("given", replies), 0.05)])
@@ -207,7 +209,8 @@ def test_a_closed_loop_goes_on_until_the_last_measured_request_is_over() -> None
         asked += 1
         await tokens(1, 1.0 if asked == 1 else 0.02)(request)
 
-    records, _ = driven(first_is_slow, MeasureWindow(0.0, 0.3, 30.0), (ArrivalOffer(hello(i)) for i in itertools.count()), [0.0] * 3)
+    records, _ = driven(first_is_slow, MeasureWindow(0.0, 0.3, 30.0),
+                        (ArrivalOffer(hello(i)) for i in itertools.count()), [0.0] * 3)
     slow = records[0] if (records[0].ended or 0.0) > 0.9 else max(records[:3], key=lambda r: r.ended or 0.0)
     assert slow.ended is not None
     assert max(r.scheduled for r in records) > slow.ended - 0.3  # with the window's end alone it would be 0.7 before
@@ -215,7 +218,8 @@ def test_a_closed_loop_goes_on_until_the_last_measured_request_is_over() -> None
 
 def test_a_user_whose_last_measured_answer_has_come_asks_for_no_other() -> None:
     """A server that continues an abandoned request would have one request too many."""
-    records, _ = driven(tokens(3, 0.1), MeasureWindow(0.0, 0.5, 30.0), (ArrivalOffer(hello(i)) for i in itertools.count()), [0.0])
+    records, _ = driven(tokens(3, 0.1), MeasureWindow(0.0, 0.5, 30.0),
+                        (ArrivalOffer(hello(i)) for i in itertools.count()), [0.0])
     assert {(r.counted, r.failure) for r in records} == {(True, None)}
     assert records[-1].scheduled < 0.5 <= (records[-1].ended or 0.0)
 
@@ -284,7 +288,8 @@ def test_a_workload_that_ends_ends_the_run() -> None:
     start = time.monotonic()
     records, ended = driven(tokens(2, 0.01), MeasureWindow(0.0, 60.0, 60.0), by_the_clock(0.02, 10))
     assert len(records) == 10
-    records, ended = driven(tokens(2, 0.01), MeasureWindow(0.0, 60.0, 60.0), (ArrivalOffer(hello(i)) for i in range(10)), [0.0, 0.0])
+    records, ended = driven(tokens(2, 0.01), MeasureWindow(0.0, 60.0, 60.0),
+                            (ArrivalOffer(hello(i)) for i in range(10)), [0.0, 0.0])
     assert len(records) == 10
     assert ended.dry_s is not None
     assert ended.dry_s < 5

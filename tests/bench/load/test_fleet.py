@@ -93,7 +93,8 @@ def test_users_begin_one_after_the_other_over_half_the_warm_up() -> None:
 @pytest.mark.usefixtures("virtual_time")
 def test_sessions_arrive_until_the_last_measured_one_is_over() -> None:
     with ScriptedServer(tokens(1, 0.6)) as server:
-        load = ran(server.url, OpenLoop(Schedule(ArrivalRate.steady(50.0), "constant")), MeasureWindow(0.1, 0.4, 30.0), sessions())
+        load = ran(server.url, OpenLoop(Schedule(ArrivalRate.steady(50.0), "constant")), MeasureWindow(0.1, 0.4, 30.0),
+                   sessions())
     over = max(r.ended for r in load.records if r.counted and r.ended is not None)
     assert max(r.scheduled for r in load.records) > over - 0.3  # with the window's end alone it would be 0.6 before
 
@@ -148,7 +149,7 @@ def test_what_cannot_run_is_one_error() -> None:
             ran(server.url, loop, window, sessions(0))
         with pytest.raises(RequestError, match="no session of the workload is due before"):
             ran(server.url, OpenLoop(None), window, (Session(s.id, s.turns, at_s=99.0) for s in sessions(3)))
-        with pytest.raises(RequestError, match="session 0 has no time of arrival"):
+        with pytest.raises(RequestError, match="session 0 has no arrival time"):
             ran(server.url, OpenLoop(None), window, sessions())
     with pytest.raises(RequestError, match="concurrency must be at least 1"):
         ClosedLoop(0)

@@ -14,7 +14,8 @@ from drut.bench.work import ConversationTurn
 from drut.errors import RequestError
 from tests.bench.scripted import Request, ScriptedServer
 
-TURNS = [ConversationTurn([{"role": "user", "content": "a"}], max_tokens=64, exact=True), ConversationTurn(prompt=[1, 2], max_tokens=64)]
+TURNS = [ConversationTurn([{"role": "user", "content": "a"}], max_tokens=64, exact=True),
+         ConversationTurn(prompt=[1, 2], max_tokens=64)]
 
 
 async def well(request: Request) -> None:

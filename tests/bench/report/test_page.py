@@ -135,7 +135,8 @@ def test_each_plot_has_its_figures_as_a_table_and_in_words(made: str) -> None:
 def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
     marks = [Mark(2.0, "one", 1.5, 2.5), Mark(2.01, "two"), Mark(30.0, "three", None, 40.0, "y")]
     line = ReportLine("x", "x", [(0.0, 10.0), (4.0, 20.0)])
-    plots = [Plot(caption=f"plot {i}", x=ChartAxis("s"), y=ChartAxis("ms"), lines=[line], twin=Table("", [], []), marks=of)
+    plots = [Plot(caption=f"plot {i}", x=ChartAxis("s"), y=ChartAxis("ms"), lines=[line], twin=Table("", [], []),
+                  marks=of)
              for i, of in enumerate((marks, marks[2:]))]
     made = page([Section("search", "s", [ReportGroup("g", plots)])])
     assert re.findall(r'<span class="place">(\d)</span><span>(\w+)</span>', made) == [
@@ -153,7 +154,8 @@ def test_places_have_one_number_throughout_a_group_and_a_band() -> None:
 
 
 def test_rounds_are_dots_with_an_upright() -> None:
-    rows = [ReportRow(name="off", who="off", value=20.0, low=10.0, high=30.0, text="20", dots=[10.0, 20.0, 30.0]), ReportRow(
+    rows = [ReportRow(name="off", who="off", value=20.0, low=10.0, high=30.0, text="20", dots=[10.0, 20.0, 30.0]),
+            ReportRow(
         name="on", who="on", value=4.0, low=4.0, high=4.0, text="4")]
     made = page([Section("ablation", "a", [ReportGroup("g", [Forest("f", "ms", rows, Table("", [], []))])])])
     drawn = re.findall(r"<g class=.*?<title>(o\w+): .*?</g>(?=<g class|</svg>)", made)

@@ -52,7 +52,8 @@ def late(by_s: float, n: int = 600, which: slice = slice(None, None, 50)) -> lis
     return records
 
 
-def result(records: list[LoadRecord], *, cpu: float = 0.1, behind: bool = False, window: MeasureWindow = WINDOW, wanted_s: float
+def result(records: list[LoadRecord], *, cpu: float = 0.1, behind: bool = False, window: MeasureWindow = WINDOW,
+           wanted_s: float
            = 30.0, **more: Any) -> Result:
     load = LoadResult(records, window, [cpu], behind, 1.76e9)
     return build(load, {"url": "http://h", "model": "m", "seed": 0}, wanted_s=wanted_s, slo=Slo(ttft=0.2),

@@ -136,7 +136,8 @@ def test_an_ablation_states_where_theory_is_wrong() -> None:
 
 
 def test_several_runs_are_put_beside_each_other() -> None:
-    runs = [DocumentSource("first", Path(), samples.result(seconds=12.0)), DocumentSource("second", Path(), samples.a_search()),
+    runs = [DocumentSource("first", Path(), samples.result(seconds=12.0)),
+            DocumentSource("second", Path(), samples.a_search()),
             DocumentSource("third", Path(), samples.result(seconds=12.0, slow=2.0))]
     found = sections(runs)
     assert [s.kind for s in found] == ["results", "result", "search", "result"]

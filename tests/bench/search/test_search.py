@@ -126,7 +126,8 @@ def stopped(ask: TrialAsk, trial: SearchTrial) -> SearchTrial:
 
 @pytest.mark.parametrize(("wrong", "words"), [
     (dead, "the server was lost: cannot connect"), (hung, "and then one at a time too"), (stopped, "interrupted")])
-def test_what_ends_a_search_leaves_what_is_known(tmp_path: Path, wrong: Callable[[TrialAsk, SearchTrial], SearchTrial], words: str,
+def test_what_ends_a_search_leaves_what_is_known(tmp_path: Path, wrong: Callable[[TrialAsk, SearchTrial], SearchTrial],
+                                                 words: str,
                                                  ) -> None:
     found = searched(Broken(9, wrong), tmp_path)
     assert words in found.ended

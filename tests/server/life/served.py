@@ -56,7 +56,8 @@ async def main(model: str, options: dict[str, Any]) -> int:
                          stuck_s=options.get("stuck_s", 60))
         readers = []
         for _ in range(options.get("streams", 3)):
-            ticket = Reading(admission, QueuedRequest("hello", SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
+            ticket = Reading(admission, QueuedRequest("hello",
+                                                      SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
             with suppress(Exception):
                 await anext(ticket)
             readers.append(asyncio.ensure_future(follow(ticket)))

@@ -50,7 +50,8 @@ def test_a_line_a_request_without_its_text() -> None:
         tickets = [Reading(admission, QueuedRequest("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k",
                                         ignored=("user", "messages[0].id")))
                    for i in range(5)]
-        tickets.append(Reading(admission, QueuedRequest("secret words", SamplingParams(max_tokens=9), id="late", deadline_s=0.1)))
+        tickets.append(Reading(admission, QueuedRequest("secret words", SamplingParams(max_tokens=9), id="late",
+                                                        deadline_s=0.1)))
         with pytest.raises(QueueFullError):
             Reading(admission, QueuedRequest("secret words", SamplingParams(), id="refused"))
         await asyncio.sleep(5)
@@ -116,7 +117,8 @@ def test_a_life_that_is_cancelled_leaves_no_watchdog_behind(tmp_path: Path) -> N
 
     async def main() -> None:
         async with AsyncEngine(write_bytes_model(tmp_path), threads=1) as engine:
-            life = asyncio.ensure_future(Lifecycle(engine, AdmissionControl(engine), Health(), drain_s=1, stuck_s=0.4).run())
+            life = asyncio.ensure_future(Lifecycle(engine, AdmissionControl(engine), Health(), drain_s=1,
+                                                   stuck_s=0.4).run())
             await asyncio.sleep(0.2)
             assert watchdogs() - before
             life.cancel()

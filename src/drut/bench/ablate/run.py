@@ -64,7 +64,8 @@ def seconds(plan: AblationPlan, book: Book) -> float:
     return sum(plan.seconds(recipe, book.missing(recipe, plan.rounds)) for recipe in plan.recipes)
 
 
-def ablate(plan: AblationPlan, engine: BenchEngine, files: Callable[[str], EngineFiles], book: Book, report: Report) -> None:
+def ablate(plan: AblationPlan, engine: BenchEngine, files: Callable[[str], EngineFiles], book: Book,
+           report: Report) -> None:
     """Measures what `book` lacks. `files` returns the model with its matrices in an encoding; empty: unchanged.
 
     If a server does not start or dies, its technique ends and the others continue. KeyboardInterrupt leaves only
@@ -88,7 +89,8 @@ def minutes(s: float) -> str:
 class _Pair:
     """The two servers of one technique."""
 
-    def __init__(self, plan: AblationPlan, engine: BenchEngine, files: Callable[[str], EngineFiles], recipe: AblationRecipe, book: Book,
+    def __init__(self, plan: AblationPlan, engine: BenchEngine, files: Callable[[str], EngineFiles],
+                 recipe: AblationRecipe, book: Book,
                  report: Report) -> None:
         self.plan, self.engine, self.files = plan, engine, files
         self.recipe, self.book, self.report = recipe, book, report

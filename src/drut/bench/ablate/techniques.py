@@ -41,7 +41,8 @@ _ALL = (
         "rises and waiting falls, while each stream shares its steps with more streams. If all sequences fit, nothing "
         "changes.",
         on=Side((*SMALL_CACHE, "--reserve-quantile", "0")), off=Side((*SMALL_CACHE, "--reserve-quantile", "1")),
-        trials=(AblationTrial(FREE_ANSWERS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
+        trials=(AblationTrial(FREE_ANSWERS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps",
+                                             "tpot_ms_p50": "costs"},
                body={"temperature": 0.2, "top_p": 0.9, "seed": 1}, warmup_s=5.0, duration_s=8.0, chat=True),
          AblationTrial(EQUAL_LENGTHS, {"output_tokens_per_s": "no effect"}))),
     AblationRecipe(
@@ -59,7 +60,8 @@ _ALL = (
         theory="The longest gaps of running streams should shrink from a whole prompt's time to a chunk's, at the cost "
         "of the prompt itself, whose first token comes later. If all prompts are short, there is nothing to split.",
         on=Side(), off=Side(("--chunk-tokens", "0")),
-        trials=(AblationTrial(MIXED_PROMPTS, {"itl_ms_p99": "helps", "ttft_ms_p50": "costs"}, warmup_s=3.0, duration_s=8.0),
+        trials=(AblationTrial(MIXED_PROMPTS, {"itl_ms_p99": "helps", "ttft_ms_p50": "costs"}, warmup_s=3.0,
+                              duration_s=8.0),
          AblationTrial(EQUAL_LENGTHS, {"itl_ms_p99": "no effect"}))),
     AblationRecipe(
         name="continuous-batching", title="Continuous batching",
@@ -69,7 +71,8 @@ _ALL = (
         "token should gain much, and each stream, which then decodes in a larger batch, loses some of it. One user "
         "alone never waits for another.",
         on=Side(("--continuous-batching",)), off=Side(("--no-continuous-batching",)),
-        trials=(AblationTrial(MIXED_LENGTHS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps", "tpot_ms_p50": "costs"},
+        trials=(AblationTrial(MIXED_LENGTHS, {"output_tokens_per_s": "helps", "ttft_ms_p50": "helps",
+                                              "tpot_ms_p50": "costs"},
                warmup_s=3.0),
          AblationTrial(ONE_STREAM, {"output_tokens_per_s": "no effect"}))),
     AblationRecipe(
@@ -79,7 +82,8 @@ _ALL = (
         theory="Each operation ends in a barrier of all threads, which costs the same for one row as for many: "
         "decoding one stream should gain, a long prompt's multiplications should hide it.",
         on=Side(("--fusion",)), off=Side(("--no-fusion",)),
-        trials=(AblationTrial(ONE_STREAM, {"tpot_ms_p50": "helps"}), AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        trials=(AblationTrial(ONE_STREAM, {"tpot_ms_p50": "helps"}),
+                AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     AblationRecipe(
         name="replay", title="Replay of a recorded plan",
         about="A step is one native call that walks a recorded plan. Off, each operation is a call of its own "
@@ -87,7 +91,8 @@ _ALL = (
         theory="What a call costs is the same for one row as for many, so one stream should gain and a long prompt "
         "should not.",
         on=Side((*ONE_STEP, "--execution", "replay")), off=Side((*ONE_STEP, "--execution", "eager")),
-        trials=(AblationTrial(ONE_STREAM, {"tpot_ms_p50": "helps"}), AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        trials=(AblationTrial(ONE_STREAM, {"tpot_ms_p50": "helps"}),
+                AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     AblationRecipe(
         name="overlap", title="Overlap of host and kernels",
         about="The next step is scheduled, and the last one's text made, while a step runs. Off, they take turns "
@@ -95,7 +100,8 @@ _ALL = (
         theory="The host's share of a step disappears behind the kernels, if a CPU is free for it: a gain "
         "for many short steps, none for long ones.",
         on=Side((*ONE_STEP, "--overlap")), off=Side((*ONE_STEP, "--no-overlap")),
-        trials=(AblationTrial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}), AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        trials=(AblationTrial(EIGHT_STREAMS, {"output_tokens_per_s": "helps"}),
+                AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     AblationRecipe(
         name="multi-step", title="Multi-step decoding",
         about="Up to 16 decoding steps follow each other in one native call, if all running requests decode and none "
@@ -127,20 +133,23 @@ _ALL = (
         theory="Decoding should gain again by up to the ratio of the bytes, 1.9. Both multiply in int8, so prompts "
         "should not gain.",
         on=Side(weights="Q4_0"), off=Side(weights="Q8_0"),
-        trials=(AblationTrial(ONE_STREAM, {"tpot_ms_p50": "helps"}), AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
+        trials=(AblationTrial(ONE_STREAM, {"tpot_ms_p50": "helps"}),
+                AblationTrial(PROMPTS, {"ttft_ms_p50": "no effect"}))),
     AblationRecipe(
         name="kv-16", title="Keys and values of 16 bits",
         about="The KV cache in bf16 (on) and in fp32 (off).",
         theory="Decoding reads the whole context for each token: half the bytes should show where the context is long, "
         "and not where the weights are nearly all that is read.",
         on=Side(("--kv-dtype", "bf16")), off=Side(("--kv-dtype", "fp32")),
-        trials=(AblationTrial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}), AblationTrial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
+        trials=(AblationTrial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}),
+                AblationTrial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
     AblationRecipe(
         name="kv-8", title="Keys and values of 8 bits",
         about="The KV cache in int8 (on) and in bf16 (off).",
         theory="As with 16 bits, once more half the bytes; and integer products, where the CPU has them.",
         on=Side(("--kv-dtype", "int8")), off=Side(("--kv-dtype", "bf16")),
-        trials=(AblationTrial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}), AblationTrial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
+        trials=(AblationTrial(LONG_CONTEXT, {"tpot_ms_p50": "helps"}),
+                AblationTrial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
     AblationRecipe(
         name="threads", title="A second thread",
         about="Two kernel threads (on) and one (off).",

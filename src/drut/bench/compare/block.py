@@ -46,7 +46,8 @@ class BlockWork:
     turns: bool = False
 
 
-def take(turn: OrderTurn, candidate: Candidate, work: BlockWork, settings: CompareSettings, tokenizer: BenchTokenizer | None) -> Block:
+def take(turn: OrderTurn, candidate: Candidate, work: BlockWork, settings: CompareSettings,
+         tokenizer: BenchTokenizer | None) -> Block:
     """Measures a turn. Raises EngineFailedError if the engine ends or answers no request, KeyboardInterrupt if the user
     ends the comparison, DrutError if the work cannot be sent."""
     def look(progress: LoadProgress) -> None:
@@ -88,19 +89,22 @@ def _ended(result: Result) -> bool:
     return any(request.failure is None for request in result.requests)
 
 
-def _run(turn: OrderTurn, candidate: Candidate, work: BlockWork, settings: CompareSettings, tokenizer: BenchTokenizer | None) -> BenchRun:
+def _run(turn: OrderTurn, candidate: Candidate, work: BlockWork, settings: CompareSettings,
+         tokenizer: BenchTokenizer | None) -> BenchRun:
     cell, launch, running = work.cell, candidate.launch, candidate.running
     assert launch is not None
     assert running is not None
     seed = seed_of(settings.seed, turn.round, cell.name, turn.again)
     body = {"temperature": 0, **launch.body, **work.body}
     target = Target(launch.url, launch.model, body=body, exact=launch.exact, timeout_s=settings.timeout)
-    loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(ArrivalRate.steady(cell.rate), seed=seed)) if cell.rate is not None else
+    loop: OpenLoop | ClosedLoop = (OpenLoop(Schedule(ArrivalRate.steady(cell.rate),
+                                                     seed=seed)) if cell.rate is not None else
                                    ClosedLoop(cell.concurrency or 1))
     # If the engine continued requests that its client gave up, its next turn would be slower.
     window = MeasureWindow(settings.warmup, settings.warmup + settings.duration, settings.grace, drain=settings.grace)
     return BenchRun(LoadPlan(target, window, loop, workers_for(loop)), cell.workload, tokenizer=tokenizer,
-                    chat=settings.api == "chat", seed=seed, slo=None if settings.slo is None else Slo.parse(settings.slo),
+                    chat=settings.api == "chat", seed=seed,
+                    slo=None if settings.slo is None else Slo.parse(settings.slo),
                     most_errors=settings.max_error_rate, arrivals=False, server_pid=running.pid, primed=True,
                     billing=None if settings.price is None else Billing(parse_price(settings.price)))
 

@@ -20,7 +20,8 @@ from drut.errors import DrutError
 class Candidate:
     """A contestant. `ready` while it may take turns; otherwise `outcome` and `why` explain."""
 
-    def __init__(self, entry: CompareEntry, engine: BenchEngine, files: EngineFiles, options: Options, log: Path) -> None:
+    def __init__(self, entry: CompareEntry, engine: BenchEngine, files: EngineFiles, options: Options,
+                 log: Path) -> None:
         self.entry, self._engine, self._log = entry, engine, log
         self._files, self._options = entry.of(files), options
         self.name = entry.name

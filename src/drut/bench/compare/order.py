@@ -33,7 +33,8 @@ class OrderTurn(NamedTuple):
     again: bool = False
 
 
-def turns(rounds: int, cells: Sequence[str], contestants: Sequence[str], by_contestant: bool = False) -> list[OrderTurn]:
+def turns(rounds: int, cells: Sequence[str], contestants: Sequence[str],
+          by_contestant: bool = False) -> list[OrderTurn]:
     """Returns all turns of a comparison, in order.
 
     The contestants of a cell follow each other, so that little time lies between turns that are compared;

@@ -14,7 +14,7 @@ from drut.bench.result.schema import Result
 _MACHINE = ("cpu", "cpus")
 _WORK = ("model", "workload", "api", "token_ids", "rate", "concurrency", "arrivals", "cv", "ramp_to", "body",
          "no_stream", "slo")
-_TOLD = ("duration", "warmup", "seed", "timeout")
+_STATED = ("duration", "warmup", "seed", "timeout")
 _MAX_CHARS = 200
 
 
@@ -34,7 +34,7 @@ def differences(a: Document, b: Document) -> Differences:
         return found
     _keys("machine", a.environment, b.environment, _MACHINE, found.reasons)
     _keys("work", a.settings, b.settings, _WORK, found.reasons)
-    _keys("setting", a.settings, b.settings, _TOLD, found.notes)
+    _keys("setting", a.settings, b.settings, _STATED, found.notes)
     _keys("version", a.environment, b.environment, ("drut",), found.notes)
     if isinstance(a, Result) and isinstance(b, Result):
         for name, result in (("A", a), ("B", b)):

@@ -18,7 +18,8 @@ from drut.bench.engines.url import Url
 from drut.bench.engines.vllm import Vllm
 from drut.errors import RequestError
 
-_ALL: tuple[BenchEngine, ...] = (Drut(), LlamaServer(), LlamaCppPython(), Vllm(), Sglang(), TensorRtLlm(), OpenVino(), Mlx(),
+_ALL: tuple[BenchEngine, ...] = (Drut(), LlamaServer(), LlamaCppPython(), Vllm(), Sglang(), TensorRtLlm(), OpenVino(),
+                                 Mlx(),
                                  LmDeploy(), Ollama(), Url(), MockEngine())
 ENGINES: dict[str, BenchEngine] = {engine.name: engine for engine in _ALL}
 

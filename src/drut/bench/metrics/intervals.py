@@ -29,7 +29,8 @@ class Intervals(msgspec.Struct, frozen=True):
     figures: dict[str, Interval]
 
 
-def intervals(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow, slo: Slo | None) -> Intervals:
+def intervals(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow,
+              slo: Slo | None) -> Intervals:
     """Computes the intervals. A request belongs to the block in which it was scheduled, a token to the block in which
     it arrived."""
     blocks = min(MAX_BLOCKS, int(window.length / MIN_BLOCK_S + 1e-9))

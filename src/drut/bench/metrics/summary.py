@@ -52,7 +52,8 @@ class Summary(msgspec.Struct, frozen=True):
     connect_ms: Distribution
 
 
-def summarize(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow, slo: Slo | None) -> Summary:
+def summarize(records: Sequence[LoadRecord], timings: Sequence[Timing], window: MeasureWindow,
+              slo: Slo | None) -> Summary:
     """Summarizes a run. `timings` are in the order of `records`. The window must not be empty."""
     counted = [(r, t) for r, t in zip(records, timings, strict=True) if r.counted]
     own = [r for r, _ in counted]

@@ -104,7 +104,8 @@ def _of_search(search: Search) -> list[MetricEstimate]:
                                         value=answer.value, low=answer.low, high=answer.high))
     if search.saturation_tokens_per_s is not None:
         output = FIGURES["output_tokens_per_s"]
-        found.append(MetricEstimate(cell="saturation", who="", figure="output_tokens_per_s", of="answer", unit=output.unit,
+        found.append(MetricEstimate(cell="saturation", who="", figure="output_tokens_per_s", of="answer",
+                                    unit=output.unit,
                                     better=output.better, value=search.saturation_tokens_per_s))
     at: dict[str, list[Point]] = {}
     for point in search.points:
@@ -114,7 +115,8 @@ def _of_search(search: Search) -> list[MetricEstimate]:
         for name, kind in FIGURES.items():
             values = [v for p in points if (v := p.figures.get(name)) is not None]
             if values:  # several runs at one load, one of them chosen as the best, have a mean and no interval
-                found.append(MetricEstimate(cell=cell, who="", figure=name, of="value", unit=kind.unit, better=kind.better,
+                found.append(MetricEstimate(cell=cell, who="", figure=name, of="value", unit=kind.unit,
+                                            better=kind.better,
                                             value=over_rounds(values, logarithmic=False)[0]))
     return found
 

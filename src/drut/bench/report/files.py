@@ -14,7 +14,7 @@ from drut.bench.report.markdown import markdown
 from drut.bench.result.schema import SCHEMA, ReportRequest, Result
 from drut.errors import DrutError
 
-_NOT_IN_CSV = ("arrivals_ms", "arrival_chars", "arrival_told")
+_NOT_IN_CSV = ("arrivals_ms", "arrival_chars", "arrival_reported")
 
 
 def write(result: Result, folder: Path) -> None:

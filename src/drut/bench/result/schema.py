@@ -72,7 +72,7 @@ class ReportRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     good: bool | None = None
     arrivals_ms: list[float] | None = None
     arrival_chars: list[int] | None = None
-    arrival_told: list[int] | None = None
+    arrival_reported: list[int] | None = None
 
     @classmethod
     def of(cls, record: LoadRecord, timing: Timing, slo: Slo | None, arrivals: bool) -> ReportRequest:
@@ -89,7 +89,7 @@ class ReportRequest(msgspec.Struct, frozen=True, omit_defaults=True):
             good=None if slo is None else slo.good(timing),
             arrivals_ms=[_ms(t - start) for t in record.arrivals] if arrivals else None,
             arrival_chars=record.chars if arrivals else None,
-            arrival_told=record.reported if arrivals and max(record.reported, default=-1) >= 0 else None,
+            arrival_reported=record.reported if arrivals and max(record.reported, default=-1) >= 0 else None,
         )
 
 
@@ -111,7 +111,8 @@ class Result(msgspec.Struct, frozen=True):
     cost: ServingCost | None = None
 
 
-def requests(records: Sequence[LoadRecord], timings: Sequence[Timing], slo: Slo | None, arrivals: bool) -> list[ReportRequest]:
+def requests(records: Sequence[LoadRecord], timings: Sequence[Timing], slo: Slo | None,
+             arrivals: bool) -> list[ReportRequest]:
     """Converts all requests of a run, in the order of their scheduled times."""
     return [ReportRequest.of(record, timing, slo, arrivals) for record, timing in zip(records, timings, strict=True)]
 

@@ -70,7 +70,8 @@ def levels(trials: Sequence[SearchTrial]) -> list[LoadLevel]:
     result = []
     for rate, runs in sorted(at.items()):
         good = np.concatenate([t.good for t in runs if t.good is not None])
-        result.append(LoadLevel(rate=rate, share=float(good.mean()), worth=sum(t.effective for t in runs), looks=len(runs),
+        result.append(LoadLevel(rate=rate, share=float(good.mean()), worth=sum(t.effective for t in runs),
+                                looks=len(runs),
                                 settled=runs[-1].steady != "not steady", window_s=sum(t.ask.window_s for t in runs)))
     return result
 
@@ -123,7 +124,8 @@ def slo_rate(trials: Sequence[SearchTrial], attain: float, most: float | None, t
         return SearchAnswer(None, high=high, why=f"the lowest rate with a valid run is {first.rate:.4g}/s, where "
                                            f"{first.share:.1%} of requests held the limits")
     if low is None:
-        return SearchAnswer(None, high=high, why="no rate was run long enough to show that it holds: a longer --budget helps")
+        return SearchAnswer(None, high=high,
+                            why="no rate was run long enough to show that it holds: a longer --budget helps")
     if above is None:
         if most is None:
             return SearchAnswer(None, low=low, why=f"held at every rate that was run, up to {below:.4g}/s")

@@ -16,7 +16,9 @@ CONFIRMS = 2
 MAX_SHARES = 2.0  # factor on its share of the budget that a climb may take while throughput still grows
 
 
-def climb(trials: Sequence[SearchTrial], pace: Pace, curve: Sequence[int], share_s: float) -> Generator[TrialAsk, SearchTrial, None]:
+def climb(trials: Sequence[SearchTrial], pace: Pace, curve: Sequence[int], share_s: float) -> Generator[TrialAsk,
+                                                                                                        SearchTrial,
+                                                                                                        None]:
     """Yields runs with the users of `curve`, doubling from there until throughput has not grown for two steps; then
     fresh runs with the best number of users, because the maximum of several noisy figures is too high."""
     each = share_s / (8 + 2 * CONFIRMS)

@@ -18,7 +18,8 @@ class Questions(Workload):
     max_tokens: int = setting(512, "maximum tokens of an answer", type=int, least=1, most=1 << 20)
     repeat: bool = setting(True, "start again, in another order, after the last row", type=bool)
 
-    def _rows(self, context: WorkloadContext, rows: int, turns: Callable[[int], list[ConversationTurn]]) -> Iterator[Session]:
+    def _rows(self, context: WorkloadContext, rows: int, turns: Callable[[int],
+                                                                         list[ConversationTurn]]) -> Iterator[Session]:
         for number, row in enumerate(context.order(rows, self.repeat)):
             yield Session(f"{self.name}-{number}-row-{row}", turns(row))
 

@@ -93,11 +93,13 @@ class Mooncake(Trace):
 class MooncakeConversation(Mooncake):
     name = "mooncake-conversation"
     help = "trace of a chat service with shared prefixes, 12,031 requests of 59 minutes, long prompts"
-    source = WorkloadSource("Mooncake conversation trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake", "Apache-2.0")
+    source = WorkloadSource("Mooncake conversation trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake",
+                            "Apache-2.0")
 
 
 @dataclass(frozen=True)
 class MooncakeSynthetic(Mooncake):
     name = "mooncake-synthetic"
     help = "made trace with more sharing, 3,993 requests of 17 minutes, Poisson, long prompts and short answers"
-    source = WorkloadSource("Mooncake synthetic trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake", "Apache-2.0")
+    source = WorkloadSource("Mooncake synthetic trace (FAST 2025)", "https://github.com/kvcache-ai/Mooncake",
+                            "Apache-2.0")

@@ -43,7 +43,8 @@ def load(
     if chat and ids:
         raise RequestError("prompts of token ids need the completions endpoint, not chat")
     workload = parse(spec)
-    return Sessions(workload, WorkloadContext(workload=workload.name, seed=seed, chat=chat, ids=ids, tokenizer=tokenizer,
+    return Sessions(workload, WorkloadContext(workload=workload.name, seed=seed, chat=chat, ids=ids,
+                                              tokenizer=tokenizer,
                                               no_tokenizer=no_tokenizer))
 
 

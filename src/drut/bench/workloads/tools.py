@@ -17,7 +17,8 @@ from drut.config import setting
 class Tools(Questions):
     name = "tools"
     help = "BFCL v4: 1,298 questions, each with the functions that the model may call"
-    source = WorkloadSource("Berkeley Function-Calling Leaderboard v4", "https://github.com/ShishirPatil/gorilla", "Apache-2.0")
+    source = WorkloadSource("Berkeley Function-Calling Leaderboard v4", "https://github.com/ShishirPatil/gorilla",
+                            "Apache-2.0")
 
     group: str = setting("all", "which questions: one call, one of several functions, several calls, of live users, "
                          "no fitting function, or all of them",
@@ -28,6 +29,7 @@ class Tools(Questions):
         rows: list[dict[str, Any]] = [r for r in read_jsonl("bfcl") if self.group in ("all", r["group"])]
 
         def turns(row: int) -> list[ConversationTurn]:
-            return [ConversationTurn(rows[row]["messages"], max_tokens=self.max_tokens, body={"tools": rows[row]["tools"]})]
+            return [ConversationTurn(rows[row]["messages"], max_tokens=self.max_tokens,
+                                     body={"tools": rows[row]["tools"]})]
 
         return self._rows(context, len(rows), turns)

@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     from drut.machine import usable_cpus
 
     _check(args)
-    plan = AblationPlan(recipes=chosen(args.techniques), rounds=args.rounds, duration_s=args.duration, warmup_s=args.warmup,
+    plan = AblationPlan(recipes=chosen(args.techniques), rounds=args.rounds, duration_s=args.duration,
+                        warmup_s=args.warmup,
                         seed=args.seed, threads=args.threads or len(usable_cpus()))
     folder = Path(args.out)
     make_folder(folder)

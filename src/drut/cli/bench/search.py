@@ -95,9 +95,11 @@ def _live(args: argparse.Namespace, target: Any) -> Any:
     from drut.bench.run import BenchRun
     from drut.bench.search.live import Live
 
-    template = BenchRun(LoadPlan(target, MeasureWindow(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload, tokenizer=args.tokenizer,
+    template = BenchRun(LoadPlan(target, MeasureWindow(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload,
+                        tokenizer=args.tokenizer,
                         chat=args.api == "chat", ids=args.token_ids, seed=args.seed, slo=slo_of(args),
-                        metrics_url=None if args.no_metrics else args.metrics_url or args.url, server_pid=args.server_pid)
+                        metrics_url=None if args.no_metrics else args.metrics_url or args.url,
+                        server_pid=args.server_pid)
     return Live(template, lambda loop: workers_of(args, loop), args.arrivals or "poisson",
                 1.0 if args.cv is None else args.cv)
 

@@ -25,7 +25,8 @@ MASK64 = 0xFFFFFFFFFFFFFFFF
 class Intake:
     """Makes requests and numbers them in the order of their arrival."""
 
-    def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int], grammars: GrammarCompiler | None,
+    def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int],
+                 grammars: GrammarCompiler | None,
                  speculates: bool) -> None:
         """`grammars`: None if no constraint can be served; `speculates`: True if there is a drafter."""
         self._cache, self._vocab, self._context = cache, vocab, context

@@ -1,4 +1,7 @@
-"""The engine's own process: `python -m drut.engine.service.process FD MODEL CONFIG PARENT`, started by ProcessTransport."""
+"""The engine's own process, started by ProcessTransport.
+
+`python -m drut.engine.service.process FD MODEL CONFIG PARENT`
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ class Acceptor:
             reasoning = self._append(request, token, now)
             updates.append(Update(request, token, reasoning=reasoning, reasoning_tokens=_reasoning_tokens(request)))
 
-    def _read_scores(self, work: ScheduledRequest, out: StepOutput, at: int, logits: F32 | None, updates: list[Update]) -> None:
+    def _read_scores(self, work: ScheduledRequest, out: StepOutput, at: int, logits: F32 | None,
+                     updates: list[Update]) -> None:
         request = work.request
         scores = tuple(scored(out, i, request.params.prompt_logprobs) for i in range(at, at + work.scores))
         rows = logits[at : at + work.samples] if logits is not None and request.logits else None

@@ -110,7 +110,8 @@ class GrammarMasks:
         self._thread.shutdown()
 
 
-def _prepare(lagging: Iterable[ConstrainedRow], masked: list[tuple[GrammarMatcher, Mask]], notify: Callable[[], None] | None) -> None:
+def _prepare(lagging: Iterable[ConstrainedRow], masked: list[tuple[GrammarMatcher, Mask]],
+             notify: Callable[[], None] | None) -> None:
     if notify is not None:
         notify()
     for row in lagging:

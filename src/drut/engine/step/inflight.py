@@ -25,7 +25,8 @@ class FinishedStep(NamedTuple):
 class InflightStep:
     """An in-flight step, or a burst of steps over the same work. The engine's thread uses it while the step runs."""
 
-    def __init__(self, work: Sequence[ScheduledRequest], ran: Future[FinishedStep] | FinishedStep, burst: Burst | None = None) -> None:
+    def __init__(self, work: Sequence[ScheduledRequest], ran: Future[FinishedStep] | FinishedStep,
+                 burst: Burst | None = None) -> None:
         """`ran`: the result itself if the step ran on the caller's thread, else its future."""
         self.work, self._ran, self.burst = work, ran, burst
         self.read = 0  # steps whose outputs were read

@@ -71,7 +71,7 @@ class PagesArgs(Struct):
     _fields_ = (*pointers("data"), *int64s("page_bytes"))
 
 
-class StepContext(Struct):
+class ContextArgs(Struct):
     _fields_ = (*pointers("step", "pages", "acts"), *int64s("acts_bytes"), *pointers("scratch"),
                 *int64s("scratch_bytes"),
                 *pointers("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs", "relay", "op_ns",
@@ -87,7 +87,8 @@ class StepHeader(Struct):
     _fields_ = int32s(*descriptor.HEADER_FIELDS)
 
 
-SHARED: tuple[type[Struct], ...] = (MatrixArgs, OpArgs, NormArgs, RoutesArgs, PagesArgs, StepContext, BurstArgs, StepHeader)
+SHARED: tuple[type[Struct], ...] = (MatrixArgs, OpArgs, NormArgs, RoutesArgs, PagesArgs, ContextArgs, BurstArgs,
+                                    StepHeader)
 
 
 def declare(library: ctypes.CDLL) -> None:

@@ -19,7 +19,8 @@ class NativeBurst(Burst):
     The struct's words are shared with the running call: `progress` is only read here, `stop` only written.
     """
 
-    def __init__(self, library: ctypes.CDLL, context: abi.StepContext, steps: int, ends: Sequence[Sequence[int]]) -> None:
+    def __init__(self, library: ctypes.CDLL, context: abi.ContextArgs, steps: int,
+                 ends: Sequence[Sequence[int]]) -> None:
         """Copies the executable's `context` and replaces only its outputs: the executable must outlive the burst."""
         super().__init__(steps, ends)
         self._library = library
@@ -28,7 +29,7 @@ class NativeBurst(Burst):
         self._strip = out = StepOutput.zeros(steps, len(ends))
         self._struct = abi.BurstArgs(steps=steps, progress=0, stop=0, end_first=self._first.ctypes.data,
                                      end_id=self._ids.ctypes.data)
-        self.context = abi.StepContext.from_buffer_copy(context)
+        self.context = abi.ContextArgs.from_buffer_copy(context)
         for name, array in zip(StepOutput._fields, out, strict=True):
             setattr(self.context, name, array.ctypes.data)
 

@@ -78,7 +78,7 @@ class NativeExecutable(Executable):
         step = 1 if self._backend.execution == "eager" else max(end - begin, 1)
         return [(ctypes.addressof(self._all) + 8 * i, min(step, end - i)) for i in range(begin, end, step)]
 
-    def _make_context(self, widest: int) -> abi.StepContext:
+    def _make_context(self, widest: int) -> abi.ContextArgs:
         backend, limits = self._backend, self._limits
         lib = backend.library
         max_rows = max(limits.rows, limits.samples)  # a row may be sampled more than once
@@ -90,7 +90,7 @@ class NativeExecutable(Executable):
         pages = (abi.PagesArgs * len(self._pools))(*(abi.PagesArgs(data=p.ctypes.data, page_bytes=p.shape[1])
                                                      for p in self._pools))
         self._keep.append(pages)
-        return abi.StepContext(step=None, pages=ctypes.addressof(pages), acts=acts.ctypes.data, acts_bytes=acts.nbytes,
+        return abi.ContextArgs(step=None, pages=ctypes.addressof(pages), acts=acts.ctypes.data, acts_bytes=acts.nbytes,
                                scratch=scratch.ctypes.data, scratch_bytes=scratch_bytes,
                                **dict.fromkeys(StepOutput._fields),
                                relay=self._relay.ctypes.data, op_ns=None, chosen=None, chosen_count=0, barriers_only=0)
@@ -116,7 +116,7 @@ class NativeExecutable(Executable):
 
     def redraw(self, step: StepDescriptor, samples: Sequence[int]) -> None:
         chosen = np.array(samples, np.int32)
-        context = abi.StepContext.from_buffer_copy(self._context)  # another thread may copy the original for a burst
+        context = abi.ContextArgs.from_buffer_copy(self._context)  # another thread may copy the original for a burst
         context.step, context.op_ns = step.address, None
         context.chosen, context.chosen_count = chosen.ctypes.data, len(chosen)
         self._call(self._sampling, context)
@@ -141,7 +141,7 @@ class NativeExecutable(Executable):
         self._call(self._whole)
         self._context.barriers_only = 0
 
-    def _call(self, calls: list[Call], context: abi.StepContext | None = None) -> None:
+    def _call(self, calls: list[Call], context: abi.ContextArgs | None = None) -> None:
         reads, backend = ctypes.byref(context or self._context), self._backend
         for address, count in calls:
             backend.library.drut_run(backend.workers, backend.isa_handle, address, count, reads)

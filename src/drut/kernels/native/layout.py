@@ -10,7 +10,6 @@ from drut.kernels import descriptor
 from drut.kernels.native import abi
 
 STALE = "the native library was built from another version of the sources; install again"
-PREFIX = "Drut"  # of a struct's name in C
 
 
 class Field(Structure):
@@ -37,8 +36,13 @@ def check(library: ctypes.CDLL, structs: Iterable[type[abi.Struct]]) -> None:
 
 def described(structs: Iterable[type[abi.Struct]]) -> Described:
     """Returns the layouts of `structs` in ctypes, by their names in C."""
-    return {PREFIX + s.__name__: {name: (getattr(s, name).offset, getattr(s, name).size)
-                                  for name in (field[0] for field in s._fields_)} for s in structs}
+    return {c_name(s): {name: (getattr(s, name).offset, getattr(s, name).size)
+                        for name in (field[0] for field in s._fields_)} for s in structs}
+
+
+def c_name(struct: type[abi.Struct]) -> str:
+    """Returns the name in C: that of `AddArgs` is `DrutAdd`."""
+    return f"Drut{struct.__name__.removesuffix('Args')}"
 
 
 def exported(library: ctypes.CDLL) -> Described:

@@ -29,7 +29,7 @@ class OutputSet(Pending):
                                  ranks=words[3 * n : 4 * n], top_ids=words[4 * n : 4 * n + tops].reshape(shape),
                                  top_logprobs=floats[4 * n + tops :].reshape(shape))
 
-    def point(self, context: abi.StepContext) -> None:
+    def point(self, context: abi.ContextArgs) -> None:
         """Sets the output pointers of `context` to this memory."""
         (context.tokens, context.status, context.logprobs, context.ranks, context.top_ids,
          context.top_logprobs) = self._addresses

@@ -26,7 +26,7 @@ from drut.model.weights.source import TensorSource
 
 BIASES = {role: f"{role}_bias" for role in ("q", "k", "v", "o", "gate", "up", "down", "router", "gate_experts",
                                             "up_experts", "down_experts")}
-SAID_ELSEWHERE = re.compile(r"(.*\.)?rotary_emb\.inv_freq|rope_(freqs|factors_long|factors_short)\.weight")
+DERIVED_TENSORS = re.compile(r"(.*\.)?rotary_emb\.inv_freq|rope_(freqs|factors_long|factors_short)\.weight")
 Report = Callable[[int], None]
 
 
@@ -72,7 +72,7 @@ def check_tensors(spec: ModelSpec, source: TensorSource, table: Mapping[str, Sto
     beyond = tuple(prefix.format(len(spec.layers)) for prefix in ("model.layers.{}.", "blk.{}.") if spec.mtp_layer)
     for name in source.tensors:
         copied = spec.tied_head and name == "lm_head.weight"
-        spare = not (name in used or copied or name.startswith(beyond) or SAID_ELSEWHERE.fullmatch(name))
+        spare = not (name in used or copied or name.startswith(beyond) or DERIVED_TENSORS.fullmatch(name))
         if spare and not (name.endswith("bias") and not source.raw(name).any()):  # a bias of zeros changes nothing
             raise UnsupportedError(f"{where}: tensor {quote(name)} is not supported by family {spec.family}")
 

@@ -34,7 +34,8 @@ class RequestHandle:
     output is complete or was cancelled. Neither callback may raise: messages to other requests are delivered next.
     """
 
-    def __init__(self, ask: QueuedRequest, admission: AdmissionControl, *, arrived: float, serial: int, on_chunk: OnChunk,
+    def __init__(self, ask: QueuedRequest, admission: AdmissionControl, *, arrived: float, serial: int,
+                 on_chunk: OnChunk,
                  on_end: OnEnd) -> None:
         self.ask, self._admission, self._on_chunk, self._on_end = ask, admission, on_chunk, on_end
         self.key, self.rank, self.tokens = ask.key, (ask.priority, serial), ask.prompt_tokens

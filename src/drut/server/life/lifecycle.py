@@ -27,7 +27,8 @@ class Lifecycle:
     listener and exits with the code.
     """
 
-    def __init__(self, engine: AsyncEngine, admission: AdmissionControl, health: Health, *, drain_s: float, stuck_s: float,
+    def __init__(self, engine: AsyncEngine, admission: AdmissionControl, health: Health, *, drain_s: float,
+                 stuck_s: float,
                  on_stats: Callable[[Stats], None] | None = None) -> None:
         """`drain_s`: maximum seconds that accepted requests run after a first signal. `stuck_s`: maximum seconds of a
         step. `on_stats` gets the engine's stats about once a second."""

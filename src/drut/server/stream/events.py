@@ -17,7 +17,8 @@ from drut.server.stream.prepared_request import PreparedRequest
 from drut.server.stream.run import RequestRun
 
 
-async def stream(exchange: HttpExchange, run: RequestRun, job: PreparedRequest, assembler: Assembler, dialect: Dialect, wire: Wire,
+async def stream(exchange: HttpExchange, run: RequestRun, job: PreparedRequest, assembler: Assembler, dialect: Dialect,
+                 wire: Wire,
                  service: Service, *, headers: Headers) -> None:
     """Writes the reply event by event. An error before the first chunk is raised, so that it gets its own status; a
     later one is an error event that ends the stream."""

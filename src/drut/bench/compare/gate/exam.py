@@ -113,7 +113,8 @@ def judge(paper: Paper, own: Answers, reference: Reference, base_sums: Sequence[
              "scored_tokens": 0 if scored is None else scored.tokens}
     return GateRecord(passed=not reasons, reasons=reasons, agreement=agreed.share,
                       gsm8k=fmean(own.sums) if own.sums else None, schema_valid=valid, lengths_exact=exact, asked=asked,
-                      differs_at=agreed.differs_at, sums=own.sums, perplexity=None if scored is None else scored.perplexity,
+                      differs_at=agreed.differs_at, sums=own.sums,
+                      perplexity=None if scored is None else scored.perplexity,
                       perplexity_increase=None if scored is None else scored.increase,
                       divergence=None if scored is None else scored.divergence,
                       judged_on=[name for name, was in figures.items() if was], scores_of=reference.scores_of)

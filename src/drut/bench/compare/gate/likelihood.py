@@ -58,7 +58,8 @@ def likelihood(own: Sequence[ScoredText], reference: Sequence[ScoredText]) -> Se
                 divergences.append(_divergence(mine.top[k], theirs.top[k]))
     if len(own) > len(reference) or len(losses) < MIN_ALIGNED * longest or not losses:
         return ServedLikelihood(perplexity, tokens=len(logprobs))
-    return ServedLikelihood(perplexity, _exp(fmean(losses)) - 1, fmean(divergences) if divergences else None, len(logprobs))
+    return ServedLikelihood(perplexity, _exp(fmean(losses)) - 1, fmean(divergences) if divergences else None,
+                            len(logprobs))
 
 
 def _aligned(own: Sequence[str], reference: Sequence[str]) -> int:

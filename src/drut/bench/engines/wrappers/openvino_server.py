@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 import openvino_genai as genai
-from openvino_engine import Asked, Engine, Text
+from openvino_engine import OpenVinoEngine, OpenVinoRequest, OpenVinoText
 
 MAX_BODY = 8 << 20
 
@@ -36,7 +36,7 @@ class BadRequestError(Exception):
 class OpenVinoHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # else a token waits until the client has acknowledged the previous one, up to 40 ms
-    engine: Engine
+    engine: OpenVinoEngine
     name: str
     context: int
 
@@ -107,9 +107,9 @@ class OpenVinoHandler(BaseHTTPRequestHandler):
             config.structured_output_config = genai.StructuredOutputConfig(json_schema=json.dumps(schema))
         return config
 
-    def _answer(self, body: dict[str, Any], chat: bool, asked: Asked) -> None:
+    def _answer(self, body: dict[str, Any], chat: bool, asked: OpenVinoRequest) -> None:
         stops = body.get("stop") or []
-        pieces = _pieces(asked, Text(self.engine.tokenizer), [stops] if isinstance(stops, str) else stops)
+        pieces = _pieces(asked, OpenVinoText(self.engine.tokenizer), [stops] if isinstance(stops, str) else stops)
         head = {"id": f"ov-{id(asked):x}", "created": int(time.time()), "model": self.name,
                 "object": "chat.completion" if chat else "text_completion"}
         if body.get("stream"):
@@ -122,7 +122,7 @@ class OpenVinoHandler(BaseHTTPRequestHandler):
             {"message": {"role": "assistant", "content": text}} if chat else {"text": text})
         self._whole(200, {**head, "choices": [choice], "usage": _usage(asked, count)})
 
-    def _stream(self, head: dict[str, Any], chat: bool, asked: Asked, pieces: Iterator[OpenVinoPiece],
+    def _stream(self, head: dict[str, Any], chat: bool, asked: OpenVinoRequest, pieces: Iterator[OpenVinoPiece],
                 usage: bool) -> None:
         if chat:
             head["object"] = "chat.completion.chunk"
@@ -168,7 +168,7 @@ class OpenVinoHandler(BaseHTTPRequestHandler):
         pass
 
 
-def _pieces(asked: Asked, text: Text, stops: list[str]) -> Iterator[OpenVinoPiece]:
+def _pieces(asked: OpenVinoRequest, text: OpenVinoText, stops: list[str]) -> Iterator[OpenVinoPiece]:
     """Yields text; holds back text that may be the start of a stop string."""
     count, waiting, most = 0, "", max(map(len, stops), default=1) - 1
     for ids in asked:
@@ -197,7 +197,7 @@ def _schema(given: Any) -> Any:
     raise BadRequestError(f"response_format {given.get('type')!r} is not supported")
 
 
-def _usage(asked: Asked, count: int) -> dict[str, int]:
+def _usage(asked: OpenVinoRequest, count: int) -> dict[str, int]:
     prompt = len(asked.ids)
     return {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
 
@@ -215,7 +215,8 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--batch-tokens", type=int, default=256)
     given = parser.parse_args()
-    OpenVinoHandler.engine = Engine(given.model, given.threads, given.sequences, given.cache_gb, given.batch_tokens)
+    OpenVinoHandler.engine = OpenVinoEngine(given.model, given.threads, given.sequences, given.cache_gb,
+                                            given.batch_tokens)
     OpenVinoHandler.name, OpenVinoHandler.context = given.name, given.context
     print(f"openvino_genai {genai.__version__}, serving {given.name}", file=sys.stderr, flush=True)
     OpenVinoServer(("127.0.0.1", given.port), OpenVinoHandler).serve_forever()

@@ -77,7 +77,8 @@ def _technique(a: Ablation, t: Technique) -> ReportGroup | None:
 
 def _ratios(t: Technique, figure: str, effects: Sequence[Effect]) -> Forest:
     rows = [ReportRow(name="on / off", who="on / off", value=e.ratio, low=e.low, high=e.high,
-                      text=f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", verdict=_found(e), heading=e.cell) for e in effects]
+                      text=f"{e.ratio:.2f} [{e.low:.2f}, {e.high:.2f}]", verdict=_found(e),
+                      heading=e.cell) for e in effects]
     twin = Table(f"{t.title}: {title_of(figure)}", ["work", "off", "on", "on / off", "found"],
                  [[e.cell, _value(e, e.off), _value(e, e.on), f"{e.ratio:.3f}", SHORT[found(e)]] for e in effects])
     return ratio_forest(figure, "on / off", rows, twin)

@@ -87,7 +87,8 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
         return None
     seconds = sorted({s for _, column in columns for s in column})
     rows = [[f"{s:g}", *(cell(column.get(s)) for _, column in columns)] for s in seconds]
-    return Plot(caption, ChartAxis("s"), ChartAxis(unit), lines, Table(f"{caption}, {unit}", ["s", *(w for w, _ in columns)],
+    return Plot(caption, ChartAxis("s"), ChartAxis(unit), lines,
+                Table(f"{caption}, {unit}", ["s", *(w for w, _ in columns)],
                                                             rows))
 
 
@@ -106,7 +107,8 @@ def interactivity(caption: str, by: Mapping[str, Sequence[tuple[str, Figure, Fig
         known = [(name, 1e3 / tpot, float(rate)) for name, tpot, rate in points
                  if isinstance(tpot, (int, float)) and isinstance(rate, (int, float)) and tpot > MIN_MS]
         if known:
-            lines.append(ReportLine(who, who, [(x, y) for _, x, y in known], marks="all", names=[n for n, _, _ in known]))
+            lines.append(ReportLine(who, who, [(x, y) for _, x, y in known], marks="all",
+                                    names=[n for n, _, _ in known]))
             rows += [[who, name, cell(x), cell(y)] for name, x, y in known]
     if not lines:
         return None

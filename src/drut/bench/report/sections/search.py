@@ -51,7 +51,8 @@ def section(s: Search, label: str = "") -> Section:
     by_rate = _Loads(title="Open loop", against="against rate", axis=ChartAxis("sessions/s offered"),
                      x=lambda p: p.rate or 0.0, points=[p for p in valid if p.rate is not None], marks=_rates(s))
     by_users = _Loads(title="Closed loop", against="against users",
-                      axis=ChartAxis("users, each with one request at a time", log=True), x=lambda p: p.concurrency or 1,
+                      axis=ChartAxis("users, each with one request at a time", log=True),
+                      x=lambda p: p.concurrency or 1,
                       points=[p for p in valid if p.rate is None], marks=())
     parts: list[Part | None] = [
         _answers(s), *_notes(s), _curves(s, by_rate), _curves(s, by_users), _interactivity(s, (by_rate, by_users)),

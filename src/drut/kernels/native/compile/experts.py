@@ -18,7 +18,8 @@ class RouteArgs(abi.Struct):
 
 
 class ExpertsGateUpArgs(abi.Struct):
-    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"), ("norm", abi.NormArgs), *abi.pointers("gate", "up", "routes", "out"),
+    _fields_ = (("op", abi.OpArgs), *abi.pointers("x"), ("norm", abi.NormArgs),
+                *abi.pointers("gate", "up", "routes", "out"),
                 *abi.int32s("width", "stride", "out_stride", "out_format", "activation", abi.RESERVED))
 
 

@@ -36,7 +36,8 @@ def mxfp4(parts: Parts, weight: str, codes: str, scales: str) -> QuantizationRec
     k = 32 * shape[-1] if shape else 0
     stored = parts.info(codes, "U8")
     parts.expect(codes, (*shape, 16) if len(stored.shape) > len(shape) else (*shape[:-1], k // 2), "U8")
-    return QuantizationRecipe(weight, (*shape[:-1], k), encoding("MXFP4"), (codes, scales), _blocks(parts, codes, scales))
+    return QuantizationRecipe(weight, (*shape[:-1], k), encoding("MXFP4"), (codes, scales),
+                              _blocks(parts, codes, scales))
 
 
 def _blocks(parts: Parts, codes: str, scales: str) -> Callable[[], U8]:

@@ -127,10 +127,12 @@ def _calls(params: SamplingParams, texts: PromptProcessor, reading: Reading, off
     if made is None:
         return None
     bound = [tool for tool in tools if tool.strict or choice != "auto"]
-    return RequestedFormat(made, "tools", tuple((f"tools[{tool.place}].function.parameters", tool.parameters) for tool in bound))
+    return RequestedFormat(made, "tools", tuple((f"tools[{tool.place}].function.parameters",
+                                                 tool.parameters) for tool in bound))
 
 
-def chat_text(texts: PromptProcessor, messages: list[dict[str, Any]], variables: Mapping[str, object], tools: list[Function], *,
+def chat_text(texts: PromptProcessor, messages: list[dict[str, Any]], variables: Mapping[str, object],
+              tools: list[Function], *,
               add_generation_prompt: bool | None, continue_final: bool | None) -> tuple[str, tuple[str, ...]]:
     """Returns the prompt of a conversation, and the paths of the variables that the model's template does not use."""
     if continue_final and add_generation_prompt:

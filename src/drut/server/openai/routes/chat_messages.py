@@ -15,7 +15,8 @@ from drut.server.service import Service
 SHORT = 9  # characters of the ids that some templates require
 
 
-def plain_messages(messages: Sequence[ChatMessage], service: Service, *, short_ids: bool = False) -> list[dict[str, Any]]:
+def plain_messages(messages: Sequence[ChatMessage], service: Service, *,
+                   short_ids: bool = False) -> list[dict[str, Any]]:
     """Returns messages with their text as one string. ApiError names the path of an unsupported part or role.
 
     A tool result gets the name of its function. With `short_ids`, ids of another shape are replaced.

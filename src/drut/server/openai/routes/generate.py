@@ -24,7 +24,8 @@ from drut.server.stream.reply_size import ReplySize
 from drut.server.stream.run import RequestRun
 
 MakeDialect = Callable[[PreparedRequest, Assembler, Tokenizer | None], Dialect]
-Prepare = Callable[[bytes, Service, Loaded, str], PreparedRequest]  # the first argument is the body, the last the caller's id
+Prepare = Callable[[bytes, Service, Loaded, str],
+                   PreparedRequest]  # the first argument is the body, the last the caller's id
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,10 @@ def asks(job: PreparedRequest, caller: str, arrived: float, trace: Mapping[str, 
     """Yields one request for admission per prompt."""
     for i, prompt in enumerate(job.prompts):
         yield QueuedRequest(prompt=prompt.ids, params=job.params, key=caller, priority=job.priority, salt=job.salt,
-                            deadline_s=job.deadline_s, arrived=arrived, id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
-                            follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace, ignored=job.ignored)
+                            deadline_s=job.deadline_s, arrived=arrived,
+                            id=job.id if len(job.prompts) == 1 else f"{job.id}-{i}",
+                            follows=i > 0, operation=job.operation, scoring=job.scoring, trace=trace,
+                            ignored=job.ignored)
 
 
 async def read_json(exchange: HttpExchange, service: Service) -> bytes:
