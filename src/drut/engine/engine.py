@@ -1,8 +1,9 @@
 """The engine: owns the scheduler, the KV cache and the runner, and computes requests one step at a time.
 
 `Engine.step` is the loop body. Where the parts are: continuous batching, KV block allocation and preemption in
-`scheduler.py`; prefix cache lookup in `admission.py`; chunked prefill in `rows.py`; logits processors in `edits.py`;
-grammar masks in `masks.py`; step replay and sampling behind `runner.py`; output processing in `accept.py`.
+`schedule/scheduler.py`; prefix cache lookup in `schedule/admission.py`; chunked prefill in
+`schedule/chunked_prefill.py`; logits processors in `request/logits_processors.py`; grammar masks in
+`step/grammar_masks.py`; step replay and sampling behind `step/runner.py`; output processing in `step/accept.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A plan compiled to native operations.
 
-Replay runs the whole plan in one call, or one call per segment if the host acts between segments; eager runs one call
-per operation.
+Step replay runs the whole plan in one call, or one call per segment if the host acts between segments; eager runs one
+call per operation.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class AdmissionLimits:
 
 
 class AdmissionControl:
-    """Queues requests for one engine. Use it in one event loop."""
+    """Queues requests for one engine, and refuses them if the queue is full: backpressure. Use it in one event loop."""
 
     def __init__(self, engine: EngineClient, limits: AdmissionLimits | None = None, *, observer: Observer | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:

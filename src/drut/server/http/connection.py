@@ -25,7 +25,7 @@ class HttpConnection(HttpToolsProtocol):
     """One client connection. An invalid head ends it, with an error in the shape of all others.
 
     Every method runs in the event loop. Two timers abort the transport: `_timer`, if a head (or, after a rejection, the
-    client's close) does not arrive in time; `_stall`, if the client stops reading.
+    client's close) does not arrive in time; `_stall`, as backpressure, if the client stops reading.
     """
 
     def __init__(self, *args: Any, settings: ServerConfig, gate: ConnectionGate, **kwargs: Any) -> None:

@@ -14,11 +14,11 @@ from drut.server.stream.assembler import Assembler
 
 
 class RequestRun:
-    """The prompts of one request under way, one ticket each. Use it in the event loop.
+    """The prompts of one request under way, one handle each. Use it in the event loop.
 
     Chunks go to the assembler as they come, and `news` is set when there is something to write. The end of the `with`
-    block, or a client that disconnects, cancels all tickets at once. A client with more than `backlog` unread bytes is
-    cut off. `error` is the first error of any ticket.
+    block, or a client that disconnects, cancels all handles at once. Backpressure: a client with more than `backlog`
+    unread bytes is disconnected. `error` is the first error of any handle.
     """
 
     def __init__(self, assembler: Assembler, exchange: HttpExchange, *, backlog: int) -> None:
@@ -58,7 +58,7 @@ class RequestRun:
             raise ClientGoneError
 
     async def wait_for_end(self) -> None:
-        """Waits until all tickets have ended. Raises the first error of any of them, or ClientGoneError."""
+        """Waits until all handles have ended. Raises the first error of any of them, or ClientGoneError."""
         await self._over.wait()
         if self.gone:
             raise ClientGoneError
