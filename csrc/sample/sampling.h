@@ -17,7 +17,7 @@ struct SampleParams {
         position(uint32_t(s.position[s.sample_row[i]] + 1)), choice(uint32_t(s.choice[i])) {}
 };
 
-// Applies bias and penalties to the ids that sample i lists.
+// Logits processors: applies bias and penalties to the ids that sample i lists.
 inline void apply_edits(const Step& s, int i, float* z) {
   float repetition = s.repetition[i], presence = s.presence[i], frequency = s.frequency[i];
   for (int e = s.edit_first[i], end = e + s.edit_count[i]; e < end; ++e) {

@@ -16,7 +16,7 @@ from drut.constrain import Constraint
 from drut.engine.request.output import Chunk, Completion
 from drut.parse.narrowing import Bounds
 from drut.server.admission import QueuedRequest, RequestRecord
-from drut.server.admission.ticket import OnChunk, OnEnd
+from drut.server.admission.request_handle import OnChunk, OnEnd
 from drut.server.config import ServerConfig
 from drut.server.grammars import Compilers
 from drut.server.life.serve import Server

@@ -22,7 +22,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from drut.engine.request.params import SamplingParams
 from drut.errors import UnsupportedError
-from drut.server.admission.record import RequestRecord
+from drut.server.admission.request_record import RequestRecord
 from drut.server.spans import RequestSpans, attributes, open_spans
 from tests.server.rig import serving, until
 

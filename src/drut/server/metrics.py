@@ -22,7 +22,7 @@ from drut.engine.service.messages import PageStats, Stats
 from drut.kernels.kv import PAGE_TOKENS
 from drut.observe.histogram import Histogram, spread
 from drut.server.admission.admission import AdmissionControl
-from drut.server.admission.record import FAILURES, RequestRecord
+from drut.server.admission.request_record import FAILURES, RequestRecord
 from drut.server.http.gate import ConnectionGate
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from drut import __version__
 from drut.errors import UnsupportedError
-from drut.server.admission.record import FAILURES, NullObserver, RequestRecord
+from drut.server.admission.request_record import FAILURES, NullObserver, RequestRecord
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider

@@ -12,11 +12,11 @@ from drut.engine.request.params import SamplingParams
 from drut.engine.service.async_engine import EngineDeadError, Sink
 from drut.engine.service.messages import EngineReady
 from drut.errors import DrutError, RequestError
-from drut.server.admission.ask import DrainingError, QueuedRequest, QueueFullError
 from drut.server.admission.drain import DrainMeter
 from drut.server.admission.fair import FairQueue
-from drut.server.admission.record import NullObserver, Observer
-from drut.server.admission.ticket import OnChunk, OnEnd, RequestHandle
+from drut.server.admission.queued_request import DrainingError, QueuedRequest, QueueFullError
+from drut.server.admission.request_handle import OnChunk, OnEnd, RequestHandle
+from drut.server.admission.request_record import NullObserver, Observer
 
 STEPS_AHEAD = 2  # steps of prompt tokens that the engine may hold of requests without output
 

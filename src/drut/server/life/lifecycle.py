@@ -11,7 +11,7 @@ from collections.abc import Callable
 from drut.engine.service.async_engine import AsyncEngine, EngineDeadError
 from drut.engine.service.messages import Stats
 from drut.server.admission.admission import AdmissionControl
-from drut.server.admission.ask import DrainingError
+from drut.server.admission.queued_request import DrainingError
 from drut.server.life.health import PING_S, Health
 from drut.server.life.watchdog import Watchdog
 

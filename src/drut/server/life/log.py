@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from drut.server.admission.record import NullObserver, RequestRecord
+from drut.server.admission.request_record import NullObserver, RequestRecord
 
 MAX_QUEUED = 10_000  # lines: a reader that has stopped must not exhaust the server's memory
 

@@ -10,8 +10,8 @@ from drut.engine.request.output import Chunk
 from drut.engine.service.async_engine import failure_error
 from drut.engine.service.messages import Failed, Output
 from drut.errors import DrutError, RequestError, UnsupportedError
-from drut.server.admission.ask import DeadlineError, DrainingError, QueuedRequest, QueueFullError
-from drut.server.admission.record import RequestRecord
+from drut.server.admission.queued_request import DeadlineError, DrainingError, QueuedRequest, QueueFullError
+from drut.server.admission.request_record import RequestRecord
 
 if TYPE_CHECKING:
     from drut.server.admission.admission import AdmissionControl
