@@ -1,8 +1,10 @@
-"""docs/glossary.md: every path, class, member, flag and command that its last column names exists."""
+"""What the documentation names exists: all that the last column of docs/glossary.md names, paths of sources and
+imports of the other pages."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from functools import cache
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
-BASES = ("src/drut", ".")  # what a path is relative to
+BASES = ("src/drut", ".", "csrc", "src", "src/drut/bench/engines")  # what a path is relative to
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -72,6 +74,19 @@ def test_a_term_has_one_row() -> None:
     assert len(terms) >= 60
     assert len(set(terms)) == len(terms)
     assert all(len(row) == 5 and all(row) for row in rows())
+
+
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+SOURCE = re.compile(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*/[a-z_0-9]+\.(?:py|h|cpp))[`: ]")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_sources_that_exist(page: Path) -> None:
+    text = page.read_text()
+    assert [name for name in SOURCE.findall(text) if not exists(name)] == []
+    for module, names in re.findall(r"from (drut[\w.]*) import ([\w, ]+)", text):
+        loaded = importlib.import_module(module)
+        assert [name for name in names.split(", ") if not hasattr(loaded, name)] == []
 
 
 @pytest.mark.parametrize("name", [
