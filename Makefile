@@ -28,7 +28,7 @@ test: .venv/.test ## run all tests (ARGS="tests/cli -k pull" chooses)
 	$(BIN)/python -m pytest -n $(WORKERS) --budget test $(ARGS)
 
 check: .venv/.test ## the fast tests, a part of their parameters for each commit, without model or download; lint
-	$(BIN)/python -m pytest -n $(WORKERS) --budget check --rows 12 -m "not model and not slow and not serial" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --budget check --rows 8 -m "not model and not slow and not serial" $(ARGS)
 	@$(MAKE) --no-print-directory lint
 
 lint: .venv/.lint ## style, types, and which layer may import which
