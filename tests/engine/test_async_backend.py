@@ -84,8 +84,8 @@ class LateBackend(NumpyBackend):
         return FarPool(inner)
 
     def load(self, plan: Plan, pools: Sequence[Pool], limits: BackendLimits,
-             beside: Executable | None = None) -> LateExecutable:
-        assert beside is None
+             shared_with: Executable | None = None) -> LateExecutable:
+        assert shared_with is None
         return LateExecutable(super().load(plan, [pool.far for pool in pools if isinstance(pool, FarPool)], limits),
                               self._queue)
 

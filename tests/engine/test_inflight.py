@@ -14,7 +14,7 @@ from tests.engine.testbed import make_engine
 
 
 class Hasty(Burst):
-    """Goes on by one word of `says` whenever it is asked."""
+    """A burst that advances by one word of `says` at each call."""
 
     def __init__(self, steps: int, says: list[BurstProgress]) -> None:
         super().__init__(steps, [[]])

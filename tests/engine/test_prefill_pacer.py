@@ -1,4 +1,4 @@
-"""Prompts beside decoding streams: as much as a step may take longer, never none."""
+"""Prompt tokens in steps with decoding streams: as many as the time of a step allows, and never none."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_chunks_shrink_along_a_prompt() -> None:
     assert chunks[0] > 4 * chunks[-1]
 
 
-@pytest.mark.parametrize("beside", [0, 1, MIN, 40])
-def test_a_few_tokens_always_may_however_long_they_take(beside: int) -> None:
+@pytest.mark.parametrize("prefilled", [0, 1, MIN, 40])
+def test_a_few_tokens_always_may_however_long_they_take(prefilled: int) -> None:
     pacer = PrefillPacer(predicting(once=1.0, row=10.0))
-    found = pacer.tokens([*STREAMS, *([work(0, beside)] if beside else [])], 100, 512)
-    assert found == max(0, MIN - beside)
+    found = pacer.tokens([*STREAMS, *([work(0, prefilled)] if prefilled else [])], 100, 512)
+    assert found == max(0, MIN - prefilled)
     assert pacer.tokens(STREAMS, 100, 2) == 2
 
 
@@ -57,7 +57,7 @@ def test_no_more_than_there_is() -> None:
 
 
 def test_every_so_often_a_step_has_no_prompts() -> None:
-    """Else what decoding takes could not be told from what prompts add."""
+    """Steps without prompts show what decoding alone takes, so that the predictor separates it from the prompts."""
     pacer, found = PrefillPacer(predicting(once=1.0)), []
     for _ in range(3 * (PLAIN_EVERY + 1)):
         found.append(pacer.tokens(STREAMS, 0, 10))

@@ -87,7 +87,7 @@ def test_a_gguf_file_of_the_same_weights(tiny: tuple[LLM, Golden], tmp_path: Pat
     llm, reference = tiny
     name, backend, ids = llm.files.path.name, llm.config.backend, reference["short_ids"].tolist()
     if name not in GGUF_NAMES:
-        pytest.skip("no GGUF keys tell of it")
+        pytest.skip("GGUF has no keys for it")
     path = write_gguf(name, tmp_path / f"{name}.gguf")
     with LLM(path, kv_dtype="fp32", backend=backend, threads=1, max_model_len=LENGTHS.get(name)) as other:
         logits = other.logits(ids)

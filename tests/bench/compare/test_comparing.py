@@ -236,7 +236,7 @@ def _deaf(launch: Launch) -> Launch:
     ({"base": "z"}, "'z' is not a contestant"), ({"rounds": 0}, "rounds"), ({"cells": ["chat@2"]}, "--tokenizer"),
     ({"cells": ["chat@2"], "context": 64, "tokenizer": "smollm2-135m-instruct"}, "needs 256 tokens of context"),
     ({"slo": "x"}, "--slo"), ({"price": "x"}, "--price"), ({"gguf": "/none"}, "/none.* does not exist"),
-    ({"engines": ["nobody"]}, "unknown engine 'nobody'"), ({"seed": -1}, "seed"), ({"colour": 1}, "colour"),
+    ({"engines": ["unlisted"]}, "unknown engine 'unlisted'"), ({"seed": -1}, "seed"), ({"colour": 1}, "colour"),
     ({"reference": "/none"}, "--reference"), ({"model_files": "/none"}, "/none: No such file"),
 ])
 def test_what_makes_no_sense_is_reported_before_anything_starts(
