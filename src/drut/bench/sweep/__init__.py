@@ -1,0 +1,1 @@
+"""One run at each of several loads, and their summary."""
