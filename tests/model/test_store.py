@@ -213,7 +213,7 @@ def test_paths_are_recognised(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("gone", "no such file or directory, and not a known name (smollm2-135m-instruct, tiny)"),
+        ("gone", "no such file or directory, and not a name in the catalogue"),
         ("a\0b", "no model"),
         ("x" * 5000, "File name too long"),
         ("text.gguf", "not a GGUF file"),

@@ -147,6 +147,9 @@ def _fetch(
     if model.file:
         if model.file not in files:
             raise ModelFileError(f"{model}: the repository has no such file{_offer(model, files)}")
+        if model.sha256 not in (None, files[model.file].sha256):
+            raise DownloadError(f"{model}: the hub's file has the SHA-256 {files[model.file].sha256}, "
+                                f"the catalogue {model.sha256}")
         small, weights = [], [model.file]
     else:
         if "config.json" not in files or not files.keys() & {SINGLE, INDEX}:

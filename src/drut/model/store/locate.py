@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from pathlib import Path
 
 from drut.errors import ModelFileError
 from drut.home import home
+from drut.model.store.catalogue import CatalogueEntry, entries
 from drut.model.store.hub import find_hub, pull_hub
 from drut.model.store.known import KNOWN, KnownModel
 from drut.model.store.progress import DownloadProgress, show
@@ -45,6 +47,21 @@ def pull(reference: str | os.PathLike[str], *, progress: DownloadProgress = show
     return _recognised(model)
 
 
+def entry_of(reference: str | os.PathLike[str]) -> CatalogueEntry | None:
+    """Returns the catalogue's entry of a name, or of the path of its file as `resolve` returns it; None for others."""
+    known, name = entries(), os.fspath(reference)
+    if name in known:
+        return known[name]
+    return next((entry for entry in known.values() if _found_at(entry.name) == Path(name)), None)
+
+
+def _found_at(name: str) -> Path | None:
+    try:
+        return find(name)
+    except ModelFileError:  # an entry of the user's file whose path is no model any more
+        return None
+
+
 def _folder(model: KnownModel | HubModel) -> Path:
     if isinstance(model, KnownModel):
         return home() / "models" / model.name
@@ -66,9 +83,10 @@ def _recognised(path: Path) -> Path:
             raise ModelFileError(f"{path}: neither a file nor a directory")
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    known = ", ".join(KNOWN)
     hint = f"; for the Hugging Face hub write hf:{path}" if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(path)) else ""
-    raise ModelFileError(f"no model {str(path)!r}: no such file or directory, and not a known name ({known}){hint}")
+    near = difflib.get_close_matches(str(path).lower(), [*KNOWN, *entries()], 1)
+    hint = f"; did you mean {near[0]!r}?" if near else hint
+    raise ModelFileError(f"no model {str(path)!r}: no such file or directory, and not a name in the catalogue{hint}")
 
 
 def _recognised_directory(path: Path) -> Path:
