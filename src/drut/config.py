@@ -13,16 +13,20 @@ from typing import Any, ClassVar, Self
 from drut.errors import RequestError
 
 SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+INTERNALS = "internals"  # the end of the title of a group of flags that a command's short help leaves out
 METAVARS = {int: "N", float: "X", str: "NAME"}
 
 
 def setting(default: Any, help: str, *, type: type = str, env: str | None = None, choices: tuple[str, ...] = (),
-            least: float | None = None, most: float | None = None, flag: bool = True) -> Any:
-    """Returns a dataclass field that is also a flag (its name with dashes) and, if `env` is given, a variable.
+            least: float | None = None, most: float | None = None, flag: bool = True,
+            short: str | None = None, internal: bool = False) -> Any:
+    """Returns a dataclass field that is also a flag (its name with dashes, or `short`) and, if `env` is given, a
+    variable. The flag of an `internal` one is in a group of internals.
 
     A value that is not None must be in `least`..`most`, and one of `choices` if there are any.
     """
-    meta = {"help": help, "type": type, "env": env, "choices": choices, "least": least, "most": most, "flag": flag}
+    meta = {"help": help, "type": type, "env": env, "choices": choices, "least": least, "most": most, "flag": flag,
+            "short": short, "internal": internal}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -83,46 +87,46 @@ class EngineConfig(Settings):
         most=1 << 30)
     prefix_cache: bool = setting(True, "share the KV of common prefixes between requests", type=bool)
     window_pages: bool = setting(True, "for layers with a sliding window, keep only the pages inside the window",
-                                 type=bool)
-    max_batch_tokens: int = setting(512, "maximum tokens of one step", type=int, least=1, most=1 << 20)
+                                 type=bool, internal=True)
+    max_batch_tokens: int = setting(512, "maximum tokens of one step", type=int, least=1, most=1 << 20, internal=True)
     max_seqs: int = setting(128, "maximum sequences computed at a time", type=int, least=1, most=1 << 14)
     continuous_batching: bool = setting(True, "admit requests while others run; off: static batches, each after the "
-                                        "previous one is complete", type=bool)
+                                        "previous one is complete", type=bool, internal=True)
     chunk_tokens: int | None = setting(
         None, "maximum prompt tokens of a request in a step; 0: whole prompts (default: as many as stall no stream)",
-        type=int, least=0, most=1 << 20)
+        type=int, least=0, most=1 << 20, internal=True)
     policy: str = setting("fcfs", "scheduling policy: order of admission and of preemption",
-                          choices=("fcfs", "priority", "aging", "least-served", "longest-prefix"))
+                          choices=("fcfs", "priority", "aging", "least-served", "longest-prefix"), internal=True)
     aging_s: float = setting(10.0, "seconds of waiting that count as much as one level of priority (policies aging and "
-                             "least-served)", type=float, least=0.001, most=1e6)
+                             "least-served)", type=float, least=0.001, most=1e6, internal=True)
     reserve_quantile: float = setting(
         0.0, "quantile of output lengths for which admission reserves KV pages; 1: each request's maximum",
-        type=float, least=0.0, most=1.0)
-    overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool)
+        type=float, least=0.0, most=1.0, internal=True)
+    overlap: bool = setting(True, "schedule and detokenize while a step runs", type=bool, internal=True)
     multi_step: int = setting(16, "maximum decoding steps in one native call; only with overlap",
-                              type=int, least=1, most=1024)
+                              type=int, least=1, most=1024, internal=True)
     forced_tokens: bool = setting(True, "append tokens that a grammar forces at once, instead of sampling each",
-                                  type=bool)
+                                  type=bool, internal=True)
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
-                                  env="DRUT_THREADS", least=1, most=1024)
+                                  env="DRUT_THREADS", least=1, most=1024, short="-t")
     backend: str = setting("auto", "backend of the computation; auto: native if it is built", env="DRUT_BACKEND",
-                           choices=("auto", "native", "numpy"))
+                           choices=("auto", "native", "numpy"), internal=True)
     execution: str = setting("replay", "replay a recorded plan, or call each operation from Python (eager)",
-                             env="DRUT_EXECUTION", choices=("replay", "eager"))
+                             env="DRUT_EXECUTION", choices=("replay", "eager"), internal=True)
     fusion: bool = setting(True, "fuse operations; off: norms, projections, activations and sums are separate",
-                           type=bool)
+                           type=bool, internal=True)
     isa: str = setting("auto", "instruction set of the native kernels; auto: the best that the CPU has",
-                       env="DRUT_ISA")
+                       env="DRUT_ISA", internal=True)
     pack_cache: bool = setting(False, "keep packed weights on disk (models from 256 MB), for faster loads", type=bool,
                                env="DRUT_PACK_CACHE")
     pack_cache_gb: float = setting(20.0, "maximum disk space of packed weights in GB; the least recently used are "
-                                   "removed first", type=float, least=0.0, most=1 << 20)
+                                   "removed first", type=float, least=0.0, most=1 << 20, internal=True)
     grammar_cache_mb: float = setting(64.0, "memory for compiled grammars in MB; the least recently used are removed "
-                                      "first", type=float, least=0.0, most=1 << 20)
+                                      "first", type=float, least=0.0, most=1 << 20, internal=True)
     grammar_timeout_s: float = setting(8.0, "maximum seconds for compiling a grammar, waiting included", type=float,
-                                       least=0.01, most=3600.0)
+                                       least=0.01, most=3600.0, internal=True)
     debug_kv: bool = setting(False, "stamp KV slots, poison freed pages and check both on each step", type=bool,
-                             env="DRUT_DEBUG_KV")
+                             env="DRUT_DEBUG_KV", internal=True)
 
 
 def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:
@@ -156,19 +160,21 @@ def typed_value(name: str, value: Any, kind: type) -> Any:
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[Settings] = EngineConfig) -> None:
     """Adds a flag for each setting of `cls`, with help, choices and environment variable."""
-    group = parser.add_argument_group(cls.TITLE)
+    plain, internals = (parser.add_argument_group(title) for title in (cls.TITLE, f"{cls.TITLE} {INTERNALS}"))
     for f in dataclasses.fields(cls):
-        meta, flag = f.metadata, "--" + f.name.replace("_", "-")
+        meta, flags = f.metadata, ["--" + f.name.replace("_", "-")]
         if not meta["flag"]:
             continue
+        group = internals if meta["internal"] else plain
+        flags = [meta["short"], *flags] if meta["short"] else flags
         shown = ("on" if f.default else "off") if meta["type"] is bool else f.default
-        text = meta["help"] + ("" if shown is None else f" (default: {shown})")
+        text = meta["help"] + (f" (default: {shown})" if shown not in (None, "") else "")
         text += f" [{meta['env']}]" if meta["env"] else ""
         if meta["type"] is bool:
-            group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+            group.add_argument(*flags, action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
             metavar = None if meta["choices"] else METAVARS[meta["type"]]
-            group.add_argument(flag, type=meta["type"], choices=meta["choices"] or None, default=None, help=text,
+            group.add_argument(*flags, type=meta["type"], choices=meta["choices"] or None, default=None, help=text,
                                metavar=metavar)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class DrutError(Exception):
     """The base of all errors whose message is sufficient for the user."""
@@ -28,3 +30,12 @@ class RequestError(DrutError, ValueError):
 
 class DownloadError(DrutError):
     """A model could not be fetched or failed its checksum."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns "; did you mean NEAREST?" for the end of an error, or nothing if no known name is near."""
+    import difflib
+
+    by_form = {form: word for word in known for form in (word.lower(), word)}
+    near = difflib.get_close_matches(name, by_form, 1) or difflib.get_close_matches(name.lower(), by_form, 1)
+    return f"; did you mean {by_form[near[0]]}?" if near else ""

@@ -32,7 +32,7 @@ def python(*args: str, **kwargs) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_lists_the_commands_and_stays_light():
-    check = "import sys; from drut.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    check = "import sys; from drut.cli.main import main\nmain(['--help'])\n"
     done = python("-c", check + "assert 'numpy' not in sys.modules and 'rich' not in sys.modules")
     assert (done.returncode, done.stderr) == (0, "")
     for name, text in COMMANDS:
@@ -52,11 +52,14 @@ def test_python_m_drut_gives_version_and_exit_code():
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ([], "COMMAND"),
-        (["dance"], "invalid choice: 'dance'"),
+        (["dance"], "no command dance (see drut --help)"),
+        (["serv"], "no command serv; did you mean serve? (see drut --help)"),
+        (["help", "Serve"], "no command Serve; did you mean serve?"),
         (["pull"], "required: MODEL (see drut pull --help)"),
-        (["--versoin"], "unrecognized arguments: --versoin (see drut --help)"),
-        (["roof", "--m", "x"], "unrecognized arguments: --m x (see drut roof --help)"),
+        (["--versoin"], "no flag --versoin; did you mean --version? (see drut --help)"),
+        (["roof", "--m", "x"], "no flag --m; did you mean --n? (see drut roof --help)"),
+        (["roof", "--nn=x"], "no flag --nn; did you mean --n? (see drut roof --help)"),
+        (["roof", "x", "--n", "3"], "unexpected: x (see drut roof --help)"),
         (["roof", "--n", "x"], "argument --n: invalid int value: 'x'"),
         (["pull", "hf:nothing"], "hf:nothing"),
     ],
@@ -69,6 +72,15 @@ def test_wrong_use_is_one_line_and_exit_2(command, capsys, argv, words):
     assert err.startswith("drut: error: ")
     assert err.count("\n") == 1
     assert words in err
+
+
+@pytest.mark.parametrize("argv", [[], ["help"], ["-h"], ["help", "--help"], ["--help-all"]])
+def test_without_a_command_there_is_the_help(capsys, argv):
+    assert main(argv) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith(f"Drut {__version__}")
+    assert max(map(len, out.splitlines())) <= 90
 
 
 def test_a_command_s_exit_code_is_returned(command):

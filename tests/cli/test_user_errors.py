@@ -47,7 +47,7 @@ FILES = {
         "tensor 'output_norm.weight' has shape [4, 8]",
     ),
 }
-FOR_ANSWERS = {  # `drut inspect` describes these
+FOR_ANSWERS = {  # `drut show` describes these
     "tokenizer.gguf": (model(tokenizer__ggml__model="rwkv"), "tokenizer 'rwkv' is not supported"),
     "pre.gguf": (model(tokenizer__ggml__pre="klingon"), "tokenizer.ggml.pre 'klingon' is not supported"),
     "quantization.gguf": (
@@ -108,7 +108,7 @@ def write(tiny, tmp_path):
     return write
 
 
-@pytest.mark.parametrize("command", [["generate", *PROMPT], ["chat"], ["inspect"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("command", [["generate", *PROMPT], ["chat"], ["show"]], ids=lambda c: c[0])
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_no_model(write, capsys, command, name):
     data, words = FILES[name]
@@ -156,7 +156,7 @@ def test_a_setting_of_the_environment(tiny, capsys, monkeypatch, name, value, wo
     ],
 )
 def test_a_name_that_is_no_model(capsys, model, words):
-    assert words in one_error(capsys, ["inspect", model])
+    assert words in one_error(capsys, ["show", model])
 
 
 @pytest.mark.parametrize(

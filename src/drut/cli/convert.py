@@ -14,6 +14,10 @@ from drut.model.store import resolve
 
 HELP = """Write a model as a GGUF file, or as a Hugging Face directory: weights, tokenizer and chat template. Matrices
 keep their encoding, or each element is rounded to the nearest value of another one."""
+EXAMPLES = (
+    ("drut convert smollm2-135m-instruct q8.gguf --encoding Q8_0", "to a GGUF file"),
+    ("drut convert ./model.gguf ./model --encoding BF16", "to a Hugging Face directory"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

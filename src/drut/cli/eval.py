@@ -20,6 +20,11 @@ from drut.errors import RequestError
 HELP = """Measure perplexity, and the divergence from a reference and agreement with it, over windows of a text; and a
 task's score. Without --reference the reference is the model itself with weights in float32, and an fp32 cache. The exit
 code is 1 if a metric exceeds its limit."""
+EXAMPLES = (
+    ("drut eval smollm2-135m-instruct", "what quantization costs, against float32"),
+    ("drut eval ./q4.gguf --reference ./bf16.gguf --max-divergence 0.02", "exit code 1 above a limit"),
+    ("drut eval smollm2-135m-instruct --task gsm8k --questions 20", "answers to questions, too"),
+)
 TASKS = ("none", "gsm8k")
 FIGURES = (("perplexity", "perplexity", ".4f"), ("reference_perplexity", "of the reference", ".4f"),
            ("increase", "increase", "+.3%"), ("divergence", "KL divergence, nats", ".5f"),

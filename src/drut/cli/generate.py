@@ -19,13 +19,19 @@ from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError
 
 HELP = "Continue each prompt, or answer it as a chat message."
+EXAMPLES = (
+    ('drut generate smollm2-135m-instruct -p "Once upon a time"', "continue a text"),
+    ('drut generate smollm2-135m-instruct -p "A:" -p "B:" --json', "two prompts in one batch, as JSON lines"),
+    ("drut generate smollm2-135m-instruct --chat -p - < question.txt", "a question, through the chat template"),
+    ('drut generate smollm2-135m-instruct -p "A date: " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"', "text of a form"),
+)
 MAX_STDIN_BYTES = 16 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model, the prompts, and the flags of sampling and engine."""
     add_model(parser)
-    parser.add_argument("--prompt", action="append", required=True, metavar="TEXT",
+    parser.add_argument("-p", "--prompt", action="append", default=[], metavar="TEXT",
                         help="the text to continue; '-' is standard input without its last line end; several prompts "
                              "run in one batch")
     parser.add_argument("--chat", action="store_true", help="render each prompt with the model's chat template")
@@ -39,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     """Writes answers to standard output, and backend and speed to standard error."""
     params = replace(sampling.from_flags(args), constraint=constraint.from_flags(args))
     config = from_flags(args)
+    if not args.prompt:
+        raise RequestError("a prompt is needed: --prompt TEXT, or --prompt - for standard input")
     texts = [_standard_input() if text == "-" else text for text in args.prompt]
     with open_llm(args.model, config) as llm:
         prompts: list[Prompt] = list(texts)

@@ -1,9 +1,7 @@
-"""The command line: `drut COMMAND`, each command a module that is imported only when chosen."""
+"""The command line: `drut COMMAND`."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import io
 import os
 import sys
@@ -11,45 +9,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from drut import __version__
+from drut.cli.commands import ALIASES, COMMANDS, parser_of
+from drut.cli.overview import overview
+from drut.cli.parser import show
 from drut.cli.terminal import one_line
-from drut.errors import DrutError, RequestError
+from drut.errors import DrutError, RequestError, did_you_mean
 
-COMMANDS = (
-    ("pull", "fetch a model and print its path"),
-    ("generate", "answer prompts"),
-    ("chat", "chat with a model"),
-    ("serve", "serve a model over HTTP with OpenAI's API"),
-    ("inspect", "describe a model without reading its weights"),
-    ("convert", "convert a model to another file format"),
-    ("models", "list architectures that run, and known ones that do not"),
-    ("roof", "measure the maximum bandwidth and multiply-adds of this machine"),
-    ("profile", "measure the time of each operation of a step"),
-    ("eval", "measure the quality of a model"),
-    ("bench", "measure any OpenAI-compatible server under load"),
-)
 FAULT_EXIT, USAGE_EXIT, INTERRUPT_EXIT, BROKEN_PIPE_EXIT = 1, 2, 130, 141
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line, like all other errors of a user."""
-
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message} (see {self.prog} --help)")
-
-
-def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """Returns the parser of `drut`; only the module of `command` is imported and adds its arguments."""
-    parser = Parser(prog="drut", description="LLM inference: exact, explained, fast.")
-    parser.add_argument("--version", action="version", version=f"drut {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command")
-    for name, text in COMMANDS:
-        subparser = commands.add_parser(name, help=text)
-        if name == command:
-            module = importlib.import_module(f"drut.cli.{name}")
-            subparser.description = module.HELP
-            module.add_arguments(subparser)
-            subparser.set_defaults(run=module.run)
-    return parser
+HELP_FLAGS = ("-h", "--help", "--help-all")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,14 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:
-            command = next((word for word in argv if not word.startswith("-")), None)
-            args, unknown = build_parser(command).parse_known_args(argv)
-            where = f"see drut {args.command + ' ' if args.command else ''}--help"
-            if unknown:
-                raise RequestError(f"unrecognized arguments: {' '.join(unknown)} ({where})")
-            if args.command is None:
-                raise RequestError(f"a COMMAND is missing: {', '.join(name for name, _ in COMMANDS)} ({where})")
-            return int(args.run(args))
+            return _run(list(argv))
         finally:
             print(end="", flush=True)  # raises here for a closed pipe, not when the interpreter ends
     except DrutError as error:
@@ -80,6 +40,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"drut: error: {one_line(f'{where}{error.strerror or error}')}", file=sys.stderr)
         _drop_output()
         return FAULT_EXIT
+
+
+def _run(argv: list[str]) -> int:
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"] if argv[1:] and argv[1] not in HELP_FLAGS else []
+    if not argv or argv[0] in HELP_FLAGS:
+        show(overview())
+        return 0
+    command, rest = argv[0], argv[1:]
+    if command == "--version":
+        print(f"drut {__version__}")
+        return 0
+    names = [*(name for name, _ in COMMANDS), *ALIASES]
+    if command not in names:
+        what = "flag" if command.startswith("-") else "command"
+        known = [*HELP_FLAGS, "--version"] if what == "flag" else names
+        raise RequestError(f"no {what} {command}{did_you_mean(command, known)} (see drut --help)")
+    args = parser_of(command).parse_args(rest)
+    return int(args.run(args))
 
 
 def _drop_output() -> None:

@@ -7,7 +7,11 @@ import json
 
 from drut.model.families import FAMILIES, refused
 
-HELP = "List the architectures that run, and known ones that do not. `drut inspect MODEL` describes one model."
+HELP = "List the architectures that run, and known ones that do not. `drut show MODEL` describes one model."
+EXAMPLES = (
+    ("drut models", "what runs, and what is refused"),
+    ("drut models --json", "the same as JSON"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,10 @@ from drut.observe.ledger import StepLedger
 
 HELP = """Measure prefill and decoding steps: bytes and multiply-adds of each kind of operation, their roofline time on
 this machine, and their measured time."""
+EXAMPLES = (
+    ("drut profile smollm2-135m-instruct", "a prompt of 512 tokens, then batches of 1 and 8"),
+    ("drut profile smollm2-135m-instruct --batch 1,32 --json", "other batches, as JSON"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

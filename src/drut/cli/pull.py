@@ -9,6 +9,11 @@ from drut.model.store.known import KNOWN
 
 HELP = f"""Fetch a model and print its path. MODEL is a known name ({", ".join(KNOWN)}),
 hf:ORG/REPO[@REVISION][:FILE.gguf], a .gguf file, or a directory with config.json and safetensors."""
+EXAMPLES = (
+    ("drut pull smollm2-135m-instruct", "a model by short name"),
+    ("drut pull hf:Qwen/Qwen3-4B-GGUF:Qwen3-4B-Q4_K_M.gguf", "one file of the Hugging Face hub"),
+    ("drut pull hf:HuggingFaceTB/SmolLM2-135M-Instruct", "a whole repository"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

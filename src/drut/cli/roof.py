@@ -15,6 +15,10 @@ from drut.plan.roof import FILE, Roof, keep
 
 HELP = """Measure, in about a second, how fast this machine reads memory and multiplies, by number of threads.
 The best of all runs is stored and shown."""
+EXAMPLES = (
+    ("drut roof", "measure for about a second"),
+    ("drut roof --json", "the same as JSON"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

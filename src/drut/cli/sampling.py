@@ -39,7 +39,8 @@ def add_flags(parser: argparse.ArgumentParser, defaults: SamplingParams) -> None
             group.add_argument(option, action="append", default=[], metavar=flag.metavar, help=flag.help)
         else:
             shown = "drawn at random" if default is None else default
-            group.add_argument(option, type=flag.type, default=default, metavar=flag.metavar,
+            short = ["-n"] if name == "max_tokens" else []
+            group.add_argument(*short, option, type=flag.type, default=default, metavar=flag.metavar,
                                help=f"{flag.help} (default: {shown})")
 
 

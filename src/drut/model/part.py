@@ -39,7 +39,7 @@ class CacheUse(ABC):
 
 
 class Outline(NamedTuple):
-    """The fields that `drut inspect` shows of a mixer; 0 for a field that it does not have."""
+    """The fields that `drut show` prints of a mixer; 0 for a field that it does not have."""
 
     kind: str
     heads: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
 import tomllib
@@ -12,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from drut.errors import RequestError
+from drut.errors import RequestError, did_you_mean
 from drut.home import home
 from drut.model.store.known import KNOWN
 
@@ -85,8 +84,7 @@ def _parse(data: Mapping[str, Any], where: str) -> dict[str, CatalogueEntry]:
 def _entry(name: str, table: dict[str, Any], where: str) -> CatalogueEntry:
     for key, value in table.items():
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, 1)
-            raise RequestError(f"{where}: unknown key {key!r}" + (f"; {near[0]!r} is one" if near else ""))
+            raise RequestError(f"{where}: unknown key {key!r}{did_you_mean(key, _KEYS)}")
         kind = _TYPES.get(key, str)
         if type(value) is not kind:
             wanted = {dict: "a table", bool: "true or false", int: "an integer", str: "a string"}[kind]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
 
-from drut.errors import ModelFileError
+from drut.errors import ModelFileError, did_you_mean
 from drut.home import home
 from drut.model.store.catalogue import CatalogueEntry, entries
 from drut.model.store.hub import find_hub, pull_hub
@@ -84,8 +83,7 @@ def _recognised(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     hint = f"; for the Hugging Face hub write hf:{path}" if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(path)) else ""
-    near = difflib.get_close_matches(str(path).lower(), [*KNOWN, *entries()], 1)
-    hint = f"; did you mean {near[0]!r}?" if near else hint
+    hint = did_you_mean(str(path), [*KNOWN, *entries()]) or hint
     raise ModelFileError(f"no model {str(path)!r}: no such file or directory, and not a name in the catalogue{hint}")
 
 

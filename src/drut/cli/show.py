@@ -1,4 +1,4 @@
-"""`drut inspect`: describes a model."""
+"""`drut show`: describes a model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from drut.model.model import open_model
 from drut.model.store import resolve
 
 HELP = "Describe a model and whether it runs here, without reading its weights."
+EXAMPLES = (
+    ("drut show smollm2-135m-instruct", "whether a model runs here, and its sizes"),
+    ("drut show ./model.gguf --json", "the same as JSON, of a file"),
+)
 TEMPLATE_LINES, LINE_CHARS, NAMES = 3, 100, 4
 
 

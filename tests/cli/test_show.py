@@ -27,7 +27,7 @@ def weights_stay_unread(monkeypatch):
 
 
 def inspect(capsys, path) -> dict[str, object]:
-    assert main(["inspect", str(path), "--json"]) == 0
+    assert main(["show", str(path), "--json"]) == 0
     out, err = capsys.readouterr()
     assert (out.count("\n"), err) == (1, "")
     return json.loads(out)
@@ -78,7 +78,7 @@ def test_all_of_a_tiny_model(tiny, capsys):
 
 
 def test_people_read_the_same_in_lines(tiny, capsys):
-    assert main(["inspect", tiny]) == 0
+    assert main(["show", tiny]) == 0
     out = capsys.readouterr().out
     for words in (
         "Tiny",
@@ -132,7 +132,7 @@ def test_what_is_not_supported_is_told(tmp_path, capsys):
     assert told["tokenizer"]["tokens"] is None
     assert told["chat_template"] == TEMPLATE
 
-    assert main(["inspect", str(path)]) == 0
+    assert main(["show", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("not supported")] == [
         "not supported  the encodings of blk.0.attn_q.weight, blk.1.ffn_up.weight"
@@ -196,7 +196,7 @@ def test_a_directory_of_shards_with_a_tokenizer(tmp_path, capsys):
     }
     assert told["chat_template"] == "{{ messages }}"
     assert told["named_templates"] == {"tool_use": "{{ tools }}"}
-    assert main(["inspect", str(path)]) == 0
+    assert main(["show", str(path)]) == 0
     assert "chat template  'tool_use': 11 characters, 1 lines\n" in capsys.readouterr().out
 
 
@@ -207,7 +207,7 @@ def test_kv_groups_of_a_model_with_windows(tmp_path, capsys):
     assert (full["layers"], full["window"], window["layers"], window["window"]) == (2, 0, 2, 24)
     assert full["bytes_per_token"]["bf16"] == window["bytes_per_token"]["bf16"] == 2 * 2 * 2 * 16 * 2
     assert (full["bytes_per_sequence"]["bf16"], window["bytes_per_sequence"]["bf16"]) == (1024 * 256, 32 * 256)
-    assert main(["inspect", str(path)]) == 0
+    assert main(["show", str(path)]) == 0
     out = capsys.readouterr().out
     assert "2 layers keep all tokens: 256 bytes in bf16" in out
     assert "2 layers keep the last 24 tokens: 256 bytes in bf16" in out
