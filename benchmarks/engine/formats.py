@@ -1,9 +1,9 @@
-"""Writes docs/formats.md: the size of each format, its decoding speed as a share of the roof, and its loss of quality.
+"""Writes the table of docs/quantized.md: size of each format, decoding speed as a share of the roof, loss of quality.
 
     python -m benchmarks.engine.formats [--measure [speed] [quality]] [--only NAME ...] [--windows N] [--tokens N]
                                  [--rounds N]
 
-Without --measure the page is written again from the stored figures (benchmarks/data/formats.json); with --only the
+Without --measure the table is written again from the stored figures (benchmarks/data/formats.json); with --only the
 speed of these encodings is measured, and other figures stay.
 
 Speed: a matrix-vector product of a 1B model's two feed-forward shapes over 256 MB of them, on one thread, compared
@@ -18,6 +18,7 @@ import json
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,6 @@ from benchmarks.peers.offline.machine_roof import MachineRoof
 from drut import LLM
 from drut.bench.workloads.packed import read_text
 from drut.formats.encoding import encoding
-from drut.kernels.native.backend import NativeBackend
 from drut.kernels.native.library import load
 from drut.kernels.native.memory import reserve
 from drut.machine import cpu_model, usable_cpus
@@ -43,15 +43,14 @@ from drut.plan.probe import NativeProbe
 from drut.quality.likelihood import cut, measure, summary
 
 ROOT = Path(__file__).parents[2]
-FIGURES, PAGE = ROOT / "benchmarks" / "data" / "formats.json", ROOT / "docs" / "formats.md"
+FIGURES, PAGE = ROOT / "benchmarks" / "data" / "formats.json", ROOT / "docs" / "quantized.md"
 SHAPES = ((8192, 2048), (2048, 8192))
 SIDE = 4096  # of the matrix whose bytes are shown
 SECONDS = 0.2  # for each shape in each round; the best of about eight passes counts, as for reading
-BY_GGUF, BY_PACKAGE, BY_DEFINITION = "`gguf`, bit for bit", "`compressed-tensors`, bit for bit", "definition"
 
 
 class Row(NamedTuple):
-    """A line of the page: name, source, encoding, and what verifies its decoding.
+    """A line of the page: name, source, encoding.
 
     `bits`: bits per weight in the file, if they differ from those of the encoding as stored here.
     """
@@ -59,70 +58,31 @@ class Row(NamedTuple):
     name: str
     source: str
     encoding: str
-    check: str
     bits: float | None = None
 
 
 ROWS = (
-    Row("F32", "GGUF, safetensors", "F32", BY_GGUF), Row("F16", "GGUF, safetensors", "F16", BY_GGUF),
-    Row("BF16", "GGUF, safetensors", "BF16", BY_GGUF),
-    *(Row(name, "GGUF", name, BY_GGUF) for name in (
+    Row("F32", "GGUF, safetensors", "F32"), Row("F16", "GGUF, safetensors", "F16"),
+    Row("BF16", "GGUF, safetensors", "BF16"),
+    *(Row(name, "GGUF", name) for name in (
         "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS", "MXFP4", "Q3_K", "Q2_K",
         "TQ2_0", "TQ1_0")),
-    Row("AWQ, groups of 128", "safetensors", "int4z-g128-f16", BY_DEFINITION, 4 + 20 / 128),
-    Row("GPTQ, groups of 128", "safetensors", "int4z-g128-f16", BY_DEFINITION, 4 + 20 / 128),
-    Row("GPTQ, symmetric", "safetensors", "int4-g128-f16", BY_DEFINITION, 4 + 20 / 128),
-    Row("W4A16, groups of 128", "compressed-tensors", "int4-g128-bf16", BY_PACKAGE),
-    Row("W4A16, groups of 64", "compressed-tensors", "int4-g64-f16", BY_PACKAGE),
-    Row("W4A16, groups of 32", "compressed-tensors", "int4-g32-f16", BY_PACKAGE),
-    Row("W4A16, a scale per row", "compressed-tensors", "int4-row-bf16", BY_PACKAGE),
-    Row("W8A8, W8A16, a scale per row", "compressed-tensors", "int8-row-f32", BY_PACKAGE),
-    Row("FP8, a scale per row or tensor", "compressed-tensors, fbgemm, ModelOpt, `fp8`", "fp8-row-f32", BY_PACKAGE),
-    Row("FP8, blocks of 128", "compressed-tensors, `fp8`", "fp8-g128-f32", BY_PACKAGE, 8 + 32 / 128**2),
-    Row("MXFP4", "gpt-oss, compressed-tensors", "MXFP4", BY_PACKAGE),
-    Row("NVFP4", "compressed-tensors, ModelOpt", "nvfp4", "`compressed-tensors`, to 2⁻²²"),
+    Row("AWQ, groups of 128", "safetensors", "int4z-g128-f16", 4 + 20 / 128),
+    Row("GPTQ, groups of 128", "safetensors", "int4z-g128-f16", 4 + 20 / 128),
+    Row("GPTQ, symmetric", "safetensors", "int4-g128-f16", 4 + 20 / 128),
+    Row("W4A16, groups of 128", "compressed-tensors", "int4-g128-bf16"),
+    Row("W4A16, groups of 64", "compressed-tensors", "int4-g64-f16"),
+    Row("W4A16, groups of 32", "compressed-tensors", "int4-g32-f16"),
+    Row("W4A16, a scale per row", "compressed-tensors", "int4-row-bf16"),
+    Row("W8A8, W8A16, a scale per row", "compressed-tensors", "int8-row-f32"),
+    Row("FP8, a scale per row or tensor", "compressed-tensors, fbgemm, ModelOpt, `fp8`", "fp8-row-f32"),
+    Row("FP8, blocks of 128", "compressed-tensors, `fp8`", "fp8-g128-f32", 8 + 32 / 128**2),
+    Row("MXFP4", "gpt-oss, compressed-tensors", "MXFP4"),
+    Row("NVFP4", "compressed-tensors, ModelOpt", "nvfp4"),
 )
 CONVERTED = ("BF16", "F16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
 
-HEAD = """# Formats
-
-Written by `python -m benchmarks.engine.formats`; a test holds the list against the code.
-
-A format is a record of the meaning of its codes (`formats/encoding.py`) and one rule that decodes it
-(`formats/decode.py`, `formats/planes.py`); model code sees neither. Formats of safetensors keep codes, scales and zero
-points in separate tensors; `model/weights/quantized/` (one file per format) combines a row of each. Integer codes are
-multiplied with int8 activations in groups of 32, float codes with floats ([numerics.md](numerics.md)).
-"""
-TAIL = """
-## Supported
-
-- **GGUF**: the encodings above, in any mix; models in parts (`NAME-00001-of-0000N.gguf`, give the first).
-- **AWQ**: 4 bits, `gemm` layout, with zero points; groups of any multiple of 32, or a row.
-- **GPTQ**: 4 and 8 bits, `gptq` (zero points stored minus one) and `gptq_v2`, symmetric or not; reordered columns
-  (`desc_act`), but not in experts; layers that read the same activations are fused where they are reordered alike.
-- **compressed-tensors**: `pack-quantized` (4 and 8 bits, symmetric or not, groups or rows), `int-quantized`,
-  `float-quantized`, `naive-quantized`, `nvfp4-pack-quantized`, `mxfp4-pack-quantized`.
-- **FP8**: E4M3, a scale for the tensor, each row, or each block; `fp8`, `fbgemm_fp8` and ModelOpt's `FP8`.
-- **FP4**: NVFP4 (compressed-tensors, ModelOpt), MXFP4 (gpt-oss, compressed-tensors).
-
-A file's settings for activations (static scales, W8A8, W4A4) are not used. Integer weights take int8 activations with a
-dynamic scale for each row and group of 32: finer than a scale per tensor or row. FP8 weights take float32 activations.
-Both are closer to the model before quantization than the file's settings, and give other bits.
-
-Layers are recognized by their tensors; `quantization_config` must agree, and the type and shape of each part are
-checked. A scale that is infinite or not a number is an error that names the tensor.
-
-Refused by name: other methods (bitsandbytes, HQQ, AQLM, torchao, AutoRound and the rest), GPTQ of 2 and 3 bits and its
-`dynamic` rules, AWQ's `gemv` and `marlin` layouts, 2:4 sparsity, rotated activations (`transform_config`), E5M2, groups
-or rows that are not multiples of 32, and GGUF's IQ1 to IQ3.
-
-## Checks
-
-"Bit for bit" is against the package's own decoder: `gguf` in every test run, `compressed-tensors` by golden weights
-that it packed and decoded (`tests/golden/make_quantized.py`). "Definition": no package was available that decodes these
-on a CPU; a second decoder in the tests, written element by element from the published layout, checks them. NVFP4
-differs in the last bits because compressed-tensors divides by a float and Drut multiplies by its reciprocal.
-"""
+BEGIN, END = "<!-- formats: begin -->\n", "<!-- formats: end -->\n"
 
 
 def speed(rounds: int, only: Sequence[str], known: dict[str, float]) -> dict[str, Any]:
@@ -146,7 +106,7 @@ def speed(rounds: int, only: Sequence[str], known: dict[str, float]) -> dict[str
                 sizes = (int(found[key]) for key in ("bytes", "macs", "float_macs", "working_set"))
                 shares[name].append(now.floor_s(*sizes) / found["seconds"])
         print(f"{name} {statistics.median(shares[name]):.2f}", file=sys.stderr)
-    return {"machine": cpu_model(), "isa": isa, "rounds": rounds,
+    return {"date": time.strftime("%Y-%m-%d"), "machine": cpu_model(), "isa": isa, "rounds": rounds,
             "shares": known | {name: statistics.median(each) for name, each in shares.items()}}
 
 
@@ -199,26 +159,20 @@ def quality(windows: int, tokens: int) -> dict[str, Any]:
     return {"model": "smollm2-135m-instruct", "windows": windows, "tokens": tokens, "formats": out}
 
 
-def page(figures: dict[str, Any]) -> str:
-    """Returns the whole page; a dash stands for a figure that was not measured."""
-    backend = NativeBackend(1)
+def section(figures: dict[str, Any]) -> str:
+    """Returns the generated part of the page; a dash stands for a figure that was not measured."""
     shares = figures.get("speed", {}).get("shares", {})
     costs = figures.get("quality", {}).get("formats", {})
     lines = []
     for row in ROWS:
-        enc = encoding(row.encoding)
-        stored = row.bits / 8 if row.bits else enc.row_bytes(SIDE) / SIDE
-        packed = backend.packed_bytes(enc, SIDE, SIDE) / SIDE**2 / stored
+        stored = row.bits / 8 if row.bits else encoding(row.encoding).row_bytes(SIDE) / SIDE
         cost = costs.get(row.encoding)
-        lines.append([row.name, row.source, f"`{row.encoding}`", f"{stored:.4g}", f"{packed:.3f}",
+        lines.append([row.name, row.source, f"{stored:.4g}",
                       f"{shares[row.encoding]:.0%}" if row.encoding in shares else "–",
-                      f"{cost['divergence']:.2g}" if cost else "–",
-                      f"{cost['agreement']:.1%}" if cost else "–", row.check])
-    backend.close()
-    heads = ["format", "in", "encoding", "bytes a weight", "packed / file", "of the roof", "KL, nats", "same token",
-             "decoding checked by"]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *lines))
-    return "\n".join([HEAD, *_notes(figures), table, TAIL])
+                      f"{cost['divergence']:.2g}" if cost else "–", f"{cost['agreement']:.1%}" if cost else "–"])
+    heads = ["format", "in", "bytes a weight", "of the roof", "KL, nats", "same token"]
+    table = "\n".join(" | ".join(cells) for cells in (heads, ["---"] * len(heads), *lines))
+    return "\n".join([*_notes(figures), table, ""])
 
 
 def _notes(figures: dict[str, Any]) -> list[str]:
@@ -226,19 +180,17 @@ def _notes(figures: dict[str, Any]) -> list[str]:
     text = []
     if "speed" in figures:
         s = figures["speed"]
-        text.append(f"Of the roof: one row against a 1B model's feed-forward matrices on one thread, {s['machine']}, "
-                    f"{s['isa']}, median of {s['rounds']} rounds, over 256 MB of them, compared with reading as "
-                    "much memory right before; bytes are those of the file. A few percent past 100 are noise.")
+        text.append("Of the roof: the speed of one row against 256 MB of matrices, relative to reading as much memory; "
+                    f"one thread, {s['machine']}, {s['isa']}, median of {s['rounds']} rounds, "
+                    f"{s['date']}, `python -m benchmarks.engine.formats --measure speed`.")
     if "quality" in figures:
         q = figures["quality"]
         widths = [(f["high"] - f["low"]) / 2 / f["divergence"] for f in q["formats"].values() if f["low"] is not None]
         about = f", plus or minus {statistics.median(widths):.0%} at 95 % confidence" if widths else ""
-        text.append(f"KL and same token: {q['model']} in float32 rounded element by element to the format, compared "
-                    f"with the original, over {q['windows']} windows of {q['tokens']} tokens{about}. So small a model "
-                    "suffers more than large ones, and what calibration (AWQ, GPTQ, imatrix) gains does not show. Its "
-                    "float32 weights come from a Q4_1 file: Q4_1 nearly keeps them, and the finer grid of Q5_1 misses "
-                    "them all to one side.")
-    return [fill(paragraph, 120) + "\n" for paragraph in [*text, "A dash: not measured."]]
+        text.append(f"KL and same token: {q['model']}, rounded to the format without calibration and compared with the "
+                    f"original over {q['windows']} windows of {q['tokens']} tokens{about}. Larger models lose less. "
+                    "The original is a Q4_1 file, which favours Q4_1 over Q5_1.")
+    return [fill(paragraph, 120, break_on_hyphens=False) + "\n" for paragraph in [*text, "A dash: not measured."]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -257,7 +209,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures["quality"] = quality(args.windows, args.tokens)
     if args.measure:
         FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
-    PAGE.write_text(page(figures), encoding="utf-8")
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(head + BEGIN + section(figures) + END + rest.partition(END)[2], encoding="utf-8")
     return 0
 
 

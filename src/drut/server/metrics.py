@@ -1,7 +1,7 @@
 """Prometheus metrics: of requests, from their records, and of the engine, from its `Stats`.
 
 A metric has vLLM's name if its meaning is the same; else its name begins with `drut_`. METRICS declares all of them;
-docs/serving.md lists them, and a test compares.
+docs/metrics.md lists them, and a test compares.
 """
 
 from __future__ import annotations

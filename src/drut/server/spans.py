@@ -1,7 +1,7 @@
 """One OpenTelemetry span per request, with its times and token counts as attributes and none of its text. An extra.
 
 Attributes follow the semantic conventions for generative AI. These have no server-side times, which have vLLM's names.
-docs/serving.md lists the attributes, and a test compares.
+docs/metrics.md lists the attributes, and a test compares.
 """
 
 from __future__ import annotations

@@ -1,0 +1,48 @@
+"""What the pages hold: their blocks of code and the commands in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+READMES = [ROOT / "README.md", ROOT / "README.hi.md"]
+PAGES = [*READMES, ROOT / "CONTRIBUTING.md", *DOCS, *sorted((ROOT / "deploy").glob("*.md"))]
+FENCED = re.compile(r"^```(\w*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
+SHOWN = re.compile(FENCED.pattern.replace(r"(\w*)", "(sh|python)") + "\n\n" + FENCED.pattern.replace(r"(\w*)", "(?:text|json)"),
+                   re.MULTILINE)
+SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>")
+
+
+class Example(NamedTuple):
+    """A block of code that is followed by its output."""
+
+    language: str
+    code: str
+    output: str
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [code for name, code in FENCED.findall(text) if name == language]
+
+
+def shown(text: str) -> list[Example]:
+    return [Example(*found) for found in SHOWN.findall(text)]
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """The arguments of each `drut` command in blocks of shell, fenced or indented, without what the shell takes."""
+    fenced = "\n".join(blocks(text, "sh"))
+    indented = "\n".join(re.findall(r"^ {4}(.*)$", FENCED.sub("", text), flags=re.MULTILINE))
+    for line in f"{fenced}\n{indented}".replace("\\\n", " ").splitlines():
+        if re.search(r"(^|[ |/])drut ", line) is None or not re.match(r"[\w./~$]", line):
+            continue
+        words = shlex.split(line, comments=True)
+        for start, word in enumerate(words):
+            if word in ("drut", ".venv/bin/drut"):
+                rest = words[start + 1:]
+                yield rest[:next((i for i, w in enumerate(rest) if w in SHELL), len(rest))]

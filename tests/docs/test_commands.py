@@ -1,0 +1,74 @@
+"""Commands in the pages are taken by the parsers, and the README's print what it shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drut.cli.commands import parser_of
+from drut.model.store import resolve
+from tests.docs.pages import PAGES, READMES, ROOT, Example, command_lines, shown
+from tests.server.rig import Running, serving
+
+MODEL = "smollm2-135m-instruct"
+URL = "http://127.0.0.1:8000"
+SETUP = ("make ", "source ", "pip ", "apt ")  # what the tests' environment has already
+LINES = sorted({(page.name, " ".join(words)): words for page in PAGES for words in command_lines(page.read_text())}.items())
+
+
+@pytest.mark.parametrize("words", [words for _, words in LINES], ids=[f"{page}: {line}" for (page, line), _ in LINES])
+def test_a_command_of_a_page_parses(words: list[str]) -> None:
+    if words[0].startswith("-"):
+        assert words in (["--version"], ["--help"])
+        return
+    parser_of(words[0]).parse_args(words[1:])
+
+
+def test_the_pages_have_commands() -> None:
+    assert len(LINES) > 40
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with serving(resolve(MODEL), engine={"threads": None, "kv_cache_gb": 0.2}, served_model_name=MODEL) as running:
+        yield running
+
+
+def output_of(example: Example, url: str, folder: Path) -> str:
+    """What the code prints, with the server's real address."""
+    lines = [line for line in example.code.replace(URL, url).splitlines() if not line.startswith(SETUP)]
+    program = ["bash", "-ec"] if example.language == "sh" else [sys.executable, "-c"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run([*program, "\n".join(lines)], cwd=folder, env={**os.environ, "PATH": path}, text=True,
+                          capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def comparable(text: str) -> Any:
+    """A reply without its id and time, or the text."""
+    try:
+        reply = json.loads(text)
+    except ValueError:
+        return text
+    return {key: value for key, value in reply.items() if key not in ("id", "created")}
+
+
+@pytest.mark.model
+@pytest.mark.serial
+@pytest.mark.parametrize("example", shown((ROOT / "README.md").read_text()), ids=lambda e: e.code.splitlines()[0])
+def test_the_readme_shows_what_is_printed(example: Example, server: Running, tmp_path: Path) -> None:
+    assert comparable(output_of(example, server.url, tmp_path)) == comparable(example.output.strip())
+
+
+def test_the_readmes_have_the_same_commands() -> None:
+    english, hindi = ([words for words in command_lines(page.read_text())] for page in READMES)
+    assert hindi == english
+    assert [e.code for e in shown(READMES[1].read_text())] == [e.code for e in shown(READMES[0].read_text())]
