@@ -13,8 +13,8 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 READMES = [ROOT / "README.md", ROOT / "README.hi.md"]
 PAGES = [*READMES, ROOT / "CONTRIBUTING.md", *DOCS, *sorted((ROOT / "deploy").glob("*.md"))]
 FENCED = re.compile(r"^```(\w*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
-SHOWN = re.compile(FENCED.pattern.replace(r"(\w*)", "(sh|python)") + "\n\n" + FENCED.pattern.replace(r"(\w*)", "(?:text|json)"),
-                   re.MULTILINE)
+_CODE, _OUTPUT = (FENCED.pattern.replace(r"(\w*)", names) for names in ("(sh|python)", "(?:text|json)"))
+SHOWN = re.compile(f"{_CODE}\n\n{_OUTPUT}", re.MULTILINE)
 SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>")
 
 

@@ -20,7 +20,8 @@ from tests.server.rig import Running, serving
 MODEL = "smollm2-135m-instruct"
 URL = "http://127.0.0.1:8000"
 SETUP = ("make ", "source ", "pip ", "apt ")  # what the tests' environment has already
-LINES = sorted({(page.name, " ".join(words)): words for page in PAGES for words in command_lines(page.read_text())}.items())
+LINES = sorted({(page.name, " ".join(words)): words for page in PAGES
+                for words in command_lines(page.read_text())}.items())
 
 
 @pytest.mark.parametrize("words", [words for _, words in LINES], ids=[f"{page}: {line}" for (page, line), _ in LINES])
@@ -69,6 +70,6 @@ def test_the_readme_shows_what_is_printed(example: Example, server: Running, tmp
 
 
 def test_the_readmes_have_the_same_commands() -> None:
-    english, hindi = ([words for words in command_lines(page.read_text())] for page in READMES)
+    english, hindi = (list(command_lines(page.read_text())) for page in READMES)
     assert hindi == english
     assert [e.code for e in shown(READMES[1].read_text())] == [e.code for e in shown(READMES[0].read_text())]

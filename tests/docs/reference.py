@@ -1,0 +1,95 @@
+"""Writes docs/reference.md, the reference of commands, from their parsers: `python -m tests.docs.reference`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from textwrap import fill
+
+from drut.cli.describe import Argument, Command, describe
+from drut.config import EngineConfig
+from drut.server.config import ServerConfig
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "reference.md"
+HEAD = """# Reference
+
+Written by `python -m tests.docs.reference` from the parsers. Defaults are in parentheses. `drut COMMAND --help` has
+longer texts and explains flags that are listed here without one; `--help-all` explains internals.
+"""
+VARIABLES = {
+    "DRUT_HOME": "models, packed weights, chat history, `roof.json` (`~/.cache/drut`)",
+    "DRUT_PEERS": "environments of other engines ([engines.md](engines.md))",
+    "HF_TOKEN": "access to gated repositories of the Hugging Face hub",
+    "NO_COLOR": "no colours",
+}
+
+NOTES = re.compile(r" \((?:see |docs/)[^)]*\)| \[[A-Z_]+\]")  # which other pages have
+OWN = ("positional arguments", "options")  # groups whose flags stay with their command
+
+
+BRIEF = ("drut bench compare", "drut bench search", "drut bench ablate")  # of many flags, which pages explain
+
+
+def rows(arguments: Sequence[Argument], brief: bool = False) -> Iterator[str]:
+    """A table of arguments, then lines with the names of those without a text: internals, or all if `brief`."""
+    plain = [a for a in arguments if not (brief or a.internal)]
+    if plain:
+        yield from ("flag | meaning", "---|---")
+    for a in plain:
+        name = " ".join([", ".join(a.names), a.values]).strip().replace("|", "\\|")
+        yield f"`{name}` | {NOTES.sub('', a.help.partition(';')[0]).strip()}{default(a)}"
+    if names := [f"`{a.names[0]}`{default(a)}" for a in arguments if a not in plain]:
+        yield fill(("\n" if brief else "\nInternals: ") + ", ".join(names) + ".", 120, break_on_hyphens=False,
+                   replace_whitespace=False)
+
+
+def default(a: Argument) -> str:
+    return f" ({a.default})" if a.default and (len(a.default) < 30 or not a.internal) else ""
+
+
+def section(command: Command, shared: Collection[Argument]) -> Iterator[str]:
+    own = [a for a in command.arguments if a not in shared and a.names not in (("--help-all",), ())]
+    if not own and not command.examples:
+        return
+    yield from (f"\n## {command.name}\n", f"`{command.usage}`: {command.summary}.", "")
+    yield from (f"    {line}" for line, _ in command.examples)
+    yield from ("", *rows(own, command.name in BRIEF), "")
+    if titles := dict.fromkeys(a.group for a in command.arguments if a in shared and not a.internal):
+        yield "Also flags of " + ", ".join(f"[{title}](#{anchor(title)})" for title in titles) + "."
+
+
+def anchor(title: str) -> str:
+    return f"flags-{title.replace(' ', '-')}"
+
+
+def variables() -> dict[str, str]:
+    """What each environment variable sets: a flag of a command, or what VARIABLES has."""
+    flags = {f.metadata["env"]: f"`--{f.name.replace('_', '-')}`" for config in (ServerConfig, EngineConfig)
+             for f in dataclasses.fields(config) if f.metadata["env"]}
+    return {**VARIABLES, **flags}
+
+
+def page() -> str:
+    """Returns the whole page."""
+    commands = list(describe())
+    counts = Counter(a for command in commands for a in command.arguments)
+    shared = [a for a, count in counts.items() if count > 1 and a.group not in OWN]
+    lines = [HEAD.rstrip()]
+    for command in commands:
+        lines += section(command, shared)
+    titles = dict.fromkeys(a.group for a in shared if not a.internal)
+    for title in titles:
+        lines += [f"\n## Flags: {title}\n", *rows([a for a in shared if a.group.startswith(title)])]
+    lines += ["\n## Environment variables\n", "variable | sets", "---|---"]
+    lines += [f"`{name}` | {text}" for name, text in sorted(variables().items())]
+    text = "\n".join(lines) + "\n"
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
