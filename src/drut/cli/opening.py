@@ -17,13 +17,14 @@ def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> Non
                         help="a known name, hf:ORG/REPO or a path (see drut pull)")
 
 
-def open_llm(model: str, config: EngineConfig) -> LLM:
-    """Loads `model`. Warnings, backend and numerics id are notes of a line each."""
+def open_llm(model: str, config: EngineConfig, *, announce: bool = True) -> LLM:
+    """Loads `model`. Warnings are notes of a line each, as are backend and numerics id with `announce`."""
     with warnings.catch_warnings(record=True) as caught:
         llm = LLM(model, config=config)
     for warning in caught:
         note(str(warning.message))
-    note(f"{llm.files.path.name}: {llm.backend.describe()}, numerics {llm.numerics_id}")
+    if announce:
+        note(f"{llm.files.path.name}: {llm.backend.describe()}, numerics {llm.numerics_id}")
     return llm
 
 

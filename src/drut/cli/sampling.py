@@ -8,31 +8,32 @@ from typing import NamedTuple
 from drut.engine.request.params import SamplingParams
 
 
-class _Flag(NamedTuple):
+class SamplingFlag(NamedTuple):
     type: type
     metavar: str
     help: str
 
 
-_FLAGS = {
-    "max_tokens": _Flag(int, "N", "maximum tokens of an answer"),
-    "temperature": _Flag(float, "T", "0 always takes the likeliest token, higher values vary more"),
-    "top_k": _Flag(int, "K", "sample from the K likeliest tokens; 0 for all"),
-    "top_p": _Flag(float, "P", "sample from the fewest likeliest tokens with a total probability of P"),
-    "min_p": _Flag(float, "P", "sample from tokens at least P times as likely as the likeliest"),
-    "seed": _Flag(int, "S", "the same seed gives the same answer"),
-    "min_tokens": _Flag(int, "N", "minimum tokens of an answer"),
-    "repetition_penalty": _Flag(float, "R", "above 1 makes tokens of prompt and answer less likely; 1 for none"),
-    "presence_penalty": _Flag(float, "P", "subtracted from the logits of tokens of the answer"),
-    "frequency_penalty": _Flag(float, "F", "subtracted from the logits of tokens of the answer, times their count"),
-    "stop": _Flag(str, "TEXT", "end the answer before TEXT; may be given several times"),
+FLAGS = {
+    "max_tokens": SamplingFlag(int, "N", "maximum tokens of an answer"),
+    "temperature": SamplingFlag(float, "T", "0 always takes the likeliest token, higher values vary more"),
+    "top_k": SamplingFlag(int, "K", "sample from the K likeliest tokens; 0 for all"),
+    "top_p": SamplingFlag(float, "P", "sample from the fewest likeliest tokens with a total probability of P"),
+    "min_p": SamplingFlag(float, "P", "sample from tokens at least P times as likely as the likeliest"),
+    "seed": SamplingFlag(int, "S", "the same seed gives the same answer"),
+    "min_tokens": SamplingFlag(int, "N", "minimum tokens of an answer"),
+    "repetition_penalty": SamplingFlag(float, "R", "above 1 makes tokens of prompt and answer less likely; 1 for none"),
+    "presence_penalty": SamplingFlag(float, "P", "subtracted from the logits of tokens of the answer"),
+    "frequency_penalty": SamplingFlag(float, "F",
+                                      "subtracted from the logits of tokens of the answer, times their count"),
+    "stop": SamplingFlag(str, "TEXT", "end the answer before TEXT; may be given several times"),
 }
 
 
 def add_flags(parser: argparse.ArgumentParser, defaults: SamplingParams) -> None:
     """Adds a flag for each field, with its default from `defaults` in the help."""
     group = parser.add_argument_group("sampling")
-    for name, flag in _FLAGS.items():
+    for name, flag in FLAGS.items():
         default = getattr(defaults, name)
         option = "--" + name.replace("_", "-")
         if name == "stop":
@@ -46,4 +47,4 @@ def add_flags(parser: argparse.ArgumentParser, defaults: SamplingParams) -> None
 
 def from_flags(args: argparse.Namespace) -> SamplingParams:
     """Returns the values of a parser with `add_flags`. Raises RequestError, with the field, for invalid values."""
-    return SamplingParams(**{name: getattr(args, name) for name in _FLAGS})
+    return SamplingParams(**{name: getattr(args, name) for name in FLAGS})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 
@@ -18,28 +19,44 @@ class Writer:
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
         self._line_open = False
-        self.after_reasoning = False  # reasoning was shown last, so an empty line must precede the answer
+        self._after_aside = False
 
     def write(self, text: str) -> None:
-        """Shows `text` at once."""
+        """Shows `text` at once, after an aside with an empty line between."""
         if self._terminal:
-            text = _CONTROLS.sub("", text)
+            text = printable(text)
         if text:
+            gap, self._after_aside = "\n\n" * self._after_aside, False
             self._line_open = not text.endswith("\n")
-            print(text, end="", flush=True)
+            print(gap + text, end="", flush=True)
 
     def aside(self, text: str) -> None:
         """Shows `text` dimmed, only on a terminal."""
-        if self._terminal and (text := _CONTROLS.sub("", text)):
-            self._line_open = not text.endswith("\n")
-            print(f"\x1b[2m{text}\x1b[22m", end="", flush=True)
+        if self._terminal and (text := printable(text)):
+            self._line_open, self._after_aside = not text.endswith("\n"), True
+            print(f"\x1b[2m{text}\x1b[22m" if _styled() else text, end="", flush=True)
 
     def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._line_open:
-            self.write("\n")
+            print(flush=True)
+
+
+def on_terminal() -> bool:
+    """Returns whether a person reads and types: standard input and output are terminals."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def printable(text: str) -> str:
+    """Returns `text` without control characters except line ends and tabs, because a terminal obeys them."""
+    return _CONTROLS.sub("", text)
+
+
+def _styled() -> bool:
+    """Whether escape codes for style may be written to a terminal."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def note(text: str) -> None:
@@ -47,9 +64,7 @@ def note(text: str) -> None:
     if not sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
         return
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, style="dim", markup=False, emoji=False)
+    print(f"\x1b[2m{text}\x1b[22m" if _styled() else text, file=sys.stderr, flush=True)
 
 
 def one_line(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import sys
 import threading
 import time
@@ -14,11 +13,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from drut import SamplingParams
-from drut.cli import remote
-from drut.cli.chat import Chat
+from drut.cli.chat import remote
+from drut.cli.chat.commands import handle
+from drut.cli.chat.interrupt import Interrupt
+from drut.cli.chat.models import RemoteModels
+from drut.cli.chat.remote import RemoteError, RemoteModel
+from drut.cli.chat.screens import PipeScreen
+from drut.cli.chat.session import Chat
+from drut.cli.chat.settings import ChatSettings
 from drut.cli.main import main
-from drut.cli.remote import RemoteError, RemoteModel
 from drut.errors import DrutError, RequestError
+from drut.parse.deltas import Content, Reasoning
 
 PARAMS = SamplingParams(max_tokens=7)
 
@@ -106,7 +111,13 @@ def server() -> Iterator[Fake]:
 
 
 def ask(model: RemoteModel, question: str = "hi") -> str:
-    return "".join(c.text for c in model.stream([{"role": "user", "content": question}], PARAMS))
+    parts = model.stream([{"role": "user", "content": question}], PARAMS, Interrupt())
+    return "".join(delta.text for part in parts for delta in part.deltas)
+
+
+def chat_with(server: Fake, **params: int) -> Chat:
+    settings = ChatSettings(SamplingParams(**{"max_tokens": 7, **params}))
+    return Chat(RemoteModels(server.url, None, None), settings, PipeScreen())
 
 
 def test_a_piped_talk_with_a_server(server, capsys, monkeypatch):
@@ -127,7 +138,7 @@ def test_a_piped_talk_with_a_server(server, capsys, monkeypatch):
 
 
 def test_the_end_tells_counts_and_times(server):
-    *_, last = RemoteModel(server.url, "second").stream([{"role": "user", "content": "hi"}], PARAMS)
+    *_, last = RemoteModel(server.url, "second").stream([{"role": "user", "content": "hi"}], PARAMS, Interrupt())
     end = last.completion
     assert (end.text, end.finish_reason, end.prompt_tokens, end.completion_tokens) == ("Héllo", "stop", 3, 2)
     assert 0 < end.timings["ttft_s"] < 60
@@ -136,33 +147,52 @@ def test_the_end_tells_counts_and_times(server):
 
 def test_what_does_not_fit_the_servers_room_is_forgotten(server, capsys):
     server.room = 60
-    chat = Chat(RemoteModel(server.url), SamplingParams(max_tokens=10), None, people=False)
+    chat = chat_with(server, max_tokens=10)
     for letter in "abcd":
-        chat.handle(letter * 15)
+        handle(chat, letter * 15)
     assert "forgotten: the conversation no longer fits 60 tokens" in capsys.readouterr().err
     with pytest.raises(RequestError, match="has 70 tokens"):
-        chat.handle("e" * 70)
+        handle(chat, "e" * 70)
 
 
 def test_a_server_that_cannot_count_has_the_last_word(server, capsys):
     server.room = None
-    chat = Chat(RemoteModel(server.url), PARAMS, None, people=False)
-    chat.handle("a" * 5000)
+    chat = chat_with(server)
+    handle(chat, "a" * 5000)
     assert capsys.readouterr().out == "Héllo\n"
     server.status, server.body = 400, b'{"error": {"message": "too long"}}'
     with pytest.raises(RemoteError, match="answers 400: too long"):
-        chat.handle("b")
+        handle(chat, "b")
 
 
-def test_ctrl_c_ends_the_request_though_nothing_comes(server, capsys):
+def test_an_interrupt_ends_the_request_though_nothing_comes(server):
     server.answer = [event("Well"), 0.3, *[b": still here\n\n", 0.02] * 2000]
-    chat = Chat(RemoteModel(server.url), PARAMS, None, people=True)
-    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    assert chat.handle("hello")
-    assert capsys.readouterr().out == "Well\n"
-    assert chat.conversation.turns == [("hello", "Well")]
+    interrupt, shown = Interrupt(), []
+    for part in RemoteModel(server.url).stream([{"role": "user", "content": "hello"}], PARAMS, interrupt):
+        shown += part.deltas
+        interrupt.wanted = not part.deltas
+        assert part.completion is None
+    assert shown == [Content("Well")]
     assert server.hung_up.wait(20)
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_is_apart_from_the_answer(server, name):
+    thought = {"choices": [{"index": 0, "delta": {name: "Hm."}, "finish_reason": None}]}
+    server.answer = [b"data: " + json.dumps(thought).encode() + b"\n\n", *ANSWER]
+    *parts, last = RemoteModel(server.url).stream([{"role": "user", "content": "hi"}], PARAMS, Interrupt())
+    assert [d for part in parts for d in part.deltas] == [Reasoning("Hm."), Content("Hé"), Content("llo")]
+    assert last.completion.text == "Héllo"
+
+
+def test_another_served_model_continues(server):
+    chat = chat_with(server)
+    handle(chat, "/model second")
+    handle(chat, "hi")
+    assert server.asked[0][2]["model"] == "second"
+    with pytest.raises(RequestError, match=r"serves no model 'secnd'; 'second'\?"):
+        handle(chat, "/model secnd")
+    assert chat.models.name == "second"
 
 
 WRONG = [

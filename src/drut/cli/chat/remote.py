@@ -11,12 +11,14 @@ from typing import Any
 
 from drut.bench.exchange import RefusedError, ToolExchange
 from drut.bench.sse import Event
-from drut.engine.request.output import Chunk, Completion
+from drut.cli.chat.conversation import AnswerPart
+from drut.cli.chat.interrupt import Interrupt
+from drut.engine.request.output import Completion
 from drut.engine.request.params import SamplingParams
 from drut.errors import DrutError, RequestError
+from drut.parse.deltas import Content, Reasoning
 
 SILENCE_S = 600.0  # maximum seconds between two reads of a stream, or for a whole reply; Drut's server sends comments
-UNKNOWN_ROOM = 1 << 30
 PLAIN = SamplingParams()
 EXTRAS = ("stop", "seed", "top_k", "min_p", "min_tokens", "repetition_penalty", "presence_penalty",
           "frequency_penalty")  # sent if they differ from the default
@@ -47,13 +49,13 @@ class RemoteModel:
         except RequestError as error:
             raise RequestError(f"--url {url}: {error}") from None
         self.url = url
-        self.model = model if model is not None else self._first_model()
-        self.room = UNKNOWN_ROOM
+        self.name = model if model is not None else self._first_model()
+        self.room: int | None = None  # known once `encode_chat` has counted
 
     def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
         """Returns the token ids of a conversation; an empty list if the server cannot count them."""
         try:
-            reply = self._json("/tokenize", {"model": self.model, "messages": list(messages)})
+            reply = self._json("/tokenize", {"model": self.name, "messages": list(messages)})
         except RemoteError as error:
             if error.status in (404, 405, 501):
                 return []
@@ -65,21 +67,30 @@ class RemoteModel:
         return []
 
     def stream(self, messages: Sequence[Mapping[str, object]],
-               params: SamplingParams) -> Generator[Chunk, None, None]:
-        """Yields the answer as it comes; empty chunks while nothing comes. Closing the generator aborts the request."""
-        body = {"model": self.model, "messages": list(messages), "stream": True,
+               params: SamplingParams, interrupt: Interrupt) -> Generator[AnswerPart, None, None]:
+        """Yields the answer as it comes; empty parts while nothing comes."""
+        body = {"model": self.name, "messages": list(messages), "stream": True,
                 "stream_options": {"include_usage": True}, "max_tokens": params.max_tokens,
                 "temperature": params.temperature, "top_p": params.top_p}
         body |= {name: getattr(params, name) for name in EXTRAS if getattr(params, name) != getattr(PLAIN, name)}
         started = time.monotonic()
         with _remote(self.url), self._exchange.stream("/v1/chat/completions", body) as events:
-            yield from _chunks(events, started)
+            for part in _parts(events, started):
+                yield part
+                if interrupt.wanted:
+                    break
+
+    def names(self) -> list[str]:
+        """Returns the names of the served models."""
+        try:
+            return [str(model["id"]) for model in self._json("/v1/models")["data"]]
+        except (KeyError, TypeError):
+            raise RemoteError(f"{self.url} lists no model: name one with --model") from None
 
     def _first_model(self) -> str:
-        try:
-            return str(self._json("/v1/models")["data"][0]["id"])
-        except (KeyError, IndexError, TypeError):
-            raise RemoteError(f"{self.url} lists no model: name one with --model") from None
+        if names := self.names():
+            return names[0]
+        raise RemoteError(f"{self.url} lists no model: name one with --model")
 
     def _json(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         with _remote(self.url):
@@ -106,40 +117,42 @@ def _remote(url: str) -> Iterator[None]:
         raise RemoteError(str(error)) from None
 
 
-def _chunks(events: Iterator[Event | None], started: float) -> Generator[Chunk, None, None]:
-    """Yields chunks from server-sent events; the last one has the completion."""
+def _parts(events: Iterator[Event | None], started: float) -> Generator[AnswerPart, None, None]:
+    """Yields parts from server-sent events; the last one has the completion."""
     text: list[str] = []
     reason: str | None = None
     usage: dict[str, Any] = {}
     first: float | None = None
     for event in events:
         if event is None:
-            yield Chunk("", [])
+            yield AnswerPart([])
             continue
         if event.data == b"[DONE]":
             break
-        piece, ended, counted = _event(event.data)
+        deltas, ended, counted = _event(event.data)
         reason, usage = ended or reason, counted or usage
-        if piece:
+        if deltas:
             first = time.monotonic() if first is None else first
-            text.append(piece)
-            yield Chunk(piece, [])
+            text += [delta.text for delta in deltas if isinstance(delta, Content)]
+            yield AnswerPart(deltas)
     if reason is None:
         raise RemoteError("the stream ended before the answer was complete")
-    yield Chunk("", [], _completion("".join(text), reason, usage, started, first))
+    yield AnswerPart([], _completion("".join(text), reason, usage, started, first))
 
 
-def _event(data: bytes) -> tuple[str, str | None, dict[str, Any]]:
-    """Returns text, finish reason and usage of an event. Raises RemoteError for an error event or an invalid one."""
+def _event(data: bytes) -> tuple[list[Content | Reasoning], str | None, dict[str, Any]]:
+    """Returns deltas, finish reason and usage of an event. Raises RemoteError for an error event or an invalid one."""
     try:
         event = json.loads(data)
         if "error" in event:
             raise RemoteError(str(event["error"]["message"]))
         usage = event.get("usage")
         choice = event["choices"][0] if event["choices"] else {}
-        text = (choice.get("delta") or {}).get("content") or ""
+        delta = choice.get("delta") or {}
+        thought, text = (delta.get("reasoning_content") or delta.get("reasoning")), delta.get("content")
+        deltas = [*([Reasoning(str(thought))] if thought else ()), *([Content(str(text))] if text else ())]
         reason = choice.get("finish_reason")
-        return str(text), None if reason is None else str(reason), usage if isinstance(usage, dict) else {}
+        return deltas, None if reason is None else str(reason), usage if isinstance(usage, dict) else {}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise RemoteError("the stream has an invalid event") from None
 

@@ -1,0 +1,62 @@
+"""The flags of `drut chat`, and the model that they choose."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+
+from drut.cli import sampling
+from drut.cli.chat.models import LocalModels, Models, RemoteModels
+from drut.cli.chat.settings import ChatSettings
+from drut.cli.chat.talk import talk
+from drut.cli.opening import add_model
+from drut.config import EngineConfig, add_flags, from_flags
+from drut.engine.request.params import SamplingParams
+from drut.errors import RequestError
+
+HELP = """Chat with a model. At a terminal /help lists the commands and DRUT_HOME/chat_history keeps the messages, for
+later recall; otherwise each line of standard input is a message. With --url the model is a server's."""
+DEFAULTS = SamplingParams(max_tokens=1024, temperature=0.7, top_p=0.9)
+KEY = "DRUT_API_KEY"  # the environment variable of the server's key
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the model, the system message, and the flags of sampling and engine."""
+    add_model(parser, optional=True)
+    server = parser.add_argument_group("instead of MODEL")
+    server.add_argument("--url", metavar="U", help="chat with the model of a server with OpenAI's API, drut's or "
+                                                   "another, such as http://localhost:8000")
+    server.add_argument("--model", metavar="M", dest="served", help="its name on the server (default: the first model)")
+    server.add_argument("--api-key", metavar="K", help=f"the server's key [{KEY}]")
+    parser.add_argument("--system", metavar="TEXT", help="the system message")
+    parser.add_argument("--no-markdown", dest="markdown", action="store_false",
+                        help="show answers as the model writes them")
+    sampling.add_flags(parser, DEFAULTS)
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Chats until the end of the input or /bye. Through a pipe, an error ends the chat."""
+    settings = ChatSettings(sampling.from_flags(args), markdown=args.markdown)
+    with _models(args) as models:
+        talk(models, settings, system=args.system)
+    return 0
+
+
+def _models(args: argparse.Namespace) -> Models:
+    """Returns the open model and its others. Raises RequestError if the flags name none, or a local and a server's."""
+    if args.url is None:
+        if args.model is None:
+            raise RequestError("a MODEL or --url is needed")
+        for flag in ("served", "api_key"):
+            if getattr(args, flag) is not None:
+                raise RequestError(f"--{'model' if flag == 'served' else 'api-key'} requires --url")
+        return LocalModels(args.model, from_flags(args))
+    if args.model is not None:
+        raise RequestError(f"MODEL {args.model!r} is loaded here, --url asks a server: give one (--model names the "
+                           "server's)")
+    for field in dataclasses.fields(EngineConfig):
+        if getattr(args, field.name, None) is not None:
+            raise RequestError(f"--{field.name.replace('_', '-')} is a setting of the server: not with --url")
+    return RemoteModels(args.url, args.served, args.api_key or os.environ.get(KEY))
