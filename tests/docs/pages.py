@@ -41,7 +41,7 @@ def command_lines(text: str) -> Iterator[list[str]]:
     for line in f"{fenced}\n{indented}".replace("\\\n", " ").splitlines():
         if re.search(r"(^|[ |/])drut ", line) is None or not re.match(r"[\w./~$]", line):
             continue
-        words = shlex.split(line, comments=True)
+        words = shlex.split(re.sub(r"\$[\w!]+", "1", line), comments=True)
         for start, word in enumerate(words):
             if word in ("drut", ".venv/bin/drut"):
                 rest = words[start + 1:]

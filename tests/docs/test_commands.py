@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from drut.cli.commands import parser_of
 from drut.model.store import resolve
-from tests.docs.pages import PAGES, READMES, ROOT, Example, command_lines, shown
+from tests.docs.pages import PAGES, READMES, ROOT, Example, blocks, command_lines, shown
 from tests.server.rig import Running, serving
 
 MODEL = "smollm2-135m-instruct"
@@ -69,7 +70,20 @@ def test_the_readme_shows_what_is_printed(example: Example, server: Running, tmp
     assert comparable(output_of(example, server.url, tmp_path)) == comparable(example.output.strip())
 
 
-def test_the_readmes_have_the_same_commands() -> None:
-    english, hindi = (list(command_lines(page.read_text())) for page in READMES)
-    assert hindi == english
-    assert [e.code for e in shown(READMES[1].read_text())] == [e.code for e in shown(READMES[0].read_text())]
+def test_the_readmes_have_the_same_commands_and_links() -> None:
+    """Code is the same but for comments of shell; both pages lead to the same files, and to each other."""
+    english, hindi = (page.read_text() for page in READMES)
+    assert list(command_lines(hindi)) == list(command_lines(english))
+    assert blocks(hindi, "python") == blocks(english, "python")
+    for language in ("text", "json"):
+        assert blocks(hindi, language) == blocks(english, language)
+    assert code_of_shell(hindi) == code_of_shell(english)
+    assert links(hindi) - {"README.md"} == links(english) - {"README.hi.md"}
+
+
+def code_of_shell(text: str) -> list[str]:
+    return [re.sub(r" +#.*", "", block) for block in blocks(text, "sh")]
+
+
+def links(text: str) -> set[str]:
+    return set(re.findall(r"\]\(([^)\s]+)\)", text))
