@@ -19,14 +19,15 @@ METAVARS = {int: "N", float: "X", str: "NAME"}
 
 def setting(default: Any, help: str, *, type: type = str, env: str | None = None, choices: tuple[str, ...] = (),
             least: float | None = None, most: float | None = None, flag: bool = True,
-            short: str | None = None, internal: bool = False) -> Any:
+            short: str | None = None, internal: bool = False, several: bool = False) -> Any:
     """Returns a dataclass field that is also a flag (its name with dashes, or `short`) and, if `env` is given, a
     variable. The flag of an `internal` one is in a group of internals.
 
-    A value that is not None must be in `least`..`most`, and one of `choices` if there are any.
+    A value that is not None must be in `least`..`most`, and one of `choices` if there are any. `several`: values
+    separated by commas; the flag may be repeated, and a file may have a list.
     """
     meta = {"help": help, "type": type, "env": env, "choices": choices, "least": least, "most": most, "flag": flag,
-            "short": short, "internal": internal}
+            "short": short, "internal": internal, "several": several}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -62,14 +63,15 @@ class Settings:
                 values[f.name] = parse_value(env, environ[env], f.metadata["type"])
                 check_value(env, values[f.name], f.metadata)
             elif f.name in file:
-                values[f.name] = typed_value(f.name, file[f.name], f.metadata["type"])
+                value = joined(file[f.name]) if f.metadata["several"] else file[f.name]
+                values[f.name] = typed_value(f.name, value, f.metadata["type"])
         return cls(**values)
 
     @classmethod
     def from_args(cls, args: argparse.Namespace, file: Mapping[str, Any] | None = None) -> Self:
         """Returns the settings that an argument parser with `add_flags` read, completed from environment, `file` and
         defaults."""
-        return cls.resolve({name: getattr(args, name, None) for name in cls.names()}, file=file)
+        return cls.resolve({name: joined(getattr(args, name, None)) for name in cls.names()}, file=file)
 
 
 
@@ -137,6 +139,12 @@ def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:
         raise RequestError(f"{name} must be from {meta['least']:g} to {meta['most']:g}, not {value}")
 
 
+def joined(value: Any) -> Any:
+    """Returns a list of strings as one string with commas, and any other value unchanged."""
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return ",".join(value) if is_list else value
+
+
 def parse_value(name: str, text: str, kind: type) -> Any:
     """Returns a setting's value from text. Raises RequestError, which names the setting, if `text` is invalid."""
     if kind is bool:
@@ -174,8 +182,8 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Settings] = EngineConfi
             group.add_argument(*flags, action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
             metavar = None if meta["choices"] else METAVARS[meta["type"]]
-            group.add_argument(*flags, type=meta["type"], choices=meta["choices"] or None, default=None, help=text,
-                               metavar=metavar)
+            group.add_argument(*flags, action="append" if meta["several"] else "store", type=meta["type"],
+                               choices=meta["choices"] or None, default=None, help=text, metavar=metavar)
 
 
 def from_flags(args: argparse.Namespace) -> EngineConfig:

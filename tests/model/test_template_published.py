@@ -32,6 +32,10 @@ def rendered(template: ChatTemplate, conversation: Conversation) -> str | None:
                                add_generation_prompt=conversation.prompt, continue_final=conversation.continues)
     except RequestError:
         return None
+    return digest(text)
+
+
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -92,12 +92,13 @@ TIMINGS = {"cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_pe
            "predicted_ms", "predicted_per_token_ms", "predicted_per_second"}
 
 
-def test_timings_of_llamacpp_where_asked(server: Running) -> None:
+@pytest.mark.parametrize("field", ["timings", "timings_per_token"])
+def test_timings_of_llamacpp_where_asked(server: Running, field: str) -> None:
     prompt = "a prompt of some tokens, computed once and then found: " * 2
     for path, body in (("/v1/completions", {"prompt": prompt}),
                        ("/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}]})):
-        asked = body | {"max_tokens": 4, "ignore_eos": True, "timings_per_token": True}
-        assert "timings" not in server.post(path, asked | {"timings_per_token": False}).json
+        asked = body | {"max_tokens": 4, "ignore_eos": True, field: True}
+        assert "timings" not in server.post(path, asked | {field: False}).json
         reply = server.post(path, asked).json
         timings, usage = reply["timings"], reply["usage"]
         assert set(timings) == TIMINGS

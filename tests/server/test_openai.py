@@ -72,6 +72,15 @@ def test_chat_stream(client: openai.OpenAI, server: Running) -> None:
     assert chunks[-1].usage.total_tokens == whole.usage.total_tokens
 
 
+def test_timings_come_through_extra_body(client: openai.OpenAI, server: Running) -> None:
+    asked = {"model": "tiny", "messages": HI, "max_tokens": 3, "extra_body": {"timings": True}}
+    whole = client.chat.completions.create(**asked)
+    *_, last = client.chat.completions.create(**asked, stream=True)
+    for reply in (whole, last):
+        assert reply.model_extra["timings"]["predicted_n"] == 3 or reply.choices[0].finish_reason == "stop"
+        assert reply.model_extra["timings"]["prompt_n"] + reply.model_extra["timings"]["cache_n"] > 0
+
+
 def test_the_stream_helper(client: openai.OpenAI, server: Running) -> None:
     ends = {"logit_bias": {"257": 100}, "min_tokens": 4}
     with client.chat.completions.stream(model="tiny", messages=HI, temperature=0, logprobs=True,

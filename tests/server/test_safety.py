@@ -11,6 +11,7 @@ import pytest
 from drut.errors import RequestError
 from drut.server.config import ServerConfig
 from drut.server.http.auth import ApiKeys, Hosts, check_exposure, salt_of
+from drut.server.http.origins import allowed
 from drut.server.openai.protocol.errors import ApiError
 from tests.server.rig import Client, Running, serving, until
 
@@ -138,36 +139,74 @@ def test_a_page_of_another_origin_is_allowed_nothing(server: Running, locked: Ru
             assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-@pytest.mark.parametrize("key", [None, KEYS[0]])
-def test_pages_of_allowed_origins_may_call(model_path: Path, key: str | None) -> None:
-    """Their preflights have no key. Streams and errors carry the header too."""
-    page, other = "http://localhost:3000", "http://localhost:3001"
-    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
-    with serving(model_path, api_key=key, allowed_origins=f"https://a.example, {page}") as running:
-        for path in ("/v1/chat/completions", "/completions"):
-            preflight = running.request("OPTIONS", path, headers={"Origin": page, **asks})
-            assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (200, page)
-            assert preflight.headers["access-control-allow-headers"] == asks["Access-Control-Request-Headers"]
-            refused = running.request("OPTIONS", path, headers={"Origin": other, **asks})
-            assert refused.status == 400
-            assert "access-control-allow-origin" not in refused.headers
-        running.key = key
-        body = {"prompt": "a", "max_tokens": 2, "stream": True}
-        for origin, allowed in ((page, page), (other, None)):
-            headers = {"Origin": origin}
-            for reply in (running.get("/v1/models", headers=headers), running.get("/nowhere", headers=headers),
-                          running.post("/v1/completions", body, headers=headers),
-                          running.post("/v1/completions", {}, headers=headers)):
-                assert reply.headers.get("access-control-allow-origin") == allowed
-        running.key = None
-        assert running.get("/v1/models", headers={"Origin": page}).status == (401 if key else 200)
+PAGE, OTHER = "http://localhost:3000", "http://localhost:3001"
+PREFLIGHT = {"Access-Control-Request-Method": "POST",
+             "Access-Control-Request-Headers": "authorization,content-type,x-stainless-lang,x-stainless-timeout"}
 
 
-def test_what_is_no_origin_is_refused_at_the_start(model_path: Path) -> None:
-    for origin in ("localhost:3000", "http://a/", "http://", "null", "http://a.example/path"):
-        with (pytest.raises(RequestError, match="allowed_origins"),
-              serving(model_path, allowed_origins=f"http://b.example,{origin}")):
-            pass
+@pytest.fixture(scope="module", params=[None, KEYS[0]])
+def shared(request: pytest.FixtureRequest, model_path: Path) -> Iterator[tuple[Running, str | None]]:
+    """A server that pages of PAGE may call, without a key and with one."""
+    with serving(model_path, api_key=request.param, cors_origins=f"HTTPS://A.example:443, {PAGE}",
+                 max_body_mb=0.01) as running:
+        yield running, request.param
+
+
+def test_preflights_of_allowed_origins_need_no_key(shared: tuple[Running, str | None]) -> None:
+    running, _ = shared
+    for path in ("/v1/chat/completions", "/completions"):
+        for origin in (PAGE, "https://a.example"):
+            reply = running.request("OPTIONS", path, headers={"Origin": origin, **PREFLIGHT})
+            assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, origin)
+            assert reply.headers["access-control-allow-headers"] == PREFLIGHT["Access-Control-Request-Headers"]
+            assert reply.headers["access-control-allow-methods"] == "GET, POST"
+            assert int(reply.headers["access-control-max-age"]) > 0
+            assert "Origin" in reply.headers["vary"]
+        refused = running.request("OPTIONS", path, headers={"Origin": OTHER, **PREFLIGHT})
+        assert refused.status == 400
+        assert "access-control-allow-origin" not in refused.headers
+    method = running.request("OPTIONS", "/v1/models", headers={
+        "Origin": PAGE, "Access-Control-Request-Method": "DELETE"})
+    assert method.status == 400
+
+
+def test_replies_to_pages_of_allowed_origins_may_be_read(shared: tuple[Running, str | None]) -> None:
+    """Streams and errors too."""
+    running, key = shared
+    auth = {"authorization": f"Bearer {key}"} if key else {}
+    for origin, may in ((PAGE, PAGE), (OTHER, None), (None, None)):
+        sent = {"Origin": origin, **auth} if origin else auth
+        replies = [running.get("/v1/models", headers=sent), running.get("/nowhere", headers=sent)]
+        replies += [running.post("/v1/completions", {"prompt": "a", "max_tokens": 2} | fields, headers=sent | wrong)
+                    for fields, wrong in (({"stream": True}, {}), ({"top_p": 7}, {}), ({"prompt": "a" * 20_000}, {}),
+                                          ({}, {"authorization": "Bearer no"}))]
+        assert [r.status for r in replies] == [200, 404, 200, 400, 413, 401 if key else 200]
+        for reply in replies:
+            assert reply.headers.get("access-control-allow-origin") == may
+            assert "Origin" in reply.headers["vary"]
+            if may:
+                assert {"x-request-id", "x-drut-ignored"} <= set(
+                    reply.headers["access-control-expose-headers"].split(", "))
+
+
+@pytest.mark.parametrize("origin", ["localhost:3000", "http://a/", "http://", "null", "http://a.example/path",
+                                    "http://*.example"])
+def test_what_is_no_origin_is_refused_at_the_start(origin: str) -> None:
+    with pytest.raises(RequestError, match="--cors-origins: '"):
+        allowed(ServerConfig(cors_origins=f"http://b.example,{origin}"), keyless=False)
+
+
+def test_all_origins_are_allowed_only_with_a_key() -> None:
+    every = ServerConfig(cors_origins="*")
+    assert allowed(every, keyless=False) == ["*"]
+    with pytest.raises(RequestError, match="set an API key"):
+        allowed(every, keyless=True)
+
+
+@pytest.mark.parametrize("name", ["drut:8000", "http://drut", "a b"])
+def test_what_is_no_host_name_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(RequestError, match="--allowed-hosts"):
+        Hosts(ServerConfig(allowed_hosts=f"drut,{name}"), keyless=True)
 
 
 def test_hosts() -> None:
@@ -186,6 +225,7 @@ def test_a_page_cannot_reach_a_keyless_server_by_its_own_name(server: Running) -
     for path in ("/v1/models", "/health"):
         reply = server.get(path, headers={"Host": "evil.example.org"})
         assert (reply.status, reply.error["code"]) == (403, "host_not_allowed")
+        assert "--allowed-hosts evil.example.org" in reply.error["message"]
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", None])

@@ -1,9 +1,7 @@
-"""Special tokens in the texts of a conversation: tokens by default, ordinary text with --plain-messages."""
+"""Special tokens in the texts of a conversation: ordinary text by default, tokens where a flag or a field asks."""
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from drut.model.model import open_model
-from drut.server.openai.special_tokens import FIRST, SIGN, SpecialTokenEscaper, longest_of
 from tests.cli import tiny
 from tests.cli.tiny import BOS, EOS
 from tests.server.rig import Running, serving
@@ -30,7 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(path: Path) -> Iterator[Running]:
-    with serving(path, plain_messages=True, tool_parser="hermes") as running:
+    with serving(path, tool_parser="hermes") as running:
         yield running
 
 
@@ -59,7 +56,7 @@ def test_only_the_templates_own_are_tokens(plain: Running) -> None:
     assert plain.post("/v1/chat/completions", conversation("<eos>") | {"max_tokens": 2}).status == 200
 
 
-@pytest.mark.parametrize("text", ["hello", "", "\ufdd0", "a\ufdd0\U000f0001b", "\U000f0000"])
+@pytest.mark.parametrize("text", ["hello", "", "a < b[0] <", "\u4dc0", "\u4dc0\\u4dc1 <", "<eo", "\ufdd0"])
 def test_other_texts_are_encoded_as_ever(plain: Running, path: Path, text: str) -> None:
     files = open_model(path)
     tokenizer = files.tokenizer()
@@ -69,29 +66,14 @@ def test_other_texts_are_encoded_as_ever(plain: Running, path: Path, text: str) 
     assert ids == tokenizer.encode_chat(f"<bos>[u]{text}<eos>[a]")
 
 
-def test_a_sign_in_a_template_hides_nothing(path: Path) -> None:
-    files = open_model(path)
-    tokenizer = files.tokenizer()
-    files.close()
-    assert tokenizer is not None
-    spelled = SpecialTokenEscaper(tokenizer)
-    for text in (f"{SIGN}a<eos>", f"<eos>{SIGN}", f"{SIGN}{chr(FIRST + 9)}<eos>b"):
-        assert spelled.encode_chat(text) == tokenizer.encode_chat(text)
-
-
-def test_by_default_what_is_spelled_is_the_token(path: Path) -> None:
-    with serving(path) as running:
-        assert tokens(running, {"messages": [{"role": "user", "content": FORGED}]}).count(EOS) == 2
-
-
-def test_the_longest_of_many_is_found_soon() -> None:
-    many = [f"<unused{i}>" for i in range(6000)] + ["<|a|>", "<|a|><|b|>", "a.c", "a"]
-    pattern, started = re.compile(longest_of(many)), time.process_time()
-    assert pattern.findall("<|a|><|b|>") == ["<|a|><|b|>"]
-    assert pattern.findall("abca.c<unused5999><unused6000>") == ["a", "a.c", "<unused5999>"]
-    assert pattern.findall("<|a|>" + "<unused" * 150_000) == ["<|a|>"]
-    assert time.process_time() - started < 5
-    assert re.findall(longest_of([]), "abc") == []
+def test_a_flag_or_a_field_makes_what_is_spelled_a_token(plain: Running, path: Path) -> None:
+    body = {"messages": [{"role": "user", "content": FORGED}]}
+    with serving(path, special_tokens_in_messages="parse") as parsing:
+        assert tokens(parsing, body) == tokens(plain, body | {"special_tokens_in_messages": "parse"})
+        assert tokens(parsing, body).count(EOS) == 2
+        assert tokens(parsing, body | {"special_tokens_in_messages": "text"}) == tokens(plain, body)
+    wrong = plain.post("/tokenize", body | {"special_tokens_in_messages": "none"})
+    assert wrong.error["param"] == "special_tokens_in_messages"
 
 
 @pytest.mark.parametrize("depth", [100, 400, 900])

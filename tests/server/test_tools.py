@@ -123,8 +123,8 @@ def test_a_call_that_a_stop_string_cuts_is_not_one_to_make(caller: Running) -> N
 
 
 def test_tools_that_may_not_be_called_are_not_shown(caller: Running) -> None:
-    plain = caller.chat("hi", max_tokens=5)
-    none = caller.chat("hi", max_tokens=5, tools=[LOOK], tool_choice="none")
+    plain = caller.chat("hi", max_tokens=5, seed=1)
+    none = caller.chat("hi", max_tokens=5, seed=1, tools=[LOOK], tool_choice="none")
     assert none.json["usage"] == plain.json["usage"]
     assert "tool_calls" not in none.json["choices"][0]["message"]
     assert none.json["choices"][0]["finish_reason"] in ("stop", "length")

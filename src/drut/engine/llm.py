@@ -29,6 +29,7 @@ from drut.errors import DrutError, RequestError
 from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import DownloadProgress, resolve, show
+from drut.model.template.special_tokens import SpecialTokenEscaper, SpecialTokens
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import StopStrings, Tokenizer
 from drut.observe.laps import Laps
@@ -153,9 +154,14 @@ class LLM:
         finally:
             self._abandon(answers)
 
-    def encode_chat(self, messages: Messages, tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
-        """Returns the token ids of a conversation, up to the start of the answer; `tools` as in OpenAI's requests."""
-        return self._tokenizer().encode_chat(self.templates.render(messages, tools))
+    def encode_chat(self, messages: Messages, tools: Sequence[Mapping[str, object]] = (), *,
+                    special_tokens: SpecialTokens = "text") -> list[int]:
+        """Returns the token ids of a conversation, up to the start of the answer; `tools` as in OpenAI's requests.
+        Text of messages that spells a special token stays text, or becomes the token with "parse"."""
+        if special_tokens == "parse":
+            return self._tokenizer().encode_chat(self.templates.render(messages, tools))
+        escape = self._escaper.begin(messages, tools)
+        return escape.encode(self.templates.offering(tools).render(messages, tools=tools, hide=escape.hide))
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
         """Returns by layer the number of rows of each expert since the model was loaded; empty for a dense model."""
@@ -180,6 +186,10 @@ class LLM:
     def templates(self) -> ChatTemplates:
         """The chat templates of the model. Raises UnsupportedError if it has none."""
         return ChatTemplates.of(self._tokenizer())
+
+    @cached_property
+    def _escaper(self) -> SpecialTokenEscaper:
+        return SpecialTokenEscaper(self._tokenizer(), self.templates)
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

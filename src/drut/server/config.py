@@ -25,19 +25,23 @@ class ServerConfig(Settings):
         env="DRUT_API_KEY")
     api_key_file: str | None = setting(None, "file with one API key per line", env="DRUT_API_KEY_FILE")
     allow_keyless: bool = setting(False, "listen on a public address without a key", type=bool)
-    allowed_hosts: str = setting("", "host names that clients may use for this server if no key is set, separated by "
-                                     "commas; localhost, addresses and --host are always allowed")
-    allowed_origins: str = setting("", "origins of web pages that may call this server from a browser, such as "
-                                       "http://localhost:3000, separated by commas, or * for all (default: none)")
+    allowed_hosts: str = setting(
+        "", "host names that clients may use for this server if no key is set, such as drut or host.docker.internal, "
+            "separated by commas; localhost, addresses and --host are always allowed", several=True)
+    cors_origins: str = setting(
+        "", "origins of web pages that may call this server from a browser, such as http://localhost:3000, separated "
+            "by commas; * for all, which needs an API key (default: none)", several=True)
     served_model_name: str | None = setting(None, "model name for clients, or several separated by commas; "
-                                                  "* accepts any name (default: MODEL, or the end of its path)")
+                                                  "* accepts any name (default: MODEL, or the end of its path)",
+                                          several=True)
     strict_fields: bool = setting(False, "refuse requests with unknown fields instead of naming these in a header",
                                   type=bool)
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"), internal=True)
     tool_parser: str = setting("auto", "how the model writes tool calls (auto: as its chat template does)",
                                choices=("auto", *FORMATS))
-    plain_messages: bool = setting(False, "text of messages and tools that spells a special token stays ordinary text "
-                                          "in the prompt", type=bool)
+    special_tokens_in_messages: str = setting(
+        "text", "what text of messages and tools that spells a special token becomes: ordinary text, or (parse) that "
+                "token", choices=("text", "parse"))
     tool_string_chars: int = setting(
         0, "maximum characters of a string in a tool call that must match its schema, if the schema sets no maximum; "
            "0: no limit", type=int, least=0, most=1 << 14, internal=True)

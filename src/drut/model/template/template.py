@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from jinja2 import TemplateError, TemplateSyntaxError, meta, nodes
 
@@ -63,6 +63,7 @@ class ChatTemplate:
                 looked_at = meta.find_undeclared_variables(tree)
                 self.reads_tools = any(name.name == "tools" for name in tree.find_all(nodes.Name))
                 self.variables = frozenset(name for name in looked_at if not self.sets(name))
+                self.literals = frozenset(c.value for c in tree.find_all(nodes.Const) if isinstance(c.value, str))
         except TemplateSyntaxError as error:
             raise ModelFileError(f"chat template: line {error.lineno}: {_line(error)}") from None
         except Exception as error:  # for example, Python's compiler refuses deep nesting
@@ -76,6 +77,7 @@ class ChatTemplate:
         continue_final: bool = False,
         variables: Mapping[str, object] | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        hide: Callable[[Any], Any] = lambda value: value,
     ) -> str:
         """Returns the prompt of a conversation. Each message is a mapping with strings `role` and `content`.
 
@@ -85,8 +87,9 @@ class ChatTemplate:
         gets them as text (drut.model.template.tool_text).
 
         `variables` are further names for the template, such as `enable_thinking`. Role `developer` becomes `system` if
-        the template does not know it. Raises RequestError, which names the message or variable that is not acceptable,
-        and for all errors in the template, including its limits.
+        the template does not know it. The template gets what `hide` makes of all that a caller gave
+        (drut.model.template.special_tokens). Raises RequestError, which names the message or variable that is not
+        acceptable, and for all errors in the template, including its limits.
         """
         for name in variables or ():
             if self.sets(name):
@@ -94,9 +97,11 @@ class ChatTemplate:
         values = dict(variables or {})
         if tools and self.reads_tools:
             values["tools"] = list(tools)
+        values = hide(values)
         checked = self._checked(messages)
 
         def shown(ready: list[Message]) -> str:
+            ready = [{**hide(message), "role": message["role"]} for message in ready]
             return self._open_ended(ready, values) if continue_final else self._rendered(
                 ready, add_generation_prompt, values)
 

@@ -39,6 +39,11 @@ class ChatTemplates:
         """The concatenated sources of all templates."""
         return self.plain.source if self.plain is self.with_tools else f"{self.plain.source}\n{self.with_tools.source}"
 
+    @property
+    def literals(self) -> frozenset[str]:
+        """The string literals of all templates, which are the texts that they may look for."""
+        return self.plain.literals | self.with_tools.literals
+
     def offering(self, tools: object) -> ChatTemplate:
         """Returns the template for a conversation with these `tools`, which may be empty."""
         return self.with_tools if tools else self.plain

@@ -75,6 +75,11 @@ class Tokenizer:
         """The texts of the special tokens."""
         return [token.content for _, token in self._added if token.special]
 
+    @cached_property
+    def normalizes_special(self) -> bool:
+        """Whether a text that the normalizer changes may become a special token."""
+        return self._backend.normalizer is not None and any(t.special and t.normalized for _, t in self._added)
+
     @property
     def bos_id(self) -> int | None:
         return self.rules.bos_id

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ log = logging.getLogger("drut.server")
 
 MIN_KEY_CHARS = 8
 KEY_ID_CHARS = 12
+HOST_NAME = re.compile(r"[a-z0-9._-]+")
 
 
 class ApiKeys:
@@ -75,8 +77,11 @@ class Hosts:
     (DNS rebinding)."""
 
     def __init__(self, config: ServerConfig, *, keyless: bool) -> None:
-        names = {"localhost", config.host.lower(), *(n.strip().lower() for n in config.allowed_hosts.split(","))}
-        self._names = names - {""} if keyless else None
+        given = [name.strip().lower() for name in config.allowed_hosts.split(",") if name.strip()]
+        if wrong := next((name for name in given if not HOST_NAME.fullmatch(name)), None):
+            raise RequestError(f"--allowed-hosts: {wrong!r} is not a host name such as drut (without scheme and port)")
+        names = {"localhost", config.host.lower(), *given}
+        self._names = names if keyless else None
 
     def check(self, host: str) -> None:
         """Raises ApiError 403 for a name that is not this server's. Addresses pass: they cannot be rebound."""
@@ -84,8 +89,9 @@ class Hosts:
             return
         name = host.lower().rsplit(":", 1)[0] if not host.endswith("]") else host.lower()
         if name not in self._names and not is_address(name.strip("[]")):
-            raise ApiError(403, "the name in the header Host is not one of this server's; see --allowed-hosts",
-                           code="host_not_allowed")
+            shown = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-._"))[:64]
+            raise ApiError(403, f"the header Host names {shown!r}, which is not a name of this server: start it with "
+                                f"--allowed-hosts {shown or 'NAME'} if it is", code="host_not_allowed")
 
 
 def is_address(name: str) -> bool:

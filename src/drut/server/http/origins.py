@@ -10,22 +10,34 @@ from starlette.types import ASGIApp
 from drut.errors import RequestError
 from drut.server.config import ServerConfig
 
-ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+", re.IGNORECASE)
+ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://[^\s/?#@,*]+", re.IGNORECASE)
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 READABLE = ("retry-after", "x-drut-ignored", "x-request-id")  # reply headers that a page's script may read
+MAX_AGE_S = 3600  # for which a browser may keep the reply to a preflight
 
 
-def allowed(config: ServerConfig) -> list[str]:
-    """Returns the origins of pages that may call. RequestError for an entry that is no origin."""
-    origins = [origin.strip() for origin in config.allowed_origins.split(",") if origin.strip()]
-    for origin in origins:
-        if origin != "*" and not ORIGIN.fullmatch(origin):
-            raise RequestError(f"allowed_origins: {origin!r} is not an origin such as http://localhost:3000, nor *")
+def allowed(config: ServerConfig, *, keyless: bool) -> list[str]:
+    """Returns the origins of pages that may call, as browsers write them. RequestError for an entry that is no origin,
+    and for * if the server is `keyless`: then every page that a user of this machine opens could use it."""
+    origins = [_origin(text.strip()) for text in config.cors_origins.split(",") if text.strip()]
+    if keyless and "*" in origins:
+        raise RequestError("--cors-origins *: every web page could use this server; set an API key or name origins")
     return origins
 
 
-def shared(app: ASGIApp, config: ServerConfig) -> ASGIApp:
-    """Returns `app` with CORS headers if the configuration allows origins; preflights need no API key."""
-    if not (origins := allowed(config)):
+def _origin(text: str) -> str:
+    if text == "*":
+        return text
+    if (found := ORIGIN.fullmatch(text)) is None:
+        raise RequestError(f"--cors-origins: {text!r} is not an origin such as http://localhost:3000 (scheme, host and "
+                           "port, without a path), nor *")
+    return text.lower().removesuffix(DEFAULT_PORTS.get(found[1].lower(), " "))
+
+
+def shared(app: ASGIApp, origins: list[str]) -> ASGIApp:
+    """Returns `app` with CORS headers for pages of `origins`, if there are any. Preflights need no API key; they allow
+    every request header, since clients add their own, such as OpenAI's `x-stainless-*`."""
+    if not origins:
         return app
     return CORSMiddleware(app, allow_origins=origins, allow_methods=("GET", "POST"), allow_headers=("*",),
-                          expose_headers=READABLE)
+                          allow_private_network=True, expose_headers=READABLE, max_age=MAX_AGE_S)

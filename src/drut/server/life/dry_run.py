@@ -32,7 +32,7 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
     """Yields lines that describe what a start would use. DrutError for what would fail."""
     keys = ApiKeys.of(config)
     check_exposure(config, keys)
-    pages = allowed(config)
+    pages = allowed(config, keyless=not keys)
     listen(config).close()
     if config.otlp_endpoint:
         open_spans(config.otlp_endpoint, served_names(config, model)[0]).close()
@@ -51,7 +51,7 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         needs = MemoryPlan.of(files.spec, engine)
         texts = PromptProcessor(files.tokenizer(), files.spec.vocab, needs.room, config.max_text_chars,
                                 tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
-                                plain_messages=config.plain_messages,
+                                special_tokens=config.special_tokens_in_messages,
                                 tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
         yield f"tokenizer   {'none: prompts are token ids' if texts.tokenizer is None else 'good'}"
         yield f"template    {'good' if texts.templates is not None else texts.why_no_chat}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from datetime import UTC, datetime
 from typing import BinaryIO
@@ -11,51 +9,22 @@ from typing import BinaryIO
 import msgspec
 
 from drut.server.admission.request_record import NullObserver, RequestRecord
-
-MAX_QUEUED = 10_000  # lines: a reader that has stopped must not exhaust the server's memory
+from drut.server.life.lines import LineWriter
 
 
 class RequestLog(NullObserver):
-    """An observer that writes lines in its own thread, so that a full pipe or disk delays no request.
-
-    Lines that cannot be written are dropped, and the next line reports their number.
-    """
+    """An observer that writes the line of each request that has ended."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        """`stream` must be unbuffered or flush on each write of a line."""
-        self._stream = stream
-        self._lines: queue.Queue[bytes | None] = queue.Queue(MAX_QUEUED)
-        # Lines lost: `_overflowed` is written by the event loop alone, the other two by the log's thread alone.
-        self._overflowed = self._failed = self._reported = 0
-        self._thread = threading.Thread(target=self._write, name="drut-log", daemon=True)
-        self._thread.start()
+        self._lines = LineWriter(stream, lambda lost: msgspec.json.encode({"log_lines_dropped": lost}) + b"\n")
 
     def observe(self, record: RequestRecord) -> None:
         """Writes the line of a request that has ended."""
-        try:
-            self._lines.put_nowait(msgspec.json.encode(entry(record)) + b"\n")
-        except queue.Full:
-            self._overflowed += 1
+        self._lines.put(msgspec.json.encode(entry(record)) + b"\n")
 
     def close(self, patience_s: float = 1.0) -> None:
         """Writes the remaining lines, for at most `patience_s` seconds."""
-        try:
-            self._lines.put(None, timeout=patience_s)
-        except queue.Full:
-            return
-        self._thread.join(patience_s)
-
-    def _write(self) -> None:
-        while (line := self._lines.get()) is not None:
-            try:
-                lost = self._overflowed + self._failed
-                if lost > self._reported:
-                    self._stream.write(msgspec.json.encode({"log_lines_dropped": lost - self._reported}) + b"\n")
-                    self._reported = lost
-                self._stream.write(line)
-                self._stream.flush()
-            except (OSError, ValueError):  # a full disk, a closed pipe
-                self._failed += 1
+        self._lines.close(patience_s)
 
 
 def entry(record: RequestRecord) -> dict[str, object]:

@@ -25,7 +25,7 @@ from drut.server.http.app import App
 from drut.server.http.auth import check_exposure, is_address
 from drut.server.http.connection import HttpConnection
 from drut.server.http.gate import ConnectionGate, with_connections
-from drut.server.http.origins import shared
+from drut.server.http.origins import allowed, shared
 from drut.server.life import Lifecycle, Startup
 from drut.server.life.roof import compare_with_roof
 from drut.server.openai.prompts import PromptProcessor
@@ -92,6 +92,7 @@ class Server:
         config = with_connections(config)
         self.service = Service(config, served_names(config, model))
         check_exposure(config, self.service.keys)
+        origins = allowed(config, keyless=not self.service.keys)
         self._path, self._config, self._engine, self._print_line = path, self.service.config, engine, print_line
         self._on_loaded = on_loaded
         metrics = self.service.metrics
@@ -100,7 +101,7 @@ class Server:
         self._observer: Observer = ObserverGroup(metrics, *others) if others else metrics
         self.gate = ConnectionGate(config.max_connections or 0, config.max_connections_per_address)
         metrics.gate = self.gate
-        app = shared(App(self.service), config)
+        app = shared(App(self.service), origins)
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -139,7 +140,7 @@ class Server:
             self._startup.engine(ready)
             texts = await asyncio.to_thread(PromptProcessor.open, self._path, ready.room, config.max_text_chars,
                                             tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
-                                            plain_messages=config.plain_messages,
+                                            special_tokens=config.special_tokens_in_messages,
                                             tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
                                      max_wait_s=config.max_wait_s)

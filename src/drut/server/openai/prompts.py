@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.model.model import open_model
+from drut.model.template.special_tokens import EscapedConversation, SpecialTokenEscaper, SpecialTokens
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import Tokenizer
 from drut.parse import choose
@@ -15,8 +17,16 @@ from drut.parse.formats import Format
 from drut.parse.narrowing import FREE, Bounds
 from drut.parse.reading import Reading
 from drut.server.openai.protocol.errors import ApiError, too_long
-from drut.server.openai.special_tokens import SpecialTokenEscaper
 from drut.server.stream.prepared_request import PreparedPrompt
+
+
+@dataclass(frozen=True)
+class RenderedChat:
+    """The prompt of a conversation; in `text` the escapes of special tokens in messages are still there, if there is
+    an `escape`."""
+
+    text: str
+    escape: EscapedConversation | None
 
 
 class PromptProcessor:
@@ -27,7 +37,7 @@ class PromptProcessor:
 
     def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, max_chars: int,
                  *, tool_parser: str = choose.AUTO, reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE,
-                 plain_messages: bool = False) -> None:
+                 special_tokens: str = "text") -> None:
         self.tokenizer, self.vocab, self.room, self._max_chars = tokenizer, vocab, room, max_chars
         self.templates: ChatTemplates | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
@@ -38,7 +48,8 @@ class PromptProcessor:
                 self._no_template = UnsupportedError(f"this model's chat template is invalid: {error}")
         self.marks = choose.marks(reasoning_parser, self.templates)  # of reasoning; None if the model has none
         self._tool_parser, self.tool_bounds = tool_parser, tool_bounds
-        self._escaper = SpecialTokenEscaper(tokenizer) if plain_messages and tokenizer is not None else None
+        self._special_tokens = special_tokens
+        self._escaper = SpecialTokenEscaper(tokenizer, self.templates) if tokenizer and self.templates else None
         # A longer text has more tokens than the context length.
         self._max_prompt_chars = room * tokenizer.longest_piece if tokenizer is not None else 0
 
@@ -66,28 +77,31 @@ class PromptProcessor:
 
     def chat_text(self, messages: Sequence[Mapping[str, object]], variables: Mapping[str, object],
                   tools: Sequence[Mapping[str, object]] = (), *, add_generation_prompt: bool = True,
-                  continue_final: bool = False) -> str:
-        """Renders the prompt of a conversation, up to where the output starts. ApiError if the template refuses it."""
+                  continue_final: bool = False, special_tokens: SpecialTokens | None = None) -> RenderedChat:
+        """Renders the prompt of a conversation, up to where the output starts. ApiError if the template refuses it.
+        `special_tokens`: what texts that spell one become, by default as the server is set."""
         if self.templates is None:
             raise self._no_template
         if set_here := [name for name in variables if self.templates.plain.sets(name)]:
             raise ApiError(400, f"chat_template_kwargs: {set_here[0][:40]!r} cannot be set",
                            param="chat_template_kwargs")
-        if self._escaper is not None:
-            messages, tools = self._escaper.hide(list(messages)), self._escaper.hide(list(tools))
+        escape: EscapedConversation | None = None
         try:
-            return self.templates.offering(tools).render(
+            if (special_tokens or self._special_tokens) == "text" and self._escaper is not None:
+                escape = self._escaper.begin(messages, tools, variables)
+            return RenderedChat(self.templates.offering(tools).render(
                 messages, add_generation_prompt=add_generation_prompt, tools=tools, continue_final=continue_final,
-                variables=variables)
+                variables=variables, **({"hide": escape.hide} if escape else {})), escape)
         except RequestError as error:
-            raise ApiError(400, str(error), param=error.field or "messages") from None
+            text = str(error) if escape is None else escape.reveal(str(error))
+            raise ApiError(400, text, param=error.field or "messages") from None
 
-    def chat_ids(self, text: str, *, fit: bool = True) -> list[int]:
+    def chat_ids(self, prompt: RenderedChat, *, fit: bool = True) -> list[int]:
         """Returns the ids of a rendered conversation; with `fit`, ApiError if they leave no room for output."""
         if fit:
-            self._check_prompt(text, "messages")
-        self._check_text(text, "messages")
-        ids = (self._escaper or self.encoder()).encode_chat(text)
+            self._check_prompt(prompt.text, "messages")
+        self._check_text(prompt.text, "messages")
+        ids = (prompt.escape.encode if prompt.escape else self.encoder().encode_chat)(prompt.text)
         return self.checked(ids, "messages") if fit else ids
 
     def tool_format(self) -> Format:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from drut.constrain.reasoning import MAX_BUDGET
+from drut.model.template.special_tokens import SpecialTokens
 from drut.server.openai.protocol.replies import PromptLogprobs, Timings, Usage
 from drut.server.openai.protocol.sampling import Int64, MaxTokens, SamplingFields, TopLogprobs
 from drut.server.openai.protocol.tools import OfferedTool, ToolCall, ToolChoice
@@ -41,6 +42,9 @@ class ChatMessage(msgspec.Struct, kw_only=True):
     reasoning: str | None = None
 
 
+TokensInMessages = Annotated[SpecialTokens, Meta(
+    description="what text of messages and tools that spells a special token becomes: ordinary text, or the token; "
+                "default: --special-tokens-in-messages")]
 Kwargs = Annotated[dict[str, bool | Int64 | float | str | None], Meta(
     max_length=32, description="variables of the model's chat template, such as enable_thinking")]
 
@@ -54,6 +58,7 @@ class ChatRequest(SamplingFields, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: Kwargs | None = None
+    special_tokens_in_messages: TokensInMessages | None = None
     tools: list[OfferedTool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None

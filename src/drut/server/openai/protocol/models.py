@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from drut.server.openai.protocol.chat import ChatMessage, Kwargs
+from drut.server.openai.protocol.chat import ChatMessage, Kwargs, TokensInMessages
 from drut.server.openai.protocol.sampling import Name
 from drut.server.openai.protocol.tools import OfferedTool
 
@@ -38,6 +38,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: Kwargs | None = None
+    special_tokens_in_messages: TokensInMessages | None = None
     tools: list[OfferedTool] | None = None
 
 

@@ -77,6 +77,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     deadline_s: Deadline | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
+    timings: bool | None = None
     timings_per_token: bool | None = None
 
 
@@ -111,6 +112,11 @@ def engine_params(request: SamplingFields, asked: RequestedFormat | None, *, max
     except RequestError as error:
         field = str(error).partition(" ")[0]
         raise ApiError(400, str(error), param=field if field in request.__struct_fields__ else None) from None
+
+
+def wants_timings(request: SamplingFields) -> bool:
+    """Returns whether the reply has its times; llama.cpp's clients ask with `timings_per_token`."""
+    return bool(request.timings or request.timings_per_token)
 
 
 def check_stream(request: SamplingFields) -> None:

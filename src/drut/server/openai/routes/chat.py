@@ -14,12 +14,13 @@ from drut.parse.calling import constraint
 from drut.parse.offer import OfferedTools
 from drut.parse.reading import Reading
 from drut.server.http.auth import salt_of
-from drut.server.openai.prompts import PromptProcessor
+from drut.server.openai.prompts import PromptProcessor, RenderedChat
 from drut.server.openai.protocol.chat import ChatRequest
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.fields import check_unused, decode
 from drut.server.openai.protocol.forms import shown_name
-from drut.server.openai.protocol.sampling import check_stream, engine_params, first_max_tokens
+from drut.server.openai.protocol.models import TokenizeRequest
+from drut.server.openai.protocol.sampling import check_stream, engine_params, first_max_tokens, wants_timings
 from drut.server.openai.protocol.structured import RequestedFormat, constraint_of, may_contain_calls
 from drut.server.openai.protocol.tools import Function, as_tools, check_tools, chosen, for_template
 from drut.server.openai.reasoning import effort_variables, reasoning_of
@@ -41,8 +42,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Prepa
     messages = plain_messages(request.messages, service, short_ids=texts.wants_short_ids)
     effort = effort_variables(request.reasoning_effort, texts, offered)
     variables = {**(effort or {}), **(request.chat_template_kwargs or {})}
-    text, unused = chat_text(texts, messages, variables, offered, add_generation_prompt=request.add_generation_prompt,
-                             continue_final=request.continue_final_message)
+    prompt, unused = chat_text(texts, messages, variables, offered, request)
     ignored += check_unused((*(("reasoning_effort",) if effort is None else ()), *unused),
                             strict=service.config.strict_fields)
     own_text = may_contain_calls(request.response_format, request.structured_outputs)
@@ -50,7 +50,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Prepa
     asked = constraint_of(request.response_format, request.structured_outputs)
     params = engine_params(request, asked, max_tokens=max_tokens, logprobs=logprobs,
                            prompt_logprobs=request.prompt_logprobs, limits=service.limits, texts=texts)
-    reading = _reading(request, texts, offered, choice, reasoning_of(request, texts, text, messages),
+    reading = _reading(request, texts, offered, choice, reasoning_of(request, texts, prompt.text, messages),
                        formatted=params.constraint is not None and not own_text)
     params = replace(params, shown_special_ids=texts.special_marks(reading))
     calls = _calls(params, texts, reading, offered, choice, own_text=own_text)
@@ -58,7 +58,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Prepa
         params = replace(params, constraint=calls.constraint)
     reading = replace(reading, bound=params.constraint is not None)
     params = replace(params, reasoning=reading.watched)
-    ids = texts.chat_ids(text)
+    ids = texts.chat_ids(prompt)
     echo = bool(request.echo) and messages[-1]["role"] == "assistant"
     return PreparedRequest(
         id=f"chatcmpl-{secrets.token_hex(12)}", model=service.name, fingerprint=loaded.fingerprint,
@@ -70,7 +70,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Prepa
         echo=echo, logprobs=logprobs is not None, prompt_logprobs=request.prompt_logprobs is not None,
         return_token_ids=bool(request.return_token_ids), operation="chat", ignored=ignored, reading=reading,
         include_reasoning=request.include_reasoning is not False,
-        constraints=tuple(one for one in (asked, calls) if one is not None), timings=bool(request.timings_per_token))
+        constraints=tuple(one for one in (asked, calls) if one is not None), timings=wants_timings(request))
 
 
 def _max_tokens(request: ChatRequest) -> int:
@@ -132,14 +132,15 @@ def _calls(params: SamplingParams, texts: PromptProcessor, reading: Reading, off
 
 
 def chat_text(texts: PromptProcessor, messages: list[dict[str, Any]], variables: Mapping[str, object],
-              tools: list[Function], *,
-              add_generation_prompt: bool | None, continue_final: bool | None) -> tuple[str, tuple[str, ...]]:
+              tools: list[Function],
+              request: ChatRequest | TokenizeRequest) -> tuple[RenderedChat, tuple[str, ...]]:
     """Returns the prompt of a conversation, and the paths of the variables that the model's template does not use."""
-    if continue_final and add_generation_prompt:
+    if request.continue_final_message and request.add_generation_prompt:
         raise ApiError(400, "continue_final_message and add_generation_prompt cannot both be true",
                        param="continue_final_message")
-    known = texts.variables(tools)
-    text = texts.chat_text(messages, variables, [for_template(function) for function in tools],
-                           continue_final=bool(continue_final),
-                           add_generation_prompt=add_generation_prompt is not False and not continue_final)
-    return text, tuple(f"chat_template_kwargs.{shown_name(name)}" for name in variables if name not in known)
+    known, continues = texts.variables(tools), bool(request.continue_final_message)
+    prompt = texts.chat_text(messages, variables, [for_template(function) for function in tools],
+                             continue_final=continues,
+                             add_generation_prompt=request.add_generation_prompt is not False and not continues,
+                             special_tokens=request.special_tokens_in_messages)
+    return prompt, tuple(f"chat_template_kwargs.{shown_name(name)}" for name in variables if name not in known)

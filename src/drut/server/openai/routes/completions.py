@@ -9,7 +9,7 @@ from drut.server.http.auth import salt_of
 from drut.server.openai.protocol.completions import CompletionRequest
 from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.fields import decode
-from drut.server.openai.protocol.sampling import check_stream, engine_params, first_max_tokens
+from drut.server.openai.protocol.sampling import check_stream, engine_params, first_max_tokens, wants_timings
 from drut.server.openai.protocol.structured import constraint_of
 from drut.server.service import Loaded, Service
 from drut.server.stream.prepared_request import PreparedRequest
@@ -45,7 +45,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Prepa
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         continuous_usage=bool(request.stream_options and request.stream_options.continuous_usage_stats),
         echo=echo, echo_scores=echo and request.logprobs is not None, scoring=max_tokens == 0,
-        logprobs=request.logprobs is not None, timings=bool(request.timings_per_token),
+        logprobs=request.logprobs is not None, timings=wants_timings(request),
         prompt_logprobs=request.prompt_logprobs is not None, return_token_ids=bool(request.return_token_ids),
         constraints=() if asked is None else (asked,), ignored=ignored)
 

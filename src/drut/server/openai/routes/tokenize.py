@@ -45,11 +45,9 @@ def _tokenize(body: bytes, service: Service, loaded: Loaded) -> Reply:
             raise ApiError(400, "add_special_tokens: the chat template adds its own", param="add_special_tokens")
         messages = plain_messages(request.messages or [], service, short_ids=texts.wants_short_ids)
         tools = check_tools(request.tools, service.limits.tools)
-        text, unused = chat_text(texts, messages, request.chat_template_kwargs or {}, tools,
-                                 add_generation_prompt=request.add_generation_prompt,
-                                 continue_final=request.continue_final_message)
+        prompt, unused = chat_text(texts, messages, request.chat_template_kwargs or {}, tools, request)
         ignored += check_unused(unused, strict=service.config.strict_fields)
-        ids = texts.chat_ids(text, fit=False)
+        ids = texts.chat_ids(prompt, fit=False)
     reply = TokenizeReply(count=len(ids), max_model_len=texts.room, tokens=lazily(ids))
     if request.return_token_strs:
         speller = Speller(texts.tokenizer, skip_special=False)
