@@ -34,13 +34,17 @@ def shown(text: str) -> list[Example]:
     return [Example(*found) for found in SHOWN.findall(text)]
 
 
-def command_lines(text: str) -> Iterator[list[str]]:
-    """The arguments of each `drut` command in blocks of shell, fenced or indented, without what the shell takes."""
+def shell_lines(text: str) -> list[str]:
+    """The lines of shell with a `drut` command, fenced or indented, continued ones joined."""
     fenced = "\n".join(blocks(text, "sh"))
     indented = "\n".join(re.findall(r"^ {4}(.*)$", FENCED.sub("", text), flags=re.MULTILINE))
-    for line in f"{fenced}\n{indented}".replace("\\\n", " ").splitlines():
-        if re.search(r"(^|[ |/])drut ", line) is None or not re.match(r"[\w./~$]", line):
-            continue
+    lines = f"{fenced}\n{indented}".replace("\\\n", " ").splitlines()
+    return [line for line in lines if re.search(r"(^|[ |/])drut ", line) and re.match(r"[\w./~$]", line)]
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """The arguments of each `drut` command in the lines of shell, without what the shell takes."""
+    for line in shell_lines(text):
         words = shlex.split(re.sub(r"\$[\w!]+", "1", line), comments=True)
         for start, word in enumerate(words):
             if word in ("drut", ".venv/bin/drut"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -13,14 +14,19 @@ from typing import Any
 
 import pytest
 
+from drut.cli.chat.commands import COMMANDS, LEAVE
 from drut.cli.commands import parser_of
+from drut.cli.describe import describe
 from drut.model.store import resolve
-from tests.docs.pages import PAGES, READMES, ROOT, Example, blocks, command_lines, shown
+from tests.docs.pages import PAGES, READMES, ROOT, Example, blocks, command_lines, shell_lines, shown
 from tests.server.rig import Running, serving
 
 MODEL = "smollm2-135m-instruct"
 URL = "http://127.0.0.1:8000"
 SETUP = ("make ", "source ", "pip ", "apt ")  # what the tests' environment has already
+NOT_OURS = ("CONTRIBUTING.md", "ablation.md", "benchmarks.md", "comparison.md", "engines.md")  # with others' flags
+WRITTEN = [page for page in PAGES if page.name not in NOT_OURS]
+ENDING = ("config", "generate", "list", "ps", "pull", "show")  # commands that need no server and no terminal
 LINES = sorted({(page.name, " ".join(words)): words for page in PAGES
                 for words in command_lines(page.read_text())}.items())
 
@@ -46,10 +52,15 @@ def server() -> Iterator[Running]:
 def output_of(example: Example, url: str, folder: Path) -> str:
     """What the code prints, with the server's real address."""
     lines = [line for line in example.code.replace(URL, url).splitlines() if not line.startswith(SETUP)]
-    program = ["bash", "-ec"] if example.language == "sh" else [sys.executable, "-c"]
+    return output("\n".join(lines), folder, example.language)
+
+
+def output(code: str, folder: Path, language: str = "sh") -> str:
+    """What the code prints in `folder`; it must succeed."""
+    program = ["bash", "-ec"] if language == "sh" else [sys.executable, "-c"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run([*program, "\n".join(lines)], cwd=folder, env={**os.environ, "PATH": path}, text=True,
-                          capture_output=True, timeout=300)
+    done = subprocess.run([*program, code], cwd=folder, env={**os.environ, "PATH": path}, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -70,6 +81,26 @@ def test_the_readme_shows_what_is_printed(example: Example, server: Running, tmp
     assert comparable(output_of(example, server.url, tmp_path)) == comparable(example.output.strip())
 
 
+def ends(line: str) -> bool:
+    """Whether a command ends by itself; `drut run MODEL` alone is a chat."""
+    for words in command_lines(f"    {line}\n"):
+        return words[0] in ENDING or (words[0] == "run" and len(words) > 2)
+    return False
+
+
+RUNNING = [line for line in shell_lines((ROOT / "docs" / "run.md").read_text()) if ends(line)]
+
+
+@pytest.mark.model
+@pytest.mark.serial
+@pytest.mark.slow
+@pytest.mark.parametrize("line", RUNNING)
+def test_a_command_that_ends_by_itself_runs(line: str, tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_text("The tests pass.\n")
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    assert output(line, tmp_path)
+
+
 def test_the_readmes_have_the_same_commands_and_links() -> None:
     """Code is the same but for comments of shell; both pages lead to the same files, and to each other."""
     english, hindi = (page.read_text() for page in READMES)
@@ -87,3 +118,28 @@ def code_of_shell(text: str) -> list[str]:
 
 def links(text: str) -> set[str]:
     return set(re.findall(r"\]\(([^)\s]+)\)", text))
+
+
+@functools.cache
+def flags() -> set[str]:
+    """Every long flag of every command."""
+    names = {name for command in describe() for a in command.arguments for name in a.names}
+    return {spelled for name in names for spelled in (name.replace("[no-]", ""), name.replace("[no-]", "no-"))}
+
+
+def named_flags(page: Path) -> set[str]:
+    """Flags in inline code; of a table of another engine's names, those of its other columns."""
+    text = page.read_text()
+    if page.name == "coming-from.md":
+        text = re.sub(r"^[^|\n]+ \| ", "", text, flags=re.MULTILINE)
+    return {name for span in re.findall(r"`(--[^`]+)`", text) for name in re.findall(r"(?:^| )(--[a-z][\w-]+)", span)}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_a_flag_that_a_page_names_exists(page: Path) -> None:
+    assert named_flags(page) - flags() == set()
+
+
+def test_the_chat_has_the_commands_of_its_page() -> None:
+    section = (ROOT / "docs" / "run.md").read_text().partition("\n## Chat\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`/([a-z]+)", section)) <= {*COMMANDS, *LEAVE}
