@@ -30,7 +30,7 @@ NOTES = re.compile(r" \((?:see |docs/)[^)]*\)| \[[A-Z_]+\]")  # which other page
 OWN = ("positional arguments", "options")  # groups whose flags stay with their command
 
 
-BRIEF = ("drut bench compare", "drut bench search", "drut bench ablate")  # of many flags, which pages explain
+BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate")  # which pages explain
 
 
 def rows(arguments: Sequence[Argument], brief: bool = False) -> Iterator[str]:
@@ -55,7 +55,7 @@ def section(command: Command, shared: Collection[Argument]) -> Iterator[str]:
     if not own and not command.examples:
         return
     yield from (f"\n## {command.name}\n", f"`{command.usage}`: {command.summary}.", "")
-    yield from (f"    {line}" for line, _ in command.examples)
+    yield from (f"    {line}" for line, _ in command.examples[:2])
     yield from ("", *rows(own, command.name in BRIEF), "")
     if titles := dict.fromkeys(a.group for a in command.arguments if a in shared and not a.internal):
         yield "Also flags of " + ", ".join(f"[{title}](#{anchor(title)})" for title in titles) + "."
