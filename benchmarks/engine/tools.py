@@ -70,7 +70,8 @@ class Asker:
             tools = [Tool(f["name"], f["parameters"]) for f in functions]
             made = constraint(self.form, tools, "required", self.tokenizer, parallel=False, bounds=self.bounds)
             prompts.append(self.tokenizer.encode_chat(self.templates.render(row["messages"], row["tools"])))
-            params.append(SamplingParams(max_tokens=self.max_tokens, constraint=made, frequency_penalty=PENALTY))
+            params.append(SamplingParams(max_tokens=self.max_tokens, temperature=0, constraint=made,
+                                         frequency_penalty=PENALTY))
         answers = self.llm.generate(prompts, params)
         return [(self.read(row, answer.text), answer.finish_reason == "length")
                 for row, answer in zip(rows, answers, strict=True)]

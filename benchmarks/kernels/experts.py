@@ -125,7 +125,7 @@ class Layers:
 def whole_model(path: str) -> None:
     """Prints the best of a few decoding steps of 1 and 8 sequences, with the ledger's bytes by kind of operation."""
     rng, rows = np.random.default_rng(1), []
-    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    params = SamplingParams(max_tokens=12, ignore_eos=True, temperature=0)
     with LLM(path, threads=1, kv_cache_gb=0.3, overlap=False, max_batch_tokens=128) as llm:
         runner, engine = llm.engine.runner, llm.engine
         for batch in (1, 8):

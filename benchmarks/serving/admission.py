@@ -59,7 +59,7 @@ async def play(parts: str) -> float:
         if parts == "bare":
             engine.sinks.append(lambda message: None)
         else:
-            ticket = admission.submit(QueuedRequest([0] * 16, SamplingParams(max_tokens=TOKENS)))
+            ticket = admission.submit(QueuedRequest([0] * 16, SamplingParams(max_tokens=TOKENS, temperature=0)))
             readers.append(asyncio.ensure_future(drain(ticket)))
     await asyncio.sleep(0)
     started = time.process_time()

@@ -8,9 +8,10 @@ import os
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 from drut.errors import RequestError
+from drut.foreign import SETTINGS, unknown
 
 SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 INTERNALS = "internals"  # the end of the title of a group of flags that a command's short help leaves out
@@ -39,7 +40,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            check_value(f.name, getattr(self, f.name), f.metadata)
+            value = getattr(self, f.name)
+            if value is not None or f.default is not None:
+                typed_value(f.name, value, f.metadata["type"])
+            check_value(f.name, value, f.metadata)
 
     @classmethod
     def names(cls) -> list[str]:
@@ -51,9 +55,9 @@ class Settings:
         """Returns settings from `given` (None: not given), the environment, `file` (typed values) and the defaults, in
         this order of precedence."""
         environ, file = os.environ if environ is None else environ, file or {}
-        unknown = set(given) - set(cls.names())
-        if unknown:
-            raise RequestError(f"unknown setting {sorted(unknown)[0]!r}")
+        for name in given:
+            if name not in cls.names():
+                raise unknown("setting", name, SETTINGS, cls.names())
         values: dict[str, Any] = {}
         for f in dataclasses.fields(cls):
             env = f.metadata["env"]
@@ -68,11 +72,21 @@ class Settings:
         return cls(**values)
 
     @classmethod
+    def chosen(cls, whole: Self | None, given: Mapping[str, Any]) -> Self:
+        """Returns `whole`, or else the settings `given`. Raises RequestError for both, and for another type."""
+        if whole is None:
+            return cls.resolve(given)
+        if not isinstance(whole, cls):
+            raise RequestError(f"config must be {cls.__name__}, not {type(whole).__name__}")
+        if given:
+            raise RequestError(f"config has all settings: set {sorted(given)[0]} in it")
+        return whole
+
+    @classmethod
     def from_args(cls, args: argparse.Namespace, file: Mapping[str, Any] | None = None) -> Self:
         """Returns the settings that an argument parser with `add_flags` read, completed from environment, `file` and
         defaults."""
         return cls.resolve({name: joined(getattr(args, name, None)) for name in cls.names()}, file=file)
-
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,8 @@ class EngineConfig(Settings):
     max_model_len: int | None = setting(
         None, "maximum tokens of a prompt and its output (default: the model's context)", type=int, least=2,
         most=1 << 30)
+    generation_config: str = setting("auto", "sampling defaults of requests: those that the model's publisher "
+                                     "recommends (auto), or none", choices=("auto", "none"))
     prefix_cache: bool = setting(True, "share the KV of common prefixes between requests", type=bool)
     window_pages: bool = setting(True, "for layers with a sliding window, keep only the pages inside the window",
                                  type=bool, internal=True)
@@ -131,6 +147,37 @@ class EngineConfig(Settings):
                              env="DRUT_DEBUG_KV", internal=True)
 
 
+class EngineSettings(TypedDict, total=False):
+    """The fields of EngineConfig, as keyword arguments of LLM and AsyncEngine."""
+
+    kv_dtype: str
+    kv_cache_gb: float | None
+    max_model_len: int | None
+    generation_config: str
+    prefix_cache: bool
+    window_pages: bool
+    max_batch_tokens: int
+    max_seqs: int
+    continuous_batching: bool
+    chunk_tokens: int | None
+    policy: str
+    aging_s: float
+    reserve_quantile: float
+    overlap: bool
+    multi_step: int
+    forced_tokens: bool
+    threads: int | None
+    backend: str
+    execution: str
+    fusion: bool
+    isa: str
+    pack_cache: bool
+    pack_cache_gb: float
+    grammar_cache_mb: float
+    grammar_timeout_s: float
+    debug_kv: bool
+
+
 def check_value(name: str, value: Any, meta: Mapping[str, Any]) -> None:
     """Raises RequestError, which names the setting, if `value` is not one of its choices or outside its bounds."""
     if meta["choices"] and value not in meta["choices"]:
@@ -158,7 +205,7 @@ def parse_value(name: str, text: str, kind: type) -> Any:
 
 
 def typed_value(name: str, value: Any, kind: type) -> Any:
-    """Returns a setting's value from a file. Raises RequestError, which names the setting, if its type is wrong."""
+    """Returns a setting's value as its type. Raises RequestError, which names the setting, if its type is wrong."""
     fits = isinstance(value, int | float if kind is float else kind) and (kind is bool or not isinstance(value, bool))
     if not fits:
         wanted = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}[kind]

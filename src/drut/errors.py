@@ -32,6 +32,10 @@ class DownloadError(DrutError):
     """A model could not be fetched or failed its checksum."""
 
 
+class EngineDeadError(DrutError):
+    """The engine has ended, and with it all its requests."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns "; did you mean NEAREST?" for the end of an error, or nothing if no known name is near."""
     import difflib

@@ -39,10 +39,11 @@ def answer(tiny):
     """What the Python surface answers."""
 
     def ask(prompt, chat=False, **params):
+        given = {"temperature": 0, **params}
         with LLM(tiny) as llm:
             if chat:
-                return llm.chat([{"role": "user", "content": prompt}], SamplingParams(**params))
-            return llm.generate(prompt, SamplingParams(**params))[0]
+                return llm.chat([{"role": "user", "content": prompt}], SamplingParams(**given))[0]
+            return llm.generate(prompt, SamplingParams(**given))[0]
 
     return ask
 
@@ -51,7 +52,7 @@ def answer(tiny):
 def test_answers_are_shown_before_the_failure_of_one(tmp_path, capsys, flag):
     model = str(write_poisoned_model(tmp_path, token=ord("!")))
     prompts = [word for prompt in ("hello", "oh!", "a") for word in ("--prompt", prompt)]
-    assert main(["generate", model, *prompts, "--max-tokens", "5", *flag]) == 2
+    assert main(["generate", "--temperature", "0", model, *prompts, "--max-tokens", "5", *flag]) == 2
     out, err = capsys.readouterr()
     assert "error: prompt 2 of 3: the model's logits are not finite" in err.splitlines()[-1]
     if flag:
@@ -64,14 +65,14 @@ def pipe_in(monkeypatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
-def flags(*argv, defaults=None) -> SamplingParams:
+def flags(*argv) -> SamplingParams:
     parser = argparse.ArgumentParser()
-    sampling.add_flags(parser, defaults or SamplingParams())
+    sampling.add_flags(parser)
     return sampling.from_flags(parser.parse_args(argv))
 
 
 def test_a_single_answer_is_the_text_and_speed_is_told_beside_it(tiny, answer, capsys):
-    assert main(["generate", tiny, "--prompt", "Asha", "--max-tokens", "20"]) == 0
+    assert main(["generate", "--temperature", "0", tiny, "--prompt", "Asha", "--max-tokens", "20"]) == 0
     out, err = capsys.readouterr()
     assert out == answer("Asha", max_tokens=20).text + "\n"
     first, last = err.splitlines()
@@ -82,7 +83,8 @@ def test_a_single_answer_is_the_text_and_speed_is_told_beside_it(tiny, answer, c
 
 
 def test_json_is_one_object_a_prompt_and_a_batch_changes_no_answer(tiny, answer, capsys):
-    argv = ["generate", tiny, "--prompt", "one", "--prompt", "twenty two", "--json", "--max-tokens", "9"]
+    argv = ["generate", tiny, "--temperature", "0",
+            "--prompt", "one", "--prompt", "twenty two", "--json", "--max-tokens", "9"]
     assert main([*argv, "--temperature", "0.8", "--seed", "5"]) == 0
     objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [set(o) for o in objects] == [JSON_KEYS] * 2
@@ -96,7 +98,7 @@ def test_json_is_one_object_a_prompt_and_a_batch_changes_no_answer(tiny, answer,
 
 
 def test_several_answers_come_in_order_under_their_prompts(tiny, answer, capsys):
-    argv = ["generate", tiny, "--prompt", "a\nb", "--prompt", "c", "--max-tokens", "5"]
+    argv = ["generate", tiny, "--temperature", "0", "--prompt", "a\nb", "--prompt", "c", "--max-tokens", "5"]
     assert main(argv) == 0
     out, err = capsys.readouterr()
     first, second = (answer(p, max_tokens=5).text for p in ("a\nb", "c"))
@@ -105,14 +107,15 @@ def test_several_answers_come_in_order_under_their_prompts(tiny, answer, capsys)
 
 
 def test_chat_puts_the_prompt_into_the_template(tiny, answer, capsys):
-    assert main(["generate", tiny, "--chat", "--prompt", "Namaste", "--max-tokens", "8"]) == 0
+    assert main(["generate", "--temperature", "0", tiny, "--chat", "--prompt", "Namaste", "--max-tokens", "8"]) == 0
     assert capsys.readouterr().out == answer("Namaste", chat=True, max_tokens=8).text + "\n"
 
 
 def test_a_stop_text_ends_the_answer(tiny, answer, capsys):
     text = answer("Asha", max_tokens=20).text
     stop = text[7:9]
-    argv = ["generate", tiny, "--prompt", "Asha", "--max-tokens", "20", "--stop", "NEVER", "--stop", stop]
+    argv = ["generate", tiny, "--temperature", "0",
+            "--prompt", "Asha", "--max-tokens", "20", "--stop", "NEVER", "--stop", stop]
     assert main(argv) == 0
     out, err = capsys.readouterr()
     assert out == text[: text.index(stop)] + "\n"
@@ -121,7 +124,7 @@ def test_a_stop_text_ends_the_answer(tiny, answer, capsys):
 
 def test_a_prompt_out_of_a_pipe_loses_its_last_line_end_only(tiny, answer, capsys, monkeypatch):
     pipe_in(monkeypatch, "दो\nlines\n\n".encode())
-    assert main(["generate", tiny, "--prompt", "-", "--max-tokens", "6"]) == 0
+    assert main(["generate", "--temperature", "0", tiny, "--prompt", "-", "--max-tokens", "6"]) == 0
     assert capsys.readouterr().out == answer("दो\nlines\n", max_tokens=6).text + "\n"
 
 
@@ -131,7 +134,7 @@ def test_a_prompt_out_of_a_pipe_loses_its_last_line_end_only(tiny, answer, capsy
 def test_a_pipe_that_holds_no_prompt_is_one_line(tiny, capsys, monkeypatch, data, words):
     monkeypatch.setattr(generate, "MAX_STDIN_BYTES", 3)
     pipe_in(monkeypatch, data)
-    assert main(["generate", tiny, "--prompt", "-"]) == 2
+    assert main(["generate", "--temperature", "0", tiny, "--prompt", "-"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("drut: error: --prompt -: standard input is ")
@@ -140,7 +143,6 @@ def test_a_pipe_that_holds_no_prompt_is_one_line(tiny, capsys, monkeypatch, data
 
 def test_sampling_flags_are_the_fields_of_sampling_params():
     assert flags() == SamplingParams()
-    assert flags(defaults=SamplingParams(temperature=0.5, max_tokens=3)) == SamplingParams(3, 0.5)
     given = SamplingParams(max_tokens=7, temperature=0.25, top_p=0.5, top_k=4, min_p=0.125, seed=11, stop=("x", "y"),
                            min_tokens=2, repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=-0.5)
     argv = ("--max-tokens 7 --temperature .25 --top-p .5 --top-k 4 --min-p .125 --seed 11 --stop x --stop y "
@@ -170,7 +172,7 @@ def test_a_model_s_words_cannot_steer_a_terminal(monkeypatch):
 @pytest.mark.model
 def test_the_default_model_answers_within_three_seconds_of_its_start(capsys):
     model = "smollm2-135m-instruct"
-    argv = ["generate", model, "--chat", "--prompt", "What is the capital of India?"]
+    argv = ["generate", model, "--temperature", "0", "--chat", "--prompt", "What is the capital of India?"]
     assert main([*argv, "--max-tokens", "20"]) == 0
     assert "Delhi" in capsys.readouterr().out
 
@@ -192,7 +194,7 @@ def test_the_default_model_answers_within_three_seconds_of_its_start(capsys):
 def test_an_answer_can_be_made_to_fit(tiny, tmp_path, capsys):
     schema = tmp_path / "schema.json"
     schema.write_text('{"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2}')
-    common = ["generate", tiny, "--prompt", "a", "--max-tokens", "40"]
+    common = ["generate", tiny, "--temperature", "0", "--prompt", "a", "--max-tokens", "40"]
     assert main([*common, "--json-schema", str(schema)]) == 0
     values = json.loads(capsys.readouterr().out)
     assert [type(value) for value in values] == [bool, bool]
@@ -203,13 +205,14 @@ def test_an_answer_can_be_made_to_fit(tiny, tmp_path, capsys):
 @pytest.mark.parametrize(("flags", "named"), [
     (["--json-schema", "/nowhere.json"], "--json-schema /nowhere.json: No such file"), (["--regex", "(["], "regex")])
 def test_what_it_cannot_be_made_to_fit_is_named(tiny, capsys, flags, named):
-    assert main(["generate", tiny, "--prompt", "a", *flags]) == 2
+    assert main(["generate", "--temperature", "0", tiny, "--prompt", "a", *flags]) == 2
     assert named in capsys.readouterr().err
 
 
 def test_the_streams_of_a_pipeline_hold_no_terminals_codes_and_no_traceback(tiny):
     """As in `... | drut generate MODEL --prompt - > out 2> err`, and where the reader goes before the end."""
-    command = [sys.executable, "-m", "drut", "generate", tiny, "--prompt", "-", "--max-tokens", "60"]
+    command = [sys.executable, "-m", "drut", "generate", tiny, "--temperature", "0", "--prompt", "-",
+               "--max-tokens", "60"]
     done = subprocess.run(command, input=b"The capital of France is\n", capture_output=True, timeout=120)
     assert done.returncode == 0
     assert len(done.stdout.strip()) > 8

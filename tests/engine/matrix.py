@@ -138,7 +138,7 @@ def prepare(llm: LLM, row: Row, asks: Sequence[Ask]) -> None:
     """The prefix cache as `row` has it: cold, warm with every prompt, or half of that evicted."""
     if row["prefix"] == "cold":
         return
-    llm.generate([list(ask.prompt) for ask in asks], SamplingParams(max_tokens=1))
+    llm.generate([list(ask.prompt) for ask in asks], SamplingParams(max_tokens=1, temperature=0))
     if row["prefix"] == "half evicted":
         cache = llm.engine.cache
         for group in range(len(cache.pools)):

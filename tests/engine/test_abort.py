@@ -9,7 +9,7 @@ from drut.engine.request.params import SamplingParams
 from drut.engine.request.request import Request
 from tests.engine.testbed import check_answer, check_idle, finish_all, make_engine
 
-PARAMS = SamplingParams(max_tokens=12, seed=3, ignore_eos=True)
+PARAMS = SamplingParams(max_tokens=12, seed=3, ignore_eos=True, temperature=0)
 PROMPT = list(range(40))
 
 

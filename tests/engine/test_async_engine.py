@@ -18,20 +18,19 @@ from drut import LLM, AsyncEngine, Completion, SamplingParams
 from drut.cache.pool import KvCorruptionError
 from drut.constrain import Constraint
 from drut.engine.engine import Engine
-from drut.engine.service.async_engine import EngineDeadError
 from drut.engine.service.transport import ProcessTransport
-from drut.errors import DrutError, RequestError
+from drut.errors import DrutError, EngineDeadError, RequestError
 from drut.kernels.native.executable import NativeExecutable
 from tests.cli import tiny
 from tests.engine.models import Said, said, write_bytes_model, write_poisoned_model
 
-LONG = SamplingParams(max_tokens=150, ignore_eos=True)
-SHORT = SamplingParams(max_tokens=5, ignore_eos=True)
+LONG = SamplingParams(max_tokens=150, ignore_eos=True, temperature=0)
+SHORT = SamplingParams(max_tokens=5, ignore_eos=True, temperature=0)
 SETTINGS: dict[str, Any] = {"threads": 1, "debug_kv": True}
 HANG_S = 300
 
 # An answer that has not ended yet however late a starved process gets to look: none of the tests takes so long.
-ENDLESS = SamplingParams(max_tokens=90_000, ignore_eos=True)
+ENDLESS = SamplingParams(max_tokens=90_000, ignore_eos=True, temperature=0)
 ENDLESS_SETTINGS: dict[str, Any] = {"threads": 1, "multi_step": 1, "kv_cache_gb": 0.05}
 
 
@@ -208,7 +207,7 @@ def test_a_model_that_computes_nonsense_fails_that_request_alone(tmp_path: Path,
             good = asyncio.create_task(answers(engine, "hello", LONG))
             for n in (1, 2, 3):
                 with pytest.raises(DrutError, match="not finite") as error:
-                    await answers(engine, "hello!", SamplingParams(max_tokens=5, ignore_eos=True, n=n))
+                    await answers(engine, "hello!", SamplingParams(max_tokens=5, ignore_eos=True, n=n, temperature=0))
                 assert not isinstance(error.value, EngineDeadError)
             assert shown(await good) == wanted
 

@@ -167,7 +167,7 @@ def test_logprobs_are_the_models(llm: LLM) -> None:
     """They are those of the same tokens in a prompt."""
     answer = ask(llm, logprobs=3)
     ids = list(b"hello") + answer.token_ids
-    scored = llm.generate([ids], SamplingParams(max_tokens=1, prompt_logprobs=3))[0].prompt_logprobs
+    scored = llm.generate([ids], SamplingParams(max_tokens=1, prompt_logprobs=3, temperature=0))[0].prompt_logprobs
     assert answer.logprobs == scored[5:]
 
 
@@ -191,7 +191,7 @@ def test_steps_without_a_constraint_have_no_masks(llm: LLM, monkeypatch: pytest.
         raise AssertionError("a mask was made")
 
     monkeypatch.setattr(llm.engine.runner._mask_maker, "run", never)
-    llm.generate(["hello"], SamplingParams(max_tokens=5))
+    llm.generate(["hello"], SamplingParams(max_tokens=5, temperature=0))
     with pytest.raises(AnswerError, match="a mask was made"):
         ask(llm)
 
@@ -208,7 +208,7 @@ def test_one_that_does_not_compile_is_refused_by_name(llm: LLM, constraint: Cons
 
 def test_one_that_does_not_compile_fails_alone_where_others_run(llm: LLM) -> None:
     """As it comes to the loop that serves many: the request is taken, and ends when its grammar turns out bad."""
-    bad = llm.engine.submit([1, 2], SamplingParams(constraint=Constraint.regex("([")))
+    bad = llm.engine.submit([1, 2], SamplingParams(constraint=Constraint.regex("(["), temperature=0))
     good = llm.engine.submit([1, 2], SamplingParams(**SETTINGS, constraint=DATE))
     updates = []
     while llm.engine.busy:

@@ -14,7 +14,7 @@ from drut.kernels.kv import PAGE_TOKENS
 from tests.engine.testbed import check_answer, finish_all, make_engine
 
 P = PAGE_TOKENS
-PARAMS = SamplingParams(max_tokens=30, seed=1, ignore_eos=True)
+PARAMS = SamplingParams(max_tokens=30, seed=1, ignore_eos=True, temperature=0)
 STEPS = 6
 
 Scene = tuple[Engine, Request, Request]

@@ -73,7 +73,7 @@ def test_operations_read_and_write_what_the_rules_of_fusion_assume(tmp_path: Pat
         settings = EngineConfig(backend="numpy", fusion=fusion, kv_cache_gb=0.01)
         files = open_model(write_checkpoint(kind, tmp_path / kind))
         engine = build_engine(files, NumpyBackend(dict.fromkeys(OPERATIONS, watched)), settings, None)
-        engine.submit([1, 2, 3], SamplingParams(max_tokens=2, ignore_eos=True))
+        engine.submit([1, 2, 3], SamplingParams(max_tokens=2, ignore_eos=True, temperature=0))
         while engine.busy:
             engine.step()
         engine.close()

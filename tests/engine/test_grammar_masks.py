@@ -204,7 +204,7 @@ def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, make
     logits[ord("z")] = 1e38
     once = np.ones(1, np.int32)
     edits = Edits(once * ord("z"), np.zeros(1, np.float32), once, once)
-    params = SamplingParams(repetition_penalty=0.01, constraint=Constraint.regex("[a-f]x"))
+    params = SamplingParams(repetition_penalty=0.01, constraint=Constraint.regex("[a-f]x"), temperature=0)
     asks = [Ask(params, edits, (), logits), Ask(replace(params, constraint=Constraint.regex("z+")), edits, (), logits)]
     optimistic = run(given, maker, walker, asks, optimistic=True)
     assert optimistic[1] == [Status.DRAWN, Status.NONE_LEFT]
@@ -220,7 +220,7 @@ def test_a_grammar_that_breaks_off_is_found_where_its_mask_is_made(
         guide.failure = RequestError("too complex")
         real(guide, mask)
 
-    params = SamplingParams(constraint=Constraint.regex("[a-f]x"))
+    params = SamplingParams(constraint=Constraint.regex("[a-f]x"), temperature=0)
     low, high = np.zeros(walker.vocab, np.float32), np.zeros(walker.vocab, np.float32)
     low[ord("z")] = high[ord("b")] = 1.0
     monkeypatch.setattr(GrammarMatcher, "fill", failing)

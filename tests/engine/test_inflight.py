@@ -29,7 +29,7 @@ class Hasty(Burst):
 
 
 def a_request() -> Request:
-    return make_engine().submit([1, 2], SamplingParams())[0]
+    return make_engine().submit([1, 2], SamplingParams(temperature=0))[0]
 
 
 def flight(burst: Burst) -> InflightStep:

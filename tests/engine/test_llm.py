@@ -18,7 +18,7 @@ from tests.engine.models import said, write_bytes_model, write_poisoned_model
 from tests.engine.testbed import VOCAB, finish_all, make_engine
 
 PROMPTS = ["hello", "a", "the quick brown fox jumps over the lazy dog, twice"]
-GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
+GREEDY = SamplingParams(max_tokens=24, ignore_eos=True, temperature=0)
 SEEDED = SamplingParams(max_tokens=24, temperature=1.0, top_p=0.95, seed=11, ignore_eos=True)
 PARAMS = {
     "greedy": GREEDY,
@@ -42,7 +42,7 @@ def llm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def one(llm: LLM, prompt: str | list[int], **params: object) -> Completion:
-    settings = {"max_tokens": 24, "ignore_eos": True, **params}
+    settings = {"max_tokens": 24, "temperature": 0, "ignore_eos": True, **params}
     return llm.generate([prompt], SamplingParams(**settings))[0]  # type: ignore[arg-type]
 
 
@@ -251,7 +251,7 @@ def test_choices_have_indices_and_differ(llm: LLM) -> None:
     assert len({c.text for c in three}) == 3
     (alone,) = llm.generate(["hello"], SamplingParams(max_tokens=12, temperature=1.5, seed=6))
     assert said(alone) == said(three[0])
-    many = llm.generate(["hello", "a"], SamplingParams(max_tokens=3, n=2))
+    many = llm.generate(["hello", "a"], SamplingParams(max_tokens=3, n=2, temperature=0))
     assert [c.index for c in many] == [0, 1, 0, 1]
     assert many[0].text == many[1].text, "greedy choices are all the same"
 
@@ -284,7 +284,7 @@ def test_failing_params_leave_nothing_behind(llm: LLM, params: dict[str, object]
 
 
 def test_choices_share_what_was_made_of_their_stop_strings(llm: LLM) -> None:
-    params = SamplingParams(max_tokens=2, n=32, stop=["".join(map(chr, range(256, 256 + 4000)))])
+    params = SamplingParams(max_tokens=2, n=32, stop=["".join(map(chr, range(256, 256 + 4000)))], temperature=0)
     tracemalloc.start()
     answers = llm.submit("hello", params)
     held, _ = tracemalloc.get_traced_memory()
@@ -346,7 +346,7 @@ def test_an_end_id_the_model_has_no_logits_for_is_no_end() -> None:
     """A tokenizer may name more ids than its model has; held back for `min_tokens` they would reach past the logits."""
     engine = make_engine(eos=frozenset({7, VOCAB, VOCAB + 5}))
     assert engine.eos_ids == {7}
-    engine.submit([1, 2, 3], SamplingParams(max_tokens=4, min_tokens=2))
+    engine.submit([1, 2, 3], SamplingParams(max_tokens=4, min_tokens=2, temperature=0))
     finish_all(engine)
     engine.close()
 

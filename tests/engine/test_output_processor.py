@@ -13,7 +13,7 @@ from drut.errors import RequestError
 from drut.model.tokenizer import Detokenizer
 from tests.engine.models import write_bytes_model
 
-PARAMS = {"max_tokens": 20, "ignore_eos": True}
+PARAMS = {"max_tokens": 20, "temperature": 0, "ignore_eos": True}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_what_ended_it_is_told_and_kept_on_demand(llm: LLM) -> None:
 def test_chunks_with_logprobs_carry_the_length_of_each_tokens_text(llm: LLM, stop: tuple[str, ...]) -> None:
     """As of a detokenizer that gets the same tokens one by one: of a character of three bytes the last one counts."""
     words = Constraint.regex("a\u20ac\u20ac!b")
-    params = SamplingParams(max_tokens=20, constraint=words, stop=stop, logprobs=0)
+    params = SamplingParams(max_tokens=20, constraint=words, stop=stop, logprobs=0, temperature=0)
     chunks = list(llm.stream("hello", params))
     ids = [token for chunk in chunks for token in chunk.token_ids]
     lengths = [length for chunk in chunks for length in chunk.text_lengths or ()]
@@ -54,7 +54,7 @@ def test_chunks_with_logprobs_carry_the_length_of_each_tokens_text(llm: LLM, sto
     assert lengths == [len(twin.push((token,))) for token in ids]
     assert lengths[:8] == [1, 0, 0, 1, 0, 0, 1, 1]
     assert "".join(chunk.text for chunk in chunks) == ("a\u20ac" if stop else "a\u20ac\u20ac!b")
-    assert all(chunk.text_lengths is None for chunk in llm.stream("hello", SamplingParams(max_tokens=2)))
+    assert all(chunk.text_lengths is None for chunk in llm.stream("hello", SamplingParams(max_tokens=2, temperature=0)))
 
 
 def test_what_a_stop_string_held_back_comes_before_a_further_thought(llm: LLM) -> None:
@@ -65,7 +65,7 @@ def test_what_a_stop_string_held_back_comes_before_a_further_thought(llm: LLM) -
 
 
 def test_special_tokens_are_left_out_of_the_text_on_demand_alone(llm: LLM) -> None:
-    force = {"logit_bias": {257: 100.0}, "max_tokens": 3}
+    force = {"logit_bias": {257: 100.0}, "max_tokens": 3, "temperature": 0}
     ended = llm.generate("hello", SamplingParams(**force))[0]
     assert (ended.text, ended.finish_reason, ended.stop_reason) == ("", "stop", None)
     both = {"skip_special_tokens": False, "include_stop_str_in_output": True}
@@ -94,7 +94,8 @@ def test_chunks_carry_the_logprobs_of_their_tokens(llm: LLM, n: int) -> None:
 def test_max_model_len_shortens_the_room(path: Path) -> None:
     with LLM(path, threads=1, max_model_len=50) as short:
         assert short.room == 50
-        assert len(short.generate("x" * 40, SamplingParams(max_tokens=99, ignore_eos=True))[0].token_ids) == 10
+        most = SamplingParams(max_tokens=99, ignore_eos=True, temperature=0)
+        assert len(short.generate("x" * 40, most)[0].token_ids) == 10
         with pytest.raises(RequestError, match="the context of 50"):
             short.generate("x" * 50)
     with pytest.raises(RequestError, match="max_model_len 161 is more than the model's context of 160"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams, SamplingParams
 from drut.errors import RequestError
 
 GOOD = [
@@ -28,7 +28,7 @@ BAD = [
     ("seed", 1 << 64), ("seed", 0.5), ("seed", -(10**5000)), ("n", 0), ("n", 129), ("n", None),
     ("stop", [""]), ("stop", 3), ("stop", ["a", 3]), ("stop", None), ("stop_token_ids", [-1]),
     ("stop_token_ids", ["a"]), ("stop_token_ids", "ab"), ("stop_token_ids", 5), ("stop_token_ids", [2**31]),
-    ("stop_token_ids", range(1025)), ("min_tokens", -1), ("min_tokens", 257), ("ignore_eos", 1),
+    ("stop_token_ids", range(1025)), ("min_tokens", -1), ("min_tokens", 1 << 31), ("ignore_eos", 1),
     ("ignore_eos", "no"), ("repetition_penalty", 0.0), ("repetition_penalty", -1.0),
     ("repetition_penalty", float("inf")), ("presence_penalty", 2.5), ("presence_penalty", float("nan")),
     ("frequency_penalty", -2.5), ("logit_bias", [1, 2]), ("logit_bias", {1: 100.5}),
@@ -84,7 +84,7 @@ def test_a_stop_string_alone_is_one_string() -> None:
 
 
 def test_top_logprobs_is_what_a_step_is_asked_for() -> None:
-    assert [SamplingParams(logprobs=n).top_logprobs for n in (None, 0, 5)] == [-1, 0, 5]
+    assert [FilledParams(logprobs=n).top_logprobs for n in (None, 0, 5)] == [-1, 0, 5]
 
 
 def test_they_keep_values_of_their_own_and_travel() -> None:

@@ -44,7 +44,7 @@ def arrive(engine: Engine, clock: Clock, prompt: list[int], **params: object) ->
 
 
 def plain(order: int, arrived: float, priority: int = 0, prompt: int = 8) -> Request:
-    params = SamplingParams()
+    params = SamplingParams(temperature=0)
     return Request(id=str(order), progress=Progress([0] * prompt), params=params, limit=1000, arrived=arrived,
                    order=order, edits=LogitsProcessors(params, (), ()), priority=priority)
 

@@ -69,7 +69,7 @@ def test_an_answer_may_begin_without_a_thought(answer: bytes) -> None:
     ({"skip_special_tokens": False}, ReasoningState.OVER)])
 def test_tokens_that_the_text_leaves_out_do_not_begin_the_answer(alone: LLM, settings: dict[str, Any],
                                                                  state: ReasoningState) -> None:
-    answer = alone.submit("hello", SamplingParams(reasoning=MARKS, **settings))[0]
+    answer = alone.submit("hello", SamplingParams(temperature=0, reasoning=MARKS, **settings))[0]
     watch = answer.request.reasoning
     assert watch is not None
     for token in (256, *b"<t>"):  # <bos>
@@ -83,7 +83,7 @@ def test_a_thought_must_be_one() -> None:
         with pytest.raises(RequestError, match=f"reasoning.{'closing' if bad.get('closing') else next(iter(bad))}"):
             replace(MARKS, **bad)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="reasoning must be"):
-        SamplingParams(reasoning="</think>")  # type: ignore[arg-type]
+        SamplingParams(reasoning="</think>", temperature=0)  # type: ignore[arg-type]
 
 
 def random_reasoning(dice: random.Random, first: str) -> ReasoningSpec:
@@ -101,7 +101,7 @@ def test_a_budget_closes_a_thought_under_any_schedule(seed: int) -> None:
     log, requests = make_log(), []
     for i in range(8):
         prompt = text(seed * 100 + i, dice.randrange(1, 40))
-        plain = SamplingParams(max_tokens=1, seed=i, ignore_eos=True)
+        plain = SamplingParams(max_tokens=1, seed=i, ignore_eos=True, temperature=0)
         opening = chr(65 + expected(prompt, plain, i, 0, engine.room).tokens[0])
         penalty = dice.choice([0.0, 0.0, 0.5])
         reasoning = random_reasoning(dice, opening)
@@ -122,7 +122,7 @@ def test_a_forced_token_must_be_in_the_vocabulary() -> None:
     engine = make_engine()
     watch = ReasoningTracker(MARKS, [], [VOCAB], lambda i: b"x")
     with pytest.raises(RequestError, match=f"reasoning.closing: token id {VOCAB}"):
-        engine.submit([1], SamplingParams(reasoning=MARKS), reasoning=watch)
+        engine.submit([1], SamplingParams(reasoning=MARKS, temperature=0), reasoning=watch)
 
 
 @pytest.fixture(scope="module")
@@ -155,12 +155,13 @@ def test_bits_are_the_same_in_company(path: Path, alone: LLM, how: dict[str, obj
 
 
 def test_forced_tokens_have_the_models_logprobs(alone: LLM) -> None:
-    params = SamplingParams(max_tokens=12, logprobs=0, reasoning=replace(MARKS, begun=True, budget=3), ignore_eos=True)
+    params = SamplingParams(max_tokens=12, temperature=0, logprobs=0, ignore_eos=True,
+                            reasoning=replace(MARKS, begun=True, budget=3))
     answer = alone.generate("hello", params)[0]
     assert answer.text[3:9] == MARKS.closing
     assert answer.logprobs is not None
     scored = alone.generate(alone._tokenizer().encode("hello") + answer.token_ids,
-                            SamplingParams(max_tokens=1, prompt_logprobs=0))[0].prompt_logprobs
+                            SamplingParams(max_tokens=1, prompt_logprobs=0, temperature=0))[0].prompt_logprobs
     assert scored is not None
     assert [e[i] for e, i in zip(scored[-12:], answer.token_ids, strict=True)] == [
         e[i] for e, i in zip(answer.logprobs, answer.token_ids, strict=True)]
@@ -168,10 +169,10 @@ def test_forced_tokens_have_the_models_logprobs(alone: LLM) -> None:
 
 def test_stop_strings_do_not_count_in_a_thought(alone: LLM) -> None:
     free = alone.generate("hello", SamplingParams(max_tokens=30, ignore_eos=True,
-                                                  reasoning=replace(MARKS, begun=True, budget=8)))[0]
+                                                  reasoning=replace(MARKS, begun=True, budget=8), temperature=0))[0]
     inside, at = free.text[2], free.text.index(MARKS.closing) + len(MARKS.closing)
     later = next(c for c in free.text[at:] if c not in MARKS.closing)
     answer = alone.generate("hello", SamplingParams(max_tokens=30, ignore_eos=True, stop=[inside, later],
-                                                    reasoning=replace(MARKS, begun=True, budget=8)))[0]
+                                                    reasoning=replace(MARKS, begun=True, budget=8), temperature=0))[0]
     assert answer.text == free.text[: min(free.text.find(c, at) for c in (inside, later) if c in free.text[at:])]
     assert answer.finish_reason == "stop"

@@ -61,7 +61,7 @@ def test_the_shape_is_that_of_the_step_that_ran(overlap: bool, burst: int, monke
 
 
 def test_floors_are_added_up_from_when_the_roof_is_known(llm: LLM) -> None:
-    engine, meter, params = llm.engine, llm.engine.meter, SamplingParams(max_tokens=4, ignore_eos=True)
+    engine, meter, params = llm.engine, llm.engine.meter, SamplingParams(max_tokens=4, ignore_eos=True, temperature=0)
     llm.generate("before", params)
     assert meter.floor_seconds is None
     engine.compare_with(PEAKS)
@@ -80,7 +80,7 @@ def test_stats_tell_them_across_the_boundary(llm: LLM, tmp_path: Path, process: 
         async with AsyncEngine(write_bytes_model(tmp_path), process=process, threads=1, multi_step=1) as engine:
             assert (await engine.stats()).floor_seconds is None
             engine.compare_with(SetRoof(READ, PEAKS.int8_macs, PEAKS.float_macs))
-            async for _ in engine.generate([1], SamplingParams(max_tokens=2, ignore_eos=True)):
+            async for _ in engine.generate([1], SamplingParams(max_tokens=2, ignore_eos=True, temperature=0)):
                 pass
             return (await engine.stats()).floor_seconds
 

@@ -77,7 +77,7 @@ def test_a_preempted_request_comes_back_to_its_batch() -> None:
 def test_a_batch_begins_with_those_who_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(seqs=1, continuous=False)
     monkeypatch.setattr(engine.scheduler.policy._inner, "order", lambda waiting, running, cache: list(waiting)[::-1])
-    choices = engine.submit(text(0, 2 * P), SamplingParams(max_tokens=2, n=3, seed=1, ignore_eos=True))
+    choices = engine.submit(text(0, 2 * P), SamplingParams(max_tokens=2, n=3, seed=1, ignore_eos=True, temperature=0))
     finish_all(engine)
     for choice in choices:
         check_answer(engine, choice)
@@ -144,7 +144,7 @@ def test_reasons_for_waiting_show() -> None:
 
 def test_those_that_may_be_passed_say_why_too() -> None:
     engine = make_engine(tokens=16, overlap=True)
-    first, second = engine.submit(text(0, 50), SamplingParams(max_tokens=9, n=2, ignore_eos=True))
+    first, second = engine.submit(text(0, 50), SamplingParams(max_tokens=9, n=2, ignore_eos=True, temperature=0))
     passing = submit(engine, text(1, 3))
     engine.step()
     assert second.why.waited_for == "the first choice computes their prompt"

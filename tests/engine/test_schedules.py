@@ -49,7 +49,7 @@ def random_params(dice: random.Random) -> SamplingParams:
         min_tokens=dice.choice([0, 0, dice.randrange(max_tokens + 1)]), ignore_eos=dice.random() < 0.3,
         stop_token_ids=dice.choice([(), (), (3, 4)]), logit_bias=dice.choice([None, None, {5: 1.5, 9: -2.25}]),
         frequency_penalty=dice.choice([0.0, 0.0, 0.5]), repetition_penalty=dice.choice([1.0, 1.0, 1.3]),
-        logprobs=dice.choice([None, None, 0, 3]), prompt_logprobs=dice.choice([None, None, None, 0, 2]))
+        logprobs=dice.choice([None, None, 0, 3]), prompt_logprobs=dice.choice([None, None, None, 0, 2]), temperature=0)
 
 
 def play(engine: Engine, dice: random.Random) -> Log:
@@ -110,7 +110,8 @@ def test_who_is_displaced_says_the_same(settings: dict[str, Any], monkeypatch: p
     for _ in range(24):
         for _ in range(dice.choice([1, 1, 3])):
             params = SamplingParams(max_tokens=dice.choice([4, 4, 200]), seed=dice.randrange(1 << 62),
-                                    ignore_eos=dice.random() < 0.8, frequency_penalty=dice.choice([0.0, 0.0, 0.5]))
+                                    temperature=0, ignore_eos=dice.random() < 0.8,
+                                    frequency_penalty=dice.choice([0.0, 0.0, 0.5]))
             log[engine.submit([dice.randrange(VOCAB) for _ in range(dice.randrange(1, 20))], params)[0]]
         for _ in range(dice.randrange(12)):
             step(engine, log)
@@ -129,7 +130,7 @@ def test_a_thousand_steps_take_a_second_or_less() -> None:
     """
     engine = make_engine(pages=64)
     for i in range(8):
-        engine.submit([i + 1] * 5, SamplingParams(max_tokens=100, seed=i, ignore_eos=True))
+        engine.submit([i + 1] * 5, SamplingParams(max_tokens=100, seed=i, ignore_eos=True, temperature=0))
     seconds = []
     for _ in range(9):
         started = time.process_time()

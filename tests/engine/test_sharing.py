@@ -28,7 +28,8 @@ def test_a_preempted_request_resumes_from_what_is_cached() -> None:
 
 def test_choices_share_the_pages_of_their_prompt() -> None:
     engine = make_engine(pages=64, tokens=64)
-    requests = engine.submit(text(0, 10 * P + 1), SamplingParams(max_tokens=5, n=3, seed=1, ignore_eos=True))
+    params = SamplingParams(max_tokens=5, n=3, seed=1, ignore_eos=True, temperature=0)
+    requests = engine.submit(text(0, 10 * P + 1), params)
     log = make_log()
     while not all(r in engine.scheduler.running and r.decoding for r in requests):
         step(engine, log)
@@ -45,7 +46,7 @@ def test_choices_share_the_pages_of_their_prompt() -> None:
 
 def test_choices_do_not_wait_for_a_first_that_was_aborted() -> None:
     engine = make_engine(tokens=16)
-    first, *others = engine.submit(text(0, 50), SamplingParams(max_tokens=5, n=3, seed=1))
+    first, *others = engine.submit(text(0, 50), SamplingParams(max_tokens=5, n=3, seed=1, temperature=0))
     engine.step()
     engine.abort(first)
     finish_all(engine)

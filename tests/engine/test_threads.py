@@ -17,7 +17,7 @@ from drut.errors import DrutError
 from tests.engine.models import said, write_bytes_model
 
 PROMPTS = ["hello", "a", "the quick brown fox", "twice"]
-PARAMS = [SamplingParams(max_tokens=30, ignore_eos=True),
+PARAMS = [SamplingParams(max_tokens=30, ignore_eos=True, temperature=0),
           SamplingParams(max_tokens=20, temperature=1.0, seed=7, ignore_eos=True, n=2, logprobs=1)]
 
 
@@ -82,7 +82,7 @@ def test_a_stream_that_is_held_open_keeps_no_thread_waiting(llm: LLM) -> None:
 
 
 def test_a_stream_may_be_dropped_while_another_thread_has_the_engine(llm: LLM) -> None:
-    held = llm.stream(PROMPTS[0], SamplingParams(max_tokens=200, ignore_eos=True))
+    held = llm.stream(PROMPTS[0], SamplingParams(max_tokens=200, ignore_eos=True, temperature=0))
     next(held)
     with llm._turn:  # as in the midst of another thread's step
         held.close()
@@ -94,7 +94,7 @@ def test_a_stream_may_be_dropped_while_another_thread_has_the_engine(llm: LLM) -
 @pytest.mark.slow
 def test_a_stream_may_be_collected_in_the_midst_of_its_own_threads_step(
         llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = [llm.stream(PROMPTS[0], SamplingParams(max_tokens=200, ignore_eos=True))]
+    streams = [llm.stream(PROMPTS[0], SamplingParams(max_tokens=200, ignore_eos=True, temperature=0))]
     next(streams[0])
     step = llm.engine.step
 
@@ -127,14 +127,14 @@ def test_a_failed_step_fails_the_calls_in_it_and_no_later_one(llm: LLM, monkeypa
 @pytest.mark.parametrize("overlap", [True, False])
 def test_closing_ends_calls_of_other_threads_with_one_error(path: Path, overlap: bool) -> None:
     llm = LLM(path, threads=1, overlap=overlap)
-    held = llm.stream("held", SamplingParams(max_tokens=50, ignore_eos=True))
+    held = llm.stream("held", SamplingParams(max_tokens=50, ignore_eos=True, temperature=0))
     next(held)
     begun = threading.Event()
 
     def endless() -> str:
         try:
             for _ in range(1_000_000):
-                llm.generate("again", SamplingParams(max_tokens=50, ignore_eos=True))
+                llm.generate("again", SamplingParams(max_tokens=50, ignore_eos=True, temperature=0))
                 begun.set()
         except DrutError as error:
             return str(error)
@@ -177,7 +177,7 @@ def test_turns_are_taken_in_the_order_of_asking() -> None:
 def test_an_engine_that_was_not_started_says_what_to_do(path: Path) -> None:
     engine = AsyncEngine(path, threads=1)
     for call in (lambda: engine.generate("hi"), lambda: engine.ready,
-                 lambda: engine.open("hi", SamplingParams(), lambda _: None)):
+                 lambda: engine.open("hi", SamplingParams(temperature=0), lambda _: None)):
         with pytest.raises(DrutError, match="async with"):
             call()
     with pytest.raises(DrutError, match="async with"):

@@ -78,7 +78,7 @@ def test_a_chunk_may_be_longer_than_the_window(chunk: int | None) -> None:
 
 def test_choices_share_what_their_windows_see() -> None:
     engine = make_engine(windows=(0, 24), tokens=32, canary=True, overlap=True, burst=8)
-    params = SamplingParams(max_tokens=40, seed=5, ignore_eos=True, n=4)
+    params = SamplingParams(max_tokens=40, seed=5, ignore_eos=True, n=4, temperature=0)
     requests = engine.submit(text(2, 100), params)
     finish_all(engine)
     assert [r.cached_tokens for r in requests] == [0, 96, 96, 96]
@@ -158,7 +158,8 @@ def test_pages_that_are_let_go_change_no_bit(name: str, tmp_path: Path) -> None:
 def test_a_model_of_windows_alone_needs_a_cache_of_one_window(tmp_path: Path) -> None:
     """Seven pages of 16 tokens: what a window of 37 and two steps of 16 rows take."""
     path, vocab = write_checkpoint("mistral_window", tmp_path / "m"), config("mistral_window")["vocab_size"]
-    prompt, params = list(matrix.text(0, 500, vocab)), SamplingParams(max_tokens=200, ignore_eos=True, logprobs=1)
+    prompt = list(matrix.text(0, 500, vocab))
+    params = SamplingParams(max_tokens=200, ignore_eos=True, logprobs=1, temperature=0)
     with LLM(path, threads=1, window_pages=False) as llm:
         (whole,) = llm.generate([prompt], params)
         page_bytes = llm.engine.cache.pool.memory.page_bytes

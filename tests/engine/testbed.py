@@ -324,7 +324,7 @@ class Guesser:
 def submit(engine: Engine, prompt: list[int], **params: object) -> Request:
     """One request; it does not stop before `max_tokens`."""
     rank = {key: params.pop(key) for key in ("priority", "salt") if key in params}
-    settings = SamplingParams(**{"max_tokens": 4, "seed": 1, "ignore_eos": True, **params})  # type: ignore[arg-type]
+    settings = SamplingParams(**{"max_tokens": 4, "temperature": 0, "seed": 1, "ignore_eos": True, **params})  # type: ignore[arg-type]
     return engine.submit(prompt, settings, **rank, reasoning=watch_of(settings))[0]  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ def test_calls_fit_their_schema(group: str) -> None:
             assert llm.tokenizer is not None
             made = constraint(form, tools, "required", llm.tokenizer, parallel=False)
             prompts.append(llm.encode_chat(row["messages"], row["tools"]))
-            params.append(SamplingParams(max_tokens=512, constraint=made, frequency_penalty=0.2))
+            params.append(SamplingParams(max_tokens=512, constraint=made, frequency_penalty=0.2, temperature=0))
         answers = llm.generate(prompts, params)
     for row, answer in zip(rows, answers, strict=True):
         schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in row["tools"]}

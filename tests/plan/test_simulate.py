@@ -33,7 +33,7 @@ def test_it_takes_the_steps_of_the_engine(pages: int, policy: str, quantile: flo
     engine = make_engine(pages=pages, seqs=6, tokens=40, chunk=7, policy=policy, reserve_quantile=quantile,
                          eos=frozenset(), context=400, windows=windows, window_pages=12)
     engine.scheduler.policy.clock = lambda: 0.0
-    params = SamplingParams(max_tokens=90, ignore_eos=True, seed=0)
+    params = SamplingParams(max_tokens=90, ignore_eos=True, seed=0, temperature=0)
     requests = {engine.submit(text(i, a.prompt), params)[0]: a for i, a in enumerate(work)}
     for request in requests:
         request.arrived = request.waits_since = 0.0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drut.engine.request.output import Chunk, Completion, Logprob
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.model.tokenizer import StopChecker
 from drut.server.stream.assembler import Assembler, LogprobEntry, TextPiece
 from drut.server.stream.prepared_request import PreparedPrompt, PreparedRequest
@@ -27,7 +27,7 @@ class Bytes:
 
 
 def job(prompts: int = 1, n: int = 1, **fields: object) -> PreparedRequest:
-    params = SamplingParams(n=n, logprobs=0, prompt_logprobs=0 if fields.get("echo") else None)
+    params = FilledParams(n=n, logprobs=0, prompt_logprobs=0 if fields.get("echo") else None)
     return PreparedRequest("id", "m", "f", [PreparedPrompt([97, 98], "ab")] * prompts, params, logprobs=True,
                            echo_scores=bool(fields.get("echo")), **fields)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ import pytest
 
 from drut.constrain import Constraint
 from drut.constrain.grammar_compiler import GrammarCompiler
-from drut.engine.service.async_engine import EngineDeadError
+from drut.errors import EngineDeadError
 from drut.server.grammars import NO_FAULT, Compilers
 from drut.server.openai.protocol.structured import RequestedFormat
 from tests.server.rig import Reply, Running, serving, until

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from drut.engine.request.output import Chunk, Completion, Logprob
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.service.messages import FromEngine, Output
 from drut.engine.service.transport import USUAL_FRAME, frames
 from drut.server.openai.render import parts as parts_module
@@ -62,7 +62,7 @@ def test_rows_hold_what_they_were_made_of() -> None:
 
 
 def job(operation: str, *, n: int = 1, prompt: int = 3000, top: int = 20, **fields: Any) -> PreparedRequest:
-    params = SamplingParams(n=n, logprobs=top, max_tokens=4, prompt_logprobs=top)
+    params = FilledParams(n=n, logprobs=top, max_tokens=4, prompt_logprobs=top)
     scored = {"echo": True, "echo_scores": True} if operation == "text_completion" else {"prompt_logprobs": True}
     return PreparedRequest("id", "m", "f", [PreparedPrompt([97] * prompt, "a" * prompt)], params, logprobs=True,
                            operation=operation, **(scored | fields))

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from drut.config import EngineConfig
 from drut.engine.request.output import Chunk
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.service.messages import Output, PageStats, Stats
 from drut.server.admission import AdmissionControl, AdmissionLimits, ObserverGroup, QueuedRequest, QueueFullError
 from drut.server.http.gate import ConnectionGate
@@ -78,7 +78,7 @@ def test_histograms_are_the_readers_own_times() -> None:
         moments: dict[Reading, list[float]] = {}
         readers, rejected = [], 0
         for i in range(100):
-            params = SamplingParams(max_tokens=dice.randrange(1, 30))
+            params = FilledParams(max_tokens=dice.randrange(1, 30))
             try:
                 deadline = 0.3 if i % 9 == 0 else None
                 ticket = Reading(admission, QueuedRequest([0] * dice.randrange(1, 90), params, deadline_s=deadline))
@@ -135,7 +135,7 @@ def test_tokens_that_come_together_share_the_gap_before_them() -> None:
     async def main() -> None:
         loop, metrics, engine = asyncio.get_running_loop(), Metrics("tiny"), FakeEngine()
         admission = AdmissionControl(engine, observer=metrics, clock=loop.time)
-        ticket = Reading(admission, QueuedRequest([0], SamplingParams(max_tokens=30)))
+        ticket = Reading(admission, QueuedRequest([0], FilledParams(max_tokens=30)))
         ticket.ticket.on_message(Output("", Chunk("a", [1]), False))
         await asyncio.sleep(0.09)
         ticket.ticket.on_message(Output("", Chunk("bcd", [1, 2, 3]), False))
@@ -155,7 +155,7 @@ def test_the_engines_counts_and_its_death() -> None:
         admission = AdmissionControl(engine, observer=metrics, clock=asyncio.get_running_loop().time)
         metrics.watch(admission, engine, EngineConfig())  # type: ignore[arg-type]
         for _ in range(9):
-            Reading(admission, QueuedRequest([0] * 8, SamplingParams(max_tokens=5)))
+            Reading(admission, QueuedRequest([0] * 8, FilledParams(max_tokens=5)))
         metrics.count_reply(200)
         metrics.update_stats(msgspec.structs.replace(STATS, step_seconds=2.5, floor_seconds=1.0))
         metrics.update_stats(STATS)

@@ -29,7 +29,7 @@ def test_it_answers_as_the_library_does_alone_and_in_company(real: Running) -> N
         asked = [pool.submit(real.complete, p, max_tokens=12, temperature=0, logprobs=1, stream=stream)
                  for p in prompts for stream in (False, True)]
     with LLM(MODEL, kv_cache_gb=0.2) as llm:
-        wanted = llm.generate(prompts, SamplingParams(max_tokens=12, logprobs=1))
+        wanted = llm.generate(prompts, SamplingParams(max_tokens=12, logprobs=1, temperature=0))
         fingerprint = llm.numerics_id
     for completion, whole, stream in zip(wanted, asked[::2], asked[1::2], strict=True):
         body, events = whole.result().json, stream.result().events[:-1]

@@ -20,14 +20,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.errors import UnsupportedError
 from drut.server.admission.request_record import RequestRecord
 from drut.server.spans import RequestSpans, attributes, open_spans
 from tests.server.rig import serving, until
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-PARAMS = SamplingParams(max_tokens=9, temperature=0.5, seed=4, n=2, top_k=3, presence_penalty=0.5,
+PARAMS = FilledParams(max_tokens=9, temperature=0.5, seed=4, n=2, top_k=3, presence_penalty=0.5,
                         frequency_penalty=0.25, stop=["secret stop"])
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from drut.engine.request.output import Chunk
-from drut.engine.service.async_engine import EngineDeadError
-from drut.errors import DrutError, RequestError
+from drut.errors import DrutError, EngineDeadError, RequestError
 from drut.server.admission import DeadlineError, DrainingError, QueuedRequest
 from tests.server.rig import until
 from tests.server.scripted import ended, said, scripted

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.model.tokenizer import Tokenizer
 from drut.server.http import app
 from drut.server.openai.protocol.errors import ApiError
@@ -59,7 +59,7 @@ def prepare(body: bytes, service: Service, loaded: Loaded, caller: str) -> Prepa
         raise ApiError(400, "say is empty")
     return PreparedRequest(id="toy", model=service.name, fingerprint=loaded.fingerprint, stream=ask.live,
                            prompts=[loaded.texts.prompt(ask.say)],
-                           params=SamplingParams(max_tokens=ask.many, ignore_eos=True))
+                           params=FilledParams(max_tokens=ask.many, temperature=0, ignore_eos=True))
 
 
 class ToyDialect:

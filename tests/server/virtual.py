@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from drut.engine.request.output import Chunk, Completion
-from drut.engine.request.params import SamplingParams
-from drut.engine.service.async_engine import EngineDeadError, Sink
+from drut.engine.request.params import FilledParams
+from drut.engine.service.async_engine import Sink
 from drut.engine.service.messages import EngineReady, Failed, Output
+from drut.errors import EngineDeadError
 from drut.observe.trace import RequestTrace
 
 
@@ -40,7 +41,7 @@ class Job:
     handle: str
     prompt: int
     left: int  # prompt tokens to compute
-    params: SamplingParams
+    params: FilledParams
     sink: Sink
     cached: int = 0
     said: int = 0
@@ -65,7 +66,7 @@ class FakeEngine:
         self._serial = 0
         self._task: asyncio.Task[None] | None = None
 
-    def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
+    def open(self, prompt: str | list[int], params: FilledParams, sink: Sink, *, name: str = "", priority: int = 0,
              salt: str = "", lean: bool = False) -> str:
         if self.dead is not None:
             raise EngineDeadError(self.dead)

@@ -13,9 +13,10 @@ from drut.cli import constraint, sampling
 from drut.cli.opening import add_model, open_llm, speed
 from drut.cli.terminal import Writer, note
 from drut.config import add_flags, from_flags
-from drut.engine.llm import LLM, Prompt
+from drut.engine.llm import LLM
+from drut.engine.request.arguments import Prompt
 from drut.engine.request.output import AnswerError, Completion
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import MAX_TOKENS, SamplingParams
 from drut.errors import RequestError
 
 HELP = "Continue each prompt, or answer it as a chat message."
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "run in one batch")
     parser.add_argument("--chat", action="store_true", help="render each prompt with the model's chat template")
     parser.add_argument("--json", action="store_true", help="print a JSON object per prompt, one per line")
-    sampling.add_flags(parser, SamplingParams())
+    sampling.add_flags(parser)
     constraint.add_flags(parser)
     add_flags(parser)
 
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     with open_llm(args.model, config) as llm:
         prompts: list[Prompt] = list(texts)
         if args.chat:
+            params = params if params.max_tokens is not None else replace(params, max_tokens=MAX_TOKENS)
             prompts = [llm.encode_chat([{"role": "user", "content": text}]) for text in texts]
         if args.json:
             answers, failure = _answers(llm, prompts, params)

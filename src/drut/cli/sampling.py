@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from drut.engine.request.params import SamplingParams
 
+MODELS = "default: the model's, else"
+
 
 class SamplingFlag(NamedTuple):
     type: type
@@ -15,36 +17,36 @@ class SamplingFlag(NamedTuple):
 
 
 FLAGS = {
-    "max_tokens": SamplingFlag(int, "N", "maximum tokens of an answer"),
-    "temperature": SamplingFlag(float, "T", "0 always takes the likeliest token, higher values vary more"),
-    "top_k": SamplingFlag(int, "K", "sample from the K likeliest tokens; 0 for all"),
-    "top_p": SamplingFlag(float, "P", "sample from the fewest likeliest tokens with a total probability of P"),
-    "min_p": SamplingFlag(float, "P", "sample from tokens at least P times as likely as the likeliest"),
-    "seed": SamplingFlag(int, "S", "the same seed gives the same answer"),
-    "min_tokens": SamplingFlag(int, "N", "minimum tokens of an answer"),
-    "repetition_penalty": SamplingFlag(float, "R", "above 1 makes tokens of prompt and answer less likely; 1 for none"),
-    "presence_penalty": SamplingFlag(float, "P", "subtracted from the logits of tokens of the answer"),
-    "frequency_penalty": SamplingFlag(float, "F",
-                                      "subtracted from the logits of tokens of the answer, times their count"),
+    "max_tokens": SamplingFlag(int, "N", "maximum tokens of an answer (default: 256; in a chat to the end of the "
+                                         "context)"),
+    "temperature": SamplingFlag(float, "T", "0 always takes the likeliest token, higher values vary more "
+                                            f"({MODELS} 1)"),
+    "top_k": SamplingFlag(int, "K", f"sample from the K likeliest tokens ({MODELS} 0, off)"),
+    "top_p": SamplingFlag(float, "P", "sample from the fewest likeliest tokens with a total probability of P "
+                                      f"({MODELS} 1, off)"),
+    "min_p": SamplingFlag(float, "P", "sample from tokens at least P times as likely as the likeliest "
+                                      f"({MODELS} 0, off)"),
+    "seed": SamplingFlag(int, "S", "the same seed gives the same answer (default: drawn at random)"),
+    "min_tokens": SamplingFlag(int, "N", "minimum tokens of an answer (default: 0)"),
+    "repetition_penalty": SamplingFlag(float, "R", "above 1 makes tokens of prompt and answer less likely "
+                                                   f"({MODELS} 1, off)"),
+    "presence_penalty": SamplingFlag(float, "P", "subtracted from the logits of tokens of the answer (default: 0)"),
+    "frequency_penalty": SamplingFlag(float, "F", "subtracted from the logits of tokens of the answer, times their "
+                                                  "count (default: 0)"),
     "stop": SamplingFlag(str, "TEXT", "end the answer before TEXT; may be given several times"),
 }
 
 
-def add_flags(parser: argparse.ArgumentParser, defaults: SamplingParams) -> None:
-    """Adds a flag for each field, with its default from `defaults` in the help."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag for each field. A flag that is not given leaves the field's default."""
     group = parser.add_argument_group("sampling")
     for name, flag in FLAGS.items():
-        default = getattr(defaults, name)
-        option = "--" + name.replace("_", "-")
-        if name == "stop":
-            group.add_argument(option, action="append", default=[], metavar=flag.metavar, help=flag.help)
-        else:
-            shown = "drawn at random" if default is None else default
-            short = ["-n"] if name == "max_tokens" else []
-            group.add_argument(*short, option, type=flag.type, default=default, metavar=flag.metavar,
-                               help=f"{flag.help} (default: {shown})")
+        short = ["-n"] if name == "max_tokens" else []
+        group.add_argument(*short, "--" + name.replace("_", "-"), type=flag.type, metavar=flag.metavar, help=flag.help,
+                           action="append" if name == "stop" else "store")
 
 
 def from_flags(args: argparse.Namespace) -> SamplingParams:
     """Returns the values of a parser with `add_flags`. Raises RequestError, with the field, for invalid values."""
-    return SamplingParams(**{name: getattr(args, name) for name in FLAGS})
+    given = {name: getattr(args, name) for name in FLAGS}
+    return SamplingParams(**{name: value for name, value in given.items() if value is not None})

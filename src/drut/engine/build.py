@@ -12,6 +12,8 @@ from drut.config import EngineConfig
 from drut.constrain.grammar_compiler import GrammarCompiler
 from drut.engine.engine import Engine
 from drut.engine.memory_plan import MemoryPlan, context_of
+from drut.engine.request.defaults import model_defaults
+from drut.engine.request.params import NEUTRAL
 from drut.engine.schedule.policy import make_policy
 from drut.engine.schedule.prefill_pacer import PrefillPacer
 from drut.engine.schedule.reserve import Reserve
@@ -86,7 +88,8 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
         grammars = GrammarCompiler(tokenizer, spec.vocab, frozenset(i for i in eos_ids if i < spec.vocab),
                                    cache_bytes=int(config.grammar_cache_mb * 1e6), seconds=config.grammar_timeout_s)
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
-                  forced_tokens=config.forced_tokens, grammars=grammars)
+                  forced_tokens=config.forced_tokens, grammars=grammars,
+                  defaults=model_defaults(files) if config.generation_config == "auto" else NEUTRAL)
 
 
 def record_plan(needs: MemoryPlan, weights: Weights, backend: Backend, config: EngineConfig) -> Plan:

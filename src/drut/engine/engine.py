@@ -17,7 +17,7 @@ from drut.constrain.grammar_compiler import GrammarCompiler
 from drut.constrain.reasoning import ReasoningTracker
 from drut.engine.request.blocker import Blocked
 from drut.engine.request.intake import Intake
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import NEUTRAL, SamplingParams
 from drut.engine.request.request import Request
 from drut.engine.request.update import Update
 from drut.engine.schedule.multi_step import unwind
@@ -52,16 +52,17 @@ class Engine:
 
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
                  overlap: bool = False, forced_tokens: bool = True, grammars: GrammarCompiler | None = None,
-                 drafter: Drafter | None = None) -> None:
+                 drafter: Drafter | None = None, defaults: SamplingParams = NEUTRAL) -> None:
         """`forced_tokens`: append the tokens that a grammar forces without sampling them; `grammars`: None if no
-        constraint can be served; `drafter`: proposes tokens of requests without constraint, reasoning and penalties.
+        constraint can be served; `drafter`: proposes tokens of requests without constraint, reasoning and penalties;
+        `defaults`: the model's sampling parameters for fields that a request does not set.
         Raises UnsupportedError if there is a drafter and the model has state that cannot be rewound."""
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
         self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
         # A tokenizer may list ids without logits in its model; they must not reach the kernels.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
         self._intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
-                              speculates=drafter is not None)
+                              speculates=drafter is not None, defaults=defaults)
         self.grammars, self.blocked = grammars, Blocked()
         if drafter is not None and not self.cache.rewinds:
             raise UnsupportedError("a model whose state cannot be rewound has no drafter")
@@ -75,6 +76,11 @@ class Engine:
     def room(self) -> int:
         """The maximum number of tokens of a prompt and its output together."""
         return self._intake.room
+
+    @property
+    def defaults(self) -> SamplingParams:
+        """The model's sampling parameters for fields that a request does not set."""
+        return self._intake.defaults
 
     @property
     def busy(self) -> bool:

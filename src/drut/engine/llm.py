@@ -6,51 +6,54 @@ import logging
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drut.cache.pool import KvCorruptionError
-from drut.config import EngineConfig
+from drut.config import EngineConfig, EngineSettings
 from drut.constrain.reasoning import ReasoningSpec, ReasoningTracker
 from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output_processor import OutputProcessor, completions
+from drut.engine.request.arguments import Messages, Prompt, each_conversation, each_params, each_prompt
+from drut.engine.request.bar import bar_of
 from drut.engine.request.output import AnswerError, Chunk, Completion
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import MAX_TOKENS, SamplingParams, checked_params
 from drut.engine.request.request import Request
 from drut.engine.request.update import Update
 from drut.engine.step.logits import LogitsReader
 from drut.engine.step.turn import CallTurn
 from drut.errors import DrutError, RequestError
+from drut.foreign import names_checked
 from drut.kernels.ops import F32
 from drut.model.model import open_model
 from drut.model.store import DownloadProgress, resolve, show
+from drut.model.template.content import with_text
 from drut.model.template.special_tokens import SpecialTokenEscaper, SpecialTokens
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import StopStrings, Tokenizer
 from drut.observe.laps import Laps
 
-Prompt = str | Sequence[int]
-Messages = Sequence[Mapping[str, object]]
 logger = logging.getLogger(__name__)
 
 
 class LLM:
-    """A loaded model. `model` is a known name, a `.gguf` file or a HF-style directory; settings as in EngineConfig.
+    """A loaded model. `model` is a known name, a `.gguf` file or a HF-style directory; `settings` are the fields of
+    EngineConfig, or `config` has them all.
 
-    `decoded`: decodes all weights to float32, which takes the memory of float32 weights.
+    `progress`: of a download. `decoded`: decodes all weights to float32, which takes the memory of float32 weights.
     Any number of threads may call it. They run steps in turns, in the order of their calls, and each step computes the
     open requests of all threads. `close` (or leaving a `with` block) waits for the running step and ends the worker
     threads; calls and streams that are still open then raise a DrutError.
     """
 
     def __init__(self, model: str | Path, *, progress: DownloadProgress = show, config: EngineConfig | None = None,
-                 decoded: bool = False, **settings: Any) -> None:
-        self.config = config if config is not None else EngineConfig.resolve(settings)
+                 decoded: bool = False, **settings: Unpack[EngineSettings]) -> None:
+        self.config = EngineConfig.chosen(config, settings)
         path = resolve(model, progress=progress)
         laps = Laps()
         self.files = open_model(path).decoded() if decoded else open_model(path)
@@ -72,7 +75,12 @@ class LLM:
         self.load_s, self.load_parts = laps.total_s, laps.parts
 
     def __enter__(self) -> LLM:
-        return self
+        with self._exclusive():
+            return self
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else self.backend.describe()
+        return f"LLM({str(self.files.path)!r}, {state})"
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -97,27 +105,49 @@ class LLM:
         """The maximum number of tokens of a prompt and its output together."""
         return self.engine.room
 
+    @names_checked
     def generate(self, prompts: Prompt | Sequence[Prompt],
                  params: SamplingParams | Sequence[SamplingParams] | None = None, *,
-                 priorities: Sequence[int] | None = None) -> list[Completion]:
+                 priorities: Sequence[int] | None = None, progress: bool | None = None) -> list[Completion]:
         """Generates completions for each prompt, a text or a list of token ids. One prompt alone returns a list of one.
 
         `params`: one for all, or one for each prompt. With `n` choices a prompt has n completions in a row. If some
-        requests fail, the others are finished first; then AnswerError is raised and has all completions.
+        requests fail, the others are finished first; then AnswerError is raised and has all completions. `progress`:
+        whether a terminal or a notebook shows a bar; None: if there are several prompts.
         """
-        prompts = _each_prompt(prompts)
-        each = [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
+        given = each_prompt(prompts)
+        return self._complete(given, each_params(params, len(given)), priorities, progress)
+
+    @names_checked
+    def chat(self, messages: Messages | Sequence[Messages],
+             params: SamplingParams | Sequence[SamplingParams] | None = None, *,
+             tools: Sequence[Mapping[str, object]] = (), progress: bool | None = None) -> list[Completion]:
+        """Generates the next message of each conversation: messages of `role` and `content`, rendered by the chat
+        template. One conversation alone returns a list of one, or of `n` choices; the rest is as for `generate`.
+
+        The text includes reasoning and calls of `tools`; drut.parse separates them.
+        """
+        given = each_conversation(messages)
+        params = [p if p.max_tokens is not None else replace(p, max_tokens=MAX_TOKENS)
+                  for p in each_params(params, len(given))]
+        return self._complete([self.encode_chat(m, tools) for m in given], params, None, progress)
+
+    def _complete(self, prompts: Sequence[Prompt], each: Sequence[SamplingParams], priorities: Sequence[int] | None,
+                  progress: bool | None) -> list[Completion]:
+        """Returns the completions of all prompts, with parameters for each."""
         ranks = list(priorities) if priorities is not None else [0] * len(prompts)
-        if len(each) != len(prompts) or len(ranks) != len(prompts):
-            raise RequestError(f"{len(prompts)} prompts need as many params and priorities")
+        if len(ranks) != len(prompts):
+            raise RequestError(f"priorities has {len(ranks)} entries for {len(prompts)} prompts")
         groups: list[list[OutputProcessor]] = []
         try:
             for prompt, p, rank in zip(prompts, each, ranks, strict=True):
                 groups.append(self._begin(prompt, p, rank))
             answers = [a for group in groups for a in group]
-            while not all(a.done for a in answers):
-                with self._exclusive():
-                    self._step(answers)
+            with bar_of(groups, progress) as report:
+                while not all(a.done for a in answers):
+                    with self._exclusive():
+                        self._step(answers)
+                    report()
         finally:
             self._abandon([a for group in groups for a in group])
         failed = [i for i, group in enumerate(groups, 1) if any(a.failed for a in group)]
@@ -128,21 +158,13 @@ class LLM:
             raise AnswerError(where + str(reason), results)
         return results
 
-    def chat(self, messages: Messages, params: SamplingParams | None = None, *,
-             tools: Sequence[Mapping[str, object]] = ()) -> Completion:
-        """Generates the next message of a conversation: messages of `role` and `content`, rendered by the chat
-        template.
-
-        The text includes reasoning and calls of `tools`; drut.parse separates them.
-        """
-        return self.generate([self.encode_chat(messages, tools)], params)[0]
-
+    @names_checked
     def stream(self, prompt: Prompt | Messages, params: SamplingParams | None = None) -> Generator[Chunk, None, None]:
         """Yields the output for a prompt or a conversation, one chunk per step; chunks are empty during prefill.
 
         Several streams may be read in turns, or by one thread each. Closing the generator aborts the request.
         """
-        answers = self._begin(prompt, params or SamplingParams())
+        answers = self._begin(prompt, checked_params(params))
         unread = list(answers)
         try:
             while unread:
@@ -158,6 +180,7 @@ class LLM:
                     special_tokens: SpecialTokens = "text") -> list[int]:
         """Returns the token ids of a conversation, up to the start of the answer; `tools` as in OpenAI's requests.
         Text of messages that spells a special token stays text, or becomes the token with "parse"."""
+        messages = with_text(messages)
         if special_tokens == "parse":
             return self._tokenizer().encode_chat(self.templates.render(messages, tools))
         escape = self._escaper.begin(messages, tools)
@@ -196,13 +219,16 @@ class LLM:
             raise RequestError(f"{self.files.path.name} has no tokenizer: give prompts as token ids")
         return self.tokenizer
 
-    def _encode(self, prompt: Prompt | Messages) -> list[int]:
+    def _encoded(self, prompt: Prompt | Messages, params: SamplingParams) -> tuple[list[int], SamplingParams]:
+        """Returns token ids; and parameters whose `max_tokens` is set, unless the prompt is a conversation."""
         if isinstance(prompt, str):
-            return self._tokenizer().encode(prompt)
-        if not isinstance(prompt, Iterable):
+            return self._tokenizer().encode(prompt), params.for_text()
+        if isinstance(prompt, bytes | Mapping) or not isinstance(prompt, Iterable):
             raise RequestError(f"a prompt is text, token ids or messages, not {type(prompt).__name__}")
         items: list[Any] = list(prompt)
-        return self.encode_chat(items) if items and isinstance(items[0], Mapping) else items
+        if items and isinstance(items[0], Mapping):
+            return self.encode_chat(items), params
+        return items, params.for_text()
 
     def submit(self, prompt: Prompt | Messages, params: SamplingParams, *, priority: int = 0, salt: str = "",
                request_id: str = "", lean: bool = False) -> list[OutputProcessor]:
@@ -210,7 +236,8 @@ class LLM:
 
         Only for a thread that alone uses the engine and runs its steps itself.
         """
-        return self._submit(self._encode(prompt), params, priority=priority, salt=salt, request_id=request_id,
+        ids, params = self._encoded(prompt, params)
+        return self._submit(ids, params, priority=priority, salt=salt, request_id=request_id,
                             lean=lean)
 
     def _submit(self, ids: list[int], params: SamplingParams, *, priority: int, salt: str = "",
@@ -232,7 +259,7 @@ class LLM:
     def _begin(self, prompt: Prompt | Messages, params: SamplingParams, priority: int = 0) -> list[OutputProcessor]:
         if params.constraint is not None and self.engine.grammars is not None:
             self.engine.grammars.check(params.constraint)  # here, so that other threads need not wait for the engine
-        ids = self._encode(prompt)
+        ids, params = self._encoded(prompt, params)
         with self._exclusive():
             answers = self._submit(ids, params, priority=priority)
             self._open.update((a.request, a) for a in answers)
@@ -306,12 +333,3 @@ class LLM:
                     self.engine.drain()
             finally:
                 self._turn.leave()
-
-
-def _each_prompt(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
-    """Returns a list of prompts; a single prompt, a text or a list of ids, becomes a list of one."""
-    if len(prompts) == 0 and not isinstance(prompts, str):
-        raise RequestError("there is no prompt")
-    if isinstance(prompts, str) or isinstance(prompts[0], Integral):
-        return [cast(Prompt, prompts)]
-    return cast(Sequence[Prompt], prompts)

@@ -52,7 +52,7 @@ class Profiler:
     def _steps(self, batch: int, prompt: int, tokens: int, seed: int) -> list[StepLedger]:
         """Returns the ledgers of all steps of `batch` random prompts."""
         llm, rng = self._llm, np.random.default_rng([seed, prompt])
-        params = SamplingParams(max_tokens=tokens, ignore_eos=True)
+        params = SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True)
         answers = [llm.submit(rng.integers(0, llm.files.spec.vocab, prompt).tolist(), params) for _ in range(batch)]
         ledgers = []
         self._executable.time_operations(True)
@@ -80,4 +80,4 @@ def warm_up(llm: LLM, seconds: float = 0.3) -> None:
     """Runs short requests for `seconds`, until CPU clocks and caches are in a steady state."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        llm.generate([[1] * 16], SamplingParams(max_tokens=8, ignore_eos=True))
+        llm.generate([[1] * 16], SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True))

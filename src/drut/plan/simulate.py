@@ -16,7 +16,7 @@ from drut.cache.cache import KvCache
 from drut.cache.kinds import FullGroup, WindowGroup
 from drut.cache.pool import PagePool
 from drut.engine.request.logits_processors import LogitsProcessors
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.request.progress import Progress
 from drut.engine.request.request import Request
 from drut.engine.schedule.multi_step import unwind
@@ -123,7 +123,7 @@ class Simulation:
     def _submit(self, arrival: Arrival, number: int) -> Request:
         if arrival.prompt >= self._room:
             raise RequestError(f"a prompt of {arrival.prompt} tokens leaves no room in {self._room}")
-        params = SamplingParams(max_tokens=self._limit)
+        params = FilledParams(max_tokens=self._limit)
         request = Request(id=str(number), progress=Progress([number] * arrival.prompt), params=params,
                           limit=min(arrival.prompt + self._limit, self._room), arrived=arrival.at, order=number,
                           edits=LogitsProcessors(params, (), ()), priority=arrival.priority,

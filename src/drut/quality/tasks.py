@@ -23,7 +23,7 @@ def gsm8k(model: LLM, questions: int | None = None, max_tokens: int = 512) -> Ta
     questions than there are."""
     questions = _count("gsm8k", questions, len(ANSWERS))
     prompts = [model.encode_chat([{"role": "user", "content": question}]) for question in asked(questions)]
-    answers = model.generate(prompts, SamplingParams(max_tokens=max_tokens))
+    answers = model.generate(prompts, SamplingParams(max_tokens=max_tokens, temperature=0.0))
     hits = sum(right(number, answer.text) for number, answer in enumerate(answers))
     cut_off = sum(a.finish_reason == "length" for a in answers)
     return TaskScore("gsm8k", questions, proportion(hits, questions), cut_off)

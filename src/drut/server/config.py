@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from drut.config import Settings, setting
+from drut.engine.request.params import MODEL_FIELDS, SamplingParams
 from drut.parse.choose import FAMILIES
 from drut.parse.formats import FORMATS
 
@@ -39,6 +40,16 @@ class ServerConfig(Settings):
     engine: str = setting("process", "where the engine runs", choices=("thread", "process"), internal=True)
     tool_parser: str = setting("auto", "how the model writes tool calls (auto: as its chat template does)",
                                choices=("auto", *FORMATS))
+    temperature: float | None = setting(None, "default of requests that do not set it (default: the model's, else 1)",
+                                        type=float, least=0, most=100)
+    top_p: float | None = setting(None, "the same for top_p (default: the model's, else 1)", type=float, least=1e-6,
+                                  most=1)
+    top_k: int | None = setting(None, "the same for top_k (default: the model's, else 0, off)", type=int, least=0,
+                                most=1 << 30)
+    min_p: float | None = setting(None, "the same for min_p (default: the model's, else 0, off)", type=float, least=0,
+                                  most=1)
+    repetition_penalty: float | None = setting(None, "the same for repetition_penalty (default: the model's, else 1, "
+                                                     "off)", type=float, least=0.01, most=100)
     special_tokens_in_messages: str = setting(
         "text", "what text of messages and tools that spells a special token becomes: ordinary text, or (parse) that "
                 "token", choices=("text", "parse"))
@@ -103,3 +114,8 @@ class ServerConfig(Settings):
                                                type=int, least=1, most=1 << 16, internal=True)
     text_threads: int = setting(2, "threads that parse, template and tokenize requests", type=int, least=1, most=64,
                                 internal=True)
+
+    def sampling(self, model: SamplingParams) -> SamplingParams:
+        """Returns the defaults of requests: these settings, else the `model`'s."""
+        own = {name: getattr(self, name) for name in MODEL_FIELDS}
+        return SamplingParams(**{n: getattr(model, n) if value is None else value for n, value in own.items()})

@@ -132,7 +132,7 @@ def test_a_piped_talk_with_a_server(server, capsys, monkeypatch):
     assert headers["Authorization"] == "Bearer k"
     assert body == {
         "model": "first", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 7,
-        "temperature": 0.7, "top_p": 0.9, "seed": 3, "messages": [
+        "seed": 3, "messages": [
             {"role": "system", "content": "Be kind."}, {"role": "user", "content": "one"},
             {"role": "assistant", "content": "Héllo"}, {"role": "user", "content": "two"}]}
 

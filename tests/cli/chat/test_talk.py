@@ -14,7 +14,6 @@ import time
 import pytest
 
 from drut import LLM, SamplingParams
-from drut.cli.chat import command
 from drut.cli.main import main
 from tests.cli import tiny as tiny_model
 from tests.cli.chat.parrot import say
@@ -31,11 +30,11 @@ def test_a_piped_talk_is_its_answers_a_line_each(tiny, capsys, monkeypatch):
     argv = ["chat", tiny, "--system", "Be kind.", "--max-tokens", "6", "--temperature", "0.9", "--seed", "4"]
     assert main(argv) == 0
     out, err = capsys.readouterr()
-    params = SamplingParams(6, temperature=0.9, top_p=command.DEFAULTS.top_p, seed=4)
+    params = SamplingParams(6, temperature=0.9, seed=4)
     with LLM(tiny) as llm:
 
         def ask(*pairs):
-            return llm.chat(say(*pairs, system="Be kind."), params).text
+            return llm.chat(say(*pairs, system="Be kind."), params)[0].text
 
         greeting, second = ask(("user", "नमस्ते")), ask(("user", "hi"))
         third = ask(("user", "hi"), ("assistant", second), ("user", "ho"))
@@ -80,8 +79,8 @@ def test_defaults_are_in_the_help(capsys):
     with pytest.raises(SystemExit):
         main(["chat", "--help"])
     out = " ".join(capsys.readouterr().out.split())
-    assert "vary more (default: 0.7)" in out
-    assert "of an answer (default: 1024)" in out
+    assert "vary more (default: the model's, else 1)" in out
+    assert "of an answer (default: 256; in a chat to the end of the context)" in out
 
 
 class Terminal:

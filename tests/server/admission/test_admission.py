@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drut.engine.request.params import SamplingParams
-from drut.engine.service.async_engine import EngineDeadError
-from drut.errors import RequestError
+from drut.engine.request.params import FilledParams
+from drut.errors import EngineDeadError, RequestError
 from drut.server.admission import (
     AdmissionControl,
     AdmissionLimits,
@@ -55,7 +54,7 @@ def make(engine: FakeEngine, log: Log | None = None, **limits: float) -> Admissi
 
 def ask(tokens: int = 5, prompt: int = 4, **more: object) -> QueuedRequest:
     n = more.pop("n", 1)
-    return QueuedRequest([0] * prompt, SamplingParams(max_tokens=tokens, n=n), **more)  # type: ignore[arg-type]
+    return QueuedRequest([0] * prompt, FilledParams(max_tokens=tokens, n=n), **more)  # type: ignore[arg-type]
 
 
 async def read(ticket: Reading) -> str:

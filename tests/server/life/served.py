@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.service.async_engine import AsyncEngine
 from drut.kernels.native.executable import NativeExecutable
 from drut.server.admission import AdmissionControl, QueuedRequest
@@ -57,7 +57,7 @@ async def main(model: str, options: dict[str, Any]) -> int:
         readers = []
         for _ in range(options.get("streams", 3)):
             ticket = Reading(admission, QueuedRequest("hello",
-                                                      SamplingParams(max_tokens=options["tokens"], ignore_eos=True)))
+                                                      FilledParams(max_tokens=options["tokens"], ignore_eos=True)))
             with suppress(Exception):
                 await anext(ticket)
             readers.append(asyncio.ensure_future(follow(ticket)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.service.async_engine import AsyncEngine
 from drut.engine.service.messages import EngineReady
 from drut.server.admission import AdmissionControl, AdmissionLimits, QueuedRequest, QueueFullError, RequestRecord
@@ -47,13 +47,13 @@ def test_a_line_a_request_without_its_text() -> None:
         log = RequestLog(stream)
         admission = AdmissionControl(FakeEngine(max_seqs=1), AdmissionLimits(max_queue=1), observer=log,
                                      clock=asyncio.get_running_loop().time)
-        tickets = [Reading(admission, QueuedRequest("secret words", SamplingParams(max_tokens=5), id=f"r{i}", key="k",
+        tickets = [Reading(admission, QueuedRequest("secret words", FilledParams(max_tokens=5), id=f"r{i}", key="k",
                                         ignored=("user", "messages[0].id")))
                    for i in range(5)]
-        tickets.append(Reading(admission, QueuedRequest("secret words", SamplingParams(max_tokens=9), id="late",
+        tickets.append(Reading(admission, QueuedRequest("secret words", FilledParams(max_tokens=9), id="late",
                                                         deadline_s=0.1)))
         with pytest.raises(QueueFullError):
-            Reading(admission, QueuedRequest("secret words", SamplingParams(), id="refused"))
+            Reading(admission, QueuedRequest("secret words", FilledParams(), id="refused"))
         await asyncio.sleep(5)
         log.close()
 

@@ -12,12 +12,10 @@ from drut.cli.chat.settings import ChatSettings
 from drut.cli.chat.talk import talk
 from drut.cli.opening import add_model
 from drut.config import EngineConfig, add_flags, from_flags
-from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError
 
 HELP = """Chat with a model. At a terminal /help lists the commands and DRUT_HOME/chat_history keeps the messages, for
 later recall; otherwise each line of standard input is a message. With --url the model is a server's."""
-DEFAULTS = SamplingParams(max_tokens=1024, temperature=0.7, top_p=0.9)
 KEY = "DRUT_API_KEY"  # the environment variable of the server's key
 
 
@@ -32,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     parser.add_argument("--no-markdown", dest="markdown", action="store_false",
                         help="show answers as the model writes them")
-    sampling.add_flags(parser, DEFAULTS)
+    sampling.add_flags(parser)
     add_flags(parser)
 
 

@@ -61,18 +61,18 @@ class Conversation:
             earlier += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
         return earlier if question is None else [*earlier, {"role": "user", "content": question}]
 
-    def fit(self, question: str, reader: Reader, answer_tokens: int) -> int:
+    def fit(self, question: str, reader: Reader, answer_tokens: int | None) -> int:
         """Removes the oldest turns until `question` and an answer fit; returns the number of removed turns.
 
-        `answer_tokens` are reserved for the answer, at most a quarter of the room. Raises RequestError, and removes
-        nothing, if `question` alone does not fit.
+        `answer_tokens` are reserved for the answer, at most a quarter of the room; None: a quarter. Raises
+        RequestError, and removes nothing, if `question` alone does not fit.
         """
         shorter = Conversation(self.system, list(self.turns))
         tokens = len(reader.encode_chat(shorter.messages(question)))
         room = reader.room
         if room is None:
             return 0
-        most = room - min(answer_tokens, room // 4)
+        most = room - (room // 4 if answer_tokens is None else min(answer_tokens, room // 4))
         while tokens > most and shorter.turns:
             most = room // 2  # removing more than necessary makes room for several turns to come
             del shorter.turns[0]

@@ -20,8 +20,8 @@ from drut.parse.deltas import Content, Reasoning
 
 SILENCE_S = 600.0  # maximum seconds between two reads of a stream, or for a whole reply; Drut's server sends comments
 PLAIN = SamplingParams()
-EXTRAS = ("stop", "seed", "top_k", "min_p", "min_tokens", "repetition_penalty", "presence_penalty",
-          "frequency_penalty")  # sent if they differ from the default
+FIELDS = ("max_tokens", "temperature", "top_p", "stop", "seed", "top_k", "min_p", "min_tokens", "repetition_penalty",
+          "presence_penalty", "frequency_penalty")  # sent if they differ from the default
 
 
 class RemoteError(DrutError):
@@ -70,9 +70,8 @@ class RemoteModel:
                params: SamplingParams, interrupt: Interrupt) -> Generator[AnswerPart, None, None]:
         """Yields the answer as it comes; empty parts while nothing comes."""
         body = {"model": self.name, "messages": list(messages), "stream": True,
-                "stream_options": {"include_usage": True}, "max_tokens": params.max_tokens,
-                "temperature": params.temperature, "top_p": params.top_p}
-        body |= {name: getattr(params, name) for name in EXTRAS if getattr(params, name) != getattr(PLAIN, name)}
+                "stream_options": {"include_usage": True}}
+        body |= {name: getattr(params, name) for name in FIELDS if getattr(params, name) != getattr(PLAIN, name)}
         started = time.monotonic()
         with _remote(self.url), self._exchange.stream("/v1/chat/completions", body) as events:
             for part in _parts(events, started):

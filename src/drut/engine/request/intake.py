@@ -14,7 +14,7 @@ from drut.constrain.reasoning import ReasoningTracker
 from drut.engine.request.checks import check_ids, check_prompt
 from drut.engine.request.grammar_wait import GrammarWait
 from drut.engine.request.logits_processors import LogitsProcessors
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams, SamplingParams
 from drut.engine.request.progress import Progress
 from drut.engine.request.request import Request
 from drut.errors import RequestError
@@ -26,12 +26,12 @@ class Intake:
     """Makes requests and numbers them in the order of their arrival."""
 
     def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int],
-                 grammars: GrammarCompiler | None,
-                 speculates: bool) -> None:
-        """`grammars`: None if no constraint can be served; `speculates`: True if there is a drafter."""
+                 grammars: GrammarCompiler | None, speculates: bool, defaults: SamplingParams) -> None:
+        """`grammars`: None if no constraint can be served; `speculates`: True if there is a drafter; `defaults`: the
+        model's, for fields that a request does not set."""
         self._cache, self._vocab, self._context = cache, vocab, context
         self._eos_ids, self._grammars, self._speculates = eos_ids, grammars, speculates
-        self._arrivals = 0
+        self._arrivals, self.defaults = 0, defaults
 
     @property
     def room(self) -> int:
@@ -49,6 +49,7 @@ class Intake:
         """Returns one request per choice; `reasoning` tracks `params.reasoning`, and each choice has a fork of it.
 
         Raises RequestError if the prompt is empty, has an id outside the vocabulary, or can never fit."""
+        params = params.filled(self.defaults)
         check_prompt(tokens, self._vocab)
         check_ids("logit_bias", params.logit_bias or (), self._vocab)
         check_ids("stop_token_ids", params.stop_token_ids, self._vocab)
@@ -79,12 +80,12 @@ class Intake:
         check_prompt(tokens, self._vocab)
         if len(tokens) > self.room:
             raise RequestError(f"{len(tokens)} tokens do not fit the {self.bound} of {self.room}")
-        request = self._request(tokens, SamplingParams(max_tokens=1, ignore_eos=True), "", len(tokens) + 1)
+        request = self._request(tokens, FilledParams(max_tokens=1, ignore_eos=True), "", len(tokens) + 1)
         request.table = self._cache.table()
         request.logits, request.chunk = True, max(1, chunk)
         return request
 
-    def _request(self, tokens: Sequence[int], params: SamplingParams, name: str, limit: int) -> Request:
+    def _request(self, tokens: Sequence[int], params: FilledParams, name: str, limit: int) -> Request:
         self._arrivals += 1
         ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._eos_ids)
         edits = LogitsProcessors(params, tokens, (*self._eos_ids, *params.stop_token_ids))

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.kernels.descriptor import Edits
 
 
 class LogitsProcessors:
     """The logits processors of one request, as a table of ids. It grows with the output only if there are penalties."""
 
-    def __init__(self, params: SamplingParams, prompt: Iterable[int], ends: Iterable[int]) -> None:
+    def __init__(self, params: FilledParams, prompt: Iterable[int], ends: Iterable[int]) -> None:
         """`ends`: ids that end the output, forbidden before `min_tokens`."""
         self._params = params
         self._has_penalties = (params.repetition_penalty != 1.0 or params.presence_penalty != 0.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from drut.errors import DrutError
+from drut.foreign import COMPLETION
 from drut.observe.trace import RequestTrace
 
 
@@ -39,6 +40,17 @@ class Completion:
     why: RequestTrace = field(default_factory=RequestTrace)
     stop_reason: str | int | None = None  # the stop string or stop id that ended it; None for EOS
     reasoning_tokens: int | None = None  # marks included; None if `params.reasoning` was not given
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raises AttributeError, with our name for those that users of other libraries know."""
+            hint = f": {COMPLETION[name]}" if name in COMPLETION else ""
+            raise AttributeError(f"a Completion has no {name!r}{hint}")
+
+    def __repr__(self) -> str:
+        return (f"Completion({shortened(self.text)}, {self.completion_tokens} tokens, "
+                f"finish_reason={self.finish_reason!r}{f', index={self.index}' * (self.index > 0)})")
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain data; logprobs as {id: {logprob, rank, decoded}}."""
@@ -80,3 +92,14 @@ class Chunk:
     logprobs: list[Logprobs] | None = None
     prompt_logprobs: list[Logprobs | None] | None = None
     text_lengths: list[int] | None = None
+
+    def __repr__(self) -> str:
+        index = f", index={self.index}" * (self.index > 0)
+        last = f", completion={self.completion!r}" * (self.completion is not None)
+        return f"Chunk({shortened(self.text)}, {len(self.token_ids)} tokens{index}{last})"
+
+
+def shortened(text: str) -> str:
+    """Returns the literal of a text, of at most 60 characters."""
+    literal = repr(text)
+    return literal if len(literal) <= 60 else f"{literal[:40]}...{literal[-17:]}"

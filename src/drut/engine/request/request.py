@@ -9,7 +9,7 @@ from drut.cache.cache import BlockTable
 from drut.constrain.grammar_matcher import GrammarMatcher
 from drut.constrain.reasoning import ReasoningTracker
 from drut.engine.request.logits_processors import LogitsProcessors
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.request.progress import Progress
 from drut.errors import DrutError
 from drut.kernels.descriptor import RELAY
@@ -39,7 +39,7 @@ class Request:
 
     id: str
     progress: Progress
-    params: SamplingParams
+    params: FilledParams
     seed: int = 0
     choice: int = 0
     limit: int  # maximum of prompt and output tokens, from max_tokens and the context

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from drut.config import EngineConfig
+from drut.config import EngineConfig, EngineSettings
 from drut.constrain.constraint import Constraint
 from drut.engine.request.output import Chunk
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import SamplingParams, checked_params
 from drut.engine.service.messages import (
     Abort,
     Compile,
@@ -28,26 +28,25 @@ from drut.engine.service.messages import (
     Submit,
 )
 from drut.engine.service.transport import ProcessTransport, ThreadTransport, Transport
-from drut.errors import DrutError, RequestError
+from drut.errors import DrutError, EngineDeadError, RequestError
+from drut.foreign import names_checked
 
 Sink = Callable[[Output | Failed], None]  # receives the messages of one request, in the event loop
-
-
-class EngineDeadError(DrutError):
-    """The engine has ended, and with it all its requests."""
 
 
 class AsyncEngine:
     """`async with AsyncEngine(model) as engine: async for chunk in engine.generate(...)`.
 
-    Leaving an iterator early, or cancelling its task, aborts the request. Settings as for `LLM`.
+    Leaving an iterator early, or cancelling its task, aborts the request. `config` and `settings` as for `LLM`.
+    Outside of `async with` every method raises DrutError at once.
     Threads: use it from one event loop only.
     """
 
-    def __init__(self, model: str | Path, *, process: bool = False, **settings: Any) -> None:
-        config = EngineConfig.resolve(settings)
+    def __init__(self, model: str | Path, *, process: bool = False, config: EngineConfig | None = None,
+                 **settings: Unpack[EngineSettings]) -> None:
         kind = ProcessTransport if process else ThreadTransport
-        self._transport: Transport = kind(str(model), config)
+        self._model = str(model)
+        self._transport: Transport = kind(self._model, EngineConfig.chosen(config, settings))
         self._sinks: dict[str, Callable[[Any], None]] = {}  # by handle: of requests, and of compilations
         self._names: set[str] = set()
         self._ready: asyncio.Future[EngineReady] | None = None
@@ -71,6 +70,10 @@ class AsyncEngine:
         await self._ready
         return self
 
+    def __repr__(self) -> str:
+        state = "not started" if self._ready is None else "running" if self._dead is None else self._dead
+        return f"AsyncEngine({self._model!r}, {state})"
+
     async def __aexit__(self, *_: object) -> None:
         self._transport.send(Stop())
         self._die(Failed("", "the engine was stopped", False))
@@ -86,6 +89,12 @@ class AsyncEngine:
         if self._ready is None:
             raise DrutError("the engine is not started: use it inside `async with AsyncEngine(...) as engine:`")
         return self._ready
+
+    def _running(self) -> None:
+        """Raises DrutError if the engine was never started, EngineDeadError if it has ended."""
+        self._started()
+        if self._dead is not None:
+            raise EngineDeadError(self._dead)
 
     @property
     def dead(self) -> str | None:
@@ -116,9 +125,7 @@ class AsyncEngine:
 
     async def stats(self) -> Stats:
         """Returns the counts of the engine, which answers between two steps. Raises EngineDeadError if it has ended."""
-        self._started()
-        if self._dead is not None:
-            raise EngineDeadError(self._dead)
+        self._running()
         answer: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
         self._inspections.append(answer)
         self._transport.send(Inspect())
@@ -132,9 +139,7 @@ class AsyncEngine:
         are computed, in the chunks of the first choice.
         Raises RequestError or EngineDeadError if it cannot be sent.
         """
-        self._started()
-        if self._dead is not None:
-            raise EngineDeadError(self._dead)
+        self._running()
         prompt = _checked(prompt)
         handle = self._handle(name)
         self._sinks[handle] = sink
@@ -156,9 +161,7 @@ class AsyncEngine:
 
         Raises RequestError if the constraint is invalid, EngineDeadError if the engine ends.
         """
-        self._started()
-        if self._dead is not None:
-            raise EngineDeadError(self._dead)
+        self._running()
         answer: asyncio.Future[Compiled | Failed] = asyncio.get_running_loop().create_future()
         handle = self._handle("compile")
         self._sinks[handle] = lambda message: None if answer.done() else answer.set_result(message)
@@ -171,23 +174,24 @@ class AsyncEngine:
         if self._sinks.pop(handle, None) is not None:
             self._transport.send(Abort(handle))
 
-    def generate(self, prompt: str | list[int], params: SamplingParams | None = None, *,
+    @names_checked
+    def generate(self, prompt: str | Sequence[int], params: SamplingParams | None = None, *,
                  request_id: str | None = None, priority: int = 0, salt: str = "") -> AsyncGenerator[Chunk, None]:
         """Yields the chunks of all choices of one request, in the order of their arrival.
 
         Raises RequestError if the request is invalid, another DrutError if it failed, EngineDeadError if the engine
         has ended; outside of `async with` a DrutError at once.
         """
-        self._started()
-        return self._generate(prompt, params, request_id, priority, salt)
+        self._running()
+        return self._generate(_checked(prompt), checked_params(params).for_text(), request_id, priority, salt)
 
-    async def _generate(self, prompt: str | list[int], params: SamplingParams | None, request_id: str | None,
+    async def _generate(self, prompt: str | list[int], params: SamplingParams, request_id: str | None,
                         priority: int, salt: str) -> AsyncGenerator[Chunk, None]:
         name = request_id if request_id is not None else f"a{self._serial + 1}"
         if name in self._names:
             raise RequestError(f"request id {name!r} is in use")
         queue: asyncio.Queue[Output | Failed] = asyncio.Queue()
-        handle = self.open(prompt, params or SamplingParams(), queue.put_nowait, name=name, priority=priority,
+        handle = self.open(prompt, params, queue.put_nowait, name=name, priority=priority,
                            salt=salt)
         self._names.add(name)
         try:
@@ -245,7 +249,9 @@ class AsyncEngine:
 def _checked(prompt: str | Iterable[int]) -> str | list[int]:
     if isinstance(prompt, str):
         return prompt
-    ids = list(prompt) if isinstance(prompt, Iterable) else [None]
+    if isinstance(prompt, bytes | Mapping) or not isinstance(prompt, Iterable):
+        raise RequestError(f"a prompt is text or a list of token ids, not {type(prompt).__name__}")
+    ids = list(prompt)
     if not all(isinstance(i, Integral) and -1 << 63 <= i < 1 << 63 for i in ids):
         raise RequestError("a prompt is text or a list of token ids")
     return [int(i) for i in ids]

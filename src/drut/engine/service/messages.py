@@ -9,7 +9,7 @@ import msgspec
 
 from drut.constrain.constraint import Constraint
 from drut.engine.request.output import Chunk
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import NEUTRAL, SamplingParams
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
@@ -63,6 +63,7 @@ class EngineReady(msgspec.Struct, frozen=True, tag="ready"):
     max_seqs: int  # maximum number of running sequences
     step_tokens: int  # token budget of a step
     parts: dict[str, float]
+    sampling: SamplingParams = NEUTRAL  # the defaults of its publisher
 
 
 class Output(msgspec.Struct, frozen=True, tag="output"):

@@ -49,7 +49,7 @@ def serve(model: str, config: EngineConfig, inbox: Inbox, send: Deliver) -> None
             inbox.compile_with(GrammarDesk(llm.engine.grammars, send))
             send([EngineReady(load_s=llm.load_s, numerics_id=llm.numerics_id, description=llm.backend.describe(),
                               room=llm.room, max_seqs=llm.config.max_seqs, step_tokens=llm.engine.runner.limits.tokens,
-                              parts=llm.load_parts)])
+                              parts=llm.load_parts, sampling=llm.engine.defaults)])
             EngineLoop(llm, inbox.receive, send).run()
     except DrutError as error:
         send([Failed("", str(error), True)])

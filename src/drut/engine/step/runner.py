@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from drut.cache.groups import pages_for
 from drut.cache.pool import Canary, Changes
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.schedule.work import ScheduledRequest, StepLimits
 from drut.engine.step.grammar_masks import ConstrainedRow, GrammarMasks
 from drut.engine.step.inflight import FinishedStep, InflightStep
@@ -153,7 +153,7 @@ class Runner:
     @staticmethod
     def _score_prompt(step: StepDescriptor, w: ScheduledRequest, row: int) -> None:
         """Adds samples that compute prompt logprobs: each scores the token after one of the leading rows of `w`."""
-        settings = SamplingParams(max_tokens=1, logprobs=w.request.params.prompt_logprobs)
+        settings = FilledParams(temperature=0.0, logprobs=w.request.params.prompt_logprobs)
         first = w.request.progress.prompt_scored - w.scores  # `Progress.launch` has counted them already
         for position in range(first, first + w.scores):
             step.add_sample(row + position - w.start, settings, target=w.request.tokens[position + 1])

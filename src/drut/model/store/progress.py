@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from drut.observe.bars import bar, can_show
+
 POLL_S = 0.1
 LINE_EVERY_S = 5.0
 
@@ -32,21 +34,17 @@ def silent(title: str, total: int | None) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def show(title: str, total: int | None) -> Iterator[Report]:
-    """Shows a live bar on standard error if it is a terminal, else a line at the start and every few seconds."""
-    with (_bar if sys.stderr.isatty() else _lines)(title, total) as report:
+    """Shows a live bar on a terminal and in a notebook, else a line at the start and every few seconds."""
+    with (_bar if can_show() else _lines)(title, total) as report:
         yield report
 
 
 @contextlib.contextmanager
 def _bar(title: str, total: int | None) -> Iterator[Report]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    with Bar(*columns, TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    with bar(title, total, DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as update:
+        yield lambda done: update(completed=done)
 
 
 @contextlib.contextmanager

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from drut.engine.request.params import SamplingParams
-from drut.engine.service.async_engine import EngineDeadError, Sink
+from drut.engine.request.params import FilledParams
+from drut.engine.service.async_engine import Sink
 from drut.engine.service.messages import EngineReady
-from drut.errors import DrutError, RequestError
+from drut.errors import DrutError, EngineDeadError, RequestError
 from drut.server.admission.drain import DrainMeter
 from drut.server.admission.fair import FairQueue
 from drut.server.admission.queued_request import DrainingError, QueuedRequest, QueueFullError
@@ -28,7 +28,7 @@ class EngineClient(Protocol):
     def ready(self) -> EngineReady: ...
     @property
     def dead(self) -> str | None: ...
-    def open(self, prompt: str | list[int], params: SamplingParams, sink: Sink, *, name: str = "", priority: int = 0,
+    def open(self, prompt: str | list[int], params: FilledParams, sink: Sink, *, name: str = "", priority: int = 0,
              salt: str = "", lean: bool = False) -> str: ...
     def abort(self, handle: str) -> None: ...
     def on_death(self, watcher: Callable[[str], None]) -> None: ...

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.errors import DrutError, RequestError
 
 CHARACTERS_PER_TOKEN = 4  # of text that is not tokenized yet: an estimate for the queue alone
@@ -41,7 +41,7 @@ class QueuedRequest:
     """
 
     prompt: str | list[int]
-    params: SamplingParams
+    params: FilledParams
     key: str = ""
     priority: int = 0
     salt: str = ""

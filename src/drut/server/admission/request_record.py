@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from drut.engine.request.output import Completion
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 
 # Why a request ended without an answer: its deadline passed, the server failed to compute it, the request was invalid,
 # the queue was full, the server was shut down.
@@ -43,7 +43,7 @@ class RequestRecord:
     tpots: list[float] = field(default_factory=list)  # seconds, one for each choice with two tokens or more
     finish_reasons: list[str] = field(default_factory=list)  # of the choices, in the order in which they ended
     operation: str = ""  # "chat" or "text_completion"
-    params: SamplingParams | None = None
+    params: FilledParams | None = None
     trace: Mapping[str, str] = field(default_factory=dict)  # headers that name the client's span
     ignored: tuple[str, ...] = ()  # paths of fields of the request without effect
 

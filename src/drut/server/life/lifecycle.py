@@ -8,8 +8,9 @@ import signal
 import threading
 from collections.abc import Callable
 
-from drut.engine.service.async_engine import AsyncEngine, EngineDeadError
+from drut.engine.service.async_engine import AsyncEngine
 from drut.engine.service.messages import Stats
+from drut.errors import EngineDeadError
 from drut.server.admission.admission import AdmissionControl
 from drut.server.admission.queued_request import DrainingError
 from drut.server.life.health import PING_S, Health

@@ -7,7 +7,6 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -133,14 +132,14 @@ class Server:
             self._stop()
 
     async def _run_engine(self) -> int:
-        given = {name: value for name, value in asdict(self._engine).items() if value is not None}
         service, config = self.service, self._config
-        async with AsyncEngine(self._path, process=config.engine == "process", **given) as engine:
+        async with AsyncEngine(self._path, process=config.engine == "process", config=self._engine) as engine:
             ready = engine.ready
             self._startup.engine(ready)
             texts = await asyncio.to_thread(PromptProcessor.open, self._path, ready.room, config.max_text_chars,
                                             tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
                                             special_tokens=config.special_tokens_in_messages,
+                                            sampling=config.sampling(ready.sampling),
                                             tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
             limits = AdmissionLimits(max_queue=config.max_queue, max_queue_tokens=config.max_queue_tokens,
                                      max_wait_s=config.max_wait_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drut.engine.request.params import NEUTRAL, SamplingParams
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.model.model import open_model
 from drut.model.template.special_tokens import EscapedConversation, SpecialTokenEscaper, SpecialTokens
@@ -32,13 +33,15 @@ class RenderedChat:
 class PromptProcessor:
     """The text processing of a model. Safe to use from several threads.
 
-    `room`: the context length, tokens of a prompt and its output together; `max_chars`: characters of a text.
+    `room`: the context length, tokens of a prompt and its output together; `max_chars`: characters of a text;
+    `sampling`: defaults for fields that a request does not set.
     """
 
     def __init__(self, tokenizer: Tokenizer | None, vocab: int, room: int, max_chars: int,
                  *, tool_parser: str = choose.AUTO, reasoning_parser: str = choose.AUTO, tool_bounds: Bounds = FREE,
-                 special_tokens: str = "text") -> None:
+                 special_tokens: str = "text", sampling: SamplingParams = NEUTRAL) -> None:
         self.tokenizer, self.vocab, self.room, self._max_chars = tokenizer, vocab, room, max_chars
+        self.sampling = sampling
         self.templates: ChatTemplates | None = None
         self._no_template: DrutError = UnsupportedError("this model has no chat template: it can continue text only")
         if tokenizer is not None and tokenizer.chat_templates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.parse.reading import PLAIN, Reading
 from drut.server.openai.protocol.structured import RequestedFormat
 
@@ -30,7 +30,7 @@ class PreparedRequest:
     model: str
     fingerprint: str
     prompts: list[PreparedPrompt]
-    params: SamplingParams
+    params: FilledParams
     priority: int = 0
     salt: str = ""
     deadline_s: float | None = None

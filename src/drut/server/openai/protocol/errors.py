@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from drut.engine.service.async_engine import EngineDeadError
-from drut.errors import DrutError, RequestError, UnsupportedError
+from drut.errors import DrutError, EngineDeadError, RequestError, UnsupportedError
 from drut.server.admission import DeadlineError, DrainingError, QueueFullError
 
 log = logging.getLogger("drut.server")

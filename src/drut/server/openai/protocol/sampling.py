@@ -12,7 +12,9 @@ from drut.engine.request.params import (
     MAX_CHOICES,
     MAX_IDS,
     MAX_TEMPERATURE,
+    MAX_TOKENS,
     PENALTY_RANGE,
+    FilledParams,
     SamplingParams,
 )
 from drut.errors import RequestError
@@ -23,7 +25,6 @@ from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.structured import RequestedFormat, ResponseFormat, StructuredOutputs
 
 T = TypeVar("T")
-MAX_TOKENS = 1 << 30  # maximum of the engine; it stands for "to the end of the context"
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Priority = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1, description="smaller goes first")]
@@ -82,9 +83,9 @@ class SamplingFields(msgspec.Struct, kw_only=True):
 
 
 def engine_params(request: SamplingFields, asked: RequestedFormat | None, *, max_tokens: int, logprobs: int | None,
-                  prompt_logprobs: int | None, limits: RequestLimits, texts: PromptProcessor) -> SamplingParams:
-    """Returns the sampling parameters of a request; `asked`: the constraint of its output. ApiError 400 names the
-    invalid field."""
+                  prompt_logprobs: int | None, limits: RequestLimits, texts: PromptProcessor) -> FilledParams:
+    """Returns the sampling parameters of a request, completed with the model's defaults; `asked`: the constraint of
+    its output. ApiError 400 names the invalid field."""
     bias = _biases(request.logit_bias)
     stop_ids = request.stop_token_ids or []
     texts.in_vocabulary(list(bias or ()), "logit_bias")
@@ -99,16 +100,16 @@ def engine_params(request: SamplingFields, asked: RequestedFormat | None, *, max
                        param=asked.path)
     try:
         return SamplingParams(
-            max_tokens=min(max_tokens, texts.room), temperature=_or(request.temperature, 1.0),
-            top_p=_or(request.top_p, 1.0), top_k=max(0, _or(request.top_k, 0)), min_p=_or(request.min_p, 0.0),
+            max_tokens=min(max_tokens, texts.room), temperature=request.temperature, top_p=request.top_p,
+            top_k=None if request.top_k is None else max(0, request.top_k), min_p=request.min_p,
             seed=request.seed, n=_or(request.n, 1), stop=stop, stop_token_ids=stop_ids,
             min_tokens=min(request.min_tokens or 0, texts.room), ignore_eos=bool(request.ignore_eos),
             include_stop_str_in_output=bool(request.include_stop_str_in_output),
             skip_special_tokens=request.skip_special_tokens is not False,
-            repetition_penalty=_or(request.repetition_penalty, 1.0),
+            repetition_penalty=request.repetition_penalty,
             presence_penalty=_or(request.presence_penalty, 0.0), frequency_penalty=_or(request.frequency_penalty, 0.0),
             logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
-            constraint=asked.constraint if asked is not None else None)
+            constraint=asked.constraint if asked is not None else None).filled(texts.sampling)
     except RequestError as error:
         field = str(error).partition(" ")[0]
         raise ApiError(400, str(error), param=field if field in request.__struct_fields__ else None) from None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from drut.constrain import ReasoningSpec
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.errors import RequestError
 from drut.parse.calling import constraint
 from drut.parse.offer import OfferedTools
@@ -103,7 +103,7 @@ def _reading(request: ChatRequest, texts: PromptProcessor, offered: list[Functio
     return Reading(reasoning, form, offer, only_calls=choice != "auto", named=named, either=either)
 
 
-def _calls(params: SamplingParams, texts: PromptProcessor, reading: Reading, offered: list[Function],
+def _calls(params: FilledParams, texts: PromptProcessor, reading: Reading, offered: list[Function],
            choice: str | Function, *, own_text: bool) -> RequestedFormat | None:
     """Returns the constraint for the tool calls, or None. ApiError 400 names the tool whose schema is invalid.
 
